@@ -1,0 +1,167 @@
+//! What differs between the revisions, as one row of facts each.
+//!
+//! Whoever needs to know asks `profile.batching`, never "which version is this": see the invariant in
+//! `tests/invariants.rs`. The facts are those of the specification's changelogs, for example
+//! <https://modelcontextprotocol.io/specification/2025-06-18/changelog>.
+
+use crate::{Era, Version, code};
+
+/// The facts of one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// The revision.
+    pub version: Version,
+    /// Its era.
+    pub era: Era,
+    /// A line may be an array of messages: 2025-03-26 alone.
+    pub batching: bool,
+    /// The server may send requests of its own. From 2026-07-28 on it answers with `input_required` instead.
+    pub server_requests: bool,
+    /// Every request carries version, capabilities and client in its `_meta`.
+    pub request_meta: bool,
+    /// Every result carries `resultType`.
+    pub result_type: bool,
+    /// Lists, reads and `server/discover` carry `ttlMs` and `cacheScope`.
+    pub cache_hints: bool,
+    /// To cancel on HTTP is to close the exchange, and a peer that leaves has cancelled.
+    pub leaving_cancels: bool,
+    /// HTTP requests carry `MCP-Protocol-Version`.
+    pub version_header: bool,
+    /// HTTP requests carry `Mcp-Method` and `Mcp-Name`, and calls `Mcp-Param-*`.
+    pub method_headers: bool,
+    /// HTTP keeps sessions (`Mcp-Session-Id`, GET, DELETE).
+    pub http_sessions: bool,
+    /// `structuredContent` exists.
+    pub structured_content: bool,
+    /// `structuredContent` may be any JSON value, and `outputSchema` any schema; before, both are objects.
+    pub structured_any: bool,
+    /// Content of kind `audio` exists.
+    pub audio: bool,
+    /// Content of kind `resource_link` exists.
+    pub resource_links: bool,
+    /// `completions` is a capability that must be declared.
+    pub completions_capability: bool,
+    /// Elicitation by form exists.
+    pub elicitation: bool,
+    /// Elicitation by URL exists.
+    pub elicitation_url: bool,
+    /// Tasks are part of the core protocol.
+    pub core_tasks: bool,
+    /// Errors about unreadable requests may come without an id; before, they carry `null`.
+    pub error_without_id: bool,
+    /// The code for a resource that does not exist.
+    pub resource_not_found: i64,
+}
+
+static PROFILES: [Profile; 5] = [
+    LEGACY,
+    Profile {
+        version: Version::V2025_03_26,
+        batching: true,
+        http_sessions: true,
+        audio: true,
+        completions_capability: true,
+        ..LEGACY
+    },
+    Profile { version: Version::V2025_06_18, ..SINCE_2025_06_18 },
+    Profile {
+        version: Version::V2025_11_25,
+        elicitation_url: true,
+        core_tasks: true,
+        error_without_id: true,
+        ..SINCE_2025_06_18
+    },
+    Profile {
+        version: Version::V2026_07_28,
+        era: Era::Modern,
+        server_requests: false,
+        request_meta: true,
+        result_type: true,
+        cache_hints: true,
+        leaving_cancels: true,
+        method_headers: true,
+        http_sessions: false,
+        structured_any: true,
+        elicitation_url: true,
+        error_without_id: true,
+        resource_not_found: code::INVALID_PARAMS,
+        ..SINCE_2025_06_18
+    },
+];
+
+const LEGACY: Profile = Profile {
+    version: Version::V2024_11_05,
+    era: Era::Legacy,
+    batching: false,
+    server_requests: true,
+    request_meta: false,
+    result_type: false,
+    cache_hints: false,
+    leaving_cancels: false,
+    version_header: false,
+    method_headers: false,
+    http_sessions: false,
+    structured_content: false,
+    structured_any: false,
+    audio: false,
+    resource_links: false,
+    completions_capability: false,
+    elicitation: false,
+    elicitation_url: false,
+    core_tasks: false,
+    error_without_id: false,
+    resource_not_found: code::RESOURCE_NOT_FOUND,
+};
+
+const SINCE_2025_06_18: Profile = Profile {
+    version_header: true,
+    http_sessions: true,
+    structured_content: true,
+    audio: true,
+    resource_links: true,
+    completions_capability: true,
+    elicitation: true,
+    ..LEGACY
+};
+
+impl Profile {
+    /// The facts of a known revision; `None` for one that this crate does not know.
+    #[must_use]
+    pub fn of(version: &Version) -> Option<&'static Self> {
+        PROFILES.get(usize::from(version.rank()?))
+    }
+
+    /// The facts of the newest revision of an era.
+    #[must_use]
+    pub fn newest(era: Era) -> &'static Self {
+        match era {
+            Era::Legacy => &PROFILES[3],
+            Era::Modern => &PROFILES[4],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_version_has_its_row() {
+        for version in &Version::ALL {
+            let profile = Profile::of(version).expect("a row");
+            assert_eq!(profile.version, *version);
+            assert_eq!(Some(profile.era), version.era());
+        }
+        for era in [Era::Legacy, Era::Modern] {
+            assert_eq!(Profile::newest(era).version, Version::newest(era));
+        }
+    }
+
+    #[test]
+    fn only_one_revision_has_batches() {
+        let batching: alloc::vec::Vec<_> =
+            PROFILES.iter().filter(|profile| profile.batching).map(|profile| &profile.version).collect();
+        assert_eq!(batching, [&Version::V2025_03_26]);
+    }
+}

@@ -1,0 +1,184 @@
+//! A JSON text that has been checked and not been decoded.
+//!
+//! The currency of the whole project: parameters, results, schemas and everything else that is passed on
+//! unchanged is a [`Raw`]. Only the scanner makes one from foreign bytes, so whoever holds one knows that it
+//! is valid JSON in UTF-8.
+
+use alloc::string::String;
+use core::fmt;
+use core::ops::Range;
+
+use bytes::Bytes;
+use serde::de::{self, DeserializeOwned};
+use serde::ser::{Serialize, Serializer};
+
+use crate::json;
+use crate::scan::{self, ScanError};
+
+/// A valid JSON text (scanned once: UTF-8, escapes, depth, and duplicate keys in the levels where they
+/// matter), without white space around it, cheap to clone.
+///
+/// From 4 KiB on it is a slice of the buffer that it arrived in; below that it is its own small copy, so that
+/// a parked call never pins a read buffer.
+///
+/// With serde it is the JSON value itself, in any format: the text is passed through unchanged by this
+/// crate's own reader and writer and transcribed by others. Two are equal when their texts are equal.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Raw(Bytes);
+
+/// What a JSON text is, by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `{ ... }`
+    Object,
+    /// `[ ... ]`
+    Array,
+    /// `" ... "`
+    String,
+    /// Digits.
+    Number,
+    /// `true` or `false`
+    Bool,
+    /// `null`
+    Null,
+}
+
+impl Raw {
+    /// Texts from this size on share the buffer they arrived in, in bytes.
+    pub const SHARED_FROM: usize = 4096;
+
+    /// Checks a text and keeps it. White space around it is dropped.
+    ///
+    /// # Errors
+    /// Says what is wrong and at which byte.
+    pub fn parse(text: impl Into<Bytes>) -> Result<Self, ScanError> {
+        let text = text.into();
+        let range = scan::value(&text)?;
+        Ok(Self::trusted(text).slice(range))
+    }
+
+    /// Writes a value as JSON.
+    ///
+    /// # Errors
+    /// When the value's own `Serialize` fails, or gives a map a key that is no string, or a float that JSON
+    /// cannot express.
+    pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, json::WriteError> {
+        json::to_raw(value)
+    }
+
+    /// Reads the text as a `T`.
+    ///
+    /// # Errors
+    /// When the text does not have the shape of a `T`; says where.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, json::ReadError> {
+        json::from_raw(self)
+    }
+
+    /// The text that `null` is.
+    #[must_use]
+    pub const fn null() -> Self {
+        Self(Bytes::from_static(b"null"))
+    }
+
+    /// The empty object.
+    #[must_use]
+    pub const fn empty_object() -> Self {
+        Self(Bytes::from_static(b"{}"))
+    }
+
+    /// A JSON string with that value.
+    #[must_use]
+    pub fn string(value: &str) -> Self {
+        let mut text = String::with_capacity(value.len() + 2);
+        json::push_string(value, &mut text);
+        Self(Bytes::from(text))
+    }
+
+    /// The text as bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The text.
+    #[must_use]
+    #[allow(unsafe_code, reason = "the one line of unsafe outside `process/`: checking UTF-8 again costs a pass")]
+    pub fn as_str(&self) -> &str {
+        // SAFETY: only the scanner and this crate's own writer make a `Raw` (the constructors are private),
+        // the scanner refuses invalid UTF-8, and `slice` cuts at the boundaries of JSON values, which are ASCII.
+        unsafe { core::str::from_utf8_unchecked(&self.0) }
+    }
+
+    /// The text's length in bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a JSON text is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What the text is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.0.first() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::String,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'n') | None => Kind::Null,
+            Some(_) => Kind::Number,
+        }
+    }
+
+    /// The value of a JSON string; `None` when the text is no string.
+    #[must_use]
+    pub fn to_string_value(&self) -> Option<alloc::borrow::Cow<'_, str>> {
+        json::string_value(self)
+    }
+
+    /// The bytes, shared.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+
+    /// A text that this crate has checked or written itself.
+    pub(crate) const fn trusted(text: Bytes) -> Self {
+        Self(text)
+    }
+
+    /// A value inside this text. The range comes from the scanner.
+    pub(crate) fn slice(&self, range: Range<usize>) -> Self {
+        if range.len() == self.0.len() {
+            return self.clone();
+        }
+        if range.len() >= Self::SHARED_FROM {
+            Self(self.0.slice(range))
+        } else {
+            Self(Bytes::copy_from_slice(&self.0[range]))
+        }
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        json::serialize_raw(self, serializer)
+    }
+}
+
+impl<'de> de::Deserialize<'de> for Raw {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        json::deserialize_raw(deserializer)
+    }
+}

@@ -1,0 +1,1 @@
+//! The things that MCP speaks of.
