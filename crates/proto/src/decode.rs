@@ -2,7 +2,7 @@
 use crate::{RequestId, ErrorObject, Message};
 use bytes::Bytes;
 /// What a decoder accepts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
     /// Nesting of arrays and objects; 128.
     pub depth: usize,
@@ -11,6 +11,7 @@ pub struct DecodeLimits {
     /// Messages in a batch; 100.
     pub batch: usize,
 }
+impl Default for DecodeLimits { fn default() -> Self { Self { depth: 128, id_bytes: 4096, batch: 100 } } }
 /// Why bytes are no message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecodeError { /// What is wrong
