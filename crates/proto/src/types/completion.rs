@@ -71,6 +71,7 @@ record! {
 
 record! {
     /// What is known already.
+    #[derive(Default)]
     CompleteContext {
         ---
         /// The arguments that have their values.

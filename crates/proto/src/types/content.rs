@@ -26,6 +26,7 @@ open! {
 
 record! {
     /// Hints for showing and choosing.
+    #[derive(Default)]
     Annotations {
         ---
         /// Whom it is for.
@@ -35,12 +36,6 @@ record! {
         priority: f64 => with_priority,
         /// When it last changed, in ISO 8601; since 2025-06-18.
         last_modified: String => with_last_modified,
-    }
-}
-
-impl Default for Annotations {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

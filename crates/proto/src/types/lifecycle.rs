@@ -136,6 +136,7 @@ impl DiscoverResult {
 
 record! {
     /// Parameters of `notifications/cancelled`: the sender no longer wants an answer.
+    #[derive(Default)]
     CancelledParams {
         ---
         /// The request. Every revision that lets it be absent (2025-11-25) means a task, which is cancelled

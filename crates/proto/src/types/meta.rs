@@ -181,6 +181,7 @@ impl<N: Into<String>> FromIterator<(N, Raw)> for Meta {
 
 record! {
     /// Parameters of a request that says nothing but its `_meta`: `ping`, `server/discover`.
+    #[derive(Default)]
     RequestParams {
         ---
         /// What is said beside the request.
@@ -192,6 +193,7 @@ record! {
 record! {
     /// Parameters of a notification that says nothing but its `_meta`: `notifications/initialized` and the
     /// list changes.
+    #[derive(Default)]
     NotificationParams {
         ---
         /// What is said beside the notification.
@@ -202,6 +204,7 @@ record! {
 
 record! {
     /// A result that says nothing but that it is one.
+    #[derive(Default)]
     EmptyResult {
         ---
         /// Set by the session's envelope; `None` when written by hand.

@@ -9,6 +9,7 @@ use super::meta::Meta;
 
 record! {
     /// Parameters of a request for a page of a list.
+    #[derive(Default)]
     PageParams {
         ---
         /// Where the page begins: the `nextCursor` of the page before it, unchanged. Absent for the first page.
@@ -16,12 +17,6 @@ record! {
         /// What is said beside the request.
         #[serde(rename = "_meta")]
         meta: Meta => with_meta,
-    }
-}
-
-impl Default for PageParams {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

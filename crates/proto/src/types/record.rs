@@ -16,8 +16,8 @@ macro_rules! record {
             $($(#[$may_attribute:meta])* $may:ident: $may_type:ty $(=> $setter:ident)?,)*
         }
     ) => {
-        $(#[$attribute])*
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        $(#[$attribute])*
         #[serde(rename_all = "camelCase")]
         #[non_exhaustive]
         pub struct $name {

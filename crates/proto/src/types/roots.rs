@@ -9,17 +9,12 @@ use super::meta::Meta;
 
 record! {
     /// Parameters of `roots/list`.
+    #[derive(Default)]
     ListRootsParams {
         ---
         /// What is said beside the request.
         #[serde(rename = "_meta")]
         meta: Meta => with_meta,
-    }
-}
-
-impl Default for ListRootsParams {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

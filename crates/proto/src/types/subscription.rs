@@ -52,6 +52,7 @@ record! {
 
 record! {
     /// Result of `subscriptions/listen`: the stream has ended, by the server's wish.
+    #[derive(Default)]
     ListenResult {
         ---
         /// Set by the session's envelope; `None` when written by hand.

@@ -44,6 +44,7 @@ record! {
 record! {
     /// What a tool does to the world, in the server's words: hints, not to be relied on unless the server is
     /// trusted. The specification says what an absent one means.
+    #[derive(Default)]
     ToolAnnotations {
         ---
         /// Its name, for people, where the tool itself has no title.
@@ -59,14 +60,9 @@ record! {
     }
 }
 
-impl Default for ToolAnnotations {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 record! {
     /// How a tool may be run; 2025-11-25 alone.
+    #[derive(Default)]
     ToolExecution {
         ---
         /// Whether it can be run as a task. Absent: not.
