@@ -563,8 +563,28 @@ fn h153_an_empty_frame_is_a_frame() {
 
 /// What matters to the codecs.
 const TOKENS: [&[u8]; 23] = [
-    b"\n", b"\r", b"\r\n", b"\n\n", b"\xEF\xBB\xBF", b"\xEF", b"data: ", b"data:", b"data", b"id: ", b"event: ",
-    b"retry: ", b": ", b"7", b"{}", b"\0", b"\0\0\0\x03", b"\0\0\0\0", b" ", b"\t", b"xxxxxxxx", b"\xFF\xFE",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\n\n",
+    b"\xEF\xBB\xBF",
+    b"\xEF",
+    b"data: ",
+    b"data:",
+    b"data",
+    b"id: ",
+    b"event: ",
+    b"retry: ",
+    b": ",
+    b"7",
+    b"{}",
+    b"\0",
+    b"\0\0\0\x03",
+    b"\0\0\0\0",
+    b" ",
+    b"\t",
+    b"xxxxxxxx",
+    b"\xFF\xFE",
     b"\xC3\xA9",
 ];
 
