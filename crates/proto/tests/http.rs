@@ -315,10 +315,11 @@ fn post(text: &str, headers: List<'_>, session: &SessionLookup, versions: &[Vers
 
 /// Status, code and id of a refusal.
 fn refused(class: Class) -> (u16, i64, Option<RequestId>) {
-    match class {
-        Class::Reject(Rejection { status, id, error: Some(error) }) => (status, error.code, id),
-        other => panic!("{other:?}"),
-    }
+    let refusal = match class {
+        Class::Reject(Rejection { status, id, error: Some(error) }) => Ok((status, error.code, id)),
+        other => Err(other),
+    };
+    refusal.expect("refused with an error")
 }
 
 fn call(meta: &str) -> String {
