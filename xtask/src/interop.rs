@@ -92,7 +92,7 @@ fn missing() -> Vec<&'static str> {
             .is_ok_and(|status| status.success())
     };
     let mut missing = Vec::new();
-    if !runs("node", &["--version"]) {
+    if !runs("node", &["-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"]) {
         missing.push("node 20 or newer");
     }
     if !runs("npm", &["--version"]) {

@@ -46,7 +46,7 @@ fn run(words: &[&str]) -> Result<()> {
     let root = root();
     match words {
         ["test", options @ ..] => test::run(&root, &test::Options::parse(options)?),
-        ["requirements"] => requirements::run(&root),
+        ["requirements"] => requirements::print(&root),
         ["deny"] => dependencies::run(&root),
         ["interop", "install"] => interop::install(&root),
         ["fuzz"] => fuzz::run(&root, 0),

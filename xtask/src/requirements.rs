@@ -40,18 +40,31 @@ pub(crate) struct Shown {
     pub(crate) file: PathBuf,
 }
 
-/// Prints the table and fails on any gap.
-pub(crate) fn run(root: &Path) -> Result<()> {
-    let rows = std::fs::read_to_string(root.join(TABLE)).with_context(|| format!("cannot read {TABLE}"))?;
-    let rows = parse(&rows).context(TABLE)?;
-    let tests = tests(root)?;
+/// Prints the whole table and fails on any gap.
+pub(crate) fn print(root: &Path) -> Result<()> {
+    let (rows, tests) = (rows(root)?, tests(root)?);
     for row in &rows {
         println!("{}", line(row, &tests));
     }
-    let gaps = gaps(&rows, &tests);
+    println!();
+    judge(&rows, &tests)
+}
+
+/// Fails on any gap; prints the figures alone.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    judge(&rows(root)?, &tests(root)?)
+}
+
+fn rows(root: &Path) -> Result<Vec<Row>> {
+    let text = std::fs::read_to_string(root.join(TABLE)).with_context(|| format!("cannot read {TABLE}"))?;
+    parse(&text).context(TABLE)
+}
+
+fn judge(rows: &[Row], tests: &[Shown]) -> Result<()> {
+    let gaps = gaps(rows, tests);
     let count = |wanted: fn(&Status) -> bool| rows.iter().filter(|row| wanted(&row.status)).count();
     println!(
-        "\n{} shown, {} overridden, {} not yet, {} gaps",
+        "    {} to be shown, {} overridden, {} not yet; {} gaps",
         count(|status| *status == Status::Shown),
         count(|status| matches!(status, Status::Overridden(_))),
         count(|status| matches!(status, Status::NotYet(_))),
