@@ -224,18 +224,16 @@ fn version_comparisons(text: &str) -> Vec<String> {
 /// Whether what stands at a place is a pattern or one side of a comparison, and not a value that is made.
 fn is_compared(code: &str, at: usize, length: usize) -> bool {
     let after = code[at + length..].trim_start();
-    // `Some(Era::Legacy) =>` is a pattern, too.
-    let after_brackets = after.trim_start_matches([')', ' ', '\n', ',']);
     let before = before(code, at);
-    after_brackets.starts_with("=>")
-        || (after.starts_with('|') && !after.starts_with("||"))
-        || after.starts_with("==")
+    // What follows the end of a pattern: `Some(Era::Legacy) =>`, `if let Reopen { era: Era::Legacy } = event`. A value
+    // that is made is never followed by an equals sign.
+    after.trim_start_matches([')', '}', ',', '.', ' ', '\n']).starts_with('=')
         || after.starts_with("!=")
+        || (after.starts_with('|') && !after.starts_with("||"))
         || before.ends_with("==")
         || before.ends_with("!=")
         || (before.ends_with('|') && !before.ends_with("||"))
         || statement_before(code, at).contains("matches!")
-        || (statement_before(code, at).contains("let ") && after_brackets.starts_with('='))
 }
 
 /// Attributes of serde that lose bytes, order or errors: see the architecture.
@@ -513,6 +511,8 @@ fn the_version_rule_complains() {
         "if era == Era::Modern {}",
         "if Era::Modern != era {}",
         "if let Some(Era::Modern) = era {}",
+        "if let Event::Reopen { era: Era::Legacy } = event {}",
+        "match event { Event::Reopen { era: Era::Legacy, .. } => 1 }",
         "let legacy = matches!(profile.era, Era::Legacy);",
         "if version == Version::newest(era) {}",
         "if profile.version == *offered {}",
@@ -536,6 +536,8 @@ fn the_version_rule_leaves_alone_what_decides_nothing() {
         "let text = \"since 2025-06-18 batches are gone\";",
         "Event::Reopen { era: Era::Legacy }",
         "connect(Era::Modern, limits)",
+        "match word { \"legacy\" => Some(Era::Legacy), \"modern\" => Some(Era::Modern), _ => None }",
+        "let event = Event::Reopen { era: Era::Legacy };",
         "let version = Version::newest(Era::Legacy);",
         "if profile.batching {}",
         "#[cfg(test)]\nmod tests { fn f() { assert!(v == Version::V2025_06_18); } }",
