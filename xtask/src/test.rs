@@ -82,7 +82,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     steps.step("counts", "cargo xtask test --update-counts", || hold_counts(root, options, &ran));
 
     println!("\n{:<44} {:>7} {:>7}", "group", "passed", "failed");
-    for (name, tally) in &ran {
+    for (name, tally) in ran.iter().filter(|(_, tally)| **tally != Tally::default()) {
         println!("{name:<44} {:>7} {:>7}", tally.passed, tally.failed);
     }
     let failing_steps = steps.summary();
@@ -144,7 +144,9 @@ fn groups(groups: &[&Group], environment: &[(&str, &Path)], ran: &mut BTreeMap<S
     for group in groups {
         match group.run(environment) {
             Ok(tally) => {
-                println!("    {:<44} {:>5} passed", group.name, tally.passed);
+                if tally.passed > 0 {
+                    println!("    {:<44} {:>5} passed", group.name, tally.passed);
+                }
                 faults.extend(fault(&group.name, tally, &group.rerun));
                 ran.insert(group.name.clone(), tally);
             }
@@ -161,7 +163,9 @@ fn doc_tests(root: &Path, ran: &mut BTreeMap<String, Tally>) -> Result<()> {
     let tallies = suite::run_doc_tests(root)?;
     let mut faults = Vec::new();
     for (name, tally) in tallies {
-        println!("    {name:<44} {:>5} passed", tally.passed);
+        if tally.passed > 0 {
+            println!("    {name:<44} {:>5} passed", tally.passed);
+        }
         faults.extend(fault(&name, tally, "cargo test --workspace --doc"));
         ran.insert(name, tally);
     }
