@@ -1,1 +1,5 @@
 //! The library.
+
+pub mod link;
+
+pub use mcpjoin_proto as proto;
