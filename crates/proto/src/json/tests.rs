@@ -1,4 +1,3 @@
-
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -91,7 +90,10 @@ fn every_shape_that_serde_has_is_read_back_as_it_was_written() {
     let value = everything();
     let text = to_raw(&value).unwrap();
     assert_eq!(from_raw::<Everything>(&text), Ok(value.clone()));
-    assert!(text.as_str().contains(r#""verbatim":{"n":1.00, "m":123456789012345678901234567890}}"#), "{text}");
+    assert!(
+        text.as_str().contains(r#""verbatim":{"n":1.00, "m":123456789012345678901234567890}}"#),
+        "{text}"
+    );
     // serde_json reads what we have written, and we read what it has written.
     assert_eq!(
         serde_json::from_str::<Everything>(text.as_str()).unwrap().list,
@@ -110,7 +112,10 @@ fn an_internally_tagged_enum_is_read_and_written() {
     assert_eq!(written(&blob), r#"{"type":"blob","data":{"a":[1,2.5,null,true,"\n"]},"size":3}"#);
     assert_eq!(read(&written(&blob)), Ok(blob));
     // The tag may also come last.
-    assert_eq!(read(r#"{"text":"x\ty","other":[{}],"type":"text"}"#), Ok(Content::Text { text: "x\ty".into() }));
+    assert_eq!(
+        read(r#"{"text":"x\ty","other":[{}],"type":"text"}"#),
+        Ok(Content::Text { text: "x\ty".into() })
+    );
 }
 
 #[test]
@@ -272,7 +277,8 @@ fn ids_keep_their_digits_through_types() {
     struct Meta {
         token: crate::ProgressToken,
     }
-    for text in [r#"{"token":18446744073709551616}"#, r#"{"token":-0}"#, r#"{"token":"1"}"#, r#"{"token":1}"#] {
+    for text in [r#"{"token":18446744073709551616}"#, r#"{"token":-0}"#, r#"{"token":"1"}"#, r#"{"token":1}"#]
+    {
         assert_eq!(written(read::<Meta>(text).unwrap()), text);
     }
     for text in [r#"{"token":1.0}"#, r#"{"token":null}"#, r#"{"token":[]}"#] {
