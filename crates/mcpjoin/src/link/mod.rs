@@ -7,10 +7,16 @@
 //! There is no transport trait to implement. A custom transport takes [`Link::pair`] and pumps the
 //! [`LinkDriver`]'s side.
 
+mod memory;
+mod pair;
+mod queue;
+
 use std::fmt;
 use std::task::{Context, Poll};
 
-use mcpjoin_proto::session::{Inbound, LinkCaps, LinkEnd, Limits, Outbound};
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
+
+pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 
 /// One end of a way between two peers. Given to a client or a server, which drives it.
 pub struct Link(Box<dyn Io>);
@@ -65,4 +71,9 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("caps", &self.0.caps()).finish_non_exhaustive()
     }
+}
+
+/// What a link says that cannot make its far end afresh.
+fn cannot_reopen() -> LinkEnd {
+    LinkEnd::failed(LinkError { message: "this link cannot be opened again".into(), retryable: false })
 }
