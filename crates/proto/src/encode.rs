@@ -1,1 +1,229 @@
-//! Message -> bytes.
+//! Messages to bytes: each on exactly one line, without the line's end.
+//!
+//! Called by every codec. Payloads are copied or handed on as they are, never written anew; ids leave as they
+//! came, digit for digit. The form is that of JSON-RPC 2.0:
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic#messages>.
+
+use alloc::borrow::Cow;
+use core::fmt::Write as _;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::{ErrorObject, Message, Raw, RequestId, json};
+
+/// The large part of a message, to be sent behind what [`frame`] has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The params or the result: one line of JSON.
+    pub payload: Bytes,
+    /// What follows it.
+    pub tail: &'static [u8],
+}
+
+/// What ends every message behind its payload.
+const TAIL: &[u8] = b"}";
+
+/// Writes a message.
+///
+/// A response without an id is written with `"id":null`, as JSON-RPC has it for errors to what could not be read.
+pub fn message(message: &Message, out: &mut BytesMut) {
+    let payload = head(message, out);
+    if let Some(payload) = payload {
+        let payload = one_line(payload.as_bytes());
+        out.reserve(payload.len() + TAIL.len());
+        out.put_slice(&payload);
+    }
+    out.put_slice(TAIL);
+}
+
+/// Writes a message for gathering: a payload of at least [`Raw::SHARED_FROM`] bytes is not copied but handed
+/// back, and is to be sent behind what `out` has now. `None`: the whole message is in `out`.
+#[must_use]
+pub fn frame(message: &Message, out: &mut BytesMut) -> Option<Rest> {
+    match head(message, out) {
+        Some(payload) if payload.len() >= Raw::SHARED_FROM => {
+            let line = match one_line(payload.as_bytes()) {
+                Cow::Borrowed(_) => payload.clone().into_bytes(),
+                Cow::Owned(line) => Bytes::from(line),
+            };
+            return Some(Rest { payload: line, tail: TAIL });
+        }
+        Some(payload) => out.put_slice(&one_line(payload.as_bytes())),
+        None => {}
+    }
+    out.put_slice(TAIL);
+    None
+}
+
+/// Writes messages as one batch. The caller gives at least one: an empty batch is no message.
+pub fn batch(messages: &[Message], out: &mut BytesMut) {
+    out.put_u8(b'[');
+    for (index, part) in messages.iter().enumerate() {
+        if index > 0 {
+            out.put_u8(b',');
+        }
+        message(part, out);
+    }
+    out.put_u8(b']');
+}
+
+/// Writes everything up to the payload, which it gives, or up to the closing brace.
+fn head<'a>(message: &'a Message, out: &mut BytesMut) -> Option<&'a Raw> {
+    out.reserve(128);
+    out.put_slice(br#"{"jsonrpc":"2.0""#);
+    match message {
+        Message::Request(request) => {
+            id(Some(&request.id), out);
+            method(request.method.as_str(), out);
+            request.params.as_ref().map(|params| {
+                out.put_slice(br#","params":"#);
+                params.raw()
+            })
+        }
+        Message::Notification(notification) => {
+            method(notification.method.as_str(), out);
+            notification.params.as_ref().map(|params| {
+                out.put_slice(br#","params":"#);
+                params.raw()
+            })
+        }
+        Message::Response(response) => {
+            id(response.id.as_ref(), out);
+            match &response.outcome {
+                Ok(result) => {
+                    out.put_slice(br#","result":"#);
+                    Some(result.raw())
+                }
+                Err(fault) => {
+                    error(fault, out);
+                    None
+                }
+            }
+        }
+    }
+}
+
+fn id(id: Option<&RequestId>, out: &mut BytesMut) {
+    out.put_slice(br#","id":"#);
+    match id {
+        Some(id) => put(out, format_args!("{id}")),
+        None => out.put_slice(b"null"),
+    }
+}
+
+fn method(method: &str, out: &mut BytesMut) {
+    out.put_slice(br#","method":"#);
+    put_string(method, out);
+}
+
+fn error(fault: &ErrorObject, out: &mut BytesMut) {
+    out.put_slice(br#","error":{"code":"#);
+    put(out, format_args!("{}", fault.code));
+    out.put_slice(br#","message":"#);
+    put_string(&fault.message, out);
+    if let Some(data) = &fault.data {
+        let data = one_line(data.as_bytes());
+        out.put_slice(br#","data":"#);
+        out.put_slice(&data);
+    }
+    out.put_u8(b'}');
+}
+
+fn put_string(string: &str, out: &mut BytesMut) {
+    out.reserve(string.len() + 2);
+    // `BytesMut` grows: the only error that `fmt::Write` has for it is one for 2^64 bytes.
+    let _ = json::write_string(string, out);
+}
+
+fn put(out: &mut BytesMut, text: core::fmt::Arguments<'_>) {
+    // As above.
+    let _ = out.write_fmt(text);
+}
+
+/// The text without line ends. In valid JSON they are white space between tokens, so a space says the same.
+fn one_line(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = memchr::memchr2(b'\n', b'\r', text) else { return Cow::Borrowed(text) };
+    let mut line = text.to_vec();
+    for byte in &mut line[first..] {
+        if matches!(*byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    Cow::Owned(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Method, Notification, Payload, Request, Response};
+    use alloc::format;
+    use alloc::string::String;
+
+    fn written(value: impl Into<Message>) -> String {
+        let mut out = BytesMut::new();
+        message(&value.into(), &mut out);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    fn payload(text: &str) -> Payload {
+        Payload::from_raw(Raw::parse(text.to_owned()).unwrap())
+    }
+
+    use alloc::borrow::ToOwned as _;
+
+    #[test]
+    fn every_kind_of_message_is_written() {
+        let request = Request { id: 7.into(), method: Method::Ping, params: None };
+        assert_eq!(written(request), r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#);
+        let notification =
+            Notification { method: Method::Other("a\"b".into()), params: Some(payload(r#"{"a":1}"#)) };
+        assert_eq!(written(notification), r#"{"jsonrpc":"2.0","method":"a\"b","params":{"a":1}}"#);
+        let response = Response { id: Some("x\n".into()), outcome: Ok(payload("{}")) };
+        assert_eq!(written(response), r#"{"jsonrpc":"2.0","id":"x\n","result":{}}"#);
+        let error = ErrorObject::new(-32700, "no").with_data(Raw::parse("[\r\n1]").unwrap());
+        assert_eq!(
+            written(Response { id: None, outcome: Err(error) }),
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","data":[  1]}}"#
+        );
+    }
+
+    #[test]
+    fn a_frame_is_the_message_in_parts() {
+        for size in [10, Raw::SHARED_FROM, 100_000] {
+            for text in [
+                format!(r#"{{"a":"{}"}}"#, "x".repeat(size)),
+                format!("{{\"a\":\n\"{}\"}}", "x".repeat(size)),
+            ] {
+                let whole = Message::from(Response { id: Some(1.into()), outcome: Ok(payload(&text)) });
+                let mut expected = BytesMut::new();
+                message(&whole, &mut expected);
+                let mut parts = BytesMut::new();
+                let rest = frame(&whole, &mut parts);
+                assert_eq!(rest.is_some(), size >= Raw::SHARED_FROM);
+                if let Some(rest) = rest {
+                    parts.put_slice(&rest.payload);
+                    parts.put_slice(rest.tail);
+                }
+                assert_eq!(parts, expected);
+                assert!(!expected.contains(&b'\n'));
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_payload_is_not_copied() {
+        let payload = payload(&format!(r#"{{"a":"{}"}}"#, "x".repeat(5000)));
+        let place = payload.raw().as_bytes().as_ptr();
+        let rest =
+            frame(&Notification { method: Method::Ping, params: Some(payload) }.into(), &mut BytesMut::new());
+        assert_eq!(rest.map(|rest| rest.payload.as_ptr()), Some(place));
+    }
+
+    #[test]
+    fn a_batch_is_an_array() {
+        let ping = Message::from(Notification { method: Method::Ping, params: None });
+        let mut out = BytesMut::new();
+        batch(&[ping.clone(), ping], &mut out);
+        assert_eq!(&out[..], br#"[{"jsonrpc":"2.0","method":"ping"},{"jsonrpc":"2.0","method":"ping"}]"#);
+    }
+}

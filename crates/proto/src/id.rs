@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use core::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
 /// What both names are made of.
@@ -108,29 +108,14 @@ macro_rules! name {
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct NameVisitor;
-
-                impl Visitor<'_> for NameVisitor {
-                    type Value = $type;
-
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str("an integer or a string")
-                    }
-
-                    fn visit_i64<E: de::Error>(self, value: i64) -> Result<$type, E> {
-                        Ok($type(Name::Integer(value)))
-                    }
-
-                    fn visit_u64<E: de::Error>(self, value: u64) -> Result<$type, E> {
-                        Ok($type::from_digits(&value.to_string()))
-                    }
-
-                    fn visit_str<E: de::Error>(self, value: &str) -> Result<$type, E> {
-                        Ok($type::from(value))
-                    }
+                let raw = crate::Raw::deserialize(deserializer)?;
+                if let Some(string) = raw.to_string_value() {
+                    return Ok(Self::from(&*string));
                 }
-
-                deserializer.deserialize_any(NameVisitor)
+                if raw.kind() == crate::Kind::Number && crate::scan::is_integer(raw.as_str()) {
+                    return Ok(Self::from_digits(raw.as_str()));
+                }
+                Err(de::Error::custom("expected an integer or a string"))
             }
         }
     };

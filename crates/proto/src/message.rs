@@ -5,6 +5,12 @@
 //! Parameters and results stay JSON text ([`Raw`]) until somebody asks for a type. Made by
 //! [`decode`](crate::decode) from bytes or by a session from a call; written by [`encode`](crate::encode).
 
+use core::ops::Range;
+
+use serde::Serialize;
+
+use crate::json::WriteError;
+use crate::scan;
 use crate::{ErrorObject, Method, Raw, RequestId};
 
 /// One message of JSON-RPC 2.0.
@@ -64,6 +70,26 @@ pub(crate) struct Span {
     pub(crate) end: u32,
 }
 
+impl Span {
+    pub(crate) const fn is_there(self) -> bool {
+        self.end > self.start
+    }
+
+    pub(crate) const fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// The part of a text; nothing when the member is absent.
+    pub(crate) fn of(self, text: &[u8]) -> &[u8] {
+        text.get(self.range()).unwrap_or_default()
+    }
+
+    /// The same place, counted from `start`.
+    const fn since(self, start: u32) -> Self {
+        Self { start: self.start.saturating_sub(start), end: self.end.saturating_sub(start) }
+    }
+}
+
 /// The members of the second level that the protocol looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spans {
@@ -74,7 +100,55 @@ pub(crate) struct Spans {
     pub(crate) result_type: Span,
 }
 
+impl Spans {
+    /// The span of the member of that name, when it is one that the protocol looks at.
+    #[inline]
+    pub(crate) fn named(&mut self, name: &[u8]) -> Option<&mut Span> {
+        match name {
+            b"_meta" => Some(&mut self.meta),
+            b"name" => Some(&mut self.name),
+            b"uri" => Some(&mut self.uri),
+            b"arguments" => Some(&mut self.arguments),
+            b"resultType" => Some(&mut self.result_type),
+            _ => None,
+        }
+    }
+
+    /// The same places, counted from `start`. Those of absent members stay empty.
+    pub(crate) const fn since(self, start: u32) -> Self {
+        Self {
+            meta: self.meta.since(start),
+            name: self.name.since(start),
+            uri: self.uri.since(start),
+            arguments: self.arguments.since(start),
+            result_type: self.result_type.since(start),
+        }
+    }
+}
+
 impl Payload {
+    /// From a text that this side has made: its members are looked up, nothing is checked again.
+    #[must_use]
+    pub fn from_raw(raw: Raw) -> Self {
+        let mut spans = Spans::default();
+        for (key, range) in scan::members(&raw) {
+            if let (Some(span), Ok(start), Ok(end)) =
+                (spans.named(key.as_bytes()), range.start.try_into(), range.end.try_into())
+            {
+                *span = Span { start, end };
+            }
+        }
+        Self { raw, spans }
+    }
+
+    /// Writes a value as JSON.
+    ///
+    /// # Errors
+    /// As [`Raw::from_value`].
+    pub fn from_value<T: Serialize + ?Sized>(value: &T) -> Result<Self, WriteError> {
+        Raw::from_value(value).map(Self::from_raw)
+    }
+
     /// From a text and the spans that the scanner found in it.
     pub(crate) const fn new(raw: Raw, spans: Spans) -> Self {
         Self { raw, spans }
@@ -122,12 +196,8 @@ impl Payload {
         self.member(self.spans.result_type)
     }
 
-    pub(crate) const fn spans(&self) -> &Spans {
-        &self.spans
-    }
-
     fn member(&self, span: Span) -> Option<Raw> {
-        (span.end > span.start).then(|| self.raw.slice(span.start as usize..span.end as usize))
+        span.is_there().then(|| self.raw.slice(span.range()))
     }
 }
 

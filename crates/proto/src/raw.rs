@@ -43,6 +43,19 @@ pub enum Kind {
     Null,
 }
 
+impl Kind {
+    pub(crate) fn of(text: &[u8]) -> Self {
+        match text.first() {
+            Some(b'{') => Self::Object,
+            Some(b'[') => Self::Array,
+            Some(b'"') => Self::String,
+            Some(b't' | b'f') => Self::Bool,
+            Some(b'n') | None => Self::Null,
+            Some(_) => Self::Number,
+        }
+    }
+}
+
 impl Raw {
     /// Texts from this size on share the buffer they arrived in, in bytes.
     pub const SHARED_FROM: usize = 4096;
@@ -102,7 +115,10 @@ impl Raw {
 
     /// The text.
     #[must_use]
-    #[allow(unsafe_code, reason = "the one line of unsafe outside `process/`: checking UTF-8 again costs a pass")]
+    #[allow(
+        unsafe_code,
+        reason = "the one line of unsafe outside `process/`: checking UTF-8 again costs a pass"
+    )]
     pub fn as_str(&self) -> &str {
         // SAFETY: only the scanner and this crate's own writer make a `Raw` (the constructors are private),
         // the scanner refuses invalid UTF-8, and `slice` cuts at the boundaries of JSON values, which are ASCII.
@@ -119,14 +135,7 @@ impl Raw {
     /// What the text is.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        match self.0.first() {
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::Array,
-            Some(b'"') => Kind::String,
-            Some(b't' | b'f') => Kind::Bool,
-            Some(b'n') | None => Kind::Null,
-            Some(_) => Kind::Number,
-        }
+        Kind::of(&self.0)
     }
 
     /// The value of a JSON string; `None` when the text is no string.
@@ -146,16 +155,21 @@ impl Raw {
         Self(text)
     }
 
+    /// A value inside a text that the scanner has passed.
+    pub(crate) fn cut(text: &Bytes, range: Range<usize>) -> Self {
+        if range.len() >= Self::SHARED_FROM {
+            Self(text.slice(range))
+        } else {
+            Self(Bytes::copy_from_slice(&text[range]))
+        }
+    }
+
     /// A value inside this text. The range comes from the scanner.
     pub(crate) fn slice(&self, range: Range<usize>) -> Self {
         if range.len() == self.0.len() {
             return self.clone();
         }
-        if range.len() >= Self::SHARED_FROM {
-            Self(self.0.slice(range))
-        } else {
-            Self(Bytes::copy_from_slice(&self.0[range]))
-        }
+        Self::cut(&self.0, range)
     }
 }
 

@@ -1,19 +1,141 @@
-//! serde over Raw.
-use alloc::string::String;
+//! serde over [`Raw`]: typed values from a text that has been checked, and texts from typed values.
+//!
+//! Called by [`Raw`] alone; others use its methods. The reader checks shapes and never syntax, the writer writes
+//! one line and never a text that the scanner would refuse for its syntax. JSON is
+//! [RFC 8259](https://www.rfc-editor.org/rfc/rfc8259), enums have serde's externally tagged form.
+
+mod escape;
+mod key;
+mod raw;
+mod read;
+mod write;
+
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
 use core::fmt;
-use serde::{Serialize, Serializer, Deserializer, de::DeserializeOwned};
-use crate::Raw;
-/// Why not written.
-#[derive(Debug)]
-pub struct WriteError;
-/// Why not read.
-#[derive(Debug)]
-pub struct ReadError;
-pub(crate) fn to_raw<T: Serialize + ?Sized>(_value: &T) -> Result<Raw, WriteError> { Err(WriteError) }
-pub(crate) fn from_raw<T: DeserializeOwned>(_raw: &Raw) -> Result<T, ReadError> { Err(ReadError) }
-pub(crate) fn serialize_raw<S: Serializer>(_raw: &Raw, s: S) -> Result<S::Ok, S::Error> { s.serialize_unit() }
-pub(crate) fn deserialize_raw<'de, D: Deserializer<'de>>(_d: D) -> Result<Raw, D::Error> { unreachable!() }
-pub(crate) fn push_string(_s: &str, _out: &mut String) { }
-pub(crate) fn write_string(_s: &str, _out: &mut dyn fmt::Write) -> fmt::Result { Ok(()) }
-pub(crate) fn string_value(_raw: &Raw) -> Option<Cow<'_, str>> { None }
+
+use serde::de::DeserializeOwned;
+use serde::{Serialize, de, ser};
+
+use crate::{Kind, Raw, scan};
+
+pub(crate) use escape::{push_string, write_string};
+pub(crate) use raw::{deserialize_raw, serialize_raw};
+
+/// How deep arrays and objects may lie in each other while they are read or written with serde, which needs
+/// the stack for each. Twice the scanner's limit: a text may be put together from texts.
+const MAX_DEPTH: usize = 2 * scan::MAX_DEPTH;
+
+/// The longest description that an error keeps, in bytes. serde quotes what it did not expect, and that may be
+/// as long as a message.
+const MAX_DESCRIPTION: usize = 512;
+
+/// Why a value could not be written as JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteError(Box<str>);
+
+/// Why a text could not be read as the type that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadError {
+    /// From the outermost value to the one that did not fit, as in `tools[3].name`.
+    path: String,
+    what: Box<str>,
+}
+
+impl ReadError {
+    fn new(what: impl Into<Box<str>>) -> Self {
+        Self { path: String::new(), what: what.into() }
+    }
+
+    /// Where it is, as in `tools[3].name`; empty for the whole text.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The same error seen from the object around it.
+    #[cold]
+    fn in_member(mut self, key: &str) -> Self {
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path = format!("{}{dot}{}", shortened(key, 64), self.path);
+        self
+    }
+
+    /// The same error seen from the array around it.
+    #[cold]
+    fn in_element(mut self, index: usize) -> Self {
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path = format!("[{index}]{dot}{}", self.path);
+        self
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.what)
+        } else {
+            write!(f, "{}: {}", self.path.escape_debug(), self.what)
+        }
+    }
+}
+
+impl core::error::Error for ReadError {}
+
+impl de::Error for ReadError {
+    #[cold]
+    fn custom<T: fmt::Display>(what: T) -> Self {
+        Self::new(shortened(&what.to_string(), MAX_DESCRIPTION))
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for WriteError {}
+
+impl ser::Error for WriteError {
+    #[cold]
+    fn custom<T: fmt::Display>(what: T) -> Self {
+        Self(shortened(&what.to_string(), MAX_DESCRIPTION).into())
+    }
+}
+
+/// Writes a value as JSON, on one line.
+pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Raw, WriteError> {
+    let mut out = String::with_capacity(128);
+    value.serialize(&mut write::Writer::new(&mut out))?;
+    Ok(Raw::trusted(out.into()))
+}
+
+/// Reads a text as a `T`.
+pub(crate) fn from_raw<T: DeserializeOwned>(raw: &Raw) -> Result<T, ReadError> {
+    T::deserialize(&mut read::Reader::new(raw.as_str()))
+}
+
+/// The value of a JSON string; `None` for any other text.
+pub(crate) fn string_value(raw: &Raw) -> Option<Cow<'_, str>> {
+    if raw.kind() != Kind::String {
+        return None;
+    }
+    let text = raw.as_str();
+    let (end, escaped) = scan::string_end(text.as_bytes(), 1);
+    Some(scan::unescape(text.get(1..end)?, escaped))
+}
+
+/// At most `limit` bytes of a text, cut between characters.
+fn shortened(text: &str, limit: usize) -> &str {
+    let mut end = text.len().min(limit);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests;

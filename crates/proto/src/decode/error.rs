@@ -1,0 +1,187 @@
+//! Why bytes are no message, in words for a person and in a code for a peer.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+use core::fmt;
+
+use crate::scan::ScanErrorKind;
+use crate::{ErrorObject, RequestId, code};
+
+/// Why bytes are no message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecodeError {
+    /// What is wrong.
+    pub kind: DecodeErrorKind,
+    /// At which byte of the text, counted from 0.
+    pub at: usize,
+    /// The id, where one could be read: of a request it is what the answer must carry, of a response it names
+    /// the request that will get no other answer.
+    pub id: Option<RequestId>,
+    /// What it would have been.
+    pub shape: Shape,
+    /// Up to 40 bytes of the text at that place, with everything but printable ASCII escaped.
+    pub excerpt: Box<str>,
+}
+
+/// What a broken message would have been, going by the members that could be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// It has a method and an id: somebody waits for an answer.
+    Request,
+    /// It has a method and no id: nobody waits.
+    Notification,
+    /// It has a result or an error, and no method: it must not be answered.
+    Response,
+    /// It cannot be told.
+    #[default]
+    Unknown,
+}
+
+/// What is wrong with a text that should be a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeErrorKind {
+    /// It is not JSON.
+    Json(ScanErrorKind),
+    /// It is JSON, but neither an object nor an array.
+    NotAnObject,
+    /// A member appears twice: in the message, or in its params, result or error. What the others would read is
+    /// not known, so nothing is done with it.
+    DuplicateMember {
+        /// Its name, shortened to 64 bytes.
+        member: Box<str>,
+    },
+    /// `jsonrpc` is missing or not the string `2.0`.
+    JsonRpcVersion,
+    /// `id` is null where that is not allowed.
+    IdNull,
+    /// `id` is neither an integer nor a string.
+    IdType,
+    /// `id` is longer than the limit.
+    IdTooLong {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A result without an id.
+    IdMissing,
+    /// `method` is missing.
+    MethodMissing,
+    /// `method` is no string.
+    MethodType,
+    /// `params` is there and no object.
+    ParamsType,
+    /// A method beside a result or an error.
+    MethodAndOutcome,
+    /// A result beside an error.
+    ResultAndError,
+    /// An id without method, result and error.
+    NoOutcome,
+    /// The `error` member is not what an error is.
+    Error {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// An array without a message.
+    BatchEmpty,
+    /// An array with more messages than the limit. The rest of it has not been read.
+    BatchTooLong {
+        /// The limit.
+        limit: usize,
+    },
+    /// An array inside an array.
+    BatchNested,
+}
+
+impl DecodeErrorKind {
+    /// The code of JSON-RPC for it: [`PARSE_ERROR`](code::PARSE_ERROR), [`INVALID_PARAMS`](code::INVALID_PARAMS)
+    /// or [`INVALID_REQUEST`](code::INVALID_REQUEST).
+    #[must_use]
+    pub const fn code(&self) -> i64 {
+        match self {
+            Self::Json(_) => code::PARSE_ERROR,
+            Self::ParamsType => code::INVALID_PARAMS,
+            _ => code::INVALID_REQUEST,
+        }
+    }
+}
+
+impl fmt::Display for DecodeErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(kind) => write!(f, "not JSON: {kind}"),
+            Self::NotAnObject => f.write_str("a message is an object"),
+            Self::DuplicateMember { member } => {
+                write!(f, "the member \"{}\" appears twice", member.escape_debug())
+            }
+            Self::JsonRpcVersion => f.write_str("jsonrpc must be \"2.0\""),
+            Self::IdNull => f.write_str("id must not be null"),
+            Self::IdType => f.write_str("id must be an integer or a string"),
+            Self::IdTooLong { limit } => write!(f, "id is longer than {limit} bytes"),
+            Self::IdMissing => f.write_str("a result needs an id"),
+            Self::MethodMissing => f.write_str("method is missing"),
+            Self::MethodType => f.write_str("method must be a string"),
+            Self::ParamsType => f.write_str("params must be an object"),
+            Self::MethodAndOutcome => f.write_str("a message with a method has neither result nor error"),
+            Self::ResultAndError => f.write_str("a response has a result or an error, not both"),
+            Self::NoOutcome => f.write_str("a message has a method, a result or an error"),
+            Self::Error { what } => write!(f, "the error is malformed: {what}"),
+            Self::BatchEmpty => f.write_str("the batch is empty"),
+            Self::BatchTooLong { limit } => write!(f, "the batch has more than {limit} messages"),
+            Self::BatchNested => f.write_str("a batch inside a batch"),
+        }
+    }
+}
+
+impl DecodeError {
+    /// Bytes of the text that an error shows.
+    const EXCERPT: usize = 40;
+
+    #[cold]
+    pub(super) fn new(kind: DecodeErrorKind, at: usize, text: &[u8]) -> Self {
+        let start = at.min(text.len().saturating_sub(Self::EXCERPT));
+        let end = text.len().min(start + Self::EXCERPT);
+        let excerpt = text[start..end].escape_ascii().to_string().into();
+        Self { kind, at, id: None, shape: Shape::Unknown, excerpt }
+    }
+
+    pub(super) fn with_id(mut self, id: Option<RequestId>) -> Self {
+        self.id = id;
+        self
+    }
+
+    pub(super) const fn with_shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// The code of JSON-RPC for it; see [`DecodeErrorKind::code`].
+    #[must_use]
+    pub const fn code(&self) -> i64 {
+        self.kind.code()
+    }
+
+    /// What to answer: the code and one sentence that says what is wrong, where, and what stands there.
+    #[must_use]
+    pub fn to_error_object(&self) -> ErrorObject {
+        ErrorObject::new(self.code(), format!("{self}"))
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, at byte {}", self.kind, self.at)?;
+        if self.excerpt.is_empty() { Ok(()) } else { write!(f, ": {}", self.excerpt) }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// The first 64 bytes of a name that may be as long as a message, cut between characters.
+pub(super) fn shortened(name: &str) -> Box<str> {
+    let mut end = name.len().min(64);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].into()
+}

@@ -1,0 +1,186 @@
+//! The keys of objects, in both directions.
+//!
+//! A key is a string. Where a type has integers or booleans for keys, they are written as strings and read from
+//! them.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+
+use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
+use serde::ser::{Impossible, Serialize, Serializer};
+
+use super::write::push_display;
+use super::{ReadError, WriteError, push_string};
+
+/// A key that has been read.
+pub(super) struct KeyReader<'de>(pub(super) Cow<'de, str>);
+
+/// Integers and booleans are read out of the string; the visitor judges whether they fit.
+macro_rules! parsed {
+    ($($method:ident = $type:ident, $visit:ident;)*) => { $(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+            match self.0.parse::<$type>() {
+                Ok(value) => visitor.$visit(value),
+                Err(_) => Err(de::Error::invalid_type(de::Unexpected::Str(&self.0), &visitor)),
+            }
+        }
+    )* };
+}
+
+impl<'de> Deserializer<'de> for KeyReader<'de> {
+    type Error = ReadError;
+
+    #[inline]
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.0 {
+            Cow::Borrowed(key) => visitor.visit_borrowed_str(key),
+            Cow::Owned(key) => visitor.visit_string(key),
+        }
+    }
+
+    parsed! {
+        deserialize_bool = bool, visit_bool;
+        deserialize_i8 = i64, visit_i64;
+        deserialize_i16 = i64, visit_i64;
+        deserialize_i32 = i64, visit_i64;
+        deserialize_i64 = i64, visit_i64;
+        deserialize_i128 = i128, visit_i128;
+        deserialize_u8 = u64, visit_u64;
+        deserialize_u16 = u64, visit_u64;
+        deserialize_u32 = u64, visit_u64;
+        deserialize_u64 = u64, visit_u64;
+        deserialize_u128 = u128, visit_u128;
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        visitor.visit_enum(self.0.into_deserializer())
+    }
+
+    serde::forward_to_deserialize_any! {
+        f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier
+        ignored_any
+    }
+}
+
+/// Writes one key.
+pub(super) struct KeyWriter<'a>(pub(super) &'a mut String);
+
+/// Between quotes, what needs no escape.
+macro_rules! quoted {
+    ($($method:ident($type:ident))*) => { $(
+        fn $method(self, value: $type) -> Result<(), WriteError> {
+            self.0.push('"');
+            push_display(value, self.0);
+            self.0.push('"');
+            Ok(())
+        }
+    )* };
+}
+
+/// What is no key.
+macro_rules! refused {
+    ($($method:ident($($argument:ty),*) -> $result:ty;)*) => { $(
+        fn $method(self, $(_: $argument),*) -> Result<$result, WriteError> {
+            Err(no_key())
+        }
+    )* };
+}
+
+#[cold]
+fn no_key() -> WriteError {
+    WriteError("a key must be a string, an integer or a boolean".into())
+}
+
+type No = Impossible<(), WriteError>;
+
+impl Serializer for KeyWriter<'_> {
+    type Ok = ();
+    type Error = WriteError;
+    type SerializeSeq = No;
+    type SerializeTuple = No;
+    type SerializeTupleStruct = No;
+    type SerializeTupleVariant = No;
+    type SerializeMap = No;
+    type SerializeStruct = No;
+    type SerializeStructVariant = No;
+
+    #[inline]
+    fn serialize_str(self, value: &str) -> Result<(), WriteError> {
+        push_string(value, self.0);
+        Ok(())
+    }
+
+    quoted! {
+        serialize_bool(bool) serialize_i8(i8) serialize_i16(i16) serialize_i32(i32) serialize_i64(i64)
+        serialize_i128(i128) serialize_u8(u8) serialize_u16(u16) serialize_u32(u32) serialize_u64(u64)
+        serialize_u128(u128)
+    }
+
+    fn serialize_char(self, value: char) -> Result<(), WriteError> {
+        self.serialize_str(value.encode_utf8(&mut [0; 4]))
+    }
+
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+    ) -> Result<(), WriteError> {
+        self.serialize_str(variant)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), WriteError> {
+        value.serialize(self)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), WriteError> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: &T,
+    ) -> Result<(), WriteError> {
+        Err(no_key())
+    }
+
+    refused! {
+        serialize_f32(f32) -> ();
+        serialize_f64(f64) -> ();
+        serialize_bytes(&[u8]) -> ();
+        serialize_none() -> ();
+        serialize_unit() -> ();
+        serialize_unit_struct(&'static str) -> ();
+        serialize_seq(Option<usize>) -> No;
+        serialize_tuple(usize) -> No;
+        serialize_tuple_struct(&'static str, usize) -> No;
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> No;
+        serialize_map(Option<usize>) -> No;
+        serialize_struct(&'static str, usize) -> No;
+        serialize_struct_variant(&'static str, u32, &'static str, usize) -> No;
+    }
+}

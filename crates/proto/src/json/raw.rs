@@ -1,0 +1,288 @@
+//! How a [`Raw`] passes through serde.
+//!
+//! It announces itself as a newtype of a name that nobody else has. This crate's reader and writer know the
+//! name and hand the text over unchanged, and they do it through a serializer and a deserializer that say
+//! "not human-readable": for such formats a `Raw` is its text, as a string. Every other human-readable format
+//! gets the value transcribed, member by member in their order. Numbers are then `i64`, `u64` or `f64`,
+//! whichever holds them; digits beyond that are rounded, which is the format's own limit.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{self, Serialize, SerializeMap, SerializeSeq, Serializer};
+
+use super::{MAX_DEPTH, push_string};
+use crate::scan;
+use crate::{Kind, Raw};
+
+/// The name under which a [`Raw`] announces itself.
+pub(super) const TOKEN: &str = "$mcpjoin::Raw";
+
+/// What serde_json calls a number whose digits it has kept (its feature `arbitrary_precision`).
+pub(super) const SERDE_JSON_NUMBER: &str = "$serde_json::private::Number";
+
+pub(crate) fn serialize_raw<S: Serializer>(raw: &Raw, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_newtype_struct(TOKEN, &Transcribed { text: raw.as_str(), depth: 0 })
+}
+
+/// A text that becomes what it describes.
+struct Transcribed<'a> {
+    text: &'a str,
+    depth: usize,
+}
+
+impl Transcribed<'_> {
+    fn inside(&self, range: core::ops::Range<usize>) -> Transcribed<'_> {
+        Transcribed { text: self.text.get(range).unwrap_or("null"), depth: self.depth + 1 }
+    }
+}
+
+impl Serialize for Transcribed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.depth == 0 && !serializer.is_human_readable() {
+            return serializer.serialize_str(self.text);
+        }
+        if self.depth > MAX_DEPTH {
+            return Err(ser::Error::custom("nested too deeply"));
+        }
+        // Cheap: a part of a text is a text, and only its first byte is looked at.
+        let text = self.text;
+        match Kind::of(text.as_bytes()) {
+            Kind::Object => {
+                let mut map = serializer.serialize_map(None)?;
+                for (key, range) in scan::members_of(text) {
+                    map.serialize_entry(&*key, &self.inside(range))?;
+                }
+                map.end()
+            }
+            Kind::Array => {
+                let mut seq = serializer.serialize_seq(None)?;
+                for range in scan::elements(text) {
+                    seq.serialize_element(&self.inside(range))?;
+                }
+                seq.end()
+            }
+            Kind::String => {
+                let (end, escaped) = scan::string_end(text.as_bytes(), 1);
+                serializer.serialize_str(&scan::unescape(text.get(1..end).unwrap_or_default(), escaped))
+            }
+            Kind::Number => {
+                if let Ok(value) = text.parse::<u64>() {
+                    serializer.serialize_u64(value)
+                } else if let (Ok(value), false) = (text.parse::<i64>(), text == "-0") {
+                    serializer.serialize_i64(value)
+                } else {
+                    match text.parse::<f64>() {
+                        Ok(value) if value.is_finite() => serializer.serialize_f64(value),
+                        _ => Err(ser::Error::custom("a number that no f64 holds")),
+                    }
+                }
+            }
+            Kind::Bool => serializer.serialize_bool(text == "true"),
+            Kind::Null => serializer.serialize_unit(),
+        }
+    }
+}
+
+pub(crate) fn deserialize_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
+    deserializer.deserialize_newtype_struct(TOKEN, RawVisitor)
+}
+
+/// First step: what kind of format is it?
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        if deserializer.is_human_readable() {
+            let mut text = String::new();
+            Transcriber { out: &mut text, depth: 0 }.deserialize(deserializer)?;
+            Ok(Raw::trusted(text.into()))
+        } else {
+            deserializer.deserialize_newtype_struct(TOKEN, TextVisitor)
+        }
+    }
+}
+
+/// Second step, for formats that are not human-readable: is it this crate's reader, which gives the text at
+/// once, or another format, which goes through the newtype again and whose text must be checked?
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON text")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Raw, E> {
+        Ok(Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes())))
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Raw::parse(text).map_err(de::Error::custom)
+    }
+}
+
+/// This crate's reader at a [`Raw`]: gives the text to [`TextVisitor`].
+pub(super) struct Verbatim<'de>(pub(super) &'de str);
+
+impl<'de> Deserializer<'de> for Verbatim<'de> {
+    type Error = super::ReadError;
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_borrowed_str(self.0)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// Writes down what another format says.
+struct Transcriber<'a> {
+    out: &'a mut String,
+    depth: usize,
+}
+
+impl Transcriber<'_> {
+    fn inside(&mut self) -> Transcriber<'_> {
+        Transcriber { out: self.out, depth: self.depth + 1 }
+    }
+
+    fn display(self, value: impl fmt::Display) {
+        self.out.push_str(&value.to_string());
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Transcriber<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.depth > scan::MAX_DEPTH {
+            return Err(de::Error::custom("nested too deeply"));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Transcriber<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that JSON can express")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<(), E> {
+        self.display(value);
+        Ok(())
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
+        self.display(value);
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
+        self.display(value);
+        Ok(())
+    }
+
+    fn visit_i128<E: de::Error>(self, value: i128) -> Result<(), E> {
+        self.display(value);
+        Ok(())
+    }
+
+    fn visit_u128<E: de::Error>(self, value: u128) -> Result<(), E> {
+        self.display(value);
+        Ok(())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
+        super::write::push_float(value, self.out).map_err(E::custom)
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<(), E> {
+        push_string(value, self.out);
+        Ok(())
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        self.out.push_str("null");
+        Ok(())
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<(), E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        self.out.push('[');
+        let mut first = true;
+        loop {
+            let before = self.out.len();
+            if !first {
+                self.out.push(',');
+            }
+            if seq.next_element_seed(self.inside())?.is_none() {
+                self.out.truncate(before);
+                break;
+            }
+            first = false;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let mut next = map.next_key::<String>()?;
+        if next.as_deref() == Some(SERDE_JSON_NUMBER) {
+            let number = map.next_value::<String>()?;
+            push_number(&number, self.out).map_err(de::Error::custom)?;
+            return Ok(());
+        }
+        self.out.push('{');
+        let mut first = true;
+        while let Some(key) = next {
+            if !first {
+                self.out.push(',');
+            }
+            first = false;
+            push_string(&key, self.out);
+            self.out.push(':');
+            map.next_value_seed(self.inside())?;
+            next = map.next_key()?;
+        }
+        self.out.push('}');
+        Ok(())
+    }
+}
+
+/// Appends a number from outside, if it is one.
+pub(super) fn push_number(number: &str, out: &mut String) -> Result<(), &'static str> {
+    if Kind::of(number.as_bytes()) != Kind::Number || scan::value(number.as_bytes()) != Ok(0..number.len()) {
+        return Err("no JSON number");
+    }
+    out.push_str(number);
+    Ok(())
+}

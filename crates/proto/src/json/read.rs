@@ -1,0 +1,485 @@
+//! A serde `Deserializer` over a text that has been checked.
+//!
+//! Strings without escapes are borrowed, numbers are read exactly or not at all, and a [`Raw`](crate::Raw) inside
+//! a type gets its text unchanged. Parts that nobody asks for are passed over without being read.
+
+use alloc::borrow::Cow;
+
+use serde::de::{
+    self, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
+};
+
+use super::key::KeyReader;
+use super::raw::{TOKEN, Verbatim};
+use super::{MAX_DEPTH, ReadError};
+use crate::scan;
+
+type Read<T> = Result<T, ReadError>;
+
+/// A place in a text: the first byte of a value, once white space is passed.
+pub(super) struct Reader<'de> {
+    text: &'de str,
+    at: usize,
+    depth: usize,
+}
+
+impl<'de> Reader<'de> {
+    pub(super) const fn new(text: &'de str) -> Self {
+        Self { text, at: 0, depth: 0 }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    #[inline]
+    fn space(&mut self) {
+        self.at = scan::skip_space(self.text.as_bytes(), self.at);
+    }
+
+    /// Passes the string at the place.
+    #[inline]
+    fn string(&mut self) -> Cow<'de, str> {
+        let start = self.at + 1;
+        let (end, escaped) = scan::string_end(self.text.as_bytes(), start);
+        self.at = end + 1;
+        scan::unescape(self.text.get(start..end).unwrap_or_default(), escaped)
+    }
+
+    /// Passes the value at the place and gives its text.
+    #[inline]
+    fn verbatim(&mut self) -> &'de str {
+        let start = self.at;
+        self.at = scan::skip_value(self.text.as_bytes(), start);
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
+    /// Goes into the array or object at the place.
+    #[inline]
+    fn enter(&mut self) -> Read<()> {
+        if self.depth == MAX_DEPTH {
+            return Err(ReadError::new("nested too deeply"));
+        }
+        self.depth += 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Leaves it, passing what has not been read.
+    #[inline]
+    fn leave(&mut self) {
+        self.depth -= 1;
+        self.at += 1;
+    }
+
+    fn visit_string<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
+        match self.string() {
+            Cow::Borrowed(value) => visitor.visit_borrowed_str(value),
+            Cow::Owned(value) => visitor.visit_string(value),
+        }
+    }
+
+    fn visit_array<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
+        self.enter()?;
+        let mut elements = Elements { reader: self, count: 0, ended: false };
+        let value = visitor.visit_seq(&mut elements)?;
+        if !elements.ended && elements.next_element::<de::IgnoredAny>()?.is_some() {
+            return Err(ReadError::new("the array is longer than expected"));
+        }
+        self.leave();
+        Ok(value)
+    }
+
+    fn visit_object<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
+        self.enter()?;
+        let mut members = Members { reader: self, key: (0, 0), first: true, ended: false };
+        let value = visitor.visit_map(&mut members)?;
+        while !members.ended && members.next_entry::<de::IgnoredAny, de::IgnoredAny>()?.is_some() {}
+        self.leave();
+        Ok(value)
+    }
+
+    /// A number for a visitor that takes any. Digits that no machine word holds are an error, not a rounding.
+    fn visit_number<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
+        let number = self.verbatim();
+        if scan::is_integer(number) && number != "-0" {
+            if let Ok(value) = number.parse::<u64>() {
+                visitor.visit_u64(value)
+            } else if let Ok(value) = number.parse::<i64>() {
+                visitor.visit_i64(value)
+            } else if let Ok(value) = number.parse::<u128>() {
+                visitor.visit_u128(value)
+            } else if let Ok(value) = number.parse::<i128>() {
+                visitor.visit_i128(value)
+            } else {
+                Err(too_large(number))
+            }
+        } else {
+            visitor.visit_f64(float(number)?)
+        }
+    }
+
+    /// A number for a visitor that wants an integer: `5.0` and `5e0` are 5, since JSON Schema calls them integers.
+    fn visit_integer<V: Visitor<'de>>(&mut self, visitor: V) -> Read<V::Value> {
+        let start = self.at;
+        let number = self.verbatim();
+        if let Some(value) = whole(number) {
+            return visitor.visit_i64(value);
+        }
+        self.at = start;
+        self.visit_number(visitor)
+    }
+
+    /// The error for a value of another kind.
+    #[cold]
+    fn wrong_kind(&mut self, expected: &dyn de::Expected) -> ReadError {
+        let unexpected = match self.peek() {
+            Some(b'{') => Unexpected::Map,
+            Some(b'[') => Unexpected::Seq,
+            Some(b'"') => {
+                let value = self.string();
+                return de::Error::invalid_type(Unexpected::Str(&value), expected);
+            }
+            Some(b't') => Unexpected::Bool(true),
+            Some(b'f') => Unexpected::Bool(false),
+            Some(b'n') => Unexpected::Unit,
+            Some(_) => match self.verbatim() {
+                number if scan::is_integer(number) => match number.parse() {
+                    Ok(value) => Unexpected::Signed(value),
+                    Err(_) => Unexpected::Other("number"),
+                },
+                number => Unexpected::Float(number.parse().unwrap_or(f64::NAN)),
+            },
+            None => Unexpected::Other("nothing"),
+        };
+        de::Error::invalid_type(unexpected, expected)
+    }
+}
+
+#[cold]
+fn too_large(number: &str) -> ReadError {
+    ReadError::new(alloc::format!("the number {} does not fit", super::shortened(number, 40)))
+}
+
+/// The float nearest to a number; an error when it is beyond all floats.
+pub(super) fn float(number: &str) -> Read<f64> {
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err(too_large(number)),
+    }
+}
+
+/// The integer that a number with a fraction or an exponent is equal to, if it is one that a float holds exactly.
+fn whole(number: &str) -> Option<i64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if scan::is_integer(number) {
+        return None;
+    }
+    let value = number.parse::<f64>().ok()?;
+    // Within ±2^53 the conversion is exact in both directions.
+    (value > -EXACT && value < EXACT && (value as i64) as f64 == value && is_exact(number))
+        .then_some(value as i64)
+}
+
+/// Whether a number is short enough for a float to hold every digit of it: at most 15 significant ones. Longer
+/// ones may have been rounded to a whole number.
+fn is_exact(number: &str) -> bool {
+    let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
+    mantissa.bytes().filter(u8::is_ascii_digit).count() <= 15
+}
+
+macro_rules! integers {
+    ($($method:ident)*) => { $(
+        #[inline]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+            match self.peek() {
+                Some(b'-' | b'0'..=b'9') => self.visit_integer(visitor),
+                _ => Err(self.wrong_kind(&visitor)),
+            }
+        }
+    )* };
+}
+
+macro_rules! floats {
+    ($($method:ident)*) => { $(
+        #[inline]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+            match self.peek() {
+                Some(b'-' | b'0'..=b'9') => visitor.visit_f64(float(self.verbatim())?),
+                _ => Err(self.wrong_kind(&visitor)),
+            }
+        }
+    )* };
+}
+
+macro_rules! strings {
+    ($($method:ident)*) => { $(
+        #[inline]
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+            match self.peek() {
+                Some(b'"') => self.visit_string(visitor),
+                _ => Err(self.wrong_kind(&visitor)),
+            }
+        }
+    )* };
+}
+
+impl<'de> Deserializer<'de> for &mut Reader<'de> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        match self.peek() {
+            Some(b'"') => self.visit_string(visitor),
+            Some(b'{') => self.visit_object(visitor),
+            Some(b'[') => self.visit_array(visitor),
+            Some(b't' | b'f') => self.deserialize_bool(visitor),
+            Some(b'n') => self.deserialize_unit(visitor),
+            Some(b'-' | b'0'..=b'9') => self.visit_number(visitor),
+            _ => Err(self.wrong_kind(&visitor)),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        match self.peek() {
+            Some(first @ (b't' | b'f')) => {
+                self.verbatim();
+                visitor.visit_bool(first == b't')
+            }
+            _ => Err(self.wrong_kind(&visitor)),
+        }
+    }
+
+    integers! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+    }
+
+    floats! { deserialize_f32 deserialize_f64 }
+
+    strings! { deserialize_char deserialize_str deserialize_string deserialize_identifier }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        match self.peek() {
+            Some(b'"') => self.visit_string(visitor),
+            Some(b'[') => self.visit_array(visitor),
+            _ => Err(self.wrong_kind(&visitor)),
+        }
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        self.deserialize_bytes(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        if self.peek() == Some(b'n') {
+            self.verbatim();
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        if self.peek() == Some(b'n') {
+            self.verbatim();
+            visitor.visit_unit()
+        } else {
+            Err(self.wrong_kind(&visitor))
+        }
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Read<V::Value> {
+        self.deserialize_unit(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Read<V::Value> {
+        if name == TOKEN {
+            visitor.visit_newtype_struct(Verbatim(self.verbatim()))
+        } else {
+            visitor.visit_newtype_struct(self)
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        match self.peek() {
+            Some(b'[') => self.visit_array(visitor),
+            _ => Err(self.wrong_kind(&visitor)),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _length: usize, visitor: V) -> Read<V::Value> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _length: usize,
+        visitor: V,
+    ) -> Read<V::Value> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        match self.peek() {
+            Some(b'{') => self.visit_object(visitor),
+            _ => Err(self.wrong_kind(&visitor)),
+        }
+    }
+
+    /// An object. An array of the fields in their order, which other readers take too, is no form that the
+    /// protocol has, and is refused.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Read<V::Value> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Read<V::Value> {
+        match self.peek() {
+            Some(b'"') => visitor.visit_enum(self.string().into_deserializer()),
+            Some(b'{') => {
+                self.enter()?;
+                self.space();
+                if self.peek() != Some(b'"') {
+                    return Err(ReadError::new("an empty object where a variant is due"));
+                }
+                let value = visitor.visit_enum(Variant { reader: self })?;
+                self.space();
+                if self.peek() != Some(b'}') {
+                    return Err(ReadError::new("more than one member where a variant is due"));
+                }
+                self.leave();
+                Ok(value)
+            }
+            _ => Err(self.wrong_kind(&visitor)),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
+        self.verbatim();
+        visitor.visit_unit()
+    }
+}
+
+/// The elements of the array that the reader is in.
+struct Elements<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    count: usize,
+    ended: bool,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
+    type Error = ReadError;
+
+    #[inline]
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Read<Option<T::Value>> {
+        if self.ended {
+            return Ok(None);
+        }
+        self.reader.space();
+        if self.count > 0 && self.reader.peek() == Some(b',') {
+            self.reader.at += 1;
+            self.reader.space();
+        }
+        if matches!(self.reader.peek(), Some(b']') | None) {
+            self.ended = true;
+            return Ok(None);
+        }
+        let value = seed.deserialize(&mut *self.reader).map_err(|error| error.in_element(self.count))?;
+        self.count += 1;
+        Ok(Some(value))
+    }
+}
+
+/// The members of the object that the reader is in.
+struct Members<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    /// Where the last key lies, for the path of an error.
+    key: (usize, usize),
+    first: bool,
+    ended: bool,
+}
+
+impl<'de> MapAccess<'de> for Members<'_, 'de> {
+    type Error = ReadError;
+
+    #[inline]
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Read<Option<K::Value>> {
+        if self.ended {
+            return Ok(None);
+        }
+        self.reader.space();
+        if !self.first && self.reader.peek() == Some(b',') {
+            self.reader.at += 1;
+            self.reader.space();
+        }
+        self.first = false;
+        if matches!(self.reader.peek(), Some(b'}') | None) {
+            self.ended = true;
+            return Ok(None);
+        }
+        let start = self.reader.at + 1;
+        let key = self.reader.string();
+        self.key = (start, self.reader.at - 1);
+        seed.deserialize(KeyReader(key)).map(Some)
+    }
+
+    #[inline]
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Read<V::Value> {
+        self.reader.space();
+        self.reader.at += 1;
+        self.reader.space();
+        seed.deserialize(&mut *self.reader).map_err(|error| {
+            error.in_member(self.reader.text.get(self.key.0..self.key.1).unwrap_or_default())
+        })
+    }
+}
+
+/// The only member of an object: the name of a variant, and what the variant has. The place is the name.
+struct Variant<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+}
+
+impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
+    type Error = ReadError;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Read<(V::Value, Self)> {
+        let name = seed.deserialize(KeyReader(self.reader.string()))?;
+        self.reader.space();
+        self.reader.at += 1;
+        self.reader.space();
+        Ok((name, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
+    type Error = ReadError;
+
+    fn unit_variant(self) -> Read<()> {
+        de::Deserialize::deserialize(self.reader)
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Read<T::Value> {
+        seed.deserialize(self.reader)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _length: usize, visitor: V) -> Read<V::Value> {
+        self.reader.deserialize_seq(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _fields: &'static [&'static str], visitor: V) -> Read<V::Value> {
+        self.reader.deserialize_map(visitor)
+    }
+}

@@ -1,0 +1,471 @@
+//! A serde `Serializer` that writes JSON on one line.
+//!
+//! A [`Raw`](crate::Raw) inside a type is copied as it is. What JSON cannot say (a float that is no number, a key
+//! that is no string) is an error and never something else.
+
+use alloc::string::String;
+use core::fmt::{self, Write as _};
+
+use serde::ser::{
+    Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
+    SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
+};
+
+use super::key::KeyWriter;
+use super::raw::{SERDE_JSON_NUMBER, TOKEN, push_number};
+use super::{MAX_DEPTH, WriteError, push_string};
+
+type Written = Result<(), WriteError>;
+
+/// Appends values to a text.
+pub(super) struct Writer<'a> {
+    out: &'a mut String,
+    depth: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) const fn new(out: &'a mut String) -> Self {
+        Self { out, depth: 0 }
+    }
+
+    fn open(&mut self, brackets: &str) -> Written {
+        if self.depth == MAX_DEPTH {
+            return Err(WriteError("nested too deeply".into()));
+        }
+        self.depth += 1;
+        self.out.push_str(brackets);
+        Ok(())
+    }
+
+    fn variant(&mut self, variant: &str) -> Written {
+        self.open("{")?;
+        push_string(variant, self.out);
+        self.out.push(':');
+        Ok(())
+    }
+
+    fn close(&mut self, brackets: &str) {
+        self.depth -= 1;
+        self.out.push_str(brackets);
+    }
+}
+
+/// Appends what needs no escape.
+pub(super) fn push_display(value: impl fmt::Display, out: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{value}");
+}
+
+/// Appends a float in the fewest digits that give it back; its debug form is that, and always valid JSON when it
+/// is finite.
+pub(super) fn push_float(
+    value: impl Into<f64> + Copy + fmt::Debug,
+    out: &mut String,
+) -> Result<(), &'static str> {
+    if !value.into().is_finite() {
+        return Err("JSON has no such number: not finite");
+    }
+    let _ = write!(out, "{value:?}");
+    Ok(())
+}
+
+/// Appends an integer.
+fn push_integer(magnitude: u64, negative: bool, out: &mut String) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    let mut rest = magnitude;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if negative {
+        out.push('-');
+    }
+    out.push_str(core::str::from_utf8(&digits[at..]).unwrap_or_default());
+}
+
+macro_rules! integers {
+    ($($signed:ident($signed_type:ident) $unsigned:ident($unsigned_type:ident))*) => { $(
+        #[inline]
+        fn $signed(self, value: $signed_type) -> Written {
+            let value = i64::from(value);
+            push_integer(value.unsigned_abs(), value < 0, self.out);
+            Ok(())
+        }
+
+        #[inline]
+        fn $unsigned(self, value: $unsigned_type) -> Written {
+            push_integer(u64::from(value), false, self.out);
+            Ok(())
+        }
+    )* };
+}
+
+impl<'b, 'a> Serializer for &'b mut Writer<'a> {
+    type Ok = ();
+    type Error = WriteError;
+    type SerializeSeq = Parts<'b, 'a>;
+    type SerializeTuple = Parts<'b, 'a>;
+    type SerializeTupleStruct = Parts<'b, 'a>;
+    type SerializeTupleVariant = Parts<'b, 'a>;
+    type SerializeMap = Parts<'b, 'a>;
+    type SerializeStruct = Struct<'b, 'a>;
+    type SerializeStructVariant = Parts<'b, 'a>;
+
+    fn serialize_bool(self, value: bool) -> Written {
+        self.out.push_str(if value { "true" } else { "false" });
+        Ok(())
+    }
+
+    integers! {
+        serialize_i8(i8) serialize_u8(u8)
+        serialize_i16(i16) serialize_u16(u16)
+        serialize_i32(i32) serialize_u32(u32)
+        serialize_i64(i64) serialize_u64(u64)
+    }
+
+    fn serialize_i128(self, value: i128) -> Written {
+        push_display(value, self.out);
+        Ok(())
+    }
+
+    fn serialize_u128(self, value: u128) -> Written {
+        push_display(value, self.out);
+        Ok(())
+    }
+
+    fn serialize_f32(self, value: f32) -> Written {
+        push_float(value, self.out).map_err(|what| WriteError(what.into()))
+    }
+
+    fn serialize_f64(self, value: f64) -> Written {
+        push_float(value, self.out).map_err(|what| WriteError(what.into()))
+    }
+
+    fn serialize_char(self, value: char) -> Written {
+        self.serialize_str(value.encode_utf8(&mut [0; 4]))
+    }
+
+    #[inline]
+    fn serialize_str(self, value: &str) -> Written {
+        push_string(value, self.out);
+        Ok(())
+    }
+
+    fn serialize_bytes(self, value: &[u8]) -> Written {
+        let mut parts = self.serialize_seq(Some(value.len()))?;
+        for byte in value {
+            SerializeSeq::serialize_element(&mut parts, byte)?;
+        }
+        SerializeSeq::end(parts)
+    }
+
+    fn serialize_none(self) -> Written {
+        self.serialize_unit()
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Written {
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> Written {
+        self.out.push_str("null");
+        Ok(())
+    }
+
+    fn serialize_unit_struct(self, _name: &'static str) -> Written {
+        self.serialize_unit()
+    }
+
+    fn serialize_unit_variant(self, _name: &'static str, _index: u32, variant: &'static str) -> Written {
+        self.serialize_str(variant)
+    }
+
+    #[inline]
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Written {
+        if name == TOKEN { value.serialize(Verbatim(self.out)) } else { value.serialize(self) }
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Written {
+        self.variant(variant)?;
+        value.serialize(&mut *self)?;
+        self.close("}");
+        Ok(())
+    }
+
+    fn serialize_seq(self, _length: Option<usize>) -> Result<Parts<'b, 'a>, WriteError> {
+        self.open("[")?;
+        Ok(Parts { writer: self, first: true, closing: "]" })
+    }
+
+    fn serialize_tuple(self, length: usize) -> Result<Parts<'b, 'a>, WriteError> {
+        self.serialize_seq(Some(length))
+    }
+
+    fn serialize_tuple_struct(self, _name: &'static str, length: usize) -> Result<Parts<'b, 'a>, WriteError> {
+        self.serialize_seq(Some(length))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        _length: usize,
+    ) -> Result<Parts<'b, 'a>, WriteError> {
+        self.variant(variant)?;
+        self.out.push('[');
+        Ok(Parts { writer: self, first: true, closing: "]}" })
+    }
+
+    fn serialize_map(self, _length: Option<usize>) -> Result<Parts<'b, 'a>, WriteError> {
+        self.open("{")?;
+        Ok(Parts { writer: self, first: true, closing: "}" })
+    }
+
+    #[inline]
+    fn serialize_struct(self, name: &'static str, length: usize) -> Result<Struct<'b, 'a>, WriteError> {
+        if name == SERDE_JSON_NUMBER {
+            return Ok(Struct::Number(self));
+        }
+        self.serialize_map(Some(length)).map(Struct::Fields)
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        _length: usize,
+    ) -> Result<Parts<'b, 'a>, WriteError> {
+        self.variant(variant)?;
+        self.out.push('{');
+        Ok(Parts { writer: self, first: true, closing: "}}" })
+    }
+}
+
+/// The inside of an array or object.
+pub(super) struct Parts<'b, 'a> {
+    writer: &'b mut Writer<'a>,
+    first: bool,
+    closing: &'static str,
+}
+
+impl Parts<'_, '_> {
+    #[inline]
+    fn comma(&mut self) {
+        if !self.first {
+            self.writer.out.push(',');
+        }
+        self.first = false;
+    }
+
+    #[inline]
+    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
+        self.comma();
+        value.serialize(&mut *self.writer)
+    }
+
+    #[inline]
+    fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written {
+        self.comma();
+        push_string(key, self.writer.out);
+        self.writer.out.push(':');
+        value.serialize(&mut *self.writer)
+    }
+
+    #[inline]
+    fn finish(self) -> Written {
+        self.writer.close(self.closing);
+        Ok(())
+    }
+}
+
+macro_rules! elements {
+    ($($of:ident::$method:ident)*) => { $(
+        impl $of for Parts<'_, '_> {
+            type Ok = ();
+            type Error = WriteError;
+
+            #[inline]
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
+                self.element(value)
+            }
+
+            #[inline]
+            fn end(self) -> Written {
+                self.finish()
+            }
+        }
+    )* };
+}
+
+elements! {
+    SerializeSeq::serialize_element
+    SerializeTuple::serialize_element
+    SerializeTupleStruct::serialize_field
+    SerializeTupleVariant::serialize_field
+}
+
+impl SerializeStructVariant for Parts<'_, '_> {
+    type Ok = ();
+    type Error = WriteError;
+
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written {
+        self.field(key, value)
+    }
+
+    fn end(self) -> Written {
+        self.finish()
+    }
+}
+
+impl SerializeMap for Parts<'_, '_> {
+    type Ok = ();
+    type Error = WriteError;
+
+    #[inline]
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Written {
+        self.comma();
+        key.serialize(KeyWriter(self.writer.out))
+    }
+
+    #[inline]
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
+        self.writer.out.push(':');
+        value.serialize(&mut *self.writer)
+    }
+
+    #[inline]
+    fn end(self) -> Written {
+        self.finish()
+    }
+}
+
+/// The inside of a struct, or of a number of serde_json's that is dressed up as one.
+pub(super) enum Struct<'b, 'a> {
+    Fields(Parts<'b, 'a>),
+    Number(&'b mut Writer<'a>),
+}
+
+impl SerializeStruct for Struct<'_, '_> {
+    type Ok = ();
+    type Error = WriteError;
+
+    #[inline]
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written {
+        match self {
+            Self::Fields(parts) => parts.field(key, value),
+            Self::Number(writer) => {
+                let mut number = String::new();
+                value.serialize(Verbatim(&mut number))?;
+                push_number(&number, writer.out).map_err(|what| WriteError(what.into()))
+            }
+        }
+    }
+
+    #[inline]
+    fn end(self) -> Written {
+        match self {
+            Self::Fields(parts) => parts.finish(),
+            Self::Number(_) => Ok(()),
+        }
+    }
+}
+
+/// Takes a text that is JSON already. Says that it is not human-readable, which is how a
+/// [`Raw`](crate::Raw) knows that its text is wanted.
+struct Verbatim<'a>(&'a mut String);
+
+/// Nothing else is handed to it.
+macro_rules! refused {
+    ($($method:ident($($argument:ty),*) -> $result:ty;)*) => { $(
+        fn $method(self, $(_: $argument),*) -> Result<$result, WriteError> {
+            Err(no_text())
+        }
+    )* };
+}
+
+#[cold]
+fn no_text() -> WriteError {
+    WriteError("something that is no JSON text under the name of one".into())
+}
+
+type No = Impossible<(), WriteError>;
+
+impl Serializer for Verbatim<'_> {
+    type Ok = ();
+    type Error = WriteError;
+    type SerializeSeq = No;
+    type SerializeTuple = No;
+    type SerializeTupleStruct = No;
+    type SerializeTupleVariant = No;
+    type SerializeMap = No;
+    type SerializeStruct = No;
+    type SerializeStructVariant = No;
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn serialize_str(self, text: &str) -> Written {
+        self.0.push_str(text);
+        Ok(())
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Written {
+        Err(no_text())
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, _: &T) -> Written {
+        Err(no_text())
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: &T,
+    ) -> Written {
+        Err(no_text())
+    }
+
+    refused! {
+        serialize_bool(bool) -> ();
+        serialize_i8(i8) -> ();
+        serialize_i16(i16) -> ();
+        serialize_i32(i32) -> ();
+        serialize_i64(i64) -> ();
+        serialize_u8(u8) -> ();
+        serialize_u16(u16) -> ();
+        serialize_u32(u32) -> ();
+        serialize_u64(u64) -> ();
+        serialize_f32(f32) -> ();
+        serialize_f64(f64) -> ();
+        serialize_char(char) -> ();
+        serialize_bytes(&[u8]) -> ();
+        serialize_none() -> ();
+        serialize_unit() -> ();
+        serialize_unit_struct(&'static str) -> ();
+        serialize_unit_variant(&'static str, u32, &'static str) -> ();
+        serialize_seq(Option<usize>) -> No;
+        serialize_tuple(usize) -> No;
+        serialize_tuple_struct(&'static str, usize) -> No;
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> No;
+        serialize_map(Option<usize>) -> No;
+        serialize_struct(&'static str, usize) -> No;
+        serialize_struct_variant(&'static str, u32, &'static str, usize) -> No;
+    }
+}

@@ -1,0 +1,454 @@
+//! The pass itself: a place in a text, and what must stand there.
+
+use super::block;
+use super::keys::{Key, Keys};
+use super::walk::hex4;
+use super::{Encoding, MAX_DEPTH, MAX_LENGTH, ScanError, ScanErrorKind};
+
+type Scanned = Result<(), ScanError>;
+
+/// A key that an object has twice, and how deep that object is (1: the outermost).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Duplicate {
+    pub(crate) key: Key,
+    pub(crate) depth: usize,
+}
+
+/// A place in a text. What lies before it has been checked.
+pub(crate) struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    limit: usize,
+    duplicate: Option<Duplicate>,
+}
+
+impl<'a> Scanner<'a> {
+    /// Begins at the start of a text; nesting deeper than `depth` (at most [`MAX_DEPTH`]) is an error.
+    pub(crate) fn new(text: &'a [u8], depth: usize) -> Result<Self, ScanError> {
+        if text.len() > MAX_LENGTH {
+            return Err(ScanError { kind: ScanErrorKind::TooLong, at: MAX_LENGTH });
+        }
+        if let Some(encoding) = foreign_encoding(text) {
+            return Err(ScanError { kind: ScanErrorKind::Encoding(encoding), at: 0 });
+        }
+        Ok(Self { text, at: 0, limit: depth.min(MAX_DEPTH), duplicate: None })
+    }
+
+    #[inline(always)]
+    pub(crate) const fn at(&self) -> usize {
+        self.at
+    }
+
+    #[inline(always)]
+    pub(crate) const fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    /// Passes one byte that the caller has seen.
+    #[inline(always)]
+    pub(crate) const fn pass(&mut self) {
+        self.at += 1;
+    }
+
+    /// Passes white space.
+    #[inline(always)]
+    pub(crate) fn space(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// The first repeated key since it was last asked for.
+    pub(crate) const fn take_duplicate(&mut self) -> Option<Duplicate> {
+        self.duplicate.take()
+    }
+
+    /// Passes white space up to the end of the text.
+    pub(crate) fn end(&mut self) -> Scanned {
+        self.space();
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(ScanError { kind: ScanErrorKind::Trailing, at: self.at }),
+        }
+    }
+
+    #[cold]
+    fn error(&self, kind: ScanErrorKind, at: usize) -> ScanError {
+        let _ = self;
+        ScanError { kind, at }
+    }
+
+    /// The error for the byte at the place, which no rule allows.
+    #[cold]
+    pub(crate) fn unexpected(&self) -> ScanError {
+        let kind = match self.peek() {
+            None => ScanErrorKind::Truncated,
+            Some(byte) if byte.is_ascii() => ScanErrorKind::Unexpected(byte),
+            Some(byte) => {
+                // No character of UTF-8 has more than four bytes.
+                let end = self.text.len().min(self.at + 4);
+                match core::str::from_utf8(&self.text[self.at..end]) {
+                    Err(error) if error.valid_up_to() == 0 => ScanErrorKind::Utf8,
+                    _ => ScanErrorKind::Unexpected(byte),
+                }
+            }
+        };
+        ScanError { kind, at: self.at }
+    }
+
+    /// Passes an object whose keys must differ. The place is its brace, `depth` how deep it is (1: outermost).
+    /// For each member `member` is called with the place at the value, which it must pass.
+    #[inline]
+    pub(crate) fn object(
+        &mut self,
+        depth: usize,
+        mut member: impl FnMut(&mut Self, Key) -> Scanned,
+    ) -> Scanned {
+        if depth > self.limit {
+            return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+        }
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        let mut keys = Keys::new();
+        loop {
+            let key = self.key()?;
+            keys.add(self.text, key);
+            member(self, key)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => {
+                    self.at += 1;
+                    self.space();
+                }
+                Some(b'}') => {
+                    self.at += 1;
+                    break;
+                }
+                _ => return Err(self.unexpected()),
+            }
+        }
+        if let Some(key) = keys.duplicate(self.text) {
+            let earlier = self.duplicate.is_some_and(|duplicate| duplicate.key.at() < key.at());
+            if !earlier {
+                self.duplicate = Some(Duplicate { key, depth });
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes a key, its colon and the white space around that.
+    #[inline(always)]
+    fn key(&mut self) -> Result<Key, ScanError> {
+        if self.peek() != Some(b'"') {
+            return Err(self.unexpected());
+        }
+        self.at += 1;
+        let start = self.at;
+        let escaped = self.string()?;
+        let key = Key::new(start, self.at - 1, escaped);
+        self.space();
+        if self.peek() != Some(b':') {
+            return Err(self.unexpected());
+        }
+        self.at += 1;
+        self.space();
+        Ok(key)
+    }
+
+    /// Passes a value that lies inside `depth` arrays and objects. The place is its first byte.
+    ///
+    /// Which kind of bracket is open at each level is one bit, so nothing is put on the stack and nothing is
+    /// allocated, however deep it goes.
+    pub(crate) fn value(&mut self, depth: usize) -> Scanned {
+        let room = self.limit.saturating_sub(depth);
+        let mut open = 0_usize;
+        // 1: an object, 0: an array; the innermost is the lowest bit.
+        let mut kinds = 0_u128;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    self.string()?;
+                }
+                Some(b'{') => {
+                    if open == room {
+                        return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+                    }
+                    self.at += 1;
+                    self.space();
+                    if self.peek() == Some(b'}') {
+                        self.at += 1;
+                    } else {
+                        open += 1;
+                        kinds = kinds << 1 | 1;
+                        self.key()?;
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    if open == room {
+                        return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+                    }
+                    self.at += 1;
+                    self.space();
+                    if self.peek() == Some(b']') {
+                        self.at += 1;
+                    } else {
+                        open += 1;
+                        kinds <<= 1;
+                        continue;
+                    }
+                }
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b't') => self.literal(b"true")?,
+                Some(b'f') => self.literal(b"false")?,
+                Some(b'n') => self.literal(b"null")?,
+                _ => return Err(self.unexpected()),
+            }
+            // A value has ended: so may the arrays and objects around it.
+            loop {
+                if open == 0 {
+                    return Ok(());
+                }
+                self.space();
+                match (self.peek(), kinds & 1 == 1) {
+                    (Some(b','), true) => {
+                        self.at += 1;
+                        self.space();
+                        self.key()?;
+                        break;
+                    }
+                    (Some(b','), false) => {
+                        self.at += 1;
+                        self.space();
+                        break;
+                    }
+                    (Some(b'}'), true) | (Some(b']'), false) => {
+                        self.at += 1;
+                        open -= 1;
+                        kinds >>= 1;
+                    }
+                    _ => return Err(self.unexpected()),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn literal(&mut self, word: &'static [u8]) -> Scanned {
+        for &byte in word {
+            if self.peek() != Some(byte) {
+                return Err(self.unexpected());
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// Passes a number: `-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?`.
+    fn number(&mut self) -> Scanned {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'0'..=b'9')) {
+                return Err(self.error(ScanErrorKind::Number, self.at));
+            }
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn digits(&mut self) -> Scanned {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at > start {
+            return Ok(());
+        }
+        let kind = if self.peek().is_none() { ScanErrorKind::Truncated } else { ScanErrorKind::Number };
+        Err(self.error(kind, self.at))
+    }
+
+    /// Passes the rest of a string, behind its opening quote. Gives whether it has escapes.
+    #[inline(always)]
+    fn string(&mut self) -> Result<bool, ScanError> {
+        // Most strings are short and plain: one block decides.
+        if let Some(block) = block::load(self.text, self.at) {
+            let stops = block::stops(block);
+            if stops != 0 {
+                let length = stops.trailing_zeros();
+                let high = block::high(block) & ((1 << length) - 1);
+                let end = self.at + length as usize;
+                if high == 0 && self.text[end] == b'"' {
+                    self.at = end + 1;
+                    return Ok(false);
+                }
+            }
+        }
+        self.long_string()
+    }
+
+    #[inline(never)]
+    fn long_string(&mut self) -> Result<bool, ScanError> {
+        let start = self.at;
+        let mut at = start;
+        let mut escaped = false;
+        // May also count bytes behind the closing quote: that costs a check, never an error.
+        let mut high = false;
+        while let Some(block) = block::load(self.text, at) {
+            let mut stops = block::stops(block);
+            high |= block::high(block) != 0;
+            if stops == 0 {
+                let (end, more) = block::clean_run(self.text, at + block::WIDTH);
+                at = end;
+                high |= more;
+                continue;
+            }
+            // Several escapes in one block are passed without loading it again.
+            loop {
+                let offset = stops.trailing_zeros() as usize;
+                let place = at + offset;
+                if self.text[place] == b'"' {
+                    return self.finish_string(start, place, high, escaped);
+                }
+                let end = offset + self.escape(start, place)?;
+                escaped = true;
+                if end >= block::WIDTH {
+                    at += end;
+                    break;
+                }
+                stops &= u32::MAX << end;
+                if stops == 0 {
+                    at += block::WIDTH;
+                    break;
+                }
+            }
+        }
+        loop {
+            match self.text.get(at) {
+                Some(b'"') => return self.finish_string(start, at, high, escaped),
+                Some(b'\\' | 0..=0x1f) => {
+                    at += self.escape(start, at)?;
+                    escaped = true;
+                }
+                Some(byte) => {
+                    high |= !byte.is_ascii();
+                    at += 1;
+                }
+                None => return Err(self.string_error(start, self.text.len(), ScanErrorKind::Truncated)),
+            }
+        }
+    }
+
+    #[inline]
+    fn finish_string(
+        &mut self,
+        start: usize,
+        end: usize,
+        high: bool,
+        escaped: bool,
+    ) -> Result<bool, ScanError> {
+        if high && simdutf8::basic::from_utf8(&self.text[start..end]).is_err() {
+            return Err(self.string_error(start, end, ScanErrorKind::Utf8));
+        }
+        self.at = end + 1;
+        Ok(escaped)
+    }
+
+    /// The length of the escape at `at`; an error for a control character, which also ends a run.
+    #[inline]
+    fn escape(&self, start: usize, at: usize) -> Result<usize, ScanError> {
+        match (self.text[at], self.text.get(at + 1)) {
+            (b'\\', Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => Ok(2),
+            (b'\\', Some(b'u')) => self.unicode_escape(start, at),
+            (b'\\', Some(_)) => Err(self.string_error(start, at, ScanErrorKind::Escape)),
+            (b'\\', None) => Err(self.string_error(start, self.text.len(), ScanErrorKind::Truncated)),
+            (control, _) => Err(self.string_error(start, at, ScanErrorKind::Control(control))),
+        }
+    }
+
+    fn unicode_escape(&self, start: usize, at: usize) -> Result<usize, ScanError> {
+        let Some(first) = hex4(self.text, at + 2) else {
+            return Err(self.bad_hex(start, at));
+        };
+        match first {
+            0xd800..=0xdbff => {
+                if self.text.get(at + 6..at + 8) == Some(b"\\u") {
+                    match hex4(self.text, at + 8) {
+                        Some(0xdc00..=0xdfff) => return Ok(12),
+                        Some(_) => {}
+                        None => return Err(self.bad_hex(start, at + 6)),
+                    }
+                } else if self.text.len() < at + 8 && !self.text[at + 6..].contains(&b'"') {
+                    return Err(self.string_error(start, self.text.len(), ScanErrorKind::Truncated));
+                }
+                Err(self.string_error(start, at, ScanErrorKind::Surrogate))
+            }
+            0xdc00..=0xdfff => Err(self.string_error(start, at, ScanErrorKind::Surrogate)),
+            _ => Ok(6),
+        }
+    }
+
+    #[cold]
+    fn bad_hex(&self, start: usize, at: usize) -> ScanError {
+        let digits = self.text.get(at + 2..).unwrap_or_default();
+        if digits.len() < 4 && digits.iter().all(u8::is_ascii_hexdigit) {
+            return self.string_error(start, self.text.len(), ScanErrorKind::Truncated);
+        }
+        self.string_error(start, at, ScanErrorKind::Escape)
+    }
+
+    /// The error at `at` in the string that begins at `start`, unless bytes before it are not UTF-8: then that.
+    #[cold]
+    fn string_error(&self, start: usize, at: usize, kind: ScanErrorKind) -> ScanError {
+        match core::str::from_utf8(&self.text[start..at]) {
+            // A character that the end of the text cuts off is only cut off.
+            Err(error) if error.error_len().is_some() || kind != ScanErrorKind::Truncated => {
+                ScanError { kind: ScanErrorKind::Utf8, at: start + error.valid_up_to() }
+            }
+            _ => ScanError { kind, at },
+        }
+    }
+}
+
+/// The encoding of a text that is not plain UTF-8, by its byte order mark or by its first two characters: JSON
+/// begins with ASCII, so UTF-16 and UTF-32 show NUL bytes there.
+fn foreign_encoding(text: &[u8]) -> Option<Encoding> {
+    match text {
+        [0xef, 0xbb, 0xbf, ..] => Some(Encoding::Utf8WithMark),
+        [0xff, 0xfe, 0, 0, ..] => Some(Encoding::Utf32Le),
+        [0, 0, 0xfe, 0xff, ..] => Some(Encoding::Utf32Be),
+        [0xff, 0xfe, ..] => Some(Encoding::Utf16Le),
+        [0xfe, 0xff, ..] => Some(Encoding::Utf16Be),
+        [b' '..=b'~', 0, 0, 0, ..] => Some(Encoding::Utf32Le),
+        [0, 0, 0, b' '..=b'~', ..] => Some(Encoding::Utf32Be),
+        [b'{' | b'[' | b' ', 0, b' '..=b'~', 0, ..] => Some(Encoding::Utf16Le),
+        [0, b'{' | b'[' | b' ', 0, b' '..=b'~', ..] => Some(Encoding::Utf16Be),
+        _ => None,
+    }
+}
