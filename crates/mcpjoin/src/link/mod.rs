@@ -7,16 +7,29 @@
 //! There is no transport trait to implement. A custom transport takes [`Link::pair`] and pumps the
 //! [`LinkDriver`]'s side.
 
+mod bare;
+#[cfg(unix)]
+mod child;
+mod gather;
 mod memory;
 mod pair;
 mod queue;
+mod stream;
+mod tap;
 
 use std::fmt;
 use std::task::{Context, Poll};
 
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
 
+pub use bare::BareLink;
+#[cfg(unix)]
+pub use child::{ChildCommand, ChildHandle};
+#[cfg(unix)]
+pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Survivor};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
+use tap::Tap;
+pub use tap::{Crossed, Way};
 
 /// One end of a way between two peers. Given to a client or a server, which drives it.
 pub struct Link(Box<dyn Io>);
@@ -54,6 +67,12 @@ pub(crate) trait Io: Send {
 
     /// Makes the far end afresh after it has ended, where [`LinkCaps::reopens`] says so.
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
+
+    /// Shows everything that crosses to `tap`, as the bytes that it is. A link that has none gives the tap back,
+    /// and messages are shown instead.
+    fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
+        Err(tap)
+    }
 }
 
 impl Link {
