@@ -351,8 +351,9 @@ impl Run {
             self.closing = true;
             // What was pushed goes if it goes at once: a child that does not read gets no more time than its ladder.
             let _ = self.stream.poll_flush(cx);
-            self.stream.drop_writer();
-            self.process.close(grace);
+            // When the pipe cannot be handed over it is closed here, and as well.
+            let stdin = self.stream.take_writer().and_then(|stdin| stdin.into_nonblocking_fd().ok());
+            self.process.close(grace, stdin);
         }
         // A child that is stopped by a full pipe could not end by itself.
         let _ = self.stream.poll_discard(cx);
@@ -360,6 +361,12 @@ impl Run {
             return Poll::Pending;
         }
         Poll::Ready(self.end(LinkEndKind::EndOfStream))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.stderr.release();
     }
 }
 

@@ -138,10 +138,10 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
         }
     }
 
-    /// Closes the sending side by dropping it, whatever is left to send.
-    pub(super) fn drop_writer(&mut self) {
-        self.writer = None;
+    /// Ends sending, whatever is left to send. Dropping the writer closes our side.
+    pub(super) fn take_writer(&mut self) -> Option<W> {
         self.gather.clear();
+        self.writer.take()
     }
 
     /// Takes the tap away.
@@ -283,7 +283,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
         let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(())) };
         let written = self.gather.poll_write(cx, Pin::new(writer), &mut self.sent);
         if let Poll::Ready(Err(error)) = written {
-            self.drop_writer();
+            drop(self.take_writer());
             return Poll::Ready(Err(LinkEnd::failed(link_error(&error))));
         }
         written.map_err(|error| LinkEnd::failed(link_error(&error)))

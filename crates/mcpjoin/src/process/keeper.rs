@@ -30,7 +30,7 @@ type Started = oneshot::Sender<Result<Spawned, SpawnError>>;
 
 enum Order {
     Spawn(Arc<Spec>, Started),
-    Close(Arc<Shared>, Grace),
+    Close(Arc<Shared>, Grace, Option<OwnedFd>),
     Kill(Arc<Shared>),
 }
 
@@ -101,8 +101,8 @@ pub(crate) async fn spawn(spec: Arc<Spec>) -> Result<Spawned, SpawnError> {
 }
 
 /// Begins the ladder for a child.
-pub(super) fn close(shared: &Arc<Shared>, grace: Grace) {
-    order(Order::Close(Arc::clone(shared), grace));
+pub(super) fn close(shared: &Arc<Shared>, grace: Grace, stdin: Option<OwnedFd>) {
+    order(Order::Close(Arc::clone(shared), grace, stdin));
 }
 
 /// Hands over a child whose group has been killed: to look for the rest, and to wait for it.
@@ -129,9 +129,9 @@ fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
                     // Nobody waits any more: the child goes with what it is returned in.
                     drop(reply.send(outcome));
                 }
-                Order::Close(shared, grace) => {
+                Order::Close(shared, grace, stdin) => {
                     if let Some(kept) = find(&mut children, &shared) {
-                        kept.close(now, grace);
+                        kept.close(now, grace, stdin);
                     }
                 }
                 Order::Kill(shared) => {

@@ -76,11 +76,13 @@ impl Kept {
         }
     }
 
-    /// The shutdown ladder begins: standard input has just been closed.
-    pub(super) fn close(&mut self, now: Instant, grace: Grace) {
+    /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
+    /// child may be gone at once, and with it the parentage of what it has started.
+    pub(super) fn close(&mut self, now: Instant, grace: Grace, stdin: Option<OwnedFd>) {
         if self.step == Step::Running {
             self.grace = grace;
             self.family.remember();
+            drop(stdin);
             self.go(Step::EndOfInput, now + grace.end_of_input);
         }
     }
@@ -246,6 +248,8 @@ impl Kept {
             let _ = self.child.try_wait();
         }
         drop(reaped);
+        // Whoever hears of the end may count what is left of it.
+        self.handle = None;
         self.publish_report();
         true
     }

@@ -29,6 +29,7 @@ mod stderr;
 mod tree;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
@@ -41,7 +42,7 @@ use tokio::sync::watch;
 
 pub(crate) use command::Spec;
 pub use command::{SpawnError, SpawnErrorKind};
-pub(crate) use keeper::{Spawned, spawn};
+pub(crate) use keeper::spawn;
 pub(crate) use stderr::{StderrLines, StderrTail, drain};
 
 /// How long each step of the shutdown ladder lasts.
@@ -166,14 +167,16 @@ impl Process {
         self.shared.link.register(waker);
     }
 
-    /// Begins the shutdown ladder. Our end of standard input has been closed. Idempotent.
-    pub(crate) fn close(&self, grace: Grace) {
-        keeper::close(&self.shared, grace);
+    /// Begins the shutdown ladder with closing our end of standard input. Idempotent.
+    pub(crate) fn close(&self, grace: Grace, stdin: Option<OwnedFd>) {
+        keeper::close(&self.shared, grace, stdin);
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // A waker keeps its runtime's driver alive; the keeper and the handles may live longer than that.
+        drop(self.shared.link.take());
         if self.shared.phase.borrow().report.is_none() {
             self.shared.signal_group(Signal::KILL);
             keeper::kill(&self.shared);

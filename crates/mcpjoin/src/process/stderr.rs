@@ -52,6 +52,11 @@ impl StderrTail {
         self.0.ended.load(Ordering::Acquire)
     }
 
+    /// Nobody waits for the end any more.
+    pub(crate) fn release(&self) {
+        drop(self.0.link.take());
+    }
+
     fn push(&self, new: &[u8]) {
         let mut bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.len() + new.len() > 2 * KEPT {
