@@ -371,7 +371,8 @@ impl Driver {
                 continue;
             }
             // A timer that rings early is cheaper than one that is set anew for every request.
-            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
+            let timer =
+                self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
             if at < self.timer_at || self.timer_at <= now {
                 timer.as_mut().reset(core.instant(at));
                 self.timer_at = at;
@@ -557,7 +558,7 @@ impl Drop for Driver {
         state.closed.get_or_insert(CloseCause::Local);
         state.gone = true;
         wake.append(&mut state.take_watchers());
-        wake.extend(state.room.drain(..));
+        wake.extend(std::mem::take(&mut state.room).into_values());
         drop(state);
         for (_, context) in self.contexts.drain(..) {
             context.cancel();
