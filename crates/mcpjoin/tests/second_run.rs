@@ -106,7 +106,8 @@ const BEFORE: &str = "before the link\n";
 
 /// Two messages, one of them larger than any pipe.
 fn messages() -> String {
-    let line = |text: &str| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{\"x\":\"{text}\"}}}}\n");
+    let line =
+        |text: &str| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{\"x\":\"{text}\"}}}}\n");
     line("small") + &line(&"x".repeat(2 * 1024 * 1024))
 }
 

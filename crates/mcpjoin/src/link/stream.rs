@@ -13,7 +13,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent};
-use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::codec::salvage::{Salvaged, SalvagedKind, salvage};
+use mcpjoin_proto::decode::{Decoded, Shape, decode};
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound};
 use mcpjoin_proto::{DecodeError, DecodeErrorKind, DecodeLimits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -51,7 +52,11 @@ impl<R: AsyncRead + Unpin + Send> Source for AnyReader<R> {
 macro_rules! ready_first {
     ($type:ty) => {
         impl Source for $type {
-            fn poll_fill(&mut self, cx: &mut Context<'_>, lines: &mut LineDecoder) -> Poll<io::Result<usize>> {
+            fn poll_fill(
+                &mut self,
+                cx: &mut Context<'_>,
+                lines: &mut LineDecoder,
+            ) -> Poll<io::Result<usize>> {
                 loop {
                     ready!(self.poll_read_ready(cx))?;
                     match self.try_read_buf(&mut lines.room()) {
@@ -201,18 +206,15 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
         if let Some(tap) = &mut self.tap {
             tap(Way::In, Crossed::Line(head));
         }
-        let kind = DecodeErrorKind::TooLarge { limit: self.limit, length };
-        let error = match decode(head, &self.decoding) {
-            Err(error) => DecodeError { kind, at: self.limit, ..error },
-            // A message followed by white space without end.
-            Ok(_) => DecodeError {
-                kind,
-                at: self.limit,
-                id: None,
-                shape: mcpjoin_proto::decode::Shape::Unknown,
-                excerpt: Box::default(),
-            },
+        let (id, shape) = match salvage(head) {
+            Some(Salvaged { id, kind: SalvagedKind::Response }) => (id, Shape::Response),
+            // Without an id it may be a notification, or its id may come later: somebody may wait.
+            Some(Salvaged { id: Some(id), kind: SalvagedKind::Request }) => (Some(id), Shape::Request),
+            Some(Salvaged { id, .. }) => (id, Shape::Unknown),
+            None => (None, Shape::Unknown),
         };
+        let kind = DecodeErrorKind::TooLarge { limit: self.limit, length };
+        let error = DecodeError { kind, at: self.limit, id, shape, excerpt: Box::default() };
         Inbound::Malformed { error, excerpt: excerpt(head), origin: Arc::clone(&self.origin) }
     }
 }
