@@ -1,6 +1,8 @@
 //! What can only be seen from outside a process: this program runs itself a second time, and kills that or talks
 //! to it. So it is a program of its own and not a test harness.
 #![cfg_attr(not(target_os = "linux"), allow(unused, reason = "written for Linux's /proc"))]
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "what is printed is what is tested")]
 
 mod support;
 
