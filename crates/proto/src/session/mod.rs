@@ -28,11 +28,10 @@ mod state;
 mod violation;
 
 use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-
 
 use bytes::Bytes;
 
@@ -405,7 +404,8 @@ impl Session {
         if !wanted {
             return Ok(());
         }
-        let params = Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
+        let params =
+            Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let notification = Notification { method: Method::LogMessage, params: Some(params) };
         self.notify(notification, Route::ReplyTo(id.clone()))
     }
@@ -575,4 +575,3 @@ fn covers(subscribed: &str, uri: &str) -> bool {
     uri.strip_prefix(subscribed)
         .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
 }
-
