@@ -73,7 +73,8 @@ fn main() {
     let limits = DecodeLimits::default();
     let call = r#"{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"echo","arguments":{"text":"the quick brown fox jumps over the lazy dog, and the dog sleeps on"}}}"#;
     let plain = "the quick brown fox jumps over the lazy dog. ".repeat(1457);
-    let escapes = "{\"name\": \"x\",\n\t\"value\": \"the quick brown fox jumps over\"},\n".repeat(1070);
+    let escapes = "the quick brown fox jumps over the \"lazy\" dog and then sleeps\n".repeat(1040);
+    let dense = "{\"name\": \"x\",\n\t\"value\": \"the quick brown fox jumps over\"},\n".repeat(1070);
     let foreign = "быстрая коричневая лиса прыгает через ленивую собаку, 犬は眠っている。".repeat(520);
     let large = plain.repeat(64);
 
@@ -82,6 +83,7 @@ fn main() {
         ("tools/call, small", call.to_owned()),
         ("tools/list", tools()),
         ("64 KiB with escapes", result_of(&escapes)),
+        ("64 KiB of JSON in a string", result_of(&dense)),
         ("64 KiB plain", result_of(&plain)),
         ("64 KiB non-ASCII", result_of(&foreign)),
         ("4 MiB plain", result_of(&large)),
@@ -97,7 +99,12 @@ fn main() {
     }
 
     println!("{:<34}", "read a String");
-    for (name, text) in [("64 KiB with escapes", &escapes), ("64 KiB plain", &plain), ("64 KiB non-ASCII", &foreign)] {
+    for (name, text) in [
+        ("64 KiB with escapes", &escapes),
+        ("64 KiB of JSON in a string", &dense),
+        ("64 KiB plain", &plain),
+        ("64 KiB non-ASCII", &foreign),
+    ] {
         let raw = Raw::string(text);
         let ours = time(|| raw.decode::<String>().unwrap());
         let theirs = time(|| serde_json::from_slice::<String>(raw.as_bytes()).unwrap());
@@ -105,7 +112,12 @@ fn main() {
     }
 
     println!("{:<34}", "write a str");
-    for (name, text) in [("64 KiB with escapes", &escapes), ("64 KiB plain", &plain), ("64 KiB non-ASCII", &foreign)] {
+    for (name, text) in [
+        ("64 KiB with escapes", &escapes),
+        ("64 KiB of JSON in a string", &dense),
+        ("64 KiB plain", &plain),
+        ("64 KiB non-ASCII", &foreign),
+    ] {
         let ours = time(|| Raw::from_value(text.as_str()).unwrap());
         let theirs = time(|| serde_json::to_vec(text.as_str()).unwrap());
         row(name, text.len(), ours, theirs);

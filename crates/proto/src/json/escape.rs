@@ -5,23 +5,80 @@
 //! holds the end of a line.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::scan::block;
 
-/// Appends a JSON string with that value.
+/// Appends a JSON string with that value to a text in UTF-8.
+///
+/// Short runs are copied as whole blocks and cut off behind their end: a copy of constant length is a pair of
+/// instructions, one of any other length a call.
+pub(crate) fn append_string(value: &str, out: &mut Vec<u8>) {
+    let bytes = value.as_bytes();
+    out.reserve(bytes.len() + 2 + block::WIDTH);
+    out.push(b'"');
+    let mut at = 0;
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<{ block::WIDTH }>()) {
+        let mut stops = block::stops((*chunk).into());
+        if stops == 0 {
+            let (end, _) = block::clean_run(bytes, at + block::WIDTH);
+            out.extend_from_slice(&bytes[at..end]);
+            at = end;
+            continue;
+        }
+        // Where in the block the bytes begin that have not been copied yet.
+        let mut from = 0;
+        while stops != 0 {
+            let stop = stops.trailing_zeros() as usize;
+            copy_some(chunk, from, stop, out);
+            push_escape(chunk[stop], out);
+            from = stop + 1;
+            stops &= stops - 1;
+        }
+        copy_some(chunk, from, block::WIDTH, out);
+        at += block::WIDTH;
+    }
+    for &byte in &bytes[at..] {
+        if byte < 0x20 || byte == b'"' || byte == b'\\' {
+            push_escape(byte, out);
+        } else {
+            out.push(byte);
+        }
+    }
+    out.push(b'"');
+}
+
+/// Appends a part of a block.
+#[inline(always)]
+fn copy_some(chunk: &[u8; block::WIDTH], from: usize, to: usize, out: &mut Vec<u8>) {
+    if from == 0 {
+        let before = out.len();
+        out.extend_from_slice(chunk);
+        out.truncate(before + to);
+    } else {
+        for &byte in &chunk[from..to] {
+            out.push(byte);
+        }
+    }
+}
+
+#[inline]
+fn push_escape(byte: u8, out: &mut Vec<u8>) {
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ => out.extend_from_slice(escape(byte, &mut [0; 6]).as_bytes()),
+    }
+}
+
+/// Appends a JSON string with that value to a text.
 pub(crate) fn push_string(value: &str, out: &mut String) {
     out.reserve(value.len() + 2);
-    out.push('"');
-    let mut from = 0;
-    loop {
-        let at = block::next_stop(value.as_bytes(), from);
-        out.push_str(&value[from..at]);
-        let Some(&byte) = value.as_bytes().get(at) else { break };
-        out.push_str(escape(byte, &mut [0; 6]));
-        from = at + 1;
-    }
-    out.push('"');
+    // Appending to a string cannot fail.
+    let _ = write_string(value, out);
 }
 
 /// Writes a JSON string with that value.

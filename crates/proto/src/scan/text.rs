@@ -40,11 +40,6 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    pub(crate) const fn text(&self) -> &'a [u8] {
-        self.text
-    }
-
-    #[inline(always)]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -102,12 +97,15 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes an object whose keys must differ. The place is its brace, `depth` how deep it is (1: outermost).
-    /// For each member `member` is called with the place at the value, which it must pass.
+    ///
+    /// `known` gives the keys that the caller looks for a number below 32. For each member `member` is called
+    /// with that number, and the place at the value, which it must pass.
     #[inline]
-    pub(crate) fn object(
+    pub(crate) fn object<K: Copy + Into<u8>>(
         &mut self,
         depth: usize,
-        mut member: impl FnMut(&mut Self, Key) -> Scanned,
+        known: impl Fn(&[u8]) -> Option<K>,
+        mut member: impl FnMut(&mut Self, Option<K>) -> Scanned,
     ) -> Scanned {
         if depth > self.limit {
             return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
@@ -118,11 +116,26 @@ impl<'a> Scanner<'a> {
             self.at += 1;
             return Ok(());
         }
-        let mut keys = Keys::new();
+        // Keys that are looked for are remembered as bits, others as places.
+        let mut seen = 0_u32;
+        let mut repeated = None;
+        let mut keys = None;
         loop {
             let key = self.key()?;
-            keys.add(self.text, key);
-            member(self, key)?;
+            let which = match key.plain(self.text) {
+                Some(name) => known(name),
+                None => known(key.unescaped(self.text).as_bytes()),
+            };
+            if let Some(which) = which {
+                let bit = 1 << which.into();
+                if seen & bit != 0 && repeated.is_none() {
+                    repeated = Some(key);
+                }
+                seen |= bit;
+            } else {
+                keys.get_or_insert_with(Keys::new).add(self.text, key);
+            }
+            member(self, which)?;
             self.space();
             match self.peek() {
                 Some(b',') => {
@@ -136,13 +149,21 @@ impl<'a> Scanner<'a> {
                 _ => return Err(self.unexpected()),
             }
         }
-        if let Some(key) = keys.duplicate(self.text) {
-            let earlier = self.duplicate.is_some_and(|duplicate| duplicate.key.at() < key.at());
-            if !earlier {
-                self.duplicate = Some(Duplicate { key, depth });
-            }
+        if repeated.is_some() || keys.is_some() {
+            let other = keys.and_then(|mut keys| keys.duplicate(self.text));
+            self.note(repeated, depth);
+            self.note(other, depth);
         }
         Ok(())
+    }
+
+    /// Remembers a repeated key, if it is the first one in the order of the text.
+    #[inline]
+    fn note(&mut self, key: Option<Key>, depth: usize) {
+        let Some(key) = key else { return };
+        if self.duplicate.is_none_or(|duplicate| key.at() < duplicate.key.at()) {
+            self.duplicate = Some(Duplicate { key, depth });
+        }
     }
 
     /// Passes a key, its colon and the white space around that.
