@@ -20,24 +20,22 @@ pub(crate) fn append_string(value: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut at = 0;
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<{ block::WIDTH }>()) {
-        let mut stops = block::stops((*chunk).into());
+        let stops = block::stops((*chunk).into());
+        let before = out.len();
+        out.extend_from_slice(chunk);
         if stops == 0 {
-            let (end, _) = block::clean_run(bytes, at + block::WIDTH);
-            out.extend_from_slice(&bytes[at..end]);
-            at = end;
-            continue;
-        }
-        // Where in the block the bytes begin that have not been copied yet.
-        let mut from = 0;
-        while stops != 0 {
+            at += block::WIDTH;
+            let (end, _) = block::clean_run(bytes, at);
+            if end > at {
+                out.extend_from_slice(&bytes[at..end]);
+                at = end;
+            }
+        } else {
             let stop = stops.trailing_zeros() as usize;
-            copy_some(chunk, from, stop, out);
+            out.truncate(before + stop);
             push_escape(chunk[stop], out);
-            from = stop + 1;
-            stops &= stops - 1;
+            at += stop + 1;
         }
-        copy_some(chunk, from, block::WIDTH, out);
-        at += block::WIDTH;
     }
     for &byte in &bytes[at..] {
         if byte < 0x20 || byte == b'"' || byte == b'\\' {
@@ -47,20 +45,6 @@ pub(crate) fn append_string(value: &str, out: &mut Vec<u8>) {
         }
     }
     out.push(b'"');
-}
-
-/// Appends a part of a block.
-#[inline(always)]
-fn copy_some(chunk: &[u8; block::WIDTH], from: usize, to: usize, out: &mut Vec<u8>) {
-    if from == 0 {
-        let before = out.len();
-        out.extend_from_slice(chunk);
-        out.truncate(before + to);
-    } else {
-        for &byte in &chunk[from..to] {
-            out.push(byte);
-        }
-    }
 }
 
 #[inline]

@@ -178,8 +178,9 @@ pub(crate) fn unescape(written: &str, escaped: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Appends what the inside of a JSON string means.
-pub(crate) fn unescape_into(written: &str, out: &mut String) {
+/// Appends what the inside of a JSON string means, up to its closing quote or up to the end of the text, and gives
+/// where that is.
+pub(crate) fn unescape_into(written: &str, out: &mut String) -> usize {
     let bytes = written.as_bytes();
     let mut from = 0;
     let mut at = 0;
@@ -190,6 +191,9 @@ pub(crate) fn unescape_into(written: &str, out: &mut String) {
         while stops != 0 {
             let place = at + stops.trailing_zeros() as usize;
             out.push_str(written.get(from..place).unwrap_or_default());
+            if bytes[place] == b'"' {
+                return place;
+            }
             from = unescape_one(bytes, place, out);
             if from >= next {
                 break;
@@ -199,14 +203,43 @@ pub(crate) fn unescape_into(written: &str, out: &mut String) {
         at = next.max(from);
     }
     loop {
-        let place = next_backslash(bytes, at.max(from));
-        out.push_str(written.get(from..place).unwrap_or_default());
-        if place >= bytes.len() {
-            return;
+        while bytes.get(at).is_some_and(|byte| !matches!(byte, b'"' | b'\\')) {
+            at += 1;
         }
-        from = unescape_one(bytes, place, out);
-        at = from;
+        out.push_str(written.get(from..at).unwrap_or_default());
+        if bytes.get(at) != Some(&b'\\') {
+            return at.min(bytes.len());
+        }
+        at = unescape_one(bytes, at, out);
+        from = at;
     }
+}
+
+/// What the string means that begins at `at` (behind its quote), and where its closing quote is. One pass.
+#[inline]
+pub(crate) fn string(text: &str, at: usize) -> (Cow<'_, str>, usize) {
+    let bytes = text.as_bytes();
+    let mut end = at;
+    while let Some(block) = block::load(bytes, end) {
+        let stops = block::ends(block);
+        if stops != 0 {
+            end += stops.trailing_zeros() as usize;
+            break;
+        }
+        end += block::WIDTH;
+    }
+    while bytes.get(end).is_some_and(|byte| !matches!(byte, b'"' | b'\\')) {
+        end += 1;
+    }
+    let plain = text.get(at..end).unwrap_or_default();
+    if bytes.get(end) != Some(&b'\\') {
+        return (Cow::Borrowed(plain), end.min(bytes.len()));
+    }
+    // Room for what is known; it grows by doubling. The whole rest may be a thousand strings.
+    let mut out = String::with_capacity(2 * plain.len() + 2 * block::WIDTH);
+    out.push_str(plain);
+    let length = unescape_into(text.get(end..).unwrap_or_default(), &mut out);
+    (Cow::Owned(out), end + length)
 }
 
 /// Appends what the escape at `place` means, and gives where it ends.
@@ -229,21 +262,6 @@ fn unescape_one(bytes: &[u8], place: usize, out: &mut String) -> usize {
     };
     out.push(char::from(byte));
     end
-}
-
-#[inline]
-fn next_backslash(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(block) = block::load(bytes, at) {
-        let stops = block::ends(block);
-        if stops != 0 {
-            return at + stops.trailing_zeros() as usize;
-        }
-        at += block::WIDTH;
-    }
-    while bytes.get(at).is_some_and(|&byte| byte != b'\\') {
-        at += 1;
-    }
-    at.min(bytes.len())
 }
 
 /// The character of the `\u` escape whose digits begin at `at`, and where the escape ends.
