@@ -122,6 +122,8 @@ impl<'de> Visitor<'de> for TextVisitor {
         f.write_str("a JSON text")
     }
 
+    /// Only [`Verbatim`] answers a newtype with a string: formats that know newtypes call `visit_newtype_struct`.
+    /// Should another one do so, its text is at least UTF-8, which is all that safety hangs on.
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Raw, E> {
         Ok(Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes())))
     }

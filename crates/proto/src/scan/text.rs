@@ -72,12 +72,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    #[cold]
-    fn error(&self, kind: ScanErrorKind, at: usize) -> ScanError {
-        let _ = self;
-        ScanError { kind, at }
-    }
-
     /// The error for the byte at the place, which no rule allows.
     #[cold]
     pub(crate) fn unexpected(&self) -> ScanError {
@@ -108,7 +102,7 @@ impl<'a> Scanner<'a> {
         mut member: impl FnMut(&mut Self, Option<K>) -> Scanned,
     ) -> Scanned {
         if depth > self.limit {
-            return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+            return Err(fault(ScanErrorKind::Depth(self.limit), self.at));
         }
         self.at += 1;
         self.space();
@@ -202,7 +196,7 @@ impl<'a> Scanner<'a> {
                 }
                 Some(b'{') => {
                     if open == room {
-                        return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+                        return Err(fault(ScanErrorKind::Depth(self.limit), self.at));
                     }
                     self.at += 1;
                     self.space();
@@ -217,7 +211,7 @@ impl<'a> Scanner<'a> {
                 }
                 Some(b'[') => {
                     if open == room {
-                        return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+                        return Err(fault(ScanErrorKind::Depth(self.limit), self.at));
                     }
                     self.at += 1;
                     self.space();
@@ -283,7 +277,7 @@ impl<'a> Scanner<'a> {
         if self.peek() == Some(b'0') {
             self.at += 1;
             if matches!(self.peek(), Some(b'0'..=b'9')) {
-                return Err(self.error(ScanErrorKind::Number, self.at));
+                return Err(fault(ScanErrorKind::Number, self.at));
             }
         } else {
             self.digits()?;
@@ -312,7 +306,7 @@ impl<'a> Scanner<'a> {
             return Ok(());
         }
         let kind = if self.peek().is_none() { ScanErrorKind::Truncated } else { ScanErrorKind::Number };
-        Err(self.error(kind, self.at))
+        Err(fault(kind, self.at))
     }
 
     /// Passes the rest of a string, behind its opening quote. Gives whether it has escapes.
@@ -455,6 +449,11 @@ impl<'a> Scanner<'a> {
             _ => ScanError { kind, at },
         }
     }
+}
+
+#[cold]
+const fn fault(kind: ScanErrorKind, at: usize) -> ScanError {
+    ScanError { kind, at }
 }
 
 /// The encoding of a text that is not plain UTF-8, by its byte order mark or by its first two characters: JSON
