@@ -32,7 +32,7 @@ pub use decode::{DecodeError, DecodeErrorKind, DecodeLimits};
 pub use error::{ErrorObject, code};
 pub use id::{ProgressToken, RequestId};
 pub use message::{Message, Notification, Payload, Request, Response};
-pub use method::{Direction, Method, MethodFacts, MethodKind};
+pub use method::{Direction, Method, MethodFacts, MethodKind, Needs};
 pub use profile::Profile;
 pub use raw::{Kind, Raw};
 pub use time::Time;

@@ -128,6 +128,30 @@ macro_rules! methods {
     };
 }
 
+impl Method {
+    /// Whether a result of this method may ask for input instead
+    /// (<https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>).
+    #[must_use]
+    pub const fn may_need_input(&self) -> bool {
+        matches!(self, Self::CallTool | Self::GetPrompt | Self::ReadResource)
+    }
+
+    /// Whether a result of this method carries caching hints
+    /// (<https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching>).
+    #[must_use]
+    pub const fn is_cacheable(&self) -> bool {
+        matches!(
+            self,
+            Self::Discover
+                | Self::ListTools
+                | Self::ListPrompts
+                | Self::ListResources
+                | Self::ListResourceTemplates
+                | Self::ReadResource
+        )
+    }
+}
+
 use Needs::{Client, Nothing, Server};
 
 methods! {

@@ -14,6 +14,9 @@ impl Time {
     /// The owner's epoch.
     pub const ZERO: Self = Self(Duration::ZERO);
 
+    /// A point that never comes.
+    pub const FAR: Self = Self(Duration::MAX);
+
     /// The point that lies `since_epoch` after the owner's epoch.
     #[must_use]
     pub const fn from_epoch(since_epoch: Duration) -> Self {

@@ -1,1 +1,578 @@
-//! The session.
+//! The session: who may say what when, and what becomes of everything that is said.
+//!
+//! A [`Session`] is a state machine without I/O and without a clock. Its owner (the connection of the crate
+//! `mcpjoin`, or a test that moves time by hand) puts in what came ([`Session::handle`]) and what time it is
+//! ([`Session::handle_timeout`]), and takes out what to send ([`Session::poll_transmit`]), what happened
+//! ([`Session::poll_event`]) and when to come again ([`Session::poll_timeout`]).
+//!
+//! The era is decided once, in `opening`; afterwards the session is either `legacy` or `modern` and
+//! nobody asks for the version. <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
+//!
+//! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
+
+mod calls;
+mod debt;
+mod declared;
+mod envelope;
+mod event;
+mod input;
+mod legacy;
+mod limits;
+mod link;
+mod modern;
+mod opening;
+mod queue;
+mod role;
+mod shared;
+mod state;
+mod violation;
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+
+use bytes::Bytes;
+
+pub use calls::Call;
+pub use event::{
+    Ask, Asker, CallError, CallRefused, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities, Reply,
+    RequestContext,
+};
+pub use limits::Limits;
+pub use link::{Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound, ProcessExit, Route};
+pub use role::{ClientRole, Role, ServerRole};
+pub use state::{NotifyRefused, State};
+pub use violation::Violation;
+
+use calls::{Expired, Pending, Purpose};
+use legacy::Legacy;
+use modern::Modern;
+use opening::{ClientOpening, Decided, First};
+use shared::Shared;
+
+use crate::decode::Shape;
+use crate::types::{LogMessageParams, LoggingLevel};
+use crate::{
+    DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
+    Response, Time,
+};
+
+/// One side of a conversation between two peers.
+pub struct Session {
+    phase: Phase,
+    shared: Shared,
+    /// The peer has closed its side; what is being handled may still be answered until then.
+    draining: Option<(Time, LinkEnd)>,
+    /// Since when the peer has taken nothing of what waits for it, and how much it had taken by then.
+    stall: Option<(Time, u64)>,
+}
+
+enum Phase {
+    /// Nothing was said yet.
+    Idle,
+    /// We are the client and find out how the server speaks.
+    Asking(ClientOpening),
+    /// We are the server and wait for the first request.
+    Waiting,
+    Legacy(Legacy),
+    Modern(Modern),
+    Over,
+}
+
+impl Session {
+    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`].
+    #[must_use]
+    pub fn new(role: Role, caps: LinkCaps, limits: Limits) -> Self {
+        Self { phase: Phase::Idle, shared: Shared::new(role, caps, limits), draining: None, stall: None }
+    }
+
+    /// Begins: a client sends its first request, a server waits for one. The far end exists by now (a child
+    /// has been spawned), so that the time it is given starts here.
+    pub fn open(&mut self, now: Time) {
+        if !matches!(self.phase, Phase::Idle) {
+            return;
+        }
+        self.phase = match self.shared.role.clone() {
+            Role::Client(client) => Phase::Asking(ClientOpening::start(&mut self.shared, &client, now)),
+            Role::Server(_) => Phase::Waiting,
+        };
+    }
+
+    /// The far end was made afresh, as [`Event::Reopen`] asked for.
+    pub fn reopened(&mut self, now: Time) {
+        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, self.shared.role.clone()) {
+            opening.reopened(&mut self.shared, &client, now);
+        }
+    }
+
+    // ---- what comes in ----
+
+    /// Takes in what the link has brought.
+    pub fn handle(&mut self, now: Time, inbound: Inbound) {
+        if matches!(self.phase, Phase::Over) {
+            return;
+        }
+        match inbound {
+            Inbound::Message { message, origin } => self.message(now, message, &origin, None),
+            Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
+            Inbound::Malformed { error, excerpt, .. } => self.malformed(error, excerpt),
+            Inbound::Lost { id, cause } => {
+                self.shared.fail_call(&id, |_| CallError::Lost(cause));
+            }
+            // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
+            Inbound::Detached { id } => {
+                if let Phase::Modern(modern) = &mut self.phase {
+                    modern.left(&mut self.shared, &id);
+                }
+            }
+            Inbound::Closed { cause } => self.link_ended(now, cause),
+        }
+    }
+
+    fn message(&mut self, now: Time, message: Message, origin: &Arc<Origin>, batch: Option<u64>) {
+        match message {
+            Message::Request(request) => self.request(request, origin, batch),
+            Message::Notification(notification) => self.notification(now, notification),
+            Message::Response(response) => self.response(now, response),
+        }
+    }
+
+    fn request(&mut self, request: Request, origin: &Arc<Origin>, batch: Option<u64>) {
+        let shared = &mut self.shared;
+        match &mut self.phase {
+            Phase::Idle | Phase::Over => {}
+            Phase::Asking(_) => ClientOpening::request(shared, request),
+            Phase::Waiting => self.first_request(request, origin),
+            // A client that probed, gave up waiting, and then read our answer to the probe after all.
+            Phase::Legacy(legacy) if !legacy.is_ready() && modern::names_its_version(&request) => {
+                self.first_request(request, origin);
+            }
+            Phase::Legacy(legacy) => legacy.request(shared, request, origin.clone(), batch),
+            Phase::Modern(modern) => modern.request(shared, request, origin.clone()),
+        }
+    }
+
+    fn first_request(&mut self, request: Request, origin: &Arc<Origin>) {
+        let Role::Server(server) = self.shared.role.clone() else { return };
+        match opening::first_request(&mut self.shared, &server, request) {
+            First::Answered => {}
+            First::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
+            First::Modern(mut modern, request) => {
+                // A probe alone decides nothing: its sender may still choose `initialize`.
+                let decides = request.method != Method::Discover;
+                modern.request(&mut self.shared, request, origin.clone());
+                if decides {
+                    self.shared.peer = Some(Arc::new(opening::anybody()));
+                    self.phase = Phase::Modern(modern);
+                    self.shared.events.push_back(Event::Opened);
+                    self.shared.dispatch();
+                }
+            }
+        }
+    }
+
+    fn notification(&mut self, now: Time, notification: Notification) {
+        let shared = &mut self.shared;
+        match &mut self.phase {
+            Phase::Idle | Phase::Over => {}
+            Phase::Asking(_) => {
+                // A server may log before it has answered `initialize`.
+                if notification.method == Method::LogMessage {
+                    shared.events.push_back(Event::Notification { notification, call: None });
+                } else {
+                    shared.violation(Violation::TooEarly { method: notification.method });
+                }
+            }
+            Phase::Waiting => shared.violation(Violation::TooEarly { method: notification.method }),
+            Phase::Legacy(legacy) => legacy.notification(shared, now, notification),
+            Phase::Modern(modern) => modern.notification(shared, now, notification),
+        }
+    }
+
+    fn response(&mut self, now: Time, response: Response) {
+        let decided = match (&mut self.phase, &self.shared.role) {
+            (Phase::Asking(opening), Role::Client(client)) => {
+                let client = client.clone();
+                opening.response(&mut self.shared, &client, now, response)
+            }
+            (Phase::Legacy(legacy), _) => {
+                legacy.response(&mut self.shared, response);
+                None
+            }
+            (Phase::Modern(modern), _) => {
+                modern.response(&mut self.shared, response);
+                None
+            }
+            _ => {
+                self.shared.violation(Violation::UnknownReply { id: response.id });
+                None
+            }
+        };
+        self.decide(decided);
+    }
+
+    fn decide(&mut self, decided: Option<Decided>) {
+        match decided {
+            None => {}
+            Some(Decided::Legacy(legacy)) => self.phase = Phase::Legacy(legacy),
+            Some(Decided::Modern(modern)) => self.phase = Phase::Modern(modern),
+            Some(Decided::Failed(cause)) => self.finish(cause),
+        }
+    }
+
+    fn batch(&mut self, now: Time, parts: Vec<Result<Message, DecodeError>>, origin: &Arc<Origin>) {
+        if !self.profile().is_some_and(|profile| profile.batching) {
+            self.shared.violation(Violation::Batch);
+            if self.shared.is_server() {
+                let error = ErrorObject::invalid_request("this protocol version has no batches");
+                self.shared.reply_without_id(error);
+            }
+            return;
+        }
+        let number = self.shared.debt.open_batch();
+        for part in parts {
+            match part {
+                Ok(message) => self.message(now, message, origin, Some(number)),
+                Err(error) => {
+                    let response = Response { id: error.id.clone(), outcome: Err(error.to_error_object()) };
+                    self.shared.debt.add_to_batch(number, Message::Response(response));
+                }
+            }
+        }
+        if let Some(replies) = self.shared.debt.complete_batch(number) {
+            self.shared.queue.push_reply_batch(replies);
+        }
+    }
+
+    fn malformed(&mut self, error: DecodeError, excerpt: Bytes) {
+        let (id, shape, answer) = (error.id.clone(), error.shape, error.to_error_object());
+        let problem = error.to_string();
+        self.shared.violation(Violation::Malformed { error: error.into(), excerpt: excerpt.clone() });
+        if let Phase::Asking(opening) = &mut self.phase {
+            let decided = opening.malformed(&self.shared, &excerpt);
+            self.decide(decided);
+            return;
+        }
+        // A bad answer to a request of ours ends that request, and no other.
+        let bad_reply = |pending: &Pending| CallError::BadReply { method: pending.method.clone(), problem };
+        if shape != Shape::Request && id.as_ref().is_some_and(|id| self.shared.fail_call(id, bad_reply)) {
+            return;
+        }
+        let may_answer = match &self.phase {
+            // A client does not answer noise on a server's output, but what names itself a request.
+            Phase::Legacy(_) if !self.shared.is_server() => shape == Shape::Request,
+            _ => self.shared.is_server() && matches!(shape, Shape::Request | Shape::Unknown),
+        };
+        match id {
+            Some(id) if may_answer => self.shared.reply(id, None, Err(answer)),
+            None if may_answer => self.shared.reply_without_id(answer),
+            _ => {}
+        }
+    }
+
+    fn link_ended(&mut self, now: Time, end: LinkEnd) {
+        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
+            let client = client.clone();
+            let decided = opening.ended(&mut self.shared, &client, end);
+            self.decide(decided);
+            return;
+        }
+        // A server whose client has closed its side in an orderly way finishes what it has begun.
+        let orderly = matches!(end.kind, LinkEndKind::EndOfStream) && end.exit.is_none();
+        if self.shared.is_server() && orderly && self.draining.is_none() {
+            if let Phase::Modern(modern) = &mut self.phase {
+                modern.end_streams(&mut self.shared);
+            }
+            self.fail_own_calls(&end);
+            self.draining = Some((now + self.shared.limits.drain, end));
+            self.finish_draining(now);
+            return;
+        }
+        self.finish(CloseCause::Link(end));
+    }
+
+    /// Nobody can answer us any more.
+    fn fail_own_calls(&mut self, end: &LinkEnd) {
+        let cause = Arc::new(CloseCause::Link(end.clone()));
+        for id in self.shared.calls.take_all() {
+            let outcome = Err(CallError::Closed(cause.clone()));
+            self.shared.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        }
+    }
+
+    fn finish_draining(&mut self, now: Time) {
+        let Some((until, end)) = &self.draining else { return };
+        let done = self.shared.debt.len() == 0 && self.shared.queue.is_empty() && self.stall.is_none();
+        if done || *until <= now {
+            let end = end.clone();
+            self.finish(CloseCause::Link(end));
+        }
+    }
+
+    fn finish(&mut self, cause: CloseCause) {
+        if !matches!(self.phase, Phase::Over) {
+            self.phase = Phase::Over;
+            self.draining = None;
+            self.stall = None;
+            self.shared.end(cause);
+        }
+    }
+
+    // ---- what the owner wants ----
+
+    /// Makes a request. Its end comes as [`Event::Outcome`] with the id that is given back.
+    ///
+    /// # Errors
+    /// When it was not sent: see [`CallRefused`].
+    pub fn call(&mut self, now: Time, call: &Call) -> Result<RequestId, CallRefused> {
+        let shared = &mut self.shared;
+        let id = match &self.phase {
+            Phase::Over => return Err(CallRefused::Closed),
+            _ if self.draining.is_some() => return Err(CallRefused::Closed),
+            Phase::Idle | Phase::Asking(_) | Phase::Waiting => return Err(CallRefused::NotOpen),
+            Phase::Legacy(legacy) => legacy.call(shared, now, call)?,
+            Phase::Modern(modern) => modern.call(shared, now, call)?,
+        };
+        Ok(RequestId::from(id))
+    }
+
+    /// No longer waits for the answer to a request of ours, and tells the peer. No event follows; an answer
+    /// that comes all the same is dropped. Unknown and answered ids are ignored.
+    pub fn cancel(&mut self, id: &RequestId, reason: Option<&str>) {
+        let Some((id, _)) = self.shared.calls.find(id) else { return };
+        self.shared.calls.take(id);
+        let by_leaving = self.cancels_by_leaving();
+        self.shared.send_cancel(id, reason, by_leaving);
+    }
+
+    fn cancels_by_leaving(&self) -> bool {
+        self.shared.caps.exchanges && self.profile().is_some_and(|profile| profile.leaving_cancels)
+    }
+
+    /// Answers a request of the peer. Ignored when nobody waits for the answer any more.
+    pub fn respond(&mut self, id: &RequestId, reply: Result<Reply, ErrorObject>) {
+        match &mut self.phase {
+            Phase::Legacy(legacy) => legacy.respond(&mut self.shared, id, reply),
+            Phase::Modern(modern) => modern.respond(&mut self.shared, id, reply),
+            _ => {}
+        }
+    }
+
+    /// Tells the peer something. What belongs to no request reaches only a peer that asked for it: a legacy
+    /// client that is ready, or a stream of a modern one.
+    ///
+    /// # Errors
+    /// When it was not sent: see [`NotifyRefused`].
+    pub fn notify(&mut self, notification: Notification, route: Route) -> Result<(), NotifyRefused> {
+        match &mut self.phase {
+            Phase::Over => Err(CallRefused::Closed.into()),
+            Phase::Idle | Phase::Asking(_) | Phase::Waiting => Err(CallRefused::NotOpen.into()),
+            Phase::Legacy(legacy) => legacy.notify(&mut self.shared, notification, route),
+            Phase::Modern(modern) => modern.notify(&mut self.shared, notification, route),
+        }
+    }
+
+    /// Tells the peer how far one of its requests is. Nothing is sent when it did not ask for progress; what
+    /// it has not taken yet is replaced by what is newer.
+    ///
+    /// # Errors
+    /// When the request is no longer being handled.
+    pub fn progress(
+        &mut self,
+        id: &RequestId,
+        progress: f64,
+        total: Option<f64>,
+        message: Option<&str>,
+    ) -> Result<(), NotifyRefused> {
+        self.shared.send_progress(id, progress, total, message)
+    }
+
+    /// Sends a log message that belongs to a request of the peer, when its sender wants messages of that
+    /// level.
+    ///
+    /// # Errors
+    /// When the request is no longer being handled, or logging was not declared.
+    pub fn log(&mut self, id: &RequestId, message: &LogMessageParams) -> Result<(), NotifyRefused> {
+        let incoming = self.shared.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let wanted = incoming.context.log_level;
+        let wanted = match &self.phase {
+            Phase::Legacy(legacy) => legacy.wants_log(message.level),
+            _ => wanted.is_some_and(|from: LoggingLevel| message.level >= from),
+        };
+        if !wanted {
+            return Ok(());
+        }
+        let params = Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
+        let notification = Notification { method: Method::LogMessage, params: Some(params) };
+        self.notify(notification, Route::ReplyTo(id.clone()))
+    }
+
+    /// Ends the session from this side. Calls under way fail; a server ends the streams of its clients in
+    /// the orderly way.
+    pub fn close(&mut self) {
+        if let Phase::Modern(modern) = &mut self.phase {
+            modern.end_streams(&mut self.shared);
+        }
+        self.finish(CloseCause::Local);
+    }
+
+    // ---- time ----
+
+    /// Does what is due. To be called when [`Session::poll_timeout`] says so; earlier it does nothing.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(expired) = self.shared.calls.expire(now) {
+            self.expired(now, expired);
+        }
+        if let Some((since, _)) = self.stall
+            && since + self.shared.limits.write_stall <= now
+        {
+            let after = self.shared.limits.write_stall;
+            self.finish(CloseCause::Stalled { after });
+        }
+        self.finish_draining(now);
+    }
+
+    fn expired(&mut self, now: Time, expired: Expired) {
+        if expired.purpose != Purpose::Opening {
+            let by_leaving = self.cancels_by_leaving();
+            self.shared.call_expired(expired, by_leaving);
+            return;
+        }
+        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
+            let client = client.clone();
+            let decided = opening.expired(&mut self.shared, &client, now, expired);
+            self.decide(decided);
+        }
+    }
+
+    /// When to call [`Session::handle_timeout`] next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let stall = self.stall.map(|(since, _)| since + self.shared.limits.write_stall);
+        let drain = self.draining.as_ref().map(|(until, _)| *until);
+        [self.shared.calls.next_deadline(), stall, drain]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|time| *time < Time::FAR)
+    }
+
+    /// What the link has done: how many bytes the peer has taken since the link was made, and whether more
+    /// wait for it. A peer that takes nothing for [`Limits::write_stall`] is given up.
+    pub fn link_sent(&mut self, now: Time, sent: u64, waiting: bool) {
+        self.stall = match self.stall {
+            _ if !waiting => None,
+            Some((since, before)) if before == sent => Some((since, before)),
+            _ => Some((now, sent)),
+        };
+        self.finish_draining(now);
+    }
+
+    // ---- what comes out ----
+
+    /// The next thing to send. Replies come before own calls.
+    pub fn poll_transmit(&mut self) -> Option<Outbound> {
+        self.shared.transmit()
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.shared.events.pop_front()
+    }
+
+    /// Whether the session wants to read. It stops only when the replies that the peer does not take pass
+    /// their bound, so that no wait is without an end.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        self.shared.queue.reply_bytes() <= self.shared.limits.queued_replies
+            && !matches!(self.phase, Phase::Over | Phase::Idle)
+            && self.draining.is_none()
+    }
+
+    /// Whether a call may be made now; if not, room comes with the next answer or when the link takes more.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.shared.check_room().is_ok()
+    }
+
+    /// The other side, once the peers agree.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Arc<Peer>> {
+        self.shared.peer.as_ref()
+    }
+
+    /// Where the session stands.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        match &self.phase {
+            _ if self.draining.is_some() => State::ShuttingDown,
+            Phase::Idle | Phase::Over => State::Disconnected,
+            Phase::Asking(_) | Phase::Waiting => State::Connecting,
+            Phase::Legacy(legacy) if !legacy.is_ready() => State::Initializing,
+            Phase::Legacy(_) | Phase::Modern(_) => State::Ready,
+        }
+    }
+
+    /// The facts of the agreed revision.
+    #[must_use]
+    pub const fn profile(&self) -> Option<&'static Profile> {
+        match &self.phase {
+            Phase::Legacy(legacy) => Some(legacy.profile()),
+            Phase::Modern(modern) => Some(modern.profile()),
+            _ => None,
+        }
+    }
+
+    /// Our requests that wait for an answer.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> usize {
+        self.shared.calls.len()
+    }
+
+    /// The peer's requests that have no answer yet.
+    #[must_use]
+    pub fn requests_in_flight(&self) -> usize {
+        self.shared.debt.len()
+    }
+
+    /// Log messages that were dropped because the peer took too little.
+    #[must_use]
+    pub const fn dropped_logs(&self) -> u64 {
+        self.shared.dropped_logs
+    }
+
+    /// The bounds in force.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("state", &self.state())
+            .field("profile", &self.profile().map(|profile| &profile.version))
+            .field("calls", &self.calls_in_flight())
+            .field("requests", &self.requests_in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A result is an object in every revision; anything else a handler made is its fault, not the peer's.
+fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
+    match result.kind() {
+        Kind::Object => Ok(Payload::from_raw(result)),
+        _ => Err(ErrorObject::internal("the handler's result is not an object".to_owned())),
+    }
+}
+
+/// Whether a subscription to one resource covers another: itself, or one below it.
+fn covers(subscribed: &str, uri: &str) -> bool {
+    uri.strip_prefix(subscribed)
+        .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
+}
+

@@ -1,0 +1,98 @@
+//! What connects two peers.
+//!
+//! A [`Link`] is one end of a way between two peers; a transport is a function that returns one. Called by
+//! `client` and `server`, driven by `connection`. A link moves messages and knows nothing of what they mean:
+//! it never answers, never retries and never looks at the era.
+//!
+//! There is no transport trait to implement. A custom transport takes [`Link::pair`] and pumps the
+//! [`LinkDriver`]'s side.
+
+mod bare;
+#[cfg(unix)]
+mod child;
+mod gather;
+mod memory;
+mod pair;
+mod queue;
+mod stream;
+mod tap;
+
+use std::fmt;
+use std::task::{Context, Poll};
+
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
+
+pub use bare::BareLink;
+#[cfg(unix)]
+pub use child::{ChildCommand, ChildHandle};
+#[cfg(unix)]
+pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Survivor};
+pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
+use tap::Tap;
+pub use tap::{Crossed, Way};
+
+/// One end of a way between two peers. Given to a client or a server, which drives it.
+pub struct Link(Box<dyn Io>);
+
+/// What a link does for the connection that drives it. Polled by one task alone.
+///
+/// Everything here is cancel-safe: a poll that returns `Pending` has done nothing that is lost.
+pub(crate) trait Io: Send {
+    /// What can be done over this link.
+    fn caps(&self) -> LinkCaps;
+
+    /// Sets the bounds that concern the link (message size, decoding). Called once, before the first poll.
+    fn configure(&mut self, limits: &Limits);
+
+    /// The next thing that came in. After [`Inbound::Closed`] it is not polled again.
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound>;
+
+    /// Whether [`Io::push`] may be called: the link's own buffer is below its bound (256 KiB).
+    fn has_room(&self) -> bool;
+
+    /// Takes a message to send. It leaves with the next [`Io::poll_flush`].
+    fn push(&mut self, outbound: Outbound);
+
+    /// Sends what was pushed, as much as goes. `Ready(Ok)` when nothing is left. An error is told once, and
+    /// reading may go on to give what is still readable, then [`Inbound::Closed`].
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
+
+    /// How many bytes (or, where nothing is serialised, messages) were handed to the far end since the link was made.
+    /// The session learns from it whether the peer takes anything.
+    fn sent(&self) -> u64;
+
+    /// Closes our sending side and ends what the link has started: the shutdown ladder of a child. Ready when
+    /// nothing of it is left. May be called after an error. Dropping the link instead ends everything at once.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd>;
+
+    /// Makes the far end afresh after it has ended, where [`LinkCaps::reopens`] says so.
+    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
+
+    /// Shows everything that crosses to `tap`, as the bytes that it is. A link that has none gives the tap back,
+    /// and messages are shown instead.
+    fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
+        Err(tap)
+    }
+}
+
+impl Link {
+    /// A link over something that moves messages.
+    pub(crate) fn new(io: impl Io + 'static) -> Self {
+        Self(Box::new(io))
+    }
+
+    pub(crate) fn into_io(self) -> Box<dyn Io> {
+        self.0
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("caps", &self.0.caps()).finish_non_exhaustive()
+    }
+}
+
+/// What a link says that cannot make its far end afresh.
+fn cannot_reopen() -> LinkEnd {
+    LinkEnd::failed(LinkError { message: "this link cannot be opened again".into(), retryable: false })
+}

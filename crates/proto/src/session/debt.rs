@@ -1,0 +1,181 @@
+//! What we owe because of what we read: requests of the peer that are being handled or wait for it.
+//!
+//! Over the bound of handled requests the next ones wait, up to a bound in bytes; beyond that they are
+//! refused with an error that names the bound. So reading never has to stop because of requests, and the
+//! answers that handlers wait for are always read.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::event::RequestContext;
+use super::queue::Place;
+use crate::{Message, Method, Request, RequestId};
+
+/// A request of the peer that has no answer yet.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) method: Method,
+    pub(super) context: RequestContext,
+    /// The batch that it came in and that its answer goes into.
+    pub(super) batch: Option<u64>,
+    /// The resource that this request subscribes to or unsubscribes from, when it is granted.
+    pub(super) uri: Option<String>,
+    /// Progress that may still wait in the queue.
+    pub(super) progress: Option<Place>,
+    number: u64,
+    handled: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    request: Request,
+    size: usize,
+}
+
+/// A batch that is being answered: 2025-03-26 alone.
+#[derive(Debug, Default)]
+struct Batch {
+    outstanding: usize,
+    replies: Vec<Message>,
+    complete: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Debt {
+    incoming: BTreeMap<RequestId, Incoming>,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    handled: usize,
+    numbers: u64,
+    batches: BTreeMap<u64, Batch>,
+}
+
+impl Debt {
+    pub(super) fn contains(&self, id: &RequestId) -> bool {
+        self.incoming.contains_key(id)
+    }
+
+    pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut Incoming> {
+        self.incoming.get_mut(id)
+    }
+
+    /// Requests that have no answer yet.
+    pub(super) fn len(&self) -> usize {
+        self.incoming.len()
+    }
+
+    /// Requests that a handler works on.
+    pub(super) const fn handled(&self) -> usize {
+        self.handled
+    }
+
+    pub(super) const fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Takes a request in and lets it wait its turn.
+    pub(super) fn admit(
+        &mut self,
+        request: Request,
+        context: RequestContext,
+        batch: Option<u64>,
+        uri: Option<String>,
+    ) {
+        self.numbers += 1;
+        let size = request.params.as_ref().map_or(0, |params| params.raw().len()) + 96;
+        self.waiting_bytes += size;
+        if let Some(batch) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
+            batch.outstanding += 1;
+        }
+        self.incoming.insert(
+            request.id.clone(),
+            Incoming {
+                method: request.method.clone(),
+                context,
+                batch,
+                uri,
+                progress: None,
+                number: self.numbers,
+                handled: false,
+            },
+        );
+        self.waiting.push_back(Waiting { number: self.numbers, request, size });
+    }
+
+    /// The next request that a handler may begin with.
+    pub(super) fn dispatch(&mut self) -> Option<(Request, RequestContext)> {
+        loop {
+            let Waiting { number, request, size } = self.waiting.pop_front()?;
+            self.waiting_bytes -= size;
+            // Cancelled while it waited? Then its entry is gone, or belongs to a later request of that id.
+            let Some(entry) = self.incoming.get_mut(&request.id).filter(|entry| entry.number == number) else {
+                continue;
+            };
+            entry.handled = true;
+            self.handled += 1;
+            return Some((request, entry.context.clone()));
+        }
+    }
+
+    /// The request is answered or cancelled. Says whether a handler had begun with it.
+    pub(super) fn settle(&mut self, id: &RequestId) -> Option<(Incoming, bool)> {
+        let entry = self.incoming.remove(id)?;
+        if entry.handled {
+            self.handled -= 1;
+        }
+        let handled = entry.handled;
+        Some((entry, handled))
+    }
+
+    /// Forgets everything and says which requests a handler still works on.
+    pub(super) fn take_handled(&mut self) -> Vec<RequestId> {
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        self.handled = 0;
+        self.batches.clear();
+        core::mem::take(&mut self.incoming)
+            .into_iter()
+            .filter_map(|(id, entry)| entry.handled.then_some(id))
+            .collect()
+    }
+
+    /// Begins a batch, whose requests are then admitted with its number.
+    pub(super) fn open_batch(&mut self) -> u64 {
+        self.numbers += 1;
+        self.batches.insert(self.numbers, Batch::default());
+        self.numbers
+    }
+
+    /// All of the batch was read. The replies, when all are there already.
+    pub(super) fn complete_batch(&mut self, number: u64) -> Option<Vec<Message>> {
+        self.batches.get_mut(&number)?.complete = true;
+        self.finish_batch(number)
+    }
+
+    /// A reply that did not need a handler.
+    pub(super) fn add_to_batch(&mut self, number: u64, reply: Message) {
+        if let Some(batch) = self.batches.get_mut(&number) {
+            batch.replies.push(reply);
+        }
+    }
+
+    /// A request of the batch is settled, with a reply or, when it was cancelled, without. All replies, when
+    /// it was the last.
+    pub(super) fn settle_in_batch(&mut self, number: u64, reply: Option<Message>) -> Option<Vec<Message>> {
+        let batch = self.batches.get_mut(&number)?;
+        batch.outstanding = batch.outstanding.saturating_sub(1);
+        batch.replies.extend(reply);
+        self.finish_batch(number)
+    }
+
+    fn finish_batch(&mut self, number: u64) -> Option<Vec<Message>> {
+        let batch = self.batches.get(&number)?;
+        if !batch.complete || batch.outstanding > 0 {
+            return None;
+        }
+        let batch = self.batches.remove(&number)?;
+        (!batch.replies.is_empty()).then_some(batch.replies)
+    }
+}

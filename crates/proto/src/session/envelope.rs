@@ -1,0 +1,112 @@
+//! Puts the members of the envelope into parameters and results, by splicing text: what the caller wrote
+//! stays as it was written, byte for byte.
+//!
+//! `_meta` of requests: <https://modelcontextprotocol.io/specification/2026-07-28/basic#meta>; `resultType`:
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic#resulttype>.
+
+use alloc::string::String;
+
+use crate::{Payload, Raw, scan};
+
+/// The members to put into an object.
+#[derive(Debug, Default)]
+pub(super) struct Additions<'a> {
+    /// Text that goes first: complete members, each with its comma behind it.
+    pub(super) lead: &'a str,
+    /// Members of `_meta`, key and JSON text. They take the place of members of the same key.
+    pub(super) meta: &'a [(&'a str, &'a str)],
+}
+
+/// The object with the additions in it; of nothing, an object of the additions alone.
+pub(super) fn splice(object: Option<&Payload>, additions: &Additions<'_>) -> Payload {
+    let empty = Raw::empty_object();
+    let (text, existing) = match object {
+        Some(payload) => (payload.raw().as_str(), payload.meta_range()),
+        None => (empty.as_str(), None),
+    };
+    let added: usize = additions.meta.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
+    let mut out = String::with_capacity(text.len() + additions.lead.len() + added + 16);
+    out.push('{');
+    out.push_str(additions.lead);
+    let inside = text[1..].trim_start();
+    match existing {
+        Some(range) if !additions.meta.is_empty() => {
+            let before = &text[1..range.start];
+            out.push_str(before);
+            merge(&mut out, &text[range.clone()], additions.meta);
+            out.push_str(&text[range.end..]);
+        }
+        _ => {
+            if !additions.meta.is_empty() {
+                out.push_str("\"_meta\":");
+                merge(&mut out, "{}", additions.meta);
+                out.push(',');
+            }
+            if inside.starts_with('}') && out.ends_with(',') {
+                out.pop();
+            }
+            out.push_str(inside);
+        }
+    }
+    Payload::from_raw(Raw::trusted(out.into()))
+}
+
+/// Writes `existing` (an object) with the members of `ours`, which come first.
+fn merge(out: &mut String, existing: &str, ours: &[(&str, &str)]) {
+    out.push('{');
+    let mut first = true;
+    let mut comma = |out: &mut String| {
+        if !core::mem::take(&mut first) {
+            out.push(',');
+        }
+    };
+    for (key, value) in ours {
+        comma(out);
+        crate::json::push_string(key, out);
+        out.push(':');
+        out.push_str(value);
+    }
+    for (key, range) in scan::members_of(existing) {
+        if ours.iter().any(|(ours, _)| *ours == key) {
+            continue;
+        }
+        comma(out);
+        crate::json::push_string(&key, out);
+        out.push(':');
+        out.push_str(&existing[range]);
+    }
+    out.push('}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spliced(object: Option<&str>, lead: &str, meta: &[(&str, &str)]) -> String {
+        let payload = object.map(|text| Payload::from_raw(Raw::parse(text.to_owned()).expect("valid")));
+        let out = splice(payload.as_ref(), &Additions { lead, meta });
+        Raw::parse(out.raw().as_str().to_owned()).expect("what is spliced is valid");
+        out.raw().as_str().to_owned()
+    }
+
+    use alloc::borrow::ToOwned;
+
+    #[test]
+    fn nothing_becomes_an_object_of_the_additions() {
+        assert_eq!(spliced(None, "", &[("k", "1")]), r#"{"_meta":{"k":1}}"#);
+        assert_eq!(spliced(Some("{ }"), "\"a\":1,", &[]), r#"{"a":1}"#);
+        assert_eq!(spliced(None, "", &[]), "{}");
+    }
+
+    #[test]
+    fn the_text_around_stays_as_it_was_written() {
+        assert_eq!(
+            spliced(Some(r#"{ "name" : "x","arguments":{"n":1.50} }"#), "", &[("k", "1")]),
+            r#"{"_meta":{"k":1},"name" : "x","arguments":{"n":1.50} }"#
+        );
+        assert_eq!(
+            spliced(Some(r#"{"a":1e5,"_meta":{"theirs":[1, 2],"k":0} , "b":2}"#), "\"l\":1,", &[("k", "1")]),
+            r#"{"l":1,"a":1e5,"_meta":{"k":1,"theirs":[1, 2]} , "b":2}"#
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! The legacy era: one session, opened by `initialize`, with requests in both directions.
+//!
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>. Which of the four revisions it
+//! is makes no difference here but for the facts of the [`Profile`].
+
+use alloc::collections::BTreeSet;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::calls::{Call, Purpose};
+use super::event::{Asker, CallRefused, Event, Reply, RequestContext};
+use super::link::{Origin, Route};
+use super::shared::Shared;
+use super::violation::Violation;
+use super::{NotifyRefused, covers};
+use crate::types::{LoggingLevel, SetLevelParams};
+use crate::{
+    ErrorObject, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId, Response, Time,
+};
+
+pub(super) struct Legacy {
+    profile: &'static Profile,
+    /// The client, when we are the server.
+    asker: Arc<Asker>,
+    /// The client has said that it is ready. Until then a server holds back what it tells by itself.
+    ready: bool,
+    held: Vec<Notification>,
+    log_level: Option<LoggingLevel>,
+    subscribed: BTreeSet<String>,
+}
+
+impl Legacy {
+    pub(super) fn new(profile: &'static Profile, asker: Arc<Asker>, ready: bool) -> Self {
+        Self { profile, asker, ready, held: Vec::new(), log_level: None, subscribed: BTreeSet::new() }
+    }
+
+    pub(super) const fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+
+    /// Whether the opening is complete on both sides.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    // ---- what we send ----
+
+    pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &Call) -> Result<i64, CallRefused> {
+        // A handler may ask on behalf of a request before `initialized`: the client has shown that it is there.
+        if !self.ready && call.on_behalf_of.is_none() && call.method != Method::Ping {
+            return Err(CallRefused::NotOpen);
+        }
+        shared.check_outgoing(&call.method, self.profile)?;
+        shared.check_room()?;
+        shared.send_request(now, call, Purpose::Owner, &[])
+    }
+
+    pub(super) fn notify(
+        &mut self,
+        shared: &mut Shared,
+        notification: Notification,
+        route: Route,
+    ) -> Result<(), NotifyRefused> {
+        shared.check_outgoing(&notification.method, self.profile)?;
+        if notification.method == Method::ResourceUpdated && shared.is_server() {
+            let uri = notification.params.as_ref().and_then(Payload::uri);
+            let uri = uri.as_ref().and_then(Raw::to_string_value);
+            let uri = uri.ok_or_else(|| NotifyRefused::Invalid("`uri` is missing".into()))?;
+            if !self.subscribed.iter().any(|subscribed| covers(subscribed, &uri)) {
+                return Ok(());
+            }
+        }
+        match route {
+            Route::ReplyTo(id) if shared.debt.contains(&id) => shared.send_related(notification, &id),
+            Route::ReplyTo(_) => return Err(NotifyRefused::NoSuchRequest),
+            Route::Session if self.ready => shared.send_notification(notification),
+            Route::Session if self.held.contains(&notification) || self.held.len() >= shared.limits.subscriptions => {}
+            Route::Session => self.held.push(notification),
+        }
+        Ok(())
+    }
+
+    /// Whether the client wants a log message of that level: before it has said so, the server decides.
+    pub(super) fn wants_log(&self, level: LoggingLevel) -> bool {
+        self.log_level.is_none_or(|from| level >= from)
+    }
+
+    // ---- what comes in ----
+
+    pub(super) fn request(
+        &mut self,
+        shared: &mut Shared,
+        request: Request,
+        origin: Arc<Origin>,
+        batch: Option<u64>,
+    ) {
+        if shared.debt.contains(&request.id) {
+            shared.violation(Violation::DuplicateId { id: request.id.clone() });
+            let error = ErrorObject::invalid_request("a request with this id is still being handled");
+            shared.reply(request.id, batch, Err(error));
+            return;
+        }
+        let outcome = match request.method {
+            Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
+            Method::Initialize if shared.is_server() => {
+                shared.violation(Violation::InitializedTwice);
+                Err(ErrorObject::invalid_request("this session is already initialized"))
+            }
+            _ => match shared.check_incoming(&request.method, self.profile) {
+                Err(error) => Err(error),
+                Ok(()) if request.method == Method::SetLevel => self.set_level(&request),
+                Ok(()) if request.method == Method::Subscribe
+                    && self.subscribed.len() >= shared.limits.subscriptions =>
+                {
+                    let limit = shared.limits.subscriptions;
+                    Err(ErrorObject::internal(alloc::format!(
+                        "too many subscriptions: the limit `subscriptions` of {limit} is reached"
+                    )))
+                }
+                Ok(()) => {
+                    let context = self.context(&request, origin);
+                    shared.admit(request, context, batch);
+                    return;
+                }
+            },
+        };
+        shared.reply(request.id, batch, outcome);
+    }
+
+    fn context(&self, request: &Request, origin: Arc<Origin>) -> RequestContext {
+        RequestContext {
+            profile: self.profile,
+            progress_token: progress_token(request.params.as_ref()),
+            log_level: self.log_level,
+            asker: self.asker.clone(),
+            origin,
+        }
+    }
+
+    fn set_level(&mut self, request: &Request) -> Result<Payload, ErrorObject> {
+        let params = request.params.as_ref().map(|params| params.raw().decode::<SetLevelParams>());
+        match params {
+            Some(Ok(params)) => {
+                self.log_level = Some(params.level);
+                Ok(Payload::from_raw(Raw::empty_object()))
+            }
+            Some(Err(error)) => Err(ErrorObject::invalid_params(error.to_string())),
+            None => Err(ErrorObject::invalid_params("`level` is missing")),
+        }
+    }
+
+    pub(super) fn notification(&mut self, shared: &mut Shared, now: Time, notification: Notification) {
+        match notification.method {
+            Method::Initialized if shared.is_server() => {
+                if !self.ready {
+                    self.ready = true;
+                    for held in self.held.drain(..) {
+                        shared.send_notification(held);
+                    }
+                    shared.events.push_back(Event::Opened);
+                }
+            }
+            Method::Cancelled => shared.cancelled(&notification),
+            Method::Progress => shared.progress(now, &notification),
+            _ => shared.notification(notification, self.profile, None),
+        }
+    }
+
+    pub(super) fn response(&self, shared: &mut Shared, response: Response) {
+        shared.response(response, |_, result| Ok(Reply::Complete(result.into_raw())));
+    }
+
+    pub(super) fn respond(&mut self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
+        let outcome = match reply {
+            Ok(Reply::Complete(result)) => super::result_object(result),
+            Ok(Reply::NeedInput(_)) => Err(ErrorObject::internal(
+                "the handler asked for input in a way that this protocol version does not have",
+            )),
+            Ok(Reply::Task(_)) => Err(ErrorObject::internal(
+                "the handler answered with a task, which this request did not ask for",
+            )),
+            Err(error) => Err(error),
+        };
+        let granted = outcome.is_ok();
+        let Some(incoming) = shared.settle(id, outcome) else { return };
+        match (incoming.method, incoming.uri) {
+            (Method::Subscribe, Some(uri)) if granted => {
+                self.subscribed.insert(uri);
+            }
+            (Method::Unsubscribe, Some(uri)) if granted => {
+                self.subscribed.remove(&uri);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The name under which the sender of a request wants to hear of progress.
+pub(super) fn progress_token(params: Option<&Payload>) -> Option<ProgressToken> {
+    params?.meta()?.member("progressToken")?.decode().ok()
+}

@@ -1,0 +1,68 @@
+//! The bounds of a session. Nothing is unbounded, every bound can be set, and what is refused says which
+//! bound refused it.
+//!
+//! The defaults are those of the project's interface page; each is proved by a test that sets it to 1.
+
+use core::time::Duration;
+
+use crate::DecodeLimits;
+
+const MIB: usize = 1024 * 1024;
+
+/// The bounds of a session and of the link below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of one message, each way: 10 MiB.
+    pub message: usize,
+    /// What the decoder accepts: depth 128, ids of 4 KiB, batches of 100.
+    pub decode: DecodeLimits,
+    /// How long a request may take without a sign of life: 60 s. Progress starts it again.
+    pub request: Duration,
+    /// How long a request may take in all, progress or not: 10 min.
+    pub request_total: Duration,
+    /// How long `initialize` may take: 30 s.
+    pub initialize: Duration,
+    /// How long to wait for the answer to the probe of the era: 5 s.
+    pub probe: Duration,
+    /// Lines that are no message before the first that is one, until an opening connection is given up: 20.
+    pub opening_garbage: usize,
+    /// Requests of the peer being handled at once: 1,024.
+    pub handling: usize,
+    /// Bytes of requests that wait to be handled: 8 MiB. What comes beyond is refused.
+    pub waiting: usize,
+    /// Bytes of replies not yet taken by the link: 8 MiB. Beyond, nothing is read.
+    pub queued_replies: usize,
+    /// Own requests without an answer: 10,000. Beyond, a call waits.
+    pub in_flight: usize,
+    /// Bytes of own messages not yet taken by the link: 8 MiB. Beyond, a call waits.
+    pub queued_calls: usize,
+    /// How long the peer may take not a single byte while we owe it some: 30 s.
+    pub write_stall: Duration,
+    /// How long requests in progress may go on after the peer has closed its side: 10 s.
+    pub drain: Duration,
+    /// Resources that a peer may be subscribed to, and streams it may listen on: 1,024 each.
+    pub subscriptions: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message: 10 * MIB,
+            decode: DecodeLimits::default(),
+            request: Duration::from_secs(60),
+            request_total: Duration::from_secs(600),
+            initialize: Duration::from_secs(30),
+            probe: Duration::from_secs(5),
+            opening_garbage: 20,
+            handling: 1024,
+            waiting: 8 * MIB,
+            queued_replies: 8 * MIB,
+            in_flight: 10_000,
+            queued_calls: 8 * MIB,
+            write_stall: Duration::from_secs(30),
+            drain: Duration::from_secs(10),
+            subscriptions: 1024,
+        }
+    }
+}

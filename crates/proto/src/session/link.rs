@@ -1,0 +1,196 @@
+//! What a link and a session say to each other.
+//!
+//! A link is whatever moves messages: a pipe, a socket, an HTTP exchange, a queue in memory. It hands
+//! [`Inbound`] to the session and takes [`Outbound`] from it. Where a message must go is part of the envelope
+//! ([`Route`]), because in the modern era a notification belongs to a request and HTTP has a stream per request:
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports>.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use bytes::Bytes;
+
+use crate::{DecodeError, Message, RequestId};
+
+/// What can be done over a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCaps {
+    /// Each request has an exchange of its own, which can be closed alone ([`Outbound::Abort`]): HTTP. On a
+    /// stream everything shares one channel and cancelling is a notification.
+    pub exchanges: bool,
+    /// The far end can be made afresh ([`Event::Reopen`](super::Event::Reopen)): a child process.
+    pub reopens: bool,
+}
+
+/// From where a message came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The kind of link: `stdio`, `child`, `memory`, `tcp` ...
+    pub link: &'static str,
+    /// The far end, as far as the link knows it: a command, an address.
+    pub peer: Option<Box<str>>,
+}
+
+/// From the link to the session.
+#[derive(Debug)]
+pub enum Inbound {
+    /// A message.
+    Message {
+        /// What was said.
+        message: Message,
+        /// By whom.
+        origin: Arc<Origin>,
+    },
+    /// An array of messages. Whether that is allowed, the session knows.
+    Batch {
+        /// The messages in their order, or why one is none.
+        parts: Vec<Result<Message, DecodeError>>,
+        /// By whom.
+        origin: Arc<Origin>,
+    },
+    /// Something that is no message.
+    Malformed {
+        /// Why, with the id where one could be read.
+        error: DecodeError,
+        /// How it begins: at most the first 200 bytes.
+        excerpt: Bytes,
+        /// By whom.
+        origin: Arc<Origin>,
+    },
+    /// The stream that owed the reply to one of our requests ended without it. That call fails, no other.
+    Lost {
+        /// Our request.
+        id: RequestId,
+        /// Why.
+        cause: LinkError,
+    },
+    /// The peer has left the exchange of one of its requests: in the modern era that cancels it, in the legacy
+    /// era it does not.
+    Detached {
+        /// The peer's request.
+        id: RequestId,
+    },
+    /// Nothing more will come: always the last, after everything that could still be read.
+    Closed {
+        /// Why.
+        cause: LinkEnd,
+    },
+}
+
+/// From the session to the link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outbound {
+    /// A message to send.
+    Message {
+        /// What to say.
+        message: Message,
+        /// Where it goes.
+        route: Route,
+    },
+    /// Messages to send as one array: 2025-03-26 alone, and only in answer to one.
+    Batch {
+        /// The messages.
+        messages: Vec<Message>,
+        /// Where they go.
+        route: Route,
+    },
+    /// Close the exchange of one of our requests: on HTTP in the modern era, that is how to cancel.
+    Abort {
+        /// Our request.
+        id: RequestId,
+    },
+}
+
+/// Where a message goes on a link that has more than one way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To the peer, on no stream in particular.
+    Session,
+    /// On the stream of a request of the peer, which is still open.
+    ReplyTo(RequestId),
+}
+
+/// Why a link has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkEnd {
+    /// What happened.
+    pub kind: LinkEndKind,
+    /// How the process at the far end has ended, where there is one.
+    pub exit: Option<ProcessExit>,
+    /// The last lines that the far end wrote to its standard error, where there is one: at most 64 KiB.
+    pub stderr: Bytes,
+}
+
+/// The ways for a link to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkEndKind {
+    /// The far end has closed its side in an orderly way.
+    EndOfStream,
+    /// Reading or writing has failed.
+    Failed(LinkError),
+}
+
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessExit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// A failure of a link to read or to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct LinkError {
+    /// What the system said.
+    pub message: String,
+    /// Whether the same thing may succeed when tried again on a new link.
+    pub retryable: bool,
+}
+
+impl LinkEnd {
+    /// The far end has closed its side, and that is all that is known.
+    #[must_use]
+    pub const fn end_of_stream() -> Self {
+        Self { kind: LinkEndKind::EndOfStream, exit: None, stderr: Bytes::new() }
+    }
+
+    /// Reading or writing has failed.
+    #[must_use]
+    pub const fn failed(error: LinkError) -> Self {
+        Self { kind: LinkEndKind::Failed(error), exit: None, stderr: Bytes::new() }
+    }
+}
+
+impl fmt::Display for ProcessExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// One line: what ended, the exit status, the last line of standard error.
+impl fmt::Display for LinkEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, &self.exit) {
+            (LinkEndKind::Failed(error), _) => write!(f, "the link failed: {error}")?,
+            (LinkEndKind::EndOfStream, Some(_)) => f.write_str("the server ended")?,
+            (LinkEndKind::EndOfStream, None) => f.write_str("the peer closed the connection")?,
+        }
+        if let Some(exit) = &self.exit {
+            write!(f, " ({exit})")?;
+        }
+        let text = String::from_utf8_lossy(&self.stderr);
+        if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
+            write!(f, "; its last line on stderr: {}", line.trim().escape_debug())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,501 @@
+//! The modern era: no session. Every request says what it is made in and what its client can do, and only
+//! the client asks.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic>. What this file remembers is no state of
+//! the protocol: streams that are open, and the last client description, to not read the same text again.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::calls::{Call, Pending, Purpose};
+use super::envelope::{self, Additions};
+use super::event::{Asker, CallRefused, Reply, RequestContext};
+use super::link::{Origin, Route};
+use super::role::{ClientRole, Role, ServerRole};
+use super::shared::{Shared, read, read_input_required};
+use super::violation::Violation;
+use super::{NotifyRefused, covers};
+use crate::types::meta::key;
+use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter};
+use crate::{
+    Era, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId,
+    Response, Time, Version, code, scan,
+};
+
+pub(super) struct Modern {
+    profile: &'static Profile,
+    /// The members of `_meta` that our own requests carry (client), or our results (server).
+    meta: Vec<(&'static str, String)>,
+    /// The streams of a client that listens, by the id of its request.
+    streams: BTreeMap<RequestId, SubscriptionFilter>,
+    /// The last description of a client and the texts that it was read from.
+    last_asker: Option<LastAsker>,
+}
+
+struct LastAsker {
+    capabilities: Raw,
+    info: Option<Raw>,
+    asker: Arc<Asker>,
+}
+
+/// What the `_meta` of a request says.
+struct RequestMeta {
+    progress_token: Option<ProgressToken>,
+    log_level: Option<LoggingLevel>,
+    asker: Arc<Asker>,
+}
+
+impl Modern {
+    pub(super) fn new(profile: &'static Profile, role: &Role) -> Self {
+        let meta = match role {
+            Role::Client(client) => client_meta(profile, client),
+            Role::Server(server) => Raw::from_value(&server.info)
+                .map(|info| (key::SERVER_INFO, info.as_str().into()))
+                .into_iter()
+                .collect(),
+        };
+        Self { profile, meta, streams: BTreeMap::new(), last_asker: None }
+    }
+
+    pub(super) const fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+
+    fn meta(&self) -> Vec<(&str, &str)> {
+        self.meta.iter().map(|(key, value)| (*key, value.as_str())).collect()
+    }
+
+    // ---- what we send ----
+
+    pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &Call) -> Result<i64, CallRefused> {
+        shared.check_outgoing(&call.method, self.profile)?;
+        shared.check_room()?;
+        let purpose = match call.method {
+            Method::Listen => Purpose::Listen { acknowledged: false },
+            _ => Purpose::Owner,
+        };
+        let mut meta = self.meta();
+        let level;
+        if let Some(from) = call.log_level {
+            level = format!("\"{}\"", from.as_str());
+            meta.push((key::LOG_LEVEL, &level));
+        }
+        shared.send_request(now, call, purpose, &meta)
+    }
+
+    pub(super) fn notify(
+        &self,
+        shared: &mut Shared,
+        notification: Notification,
+        route: Route,
+    ) -> Result<(), NotifyRefused> {
+        shared.check_outgoing(&notification.method, self.profile)?;
+        if let Route::ReplyTo(id) = route {
+            if !shared.debt.contains(&id) {
+                return Err(NotifyRefused::NoSuchRequest);
+            }
+            shared.send_related(notification, &id);
+            return Ok(());
+        }
+        if !shared.is_server() {
+            shared.send_notification(notification);
+            return Ok(());
+        }
+        // What belongs to no request reaches a client only on a stream that asked for it.
+        let uri = notification.params.as_ref().and_then(Payload::uri);
+        let uri = uri.as_ref().and_then(Raw::to_string_value);
+        for (id, filter) in &self.streams {
+            if !wants(filter, &notification.method, uri.as_deref()) {
+                continue;
+            }
+            let id = id.to_string();
+            let additions = Additions { lead: "", meta: &[(key::SUBSCRIPTION_ID, &id)] };
+            let params = Some(envelope::splice(notification.params.as_ref(), &additions));
+            shared.send_notification(Notification { method: notification.method.clone(), params });
+        }
+        Ok(())
+    }
+
+    // ---- what comes in ----
+
+    pub(super) fn request(&mut self, shared: &mut Shared, request: Request, origin: Arc<Origin>) {
+        let Role::Server(server) = &shared.role else {
+            // A server may not ask, and a client may not write responses: there is nothing to answer.
+            shared.violation(Violation::UnexpectedRequest { method: request.method });
+            return;
+        };
+        if shared.debt.contains(&request.id) || self.streams.contains_key(&request.id) {
+            shared.violation(Violation::DuplicateId { id: request.id.clone() });
+            let error = ErrorObject::invalid_request("a request with this id is still being handled");
+            shared.reply(request.id, None, Err(error));
+            return;
+        }
+        if request.method == Method::Initialize {
+            // A modern server names its versions to a client that opens in the old way.
+            let error = unsupported_version(server, "");
+            shared.violation(Violation::UnexpectedRequest { method: request.method });
+            shared.reply(request.id, None, Err(error));
+            return;
+        }
+        let meta = match self.read_meta(server, request.params.as_ref()) {
+            Ok(meta) => meta,
+            Err((error, violation)) => {
+                shared.violation(violation);
+                shared.reply(request.id, None, Err(error));
+                return;
+            }
+        };
+        if let Err(error) = shared.check_incoming(&request.method, self.profile) {
+            shared.reply(request.id, None, Err(error));
+            return;
+        }
+        match request.method {
+            Method::Discover => {
+                let outcome = self.discover(shared);
+                shared.reply(request.id, None, outcome);
+            }
+            Method::Listen => self.listen(shared, request),
+            _ => {
+                let context = RequestContext {
+                    profile: self.profile,
+                    progress_token: meta.progress_token,
+                    log_level: meta.log_level,
+                    asker: meta.asker,
+                    origin,
+                };
+                shared.admit(request, context, None);
+            }
+        }
+    }
+
+    fn read_meta(
+        &mut self,
+        server: &ServerRole,
+        params: Option<&Payload>,
+    ) -> Result<RequestMeta, (ErrorObject, Violation)> {
+        let missing = |key: &'static str| {
+            let text = format!("every request must carry `{key}` in its _meta");
+            (ErrorObject::invalid_params(text), Violation::MissingMeta { key })
+        };
+        let bad = |key: &'static str| {
+            let text = format!("`{key}` in _meta does not have the shape that it must have");
+            (ErrorObject::invalid_params(text), Violation::MissingMeta { key })
+        };
+        let meta = params.and_then(Payload::meta).ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
+        let (mut version, mut capabilities, mut info, mut level, mut token) = (None, None, None, None, None);
+        for (name, range) in scan::members(&meta) {
+            let found = match &*name {
+                key::PROTOCOL_VERSION => &mut version,
+                key::CLIENT_CAPABILITIES => &mut capabilities,
+                key::CLIENT_INFO => &mut info,
+                key::LOG_LEVEL => &mut level,
+                "progressToken" => &mut token,
+                _ => continue,
+            };
+            *found = Some(range);
+        }
+        let version = version.ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
+        let version = meta.slice(version);
+        let version = version.to_string_value().ok_or_else(|| bad(key::PROTOCOL_VERSION))?;
+        if version != self.profile.version.as_str() {
+            let requested = Version::parse(&version);
+            return Err((unsupported_version(server, &version), Violation::UnsupportedVersion { requested }));
+        }
+        let capabilities = capabilities.ok_or_else(|| missing(key::CLIENT_CAPABILITIES))?;
+        let asker = self
+            .asker(meta.slice(capabilities), info.map(|info| meta.slice(info)))
+            .ok_or_else(|| bad(key::CLIENT_CAPABILITIES))?;
+        let log_level = match level {
+            None => None,
+            Some(level) => Some(meta.slice(level).decode().map_err(|_| bad(key::LOG_LEVEL))?),
+        };
+        let progress_token = match token {
+            None => None,
+            Some(token) => Some(meta.slice(token).decode().map_err(|_| bad("progressToken"))?),
+        };
+        Ok(RequestMeta { progress_token, log_level, asker })
+    }
+
+    /// The client as this request describes it. Most requests of a client carry the same text: then what was
+    /// read from it last time is still right, which is no inference from an earlier request.
+    fn asker(&mut self, capabilities: Raw, info: Option<Raw>) -> Option<Arc<Asker>> {
+        if let Some(last) = &self.last_asker
+            && last.capabilities == capabilities
+            && last.info == info
+        {
+            return Some(last.asker.clone());
+        }
+        let asker = Arc::new(Asker {
+            // Self-reported and for display alone: what cannot be read is left out.
+            info: info.as_ref().and_then(|info| info.decode().ok()),
+            capabilities: capabilities.decode().ok()?,
+        });
+        self.last_asker = Some(LastAsker { capabilities, info, asker: asker.clone() });
+        Some(asker)
+    }
+
+    /// The answer to `server/discover`.
+    fn discover(&self, shared: &Shared) -> Result<Payload, ErrorObject> {
+        let Role::Server(server) = &shared.role else {
+            return Err(ErrorObject::method_not_found("server/discover"));
+        };
+        let result = crate::types::DiscoverResult::new(server.versions.clone(), server.capabilities.clone())
+            .with_instructions(server.instructions.clone());
+        let result = Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
+        Ok(self.complete(&Method::Discover, &result))
+    }
+
+    // ---- streams ----
+
+    fn listen(&mut self, shared: &mut Shared, request: Request) {
+        let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
+            Some(Ok(params)) => params.notifications,
+            Some(Err(error)) => {
+                shared.reply(request.id, None, Err(ErrorObject::invalid_params(error.to_string())));
+                return;
+            }
+            None => SubscriptionFilter::default(),
+        };
+        let limit = shared.limits.subscriptions;
+        if self.streams.len() >= limit || filter.resource_subscriptions.as_ref().is_some_and(|u| u.len() > limit) {
+            let text = format!("too many subscriptions: the limit `subscriptions` of {limit} is reached");
+            shared.reply(request.id, None, Err(ErrorObject::internal(text)));
+            return;
+        }
+        let honoured = self.honour(shared, filter);
+        let id = request.id.to_string();
+        let notifications = Raw::from_value(&honoured);
+        let notifications = notifications.as_ref().map_or("{}", Raw::as_str);
+        let params = Raw::trusted(format!("{{\"notifications\":{notifications}}}").into());
+        let additions = Additions { lead: "", meta: &[(key::SUBSCRIPTION_ID, &id)] };
+        let params = Some(envelope::splice(Some(&Payload::from_raw(params)), &additions));
+        let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
+        // In the lane of the events that follow it: the acknowledgement is always the first.
+        shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));
+        self.streams.insert(request.id, honoured);
+    }
+
+    /// The part of a filter that this server can honour.
+    fn honour(&self, shared: &Shared, mut filter: SubscriptionFilter) -> SubscriptionFilter {
+        let offers = |method: Method| shared.check_outgoing(&method, self.profile).is_ok();
+        filter.tools_list_changed = filter.tools_list_changed.filter(|_| offers(Method::ToolListChanged));
+        filter.prompts_list_changed = filter.prompts_list_changed.filter(|_| offers(Method::PromptListChanged));
+        filter.resources_list_changed =
+            filter.resources_list_changed.filter(|_| offers(Method::ResourceListChanged));
+        filter.resource_subscriptions =
+            filter.resource_subscriptions.filter(|_| offers(Method::ResourceUpdated));
+        filter
+    }
+
+    /// The server ends every stream: on a shared channel with a notification, and everywhere with the result.
+    pub(super) fn end_streams(&mut self, shared: &mut Shared) {
+        for id in core::mem::take(&mut self.streams).into_keys() {
+            let text = id.to_string();
+            if !shared.caps.exchanges {
+                let params = Raw::trusted(format!("{{\"requestId\":{text}}}").into());
+                let params = Some(Payload::from_raw(params));
+                let cancelled = Notification { method: Method::Cancelled, params };
+                shared.queue.push_own(Message::Notification(cancelled), Route::ReplyTo(id.clone()));
+            }
+            let mut meta = self.meta();
+            meta.push((key::SUBSCRIPTION_ID, &text));
+            let result = envelope::splice(None, &Additions { lead: COMPLETE, meta: &meta });
+            let response = Response { id: Some(id.clone()), outcome: Ok(result) };
+            shared.queue.push_own(Message::Response(response), Route::ReplyTo(id));
+        }
+    }
+
+    /// The client has ended a stream or left a request.
+    pub(super) fn left(&mut self, shared: &mut Shared, id: &RequestId) {
+        if self.streams.remove(id).is_none() {
+            shared.peer_cancelled(id, None);
+        }
+    }
+
+    pub(super) fn notification(&mut self, shared: &mut Shared, now: Time, notification: Notification) {
+        match notification.method {
+            Method::Cancelled => {
+                let params = read::<crate::types::CancelledParams>(&notification);
+                let stream = params.and_then(|params| params.request_id);
+                if stream.is_none_or(|id| self.streams.remove(&id).is_none()) {
+                    shared.cancelled(&notification);
+                }
+            }
+            Method::Progress if !shared.is_server() => shared.progress(now, &notification),
+            _ => {
+                let stream = subscription(&notification);
+                if notification.method == Method::SubscriptionsAcknowledged {
+                    let acknowledged = stream.as_ref().and_then(|id| shared.calls.find(id)).map(|(id, _)| id);
+                    if acknowledged.and_then(|id| shared.calls.acknowledge(id)).is_none() {
+                        let method = Method::SubscriptionsAcknowledged;
+                        shared.violation(Violation::UnexpectedNotification { method });
+                        return;
+                    }
+                }
+                shared.notification(notification, self.profile, stream);
+            }
+        }
+    }
+
+    pub(super) fn response(&self, shared: &mut Shared, response: Response) {
+        let tasks = match &shared.role {
+            Role::Client(client) => declares_tasks(&client.capabilities),
+            Role::Server(_) => false,
+        };
+        shared.response(response, |pending, result| judge(pending, result, tasks));
+    }
+
+    pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
+        let Some(incoming) = shared.debt.find(id) else { return };
+        let method = incoming.method.clone();
+        let asker = incoming.context.asker.clone();
+        let outcome = match reply {
+            Ok(Reply::Complete(result)) => {
+                super::result_object(result).map(|result| self.complete(&method, &result))
+            }
+            Ok(Reply::NeedInput(input)) => self.need_input(&method, &asker, &input),
+            Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
+                super::result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
+            }
+            Ok(Reply::Task(_)) => Err(missing_capability(&format!(
+                "{{\"extensions\":{{\"{}\":{{}}}}}}",
+                crate::types::task::EXTENSION
+            ))),
+            Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
+                Err(ErrorObject { code: self.profile.resource_not_found, ..error })
+            }
+            Err(error) => Err(error),
+        };
+        shared.settle(id, outcome);
+    }
+
+    fn need_input(
+        &self,
+        method: &Method,
+        asker: &Asker,
+        input: &crate::types::InputRequired,
+    ) -> Result<Payload, ErrorObject> {
+        if !method.may_need_input() {
+            return Err(ErrorObject::internal(format!("{method} may not be answered with a request for input")));
+        }
+        for request in input.input_requests.iter().flat_map(|requests| requests.values()) {
+            if let Some(missing) = super::input::undeclared(request, &asker.capabilities) {
+                return Err(missing_capability(missing));
+            }
+        }
+        let result = Payload::from_value(input).map_err(|error| ErrorObject::internal(error.to_string()))?;
+        Ok(self.enclose("\"resultType\":\"input_required\",", &result))
+    }
+
+    /// Puts the envelope of a finished result around it. A result that a gateway passes on may have it already.
+    fn complete(&self, method: &Method, result: &Payload) -> Payload {
+        let has = |key: &str| result.raw().member(key).is_some();
+        let mut lead = String::new();
+        if result.result_type().is_none() {
+            lead.push_str(COMPLETE);
+        }
+        if method.is_cacheable() {
+            // Without a hint from the handler the result is stale at once and for nobody else.
+            if !has("ttlMs") {
+                lead.push_str("\"ttlMs\":0,");
+            }
+            if !has("cacheScope") {
+                lead.push_str("\"cacheScope\":\"private\",");
+            }
+        }
+        self.enclose(&lead, result)
+    }
+
+    fn enclose(&self, lead: &str, result: &Payload) -> Payload {
+        let lead = if result.result_type().is_some() && lead.starts_with("\"resultType\"") { "" } else { lead };
+        envelope::splice(Some(result), &Additions { lead, meta: &self.meta() })
+    }
+}
+
+const COMPLETE: &str = "\"resultType\":\"complete\",";
+
+/// The members of `_meta` that every request of a client carries.
+pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'static str, String)> {
+    let text = |value: Result<Raw, crate::json::WriteError>| value.map(|raw| String::from(raw.as_str()));
+    let mut meta = alloc::vec![(key::PROTOCOL_VERSION, format!("\"{}\"", profile.version))];
+    meta.extend(text(Raw::from_value(&client.info)).map(|info| (key::CLIENT_INFO, info)));
+    let capabilities = text(Raw::from_value(&client.capabilities)).unwrap_or_else(|_| "{}".into());
+    meta.push((key::CLIENT_CAPABILITIES, capabilities));
+    meta
+}
+
+/// What kind of result came back.
+fn judge(pending: &Pending, result: Payload, tasks: bool) -> Result<Reply, String> {
+    let kind = result.result_type();
+    let kind = match &kind {
+        None => "complete".into(),
+        Some(kind) => kind.to_string_value().ok_or("`resultType` is not a string")?,
+    };
+    match &*kind {
+        "complete" => Ok(Reply::Complete(result.into_raw())),
+        "input_required" => {
+            let input = read_input_required(&pending.method, result.raw())?;
+            Ok(Reply::NeedInput(alloc::boxed::Box::new(input)))
+        }
+        "task" if tasks => Ok(Reply::Task(result.into_raw())),
+        other => Err(format!("unknown `resultType` `{}`", other.escape_debug())),
+    }
+}
+
+fn declares_tasks(capabilities: &crate::types::ClientCapabilities) -> bool {
+    capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(crate::types::task::EXTENSION))
+}
+
+fn missing_capability(required: &str) -> ErrorObject {
+    ErrorObject::new(
+        code::MISSING_REQUIRED_CLIENT_CAPABILITY,
+        format!("this request needs a client capability that it does not declare: {required}"),
+    )
+    .with_data(Raw::trusted(format!("{{\"requiredCapabilities\":{required}}}").into()))
+}
+
+/// The error that names every version which the server speaks.
+pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> ErrorObject {
+    let data = crate::types::UnsupportedVersionData::new(server.versions.clone(), requested);
+    let error =
+        ErrorObject::new(code::UNSUPPORTED_PROTOCOL_VERSION, "this server does not speak that protocol version");
+    match Raw::from_value(&data) {
+        Ok(data) => error.with_data(data),
+        Err(_) => error,
+    }
+}
+
+fn wants(filter: &SubscriptionFilter, method: &Method, uri: Option<&str>) -> bool {
+    match method {
+        Method::ToolListChanged => filter.tools_list_changed == Some(true),
+        Method::PromptListChanged => filter.prompts_list_changed == Some(true),
+        Method::ResourceListChanged => filter.resources_list_changed == Some(true),
+        Method::ResourceUpdated => uri.is_some_and(|uri| {
+            let subscribed = filter.resource_subscriptions.as_ref();
+            subscribed.is_some_and(|subscribed| subscribed.iter().any(|subscribed| covers(subscribed, uri)))
+        }),
+        _ => false,
+    }
+}
+
+/// The stream of ours that a notification came on.
+fn subscription(notification: &Notification) -> Option<RequestId> {
+    notification.params.as_ref()?.meta()?.member(key::SUBSCRIPTION_ID)?.decode().ok()
+}
+
+/// Whether a request is made in the modern way: it names its version itself.
+pub(super) fn names_its_version(request: &Request) -> bool {
+    request
+        .params
+        .as_ref()
+        .and_then(Payload::meta)
+        .is_some_and(|meta| meta.member(key::PROTOCOL_VERSION).is_some())
+}
+
+/// The profile that a modern session has.
+pub(super) fn newest() -> &'static Profile {
+    Profile::newest(Era::Modern)
+}

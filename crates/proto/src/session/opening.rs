@@ -1,0 +1,436 @@
+//! Before the era is known: the decider for streams. Afterwards nobody asks again.
+//!
+//! A client on a stream probes with `server/discover` and falls back to `initialize`
+//! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility>);
+//! a server is decided by the first request that it gets. What published servers really do with a probe
+//! (exit, stay mute, answer late, answer with any code) is part of the rules below.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use super::calls::{Call, Expired, Purpose};
+use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
+use super::legacy::Legacy;
+use super::link::LinkEnd;
+use super::modern::{self, Modern};
+use super::role::{ClientRole, Role, ServerRole};
+use super::shared::Shared;
+use super::violation::Violation;
+use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
+use crate::{
+    Era, ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId, Response, Time, Version, code,
+};
+
+/// What becomes of an opening that has been decided.
+pub(super) enum Decided {
+    Legacy(Legacy),
+    Modern(Modern),
+    Failed(CloseCause),
+}
+
+// ---- the client's side ----
+
+/// A client that does not know yet how its server speaks.
+pub(super) struct ClientOpening {
+    /// Our `server/discover`, which may still be answered.
+    probe: Option<i64>,
+    /// Our `initialize`.
+    initialize: Option<i64>,
+    offered: Version,
+    /// Lines that were no messages, and how the first of them begins.
+    garbage: usize,
+    first_garbage: Option<Bytes>,
+    /// How the far end ended at the first start, when it is started afresh.
+    probe_end: Option<LinkEnd>,
+}
+
+impl ClientOpening {
+    /// Sends the first request.
+    pub(super) fn start(shared: &mut Shared, client: &ClientRole, now: Time) -> Self {
+        let mut opening = Self {
+            probe: None,
+            initialize: None,
+            offered: client.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy)),
+            garbage: 0,
+            first_garbage: None,
+            probe_end: None,
+        };
+        match client.ask {
+            Ask::Auto => {
+                let patience = shared.limits.probe;
+                opening.send_probe(shared, client, now, patience);
+            }
+            Ask::Only(Era::Modern) => {
+                let patience = shared.limits.initialize;
+                opening.send_probe(shared, client, now, patience);
+            }
+            Ask::Only(Era::Legacy) => opening.send_initialize(shared, client, now),
+        }
+        opening
+    }
+
+    /// The far end was made afresh: now without the probe.
+    pub(super) fn reopened(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) {
+        self.probe = None;
+        self.send_initialize(shared, client, now);
+    }
+
+    fn send_probe(&mut self, shared: &mut Shared, client: &ClientRole, now: Time, patience: Duration) {
+        let meta = modern::client_meta(modern::newest(), client);
+        let meta: Vec<(&str, &str)> = meta.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let mut call = Call::new(Method::Discover).with_timeout(patience);
+        call.total = Some(patience);
+        self.probe = shared.send_request(now, &call, Purpose::Opening, &meta).ok();
+    }
+
+    fn send_initialize(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) {
+        let patience = shared.limits.initialize;
+        let params =
+            InitializeParams::new(self.offered.clone(), client.capabilities.clone(), client.info.clone());
+        let mut call = Call::new(Method::Initialize).with_timeout(patience);
+        call.total = Some(patience);
+        call.params = Payload::from_value(&params).ok();
+        self.initialize = shared.send_request(now, &call, Purpose::Opening, &[]).ok();
+    }
+
+    pub(super) fn response(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        response: Response,
+    ) -> Option<Decided> {
+        let id = response.id.as_ref().and_then(RequestId::as_i64);
+        if id.is_some() && id == self.probe {
+            self.probe = None;
+            if let Some(id) = id {
+                shared.calls.take(id);
+            }
+            return self.probe_answered(shared, client, now, response.outcome);
+        }
+        if id.is_some() && id == self.initialize {
+            if let Some(id) = id {
+                shared.calls.take(id);
+            }
+            return self.initialize_answered(shared, client, now, response.outcome);
+        }
+        match response {
+            // An error without an id while one request is open can only be about that one. Some servers
+            // answer the probe so, because they do not read it as a request.
+            Response { id: None, outcome: Err(error) } if self.initialize.is_none() && self.probe.is_some() => {
+                let probe = self.probe.take();
+                probe.and_then(|probe| shared.calls.take(probe));
+                self.probe_answered(shared, client, now, Err(error))
+            }
+            response => {
+                shared.violation(Violation::UnknownReply { id: response.id });
+                None
+            }
+        }
+    }
+
+    fn probe_answered(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        outcome: Result<Payload, ErrorObject>,
+    ) -> Option<Decided> {
+        let only_modern = client.ask == Ask::Only(Era::Modern);
+        match outcome {
+            Ok(result) => match result.raw().decode::<DiscoverResult>() {
+                Ok(discovered) => self.choose(shared, client, now, discovered),
+                Err(problem) if only_modern => Some(failed(OpeningFailure::BadReply {
+                    method: Method::Discover,
+                    problem: problem.to_string(),
+                })),
+                // It answers anything with some result: an old server that does not look at the method.
+                Err(_) => self.fall_back(shared, client, now),
+            },
+            Err(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
+                let supported = supported_versions(&error);
+                self.choose_version(shared, client, now, supported, error)
+            }
+            Err(error) if only_modern || is_modern(&error) => {
+                Some(failed(OpeningFailure::Refused { method: Method::Discover, error }))
+            }
+            // Any other error, whatever its code: seen are -32601, -32602, -32603, -32000 and 0.
+            Err(_) => self.fall_back(shared, client, now),
+        }
+    }
+
+    fn fall_back(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) -> Option<Decided> {
+        if self.initialize.is_none() {
+            self.send_initialize(shared, client, now);
+        }
+        None
+    }
+
+    fn choose(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        discovered: DiscoverResult,
+    ) -> Option<Decided> {
+        let profile = modern::newest();
+        if discovered.supported_versions.contains(&profile.version) {
+            let info = discovered.meta.as_ref().and_then(crate::types::Meta::server_info);
+            shared.peer = Some(Arc::new(Peer {
+                profile,
+                info,
+                capabilities: PeerCapabilities::Server(discovered.capabilities.into()),
+                instructions: discovered.instructions,
+                supported_versions: discovered.supported_versions,
+            }));
+            if let Some(id) = self.initialize.take() {
+                shared.calls.take(id);
+            }
+            shared.events.push_back(Event::Opened);
+            return Some(Decided::Modern(Modern::new(profile, &Role::Client(client.clone()))));
+        }
+        let error = ErrorObject::new(code::UNSUPPORTED_PROTOCOL_VERSION, "no common version");
+        self.choose_version(shared, client, now, discovered.supported_versions, error)
+    }
+
+    /// The server is modern and names its versions, and ours is not among them. A legacy version that both
+    /// speak is then a choice of version, not a guess.
+    fn choose_version(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        supported: Vec<Version>,
+        error: ErrorObject,
+    ) -> Option<Decided> {
+        let newest = Version::newest_among(Era::Legacy, &supported);
+        match newest {
+            Some(version) if client.ask == Ask::Auto && self.initialize.is_none() => {
+                if client.version.is_none() {
+                    self.offered = version.clone();
+                }
+                self.send_initialize(shared, client, now);
+                None
+            }
+            Some(_) if self.initialize.is_some() => None,
+            _ if supported.is_empty() => Some(failed(OpeningFailure::Refused { method: Method::Discover, error })),
+            _ => Some(failed(OpeningFailure::NoCommonVersion { supported })),
+        }
+    }
+
+    fn initialize_answered(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        outcome: Result<Payload, ErrorObject>,
+    ) -> Option<Decided> {
+        let answered = match outcome {
+            Ok(result) => result.raw().decode::<InitializeResult>().map_err(|problem| OpeningFailure::BadReply {
+                method: Method::Initialize,
+                problem: problem.to_string(),
+            }),
+            Err(error) => Err(OpeningFailure::Refused { method: Method::Initialize, error }),
+        };
+        let result = match answered {
+            Ok(result) => result,
+            // A modern-only server that never saw the probe names its versions when it refuses `initialize`.
+            Err(OpeningFailure::Refused { error, .. })
+                if client.ask == Ask::Auto
+                    && error.code == code::UNSUPPORTED_PROTOCOL_VERSION
+                    && supported_versions(&error).contains(&modern::newest().version) =>
+            {
+                self.initialize = None;
+                let patience = shared.limits.initialize;
+                self.send_probe(shared, client, now, patience);
+                return None;
+            }
+            Err(failure) => return Some(failed(failure)),
+        };
+        let profile = Profile::of(&result.protocol_version).filter(|profile| {
+            profile.era == Era::Legacy && client.version.as_ref().is_none_or(|only| *only == profile.version)
+        });
+        let Some(profile) = profile else {
+            return Some(failed(OpeningFailure::UnsupportedVersion {
+                offered: self.offered.clone(),
+                answered: result.protocol_version,
+            }));
+        };
+        shared.peer = Some(Arc::new(Peer {
+            profile,
+            info: Some(result.server_info),
+            capabilities: PeerCapabilities::Server(result.capabilities.into()),
+            instructions: result.instructions,
+            supported_versions: alloc::vec![profile.version.clone()],
+        }));
+        if let Some(probe) = self.probe.take() {
+            // From now on a late answer to the probe decides nothing any more.
+            shared.calls.take(probe);
+        }
+        shared.send_notification(Notification { method: Method::Initialized, params: None });
+        shared.events.push_back(Event::Opened);
+        Some(Decided::Legacy(Legacy::new(profile, Arc::new(Asker::default()), true)))
+    }
+
+    /// The server asks while nothing is agreed: a ping is answered, nothing else is.
+    pub(super) fn request(shared: &mut Shared, request: Request) {
+        if request.method == Method::Ping {
+            shared.reply(request.id, None, Ok(Payload::from_raw(Raw::empty_object())));
+        } else {
+            shared.violation(Violation::TooEarly { method: request.method });
+            let error = ErrorObject::invalid_request("this client has not finished opening the session");
+            shared.reply(request.id, None, Err(error));
+        }
+    }
+
+    pub(super) fn malformed(&mut self, shared: &Shared, excerpt: &Bytes) -> Option<Decided> {
+        self.garbage += 1;
+        let first = self.first_garbage.get_or_insert_with(|| excerpt.clone()).clone();
+        let lines = self.garbage;
+        (lines >= shared.limits.opening_garbage).then(|| failed(OpeningFailure::Garbage { lines, first }))
+    }
+
+    pub(super) fn expired(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        expired: Expired,
+    ) -> Option<Decided> {
+        if self.probe == Some(expired.id) && client.ask == Ask::Auto {
+            // Silence. The probe may still be answered: a slow start in front of a modern-only server.
+            return self.fall_back(shared, client, now);
+        }
+        Some(failed(OpeningFailure::TimedOut {
+            method: expired.method,
+            after: expired.after,
+            garbage: self.first_garbage.clone(),
+        }))
+    }
+
+    /// The far end has ended. Whoever was probed gets a second chance without the probe.
+    pub(super) fn ended(&mut self, shared: &mut Shared, client: &ClientRole, end: LinkEnd) -> Option<Decided> {
+        let probed = client.ask == Ask::Auto && self.probe_end.is_none();
+        if shared.caps.reopens && probed {
+            for id in [self.probe.take(), self.initialize.take()].into_iter().flatten() {
+                shared.calls.take(id);
+            }
+            shared.queue.clear();
+            self.probe_end = Some(end);
+            shared.events.push_back(Event::Reopen);
+            return None;
+        }
+        Some(failed(OpeningFailure::Ended {
+            last: end,
+            probe: self.probe_end.take(),
+            garbage: self.first_garbage.clone(),
+        }))
+    }
+}
+
+fn failed(failure: OpeningFailure) -> Decided {
+    Decided::Failed(CloseCause::Opening(failure))
+}
+
+/// Errors that only a modern server sends.
+fn is_modern(error: &ErrorObject) -> bool {
+    matches!(
+        error.code,
+        code::HEADER_MISMATCH | code::MISSING_REQUIRED_CLIENT_CAPABILITY | code::UNSUPPORTED_PROTOCOL_VERSION
+    )
+}
+
+fn supported_versions(error: &ErrorObject) -> Vec<Version> {
+    let data = error.data.as_ref().and_then(|data| data.decode::<UnsupportedVersionData>().ok());
+    data.map(|data| data.supported).unwrap_or_default()
+}
+
+// ---- the server's side ----
+
+/// What a server does with the first request.
+pub(super) enum First {
+    /// It was answered, or refused, and decides nothing.
+    Answered,
+    /// It opens a legacy session.
+    Legacy(Legacy),
+    /// It is a request of the modern era, to be handled there.
+    Modern(Modern, Request),
+}
+
+/// A request to a server that nobody has opened yet.
+pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> First {
+    let speaks_modern = server.speaks(Era::Modern);
+    if speaks_modern && modern::names_its_version(&request) {
+        let modern = Modern::new(modern::newest(), &shared.role);
+        return First::Modern(modern, request);
+    }
+    let outcome = match request.method {
+        Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
+        Method::Initialize => match initialize(server, &request) {
+            Ok((legacy, peer, result)) => {
+                shared.peer = Some(Arc::new(peer));
+                shared.reply(request.id, None, Ok(result));
+                return First::Legacy(legacy);
+            }
+            Err(error) => Err(error),
+        },
+        Method::Discover if speaks_modern => Err(ErrorObject::invalid_params(
+            "every request must carry `io.modelcontextprotocol/protocolVersion` in its _meta",
+        )),
+        Method::Discover => Err(ErrorObject::method_not_found("server/discover")),
+        _ => {
+            let method = request.method.clone();
+            shared.violation(Violation::TooEarly { method });
+            Err(ErrorObject::invalid_request(format!(
+                "{} came before the session was opened: send `initialize` first{}",
+                request.method,
+                if speaks_modern { ", or name the protocol version in _meta" } else { "" }
+            )))
+        }
+    };
+    shared.reply(request.id, None, outcome);
+    First::Answered
+}
+
+fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, Payload), ErrorObject> {
+    let params = request.params.as_ref().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
+    let params: InitializeParams =
+        params.raw().decode().map_err(|problem| ErrorObject::invalid_params(problem.to_string()))?;
+    let newest = server.newest(Era::Legacy);
+    let Some(newest) = newest else {
+        return Err(modern::unsupported_version(server, params.protocol_version.as_str()));
+    };
+    let asked_for = Profile::of(&params.protocol_version).filter(|profile| {
+        profile.era == Era::Legacy && server.versions.contains(&profile.version)
+    });
+    let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
+    let asker = Arc::new(Asker { info: Some(params.client_info), capabilities: params.capabilities });
+    let result =
+        InitializeResult::new(profile.version.clone(), server.capabilities.clone(), server.info.clone())
+            .with_instructions(server.instructions.clone());
+    let result = Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
+    let peer = Peer {
+        profile,
+        info: asker.info.clone(),
+        capabilities: PeerCapabilities::Client(asker.clone()),
+        instructions: None,
+        supported_versions: alloc::vec![profile.version.clone()],
+    };
+    Ok((Legacy::new(profile, asker, false), peer, result))
+}
+
+/// The peer of a modern server: whoever asks, as each request says.
+pub(super) fn anybody() -> Peer {
+    Peer {
+        profile: modern::newest(),
+        info: None,
+        capabilities: PeerCapabilities::Client(Arc::new(Asker::default())),
+        instructions: None,
+        supported_versions: alloc::vec![modern::newest().version.clone()],
+    }
+}

@@ -1,0 +1,139 @@
+//! What waits to be taken by the link.
+//!
+//! Two lanes. Replies, and the notifications that belong to a request, go first: two peers that both answer
+//! before they ask can never block each other (`tests/session_debt.rs` shows it over pipes of 4 KiB). Within
+//! a lane, order is never changed, because in MCP order has meaning: progress before the result, the
+//! acknowledgement of a subscription before its first event.
+
+use alloc::collections::VecDeque;
+
+use super::link::{Outbound, Route};
+use crate::{Message, Notification, RequestId};
+
+/// What a message costs beside its payload: a generous bound on the text around it.
+const ENVELOPE: usize = 96;
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    replies: Lane,
+    own: Lane,
+}
+
+/// A first-in first-out line that knows the place of each of its items.
+#[derive(Debug, Default)]
+struct Lane {
+    items: VecDeque<(Outbound, usize)>,
+    bytes: usize,
+    /// The place of the first item, counted from the beginning of the session.
+    first: u64,
+}
+
+/// Where something was put, to find it again while it still waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u64);
+
+impl Lane {
+    fn push(&mut self, outbound: Outbound) -> Place {
+        let size = size(&outbound);
+        self.bytes += size;
+        self.items.push_back((outbound, size));
+        Place(self.first + self.items.len() as u64 - 1)
+    }
+
+    fn pop(&mut self) -> Option<Outbound> {
+        let (outbound, size) = self.items.pop_front()?;
+        self.bytes -= size;
+        self.first += 1;
+        Some(outbound)
+    }
+
+    /// Puts something in the place of what still waits there; gives it back when that has already left.
+    fn replace(&mut self, place: Place, outbound: Outbound) -> Result<(), Outbound> {
+        let waiting = place.0.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let Some((old, old_size)) = waiting.and_then(|index| self.items.get_mut(index)) else {
+            return Err(outbound);
+        };
+        let size = size(&outbound);
+        self.bytes = self.bytes - *old_size + size;
+        (*old, *old_size) = (outbound, size);
+        Ok(())
+    }
+}
+
+impl Queue {
+    pub(super) const fn reply_bytes(&self) -> usize {
+        self.replies.bytes
+    }
+
+    pub(super) const fn own_bytes(&self) -> usize {
+        self.own.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.replies.items.is_empty() && self.own.items.is_empty()
+    }
+
+    /// Replies go first, and what belongs to a request goes with them.
+    pub(super) fn push_reply(&mut self, message: Message, route: Route) -> Place {
+        self.replies.push(Outbound::Message { message, route })
+    }
+
+    pub(super) fn push_reply_batch(&mut self, messages: alloc::vec::Vec<Message>) {
+        self.replies.push(Outbound::Batch { messages, route: Route::Session });
+    }
+
+    pub(super) fn push_own(&mut self, message: Message, route: Route) {
+        self.own.push(Outbound::Message { message, route });
+    }
+
+    pub(super) fn push_abort(&mut self, id: RequestId) {
+        self.own.push(Outbound::Abort { id });
+    }
+
+    /// Puts newer progress in the place of older progress that nobody has taken yet.
+    pub(super) fn replace_reply(&mut self, place: Place, message: Message, route: Route) -> Result<(), Message> {
+        match self.replies.replace(place, Outbound::Message { message, route }) {
+            Err(Outbound::Message { message, .. }) => Err(message),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the last thing that waits in the lane of our own messages is this notification: then a second
+    /// one would say nothing new.
+    pub(super) fn ends_with_own(&self, notification: &Notification) -> bool {
+        matches!(
+            self.own.items.back(),
+            Some((Outbound::Message { message: Message::Notification(last), .. }, _)) if last == notification
+        )
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Outbound> {
+        self.replies.pop().or_else(|| self.own.pop())
+    }
+
+    /// Forgets everything: nobody can take it any more.
+    pub(super) fn clear(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+/// A bound on the bytes that this takes on the wire.
+fn size(outbound: &Outbound) -> usize {
+    match outbound {
+        Outbound::Message { message, .. } => message_size(message),
+        Outbound::Batch { messages, .. } => messages.iter().map(message_size).sum(),
+        Outbound::Abort { .. } => ENVELOPE,
+    }
+}
+
+pub(super) fn message_size(message: &Message) -> usize {
+    let payload = match message {
+        Message::Request(request) => request.params.as_ref().map_or(0, |params| params.raw().len()),
+        Message::Notification(note) => note.params.as_ref().map_or(0, |params| params.raw().len()),
+        Message::Response(response) => match &response.outcome {
+            Ok(result) => result.raw().len(),
+            Err(error) => error.message.len() + error.data.as_ref().map_or(0, crate::Raw::len),
+        },
+    };
+    payload + ENVELOPE
+}

@@ -1,0 +1,502 @@
+//! What the session holds whatever the era: its role and bounds, the calls under way, the requests to be
+//! answered, the queue to the link and the events to the owner.
+//!
+//! The eras ([`legacy`](super::legacy), [`modern`](super::modern)) decide what is allowed and how the
+//! envelope looks; everything that is the same for both is done here, once.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+
+use super::calls::{Call, Calls, Expired, Pending, Purpose};
+use super::debt::Debt;
+use super::envelope::{self, Additions};
+use super::event::{
+    CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply, RequestContext,
+};
+use super::limits::Limits;
+use super::link::{LinkCaps, Outbound, Route};
+use super::queue::{Queue, message_size};
+use super::role::Role;
+use super::violation::Violation;
+use super::{NotifyRefused, declared};
+use crate::method::Needs;
+use crate::types::{CancelledParams, InputRequired, ProgressParams};
+use crate::{
+    Direction, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId, Response,
+    Time,
+};
+
+pub(super) struct Shared {
+    pub(super) role: Role,
+    pub(super) caps: LinkCaps,
+    pub(super) limits: Limits,
+    pub(super) peer: Option<Arc<Peer>>,
+    pub(super) calls: Calls,
+    pub(super) debt: Debt,
+    pub(super) queue: Queue,
+    pub(super) events: VecDeque<Event>,
+    /// Streams that the server ended with a notification; the result that follows is no surprise.
+    ended_streams: VecDeque<i64>,
+    pub(super) dropped_logs: u64,
+}
+
+/// How many ended streams are remembered, to expect the result that a server sends after ending one.
+const ENDED_STREAMS: usize = 64;
+
+impl Shared {
+    pub(super) fn new(role: Role, caps: LinkCaps, limits: Limits) -> Self {
+        Self {
+            role,
+            caps,
+            limits,
+            peer: None,
+            calls: Calls::default(),
+            debt: Debt::default(),
+            queue: Queue::default(),
+            events: VecDeque::new(),
+            ended_streams: VecDeque::new(),
+            dropped_logs: 0,
+        }
+    }
+
+    pub(super) const fn is_server(&self) -> bool {
+        matches!(self.role, Role::Server(_))
+    }
+
+    pub(super) fn violation(&mut self, violation: Violation) {
+        self.events.push_back(Event::Violation(violation));
+    }
+
+    // ---- what we ask ----
+
+    /// Whether a call may be made now; else which bound is reached.
+    pub(super) fn check_room(&self) -> Result<(), CallRefused> {
+        if self.calls.len() >= self.limits.in_flight {
+            return Err(CallRefused::Full { limit: "in_flight", value: self.limits.in_flight });
+        }
+        if self.queue.own_bytes() >= self.limits.queued_calls {
+            return Err(CallRefused::Full { limit: "queued_calls", value: self.limits.queued_calls });
+        }
+        Ok(())
+    }
+
+    /// Whether we may send this method to this peer: it exists in the revision, goes in this direction, and
+    /// what it needs was declared.
+    pub(super) fn check_outgoing(&self, method: &Method, profile: &Profile) -> Result<(), CallRefused> {
+        let Some(facts) = method.facts() else { return Ok(()) };
+        let to_server = !self.is_server();
+        let direction_fits = match facts.direction {
+            Direction::Both => true,
+            Direction::ToServer => to_server,
+            Direction::ToClient => !to_server,
+        };
+        if !direction_fits || !facts.exists_in(&profile.version) {
+            return Err(CallRefused::NotInVersion {
+                method: method.clone(),
+                version: profile.version.clone(),
+            });
+        }
+        match facts.needs {
+            Needs::Nothing => Ok(()),
+            Needs::Server(path) | Needs::Client(path) if self.declares(facts.needs, path, profile) => Ok(()),
+            Needs::Server(capability) | Needs::Client(capability) => {
+                Err(CallRefused::Undeclared { method: method.clone(), capability })
+            }
+        }
+    }
+
+    /// Whether the side that must declare this has declared it.
+    fn declares(&self, needs: Needs, path: &str, profile: &Profile) -> bool {
+        if path == "completions" && !profile.completions_capability {
+            return true;
+        }
+        let peer = self.peer.as_ref().map(|peer| &peer.capabilities);
+        match (needs, &self.role) {
+            (Needs::Nothing, _) => true,
+            (Needs::Server(_), Role::Server(server)) => declared::by_server(&server.capabilities, path),
+            (Needs::Client(_), Role::Client(client)) => declared::by_client(&client.capabilities, path),
+            (Needs::Server(_), Role::Client(_)) => {
+                matches!(peer, Some(PeerCapabilities::Server(server)) if declared::by_server(server, path))
+            }
+            (Needs::Client(_), Role::Server(_)) => {
+                matches!(peer, Some(PeerCapabilities::Client(asker)) if declared::by_client(&asker.capabilities, path))
+            }
+        }
+    }
+
+    /// Sends a request with these additions in its envelope.
+    pub(super) fn send_request(
+        &mut self,
+        now: Time,
+        call: &Call,
+        purpose: Purpose,
+        meta: &[(&str, &str)],
+    ) -> Result<i64, CallRefused> {
+        let id = self.calls.next_id();
+        let token = id.to_string();
+        let mut with_token;
+        let meta = if call.progress {
+            with_token = meta.to_vec();
+            with_token.push(("progressToken", token.as_str()));
+            with_token.as_slice()
+        } else {
+            meta
+        };
+        let params = if meta.is_empty() {
+            call.params.clone()
+        } else {
+            Some(envelope::splice(call.params.as_ref(), &Additions { lead: "", meta }))
+        };
+        let message = Message::Request(Request { id: RequestId::from(id), method: call.method.clone(), params });
+        let length = message_size(&message);
+        if length > self.limits.message {
+            return Err(CallRefused::TooLarge { length, limit: self.limits.message });
+        }
+        let timeout = call.timeout.unwrap_or(self.limits.request);
+        let total = call.total.unwrap_or_else(|| self.limits.request_total.max(timeout));
+        let made = self.calls.insert(now, call.method.clone(), purpose, timeout, total);
+        debug_assert_eq!(id, made, "the id was asked for just before");
+        self.queue.push_own(message, call.route());
+        Ok(id)
+    }
+
+    /// Tells the peer that nobody waits for the answer to this request of ours any more.
+    pub(super) fn send_cancel(&mut self, id: i64, reason: Option<&str>, by_leaving: bool) {
+        if by_leaving {
+            self.queue.push_abort(RequestId::from(id));
+            return;
+        }
+        let mut params = format!("{{\"requestId\":{id}");
+        if let Some(reason) = reason {
+            params.push_str(",\"reason\":");
+            crate::json::push_string(reason, &mut params);
+        }
+        params.push('}');
+        let params = Some(Payload::from_raw(Raw::trusted(params.into())));
+        self.queue
+            .push_own(Message::Notification(Notification { method: Method::Cancelled, params }), Route::Session);
+    }
+
+    /// Sends a notification that belongs to no request.
+    pub(super) fn send_notification(&mut self, notification: Notification) {
+        if !self.queue.ends_with_own(&notification) {
+            self.queue.push_own(Message::Notification(notification), Route::Session);
+        }
+    }
+
+    // ---- what comes back ----
+
+    /// A response to one of our requests, or to none. `judge` reads a successful result for its era.
+    pub(super) fn response(
+        &mut self,
+        response: Response,
+        judge: impl FnOnce(&Pending, Payload) -> Result<Reply, String>,
+    ) {
+        let Some((id, _)) = response.id.as_ref().and_then(|id| self.calls.find(id)) else {
+            self.stray_response(response.id);
+            return;
+        };
+        let Some(pending) = self.calls.take(id) else { return };
+        let outcome = match response.outcome {
+            Err(error) => Err(CallError::Remote(error)),
+            Ok(result) => judge(&pending, result)
+                .map_err(|problem| CallError::BadReply { method: pending.method, problem }),
+        };
+        self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+    }
+
+    fn stray_response(&mut self, id: Option<RequestId>) {
+        let violation = match id {
+            Some(id) if self.calls.was_made(&id) => {
+                let ended = id.as_i64().and_then(|id| self.ended_streams.iter().position(|ended| *ended == id));
+                if let Some(place) = ended {
+                    self.ended_streams.remove(place);
+                    return;
+                }
+                Violation::LateReply { id }
+            }
+            id => Violation::UnknownReply { id },
+        };
+        self.violation(violation);
+    }
+
+    /// One of our requests fails for a reason of the link or of the bytes.
+    pub(super) fn fail_call(&mut self, id: &RequestId, error: impl FnOnce(&Pending) -> CallError) -> bool {
+        let Some((id, _)) = self.calls.find(id) else { return false };
+        let Some(pending) = self.calls.take(id) else { return false };
+        let outcome = Err(error(&pending));
+        self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        true
+    }
+
+    pub(super) fn call_expired(&mut self, expired: Expired, by_leaving: bool) {
+        self.send_cancel(expired.id, Some("timeout"), by_leaving);
+        let Expired { id, method, after, total, .. } = expired;
+        let outcome = Err(CallError::TimedOut { method, after, total });
+        self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+    }
+
+    // ---- what the peer asks ----
+
+    /// Whether the peer may ask this of us: else the error to answer with.
+    pub(super) fn check_incoming(&mut self, method: &Method, profile: &Profile) -> Result<(), ErrorObject> {
+        let Some(facts) = method.facts() else { return Ok(()) };
+        let direction_fits = match facts.direction {
+            Direction::Both => true,
+            Direction::ToServer => self.is_server(),
+            Direction::ToClient => !self.is_server(),
+        };
+        if !direction_fits || !facts.exists_in(&profile.version) {
+            self.violation(Violation::UnexpectedRequest { method: method.clone() });
+            return Err(ErrorObject::method_not_found(facts.name));
+        }
+        match facts.needs {
+            Needs::Server(path) | Needs::Client(path) if !self.declares(facts.needs, path, profile) => {
+                Err(ErrorObject::method_not_found(facts.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes in a request for a handler, or refuses it.
+    pub(super) fn admit(&mut self, request: Request, context: RequestContext, batch: Option<u64>) {
+        let size = request.params.as_ref().map_or(0, |params| params.raw().len());
+        let must_wait = !self.may_dispatch();
+        if must_wait && self.debt.waiting_bytes() + size > self.limits.waiting {
+            let limit = self.limits.waiting;
+            let error = ErrorObject::internal(format!(
+                "too many requests: the limit `waiting` of {limit} bytes of requests that wait is reached"
+            ))
+            .with_data(Raw::trusted(format!("{{\"limit\":\"waiting\",\"value\":{limit}}}").into()));
+            self.reply(request.id, batch, Err(error));
+            return;
+        }
+        let uri = match request.method {
+            Method::Subscribe | Method::Unsubscribe => request
+                .params
+                .as_ref()
+                .and_then(Payload::uri)
+                .and_then(|uri| uri.to_string_value().map(alloc::borrow::Cow::into_owned)),
+            _ => None,
+        };
+        self.debt.admit(request, context, batch, uri);
+        self.dispatch();
+    }
+
+    /// Hands waiting requests to the owner, as far as the bounds allow.
+    pub(super) fn dispatch(&mut self) {
+        while self.may_dispatch() {
+            let Some((request, context)) = self.debt.dispatch() else { return };
+            self.events.push_back(Event::Request { request, context });
+        }
+    }
+
+    fn may_dispatch(&self) -> bool {
+        let queued = self.queue.reply_bytes();
+        self.debt.handled() < self.limits.handling && (queued == 0 || queued < self.limits.queued_replies / 2)
+    }
+
+    /// A reply that needs no handler, or the refusal of a request.
+    pub(super) fn reply(&mut self, id: RequestId, batch: Option<u64>, outcome: Result<Payload, ErrorObject>) {
+        let message = Message::Response(Response { id: Some(id.clone()), outcome });
+        match batch {
+            Some(batch) => self.debt.add_to_batch(batch, message),
+            None => {
+                self.queue.push_reply(message, Route::ReplyTo(id));
+            }
+        }
+    }
+
+    /// An error about something that has no readable id.
+    pub(super) fn reply_without_id(&mut self, error: ErrorObject) {
+        let message = Message::Response(Response { id: None, outcome: Err(error) });
+        self.queue.push_reply(message, Route::Session);
+    }
+
+    /// The answer of a handler. Says which request it settles, `None` when nobody waits for it.
+    pub(super) fn settle(
+        &mut self,
+        id: &RequestId,
+        outcome: Result<Payload, ErrorObject>,
+    ) -> Option<super::debt::Incoming> {
+        let (incoming, _) = self.debt.settle(id)?;
+        let mut message = Message::Response(Response { id: Some(id.clone()), outcome });
+        let length = message_size(&message);
+        if length > self.limits.message {
+            let limit = self.limits.message;
+            let error = ErrorObject::internal(format!(
+                "the result of {length} bytes is above the limit `message` of {limit} bytes"
+            ));
+            message = Message::Response(Response { id: Some(id.clone()), outcome: Err(error) });
+        }
+        match incoming.batch {
+            Some(batch) => {
+                if let Some(replies) = self.debt.settle_in_batch(batch, Some(message)) {
+                    self.queue.push_reply_batch(replies);
+                }
+            }
+            None => {
+                self.queue.push_reply(message, Route::ReplyTo(id.clone()));
+            }
+        }
+        self.dispatch();
+        Some(incoming)
+    }
+
+    /// The peer no longer waits for the answer to this request of its own.
+    pub(super) fn peer_cancelled(&mut self, id: &RequestId, reason: Option<String>) -> bool {
+        let Some((incoming, handled)) = self.debt.settle(id) else { return false };
+        if let Some(replies) = incoming.batch.and_then(|batch| self.debt.settle_in_batch(batch, None)) {
+            self.queue.push_reply_batch(replies);
+        }
+        if handled {
+            self.events.push_back(Event::Cancelled { id: id.clone(), reason });
+        }
+        self.dispatch();
+        true
+    }
+
+    // ---- notifications that mean the same in both eras ----
+
+    /// `notifications/cancelled`: about a request of the peer, or (from a modern server) about a stream of
+    /// ours. Invalid ones are ignored, as the specification asks.
+    pub(super) fn cancelled(&mut self, notification: &Notification) {
+        let Some(params) = read::<CancelledParams>(notification) else {
+            self.violation(Violation::BadNotification { method: Method::Cancelled });
+            return;
+        };
+        let Some(id) = params.request_id else { return };
+        if self.peer_cancelled(&id, params.reason) {
+            return;
+        }
+        let stream = self.calls.find(&id).filter(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }));
+        if let Some((id, _)) = stream {
+            self.calls.take(id);
+            if self.ended_streams.len() == ENDED_STREAMS {
+                self.ended_streams.pop_front();
+            }
+            self.ended_streams.push_back(id);
+            let outcome = Ok(Reply::empty());
+            self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        }
+    }
+
+    /// `notifications/progress` about a request of ours.
+    pub(super) fn progress(&mut self, now: Time, notification: &Notification) {
+        let Some(progress) = read::<ProgressParams>(notification) else {
+            self.violation(Violation::BadNotification { method: Method::Progress });
+            return;
+        };
+        let token = progress.progress_token.clone();
+        let grown = token.as_i64().and_then(|id| Some((id, self.calls.progressed(now, id, progress.progress)?)));
+        match grown {
+            Some((id, true)) => self.events.push_back(Event::Progress { id: RequestId::from(id), progress }),
+            Some((_, false)) => self.violation(Violation::ProgressDidNotGrow { token }),
+            None => self.violation(Violation::UnknownProgress { token }),
+        }
+    }
+
+    /// Any other notification: to the owner, when the peer may send it.
+    pub(super) fn notification(
+        &mut self,
+        notification: Notification,
+        profile: &Profile,
+        call: Option<RequestId>,
+    ) {
+        let expected = notification.method.facts().is_none_or(|facts| {
+            let direction_fits = match facts.direction {
+                Direction::Both => true,
+                Direction::ToServer => self.is_server(),
+                Direction::ToClient => !self.is_server(),
+            };
+            direction_fits && facts.exists_in(&profile.version)
+        });
+        if expected {
+            self.events.push_back(Event::Notification { notification, call });
+        } else {
+            self.violation(Violation::UnexpectedNotification { method: notification.method });
+        }
+    }
+
+    /// Tells the peer how far one of its requests is. Progress that nobody has taken yet is replaced.
+    pub(super) fn send_progress(
+        &mut self,
+        id: &RequestId,
+        progress: f64,
+        total: Option<f64>,
+        text: Option<&str>,
+    ) -> Result<(), NotifyRefused> {
+        let incoming = self.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
+        let Some(token) = incoming.context.progress_token.clone() else { return Ok(()) };
+        let params = ProgressParams::new(token, progress)
+            .with_total_and_message(total, text.map(ToOwned::to_owned));
+        let params = Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
+        let message = Message::Notification(Notification { method: Method::Progress, params: Some(params) });
+        let route = Route::ReplyTo(id.clone());
+        let message = match incoming.progress {
+            None => message,
+            Some(place) => match self.queue.replace_reply(place, message, route.clone()) {
+                Ok(()) => return Ok(()),
+                Err(message) => message,
+            },
+        };
+        let place = self.queue.push_reply(message, route);
+        if let Some(incoming) = self.debt.find(id) {
+            incoming.progress = Some(place);
+        }
+        Ok(())
+    }
+
+    /// Sends a notification that belongs to a request of the peer. Log messages are dropped, and counted,
+    /// when the peer takes too little.
+    pub(super) fn send_related(&mut self, notification: Notification, id: &RequestId) {
+        if notification.method == Method::LogMessage
+            && self.queue.reply_bytes() > self.limits.queued_replies / 2
+        {
+            self.dropped_logs += 1;
+            return;
+        }
+        self.queue.push_reply(Message::Notification(notification), Route::ReplyTo(id.clone()));
+    }
+
+    // ---- the end ----
+
+    /// Everything that is under way ends with the session.
+    pub(super) fn end(&mut self, cause: CloseCause) {
+        let shared = Arc::new(cause.clone());
+        for id in self.calls.take_all() {
+            let outcome = Err(CallError::Closed(shared.clone()));
+            self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
+        }
+        for id in self.debt.take_handled() {
+            self.events.push_back(Event::Cancelled { id, reason: None });
+        }
+        self.events.push_back(Event::Closed(cause));
+    }
+
+    pub(super) fn transmit(&mut self) -> Option<Outbound> {
+        let outbound = self.queue.pop()?;
+        self.dispatch();
+        Some(outbound)
+    }
+}
+
+/// The parameters of a notification, when they fit.
+pub(super) fn read<T: serde::de::DeserializeOwned>(notification: &Notification) -> Option<T> {
+    notification.params.as_ref()?.raw().decode().ok()
+}
+
+/// A result that asks for input, when it is one.
+pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<InputRequired, String> {
+    if !method.may_need_input() {
+        return Err(format!("{method} may not be answered with `input_required`"));
+    }
+    let input: InputRequired = result.decode().map_err(|error| error.to_string())?;
+    if input.input_requests.as_ref().is_none_or(|requests| requests.is_empty()) && input.request_state.is_none() {
+        return Err("`input_required` with neither `inputRequests` nor `requestState`".into());
+    }
+    Ok(input)
+}
