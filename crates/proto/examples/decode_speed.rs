@@ -106,18 +106,12 @@ fn main() {
     }
 
     println!("{:<34}", "read a String");
-<<<<<<< HEAD
-    for (name, text) in
-        [("64 KiB with escapes", &escapes), ("64 KiB plain", &plain), ("64 KiB non-ASCII", &foreign)]
-    {
-=======
     for (name, text) in [
         ("64 KiB with escapes", &escapes),
         ("64 KiB of JSON in a string", &dense),
         ("64 KiB plain", &plain),
         ("64 KiB non-ASCII", &foreign),
     ] {
->>>>>>> scan
         let raw = Raw::string(text);
         let times = time(
             || raw.decode::<String>().unwrap(),
@@ -127,14 +121,6 @@ fn main() {
     }
 
     println!("{:<34}", "write a str");
-<<<<<<< HEAD
-    for (name, text) in
-        [("64 KiB with escapes", &escapes), ("64 KiB plain", &plain), ("64 KiB non-ASCII", &foreign)]
-    {
-        let ours = time(|| Raw::from_value(text.as_str()).unwrap());
-        let theirs = time(|| serde_json::to_vec(text.as_str()).unwrap());
-        row(name, text.len(), ours, theirs);
-=======
     for (name, text) in [
         ("64 KiB with escapes", &escapes),
         ("64 KiB of JSON in a string", &dense),
@@ -144,7 +130,6 @@ fn main() {
         let times =
             time(|| Raw::from_value(text.as_str()).unwrap(), || serde_json::to_vec(text.as_str()).unwrap());
         row(name, text.len(), times);
->>>>>>> scan
     }
 
     println!("{:<34}", "encode");
