@@ -3,34 +3,8 @@
 
 mod support;
 
-use std::time::Instant;
-
 use mcpjoin::link::ChildCommand;
-use support::{bare, end, run, sh};
-
-/// The inventory once no runtime is left. The keeper may still be returning from waking us, with a waker in hand
-/// that keeps the runtime's driver; that it has let go is nothing that anybody is told, so we look again.
-fn settled() -> (Vec<String>, usize, usize) {
-    let start = Instant::now();
-    loop {
-        let now = inventory();
-        if !now.0.iter().any(|file| file.contains("eventpoll")) || start.elapsed() > support::DEADLINE {
-            return now;
-        }
-        std::thread::yield_now();
-    }
-}
-
-/// What a process can leak: file descriptors and what they are, threads, zombies.
-fn inventory() -> (Vec<String>, usize, usize) {
-    let mut files: Vec<_> = std::fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
-        .collect();
-    files.sort();
-    (files, std::fs::read_dir("/proc/self/task").unwrap().count(), support::zombies())
-}
+use support::{bare, end, run, settled, sh};
 
 async fn closed(script: &str) {
     let mut link = bare(sh(script).start().await.expect("a shell"));
