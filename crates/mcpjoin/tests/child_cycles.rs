@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use mcpjoin::link::ChildCommand;
 use support::{bare, end, run, settled, sh};
 
@@ -47,4 +49,23 @@ fn d76_d77_two_hundred_children_and_as_many_failures_leave_nothing() {
         }
     });
     assert_eq!(settled(), before);
+}
+
+#[test]
+fn d76_many_children_that_end_together_end_in_time() {
+    run(async {
+        let mut links = Vec::new();
+        for _ in 0..100 {
+            links.push(bare(sh("cat").start().await.expect("a shell")));
+        }
+        let start = Instant::now();
+        let ends: Vec<_> =
+            links.into_iter().map(|mut link| tokio::spawn(async move { link.close().await })).collect();
+        for end in ends {
+            assert!(end.await.expect("no panic").exit.is_some());
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        println!("{:?}", start.elapsed());
+    });
+    assert_eq!(support::zombies(), 0);
 }
