@@ -3,7 +3,6 @@
 //! One task per connection runs it. A turn reads what is there, handles it, runs handlers where they are,
 //! and sends everything that is ready in one go; after a bounded amount it lets others have the thread.
 
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
@@ -11,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -22,7 +21,8 @@ use tokio::time::Sleep;
 use super::OnViolation;
 use super::context::Context;
 use super::core::{Core, Inner};
-use crate::handler::{Answer, ErasedHandler};
+use super::running::{Finished, Running, RunningFuture, panicked, poll_answer};
+use crate::handler::ErasedHandler;
 use crate::link::Io;
 
 /// Messages handled in one turn before everything is sent and others get the thread (64, as measured in the
@@ -31,9 +31,6 @@ const TURN: usize = 64;
 
 /// Bytes of payload handled in one turn, so that 64 large messages do not gather.
 const TURN_BYTES: usize = 256 * 1024;
-
-/// A handler that keeps the thread for longer than this at a time is reported.
-const LONG_POLL: Duration = Duration::from_millis(50);
 
 /// How long what is left in the queue may take to leave when the connection closes.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -68,26 +65,6 @@ enum Stage {
     Farewell(CloseCause, Time),
     Closing(CloseCause),
     Gone,
-}
-
-/// A handler that was not ready at once.
-struct Running {
-    id: Option<RequestId>,
-    method: Box<str>,
-    context: Context,
-    future: RunningFuture,
-}
-
-enum RunningFuture {
-    Request(Answer),
-    Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
-}
-
-/// What became of a handler.
-enum Finished {
-    Answered(RequestId, Result<Reply, ErrorObject>),
-    Told,
-    Cancelled,
 }
 
 impl Driver {
@@ -375,6 +352,7 @@ impl Driver {
             Stage::Farewell(_, until) => Some(*until),
             _ => None,
         };
+<<<<<<< HEAD
         let deaf = self.deaf_peer.as_ref().map(|(_, until)| *until);
         if let Some(at) = [due, farewell, deaf].into_iter().flatten().min() {
             self.ring_at(cx, core, now, at);
@@ -392,6 +370,36 @@ impl Driver {
         if timer.as_mut().poll(cx).is_ready() {
             self.timer_at = Time::ZERO;
             cx.waker().wake_by_ref();
+=======
+        let mut due = {
+            let state = core.lock();
+            state.session.poll_timeout().into_iter().chain(farewell).min()
+        };
+        loop {
+            let Some(at) = due else { return };
+            if at <= now && farewell.is_none() {
+                let mut state = core.lock();
+                state.session.handle_timeout(now);
+                self.take_events(&mut state);
+                due = state.session.poll_timeout().filter(|next| *next > now);
+                drop(state);
+                self.run_events(core);
+                cx.waker().wake_by_ref();
+                continue;
+            }
+            // A timer that rings early is cheaper than one that is set anew for every request.
+            let timer =
+                self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
+            if at < self.timer_at || self.timer_at <= now {
+                timer.as_mut().reset(core.instant(at));
+                self.timer_at = at;
+            }
+            if timer.as_mut().poll(cx).is_ready() {
+                self.timer_at = Time::ZERO;
+                cx.waker().wake_by_ref();
+            }
+            return;
+>>>>>>> client
         }
     }
 
@@ -446,45 +454,6 @@ fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
     }
 }
 
-/// Polls a handler where it is. A panic ends its request alone, and a poll that takes long is reported.
-fn poll_answer(
-    future: &mut Answer,
-    method: &str,
-    cx: &mut TaskContext<'_>,
-) -> Poll<Result<Reply, ErrorObject>> {
-    let started = Instant::now();
-    let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-    report_long_poll(method, started);
-    match polled {
-        Ok(poll) => poll,
-        Err(panic) => Poll::Ready(Err(panicked(method, &*panic))),
-    }
-}
-
-fn report_long_poll(method: &str, started: Instant) {
-    let took = started.elapsed();
-    if took > LONG_POLL {
-        tracing::warn!(
-            target: "mcpjoin",
-            method,
-            ?took,
-            "a handler kept the connection's thread; computing and blocking work belongs in `blocking(..)`"
-        );
-    }
-}
-
-/// The answer to a request whose handler has panicked. What the panic said stays on this side: it may hold
-/// secrets.
-fn panicked(method: &str, panic: &(dyn Any + Send)) -> ErrorObject {
-    let said = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("something that is no text");
-    tracing::error!(target: "mcpjoin", method, panic = said, "a handler panicked");
-    ErrorObject::internal("the handler of this request failed")
-}
-
 fn payload(inbound: &Inbound) -> usize {
     let size = |message: &Message| match message {
         Message::Request(request) => request.params.as_ref().map_or(0, |params| params.raw().len()),
@@ -497,40 +466,6 @@ fn payload(inbound: &Inbound) -> usize {
         Inbound::Message { message, .. } => size(message),
         Inbound::Batch { parts, .. } => parts.iter().flatten().map(size).sum(),
         _ => 0,
-    }
-}
-
-impl Future for Running {
-    type Output = Finished;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Finished> {
-        let this = &mut *self;
-        if this.context.poll_cancelled(cx).is_ready() {
-            return Poll::Ready(Finished::Cancelled);
-        }
-        match &mut this.future {
-            RunningFuture::Request(future) => match (poll_answer(future, &this.method, cx), this.id.take()) {
-                (Poll::Ready(answer), Some(id)) => Poll::Ready(Finished::Answered(id, answer)),
-                (Poll::Ready(_), None) => Poll::Ready(Finished::Cancelled),
-                (Poll::Pending, id) => {
-                    this.id = id;
-                    Poll::Pending
-                }
-            },
-            RunningFuture::Notification(future) => {
-                let started = Instant::now();
-                let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-                report_long_poll(&this.method, started);
-                match polled {
-                    Ok(Poll::Pending) => Poll::Pending,
-                    Ok(Poll::Ready(())) => Poll::Ready(Finished::Told),
-                    Err(panic) => {
-                        drop(panicked(&this.method, &*panic));
-                        Poll::Ready(Finished::Told)
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -566,7 +501,7 @@ impl Drop for Driver {
         state.closed.get_or_insert(CloseCause::Local);
         state.gone = true;
         wake.append(&mut state.take_watchers());
-        wake.extend(state.room.drain(..));
+        wake.extend(std::mem::take(&mut state.room).into_values());
         drop(state);
         for context in std::mem::take(&mut self.contexts).into_values() {
             context.cancel();
