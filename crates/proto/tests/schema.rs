@@ -80,9 +80,7 @@ fn every_official_example_is_the_same_afterwards() {
         let place = format!("{}/{}", example.definition, example.file);
         let instance: Value = serde_json::from_str(&example.text).unwrap();
         let row = row(MODERN, &example.definition).unwrap_or_else(|| panic!("{place} has no row"));
-        if let Err(fault) =
-            check(&row, &schema.validator(&example.definition), &instance, &example.text)
-        {
+        if let Err(fault) = check(&row, &schema.validator(&example.definition), &instance, &example.text) {
             faults.push(format!("{place} {fault}"));
         }
     }

@@ -65,7 +65,9 @@ impl<'a> Generator<'a> {
             "array" => self.array(schema, inside),
             "string" => strings(schema),
             "integer" => within(schema, integers(schema)),
-            "number" => within(schema, vec![json!(0.25), json!(1), json!(50), json!(50.5), json!(-2), json!(0)]),
+            "number" => {
+                within(schema, vec![json!(0.25), json!(1), json!(50), json!(50.5), json!(-2), json!(0)])
+            }
             "boolean" => vec![json!(true), json!(false)],
             "null" => vec![Value::Null],
             "any" => anything(),

@@ -42,7 +42,8 @@ fn unknown_word<T: Serialize + DeserializeOwned + Debug>() {
 
 #[test]
 fn f19_an_unknown_kind_of_content_is_kept_word_for_word() {
-    let unknown = r#"{ "type":"hologram", "z":[1.0, 1e2], "a":{"data":null}, "n":123456789012345678901234567890 }"#;
+    let unknown =
+        r#"{ "type":"hologram", "z":[1.0, 1e2], "a":{"data":null}, "n":123456789012345678901234567890 }"#;
     let (result, written) = kept::<CallToolResult>(&format!(r#"{{"content":[{unknown}]}}"#));
     in_order(&written, &[unknown]);
     assert!(matches!(&result.content[0], Content::Other(raw) if raw.as_str() == unknown));
@@ -50,7 +51,8 @@ fn f19_an_unknown_kind_of_content_is_kept_word_for_word() {
     in_order(&written, &[unknown]);
     let (_, written) = kept::<SamplingMessage>(&format!(r#"{{"role":"user","content":{unknown}}}"#));
     in_order(&written, &[unknown]);
-    let (_, written) = kept::<SamplingMessage>(&format!(r#"{{"role":"user","content":[{unknown},{unknown}]}}"#));
+    let (_, written) =
+        kept::<SamplingMessage>(&format!(r#"{{"role":"user","content":[{unknown},{unknown}]}}"#));
     in_order(&written, &[unknown, unknown]);
     let (_, written) = kept::<ToolResultContent>(&format!(
         r#"{{"type":"tool_result","toolUseId":"1","content":[{unknown}]}}"#
@@ -60,7 +62,9 @@ fn f19_an_unknown_kind_of_content_is_kept_word_for_word() {
 
 #[test]
 fn content_without_a_kind_is_refused() {
-    for content in [r#"{"text":"a"}"#, r#"{"type":1,"text":"a"}"#, r#"{"type":null}"#, "[]", r#""text""#, "null"] {
+    for content in
+        [r#"{"text":"a"}"#, r#"{"type":1,"text":"a"}"#, r#"{"type":null}"#, "[]", r#""text""#, "null"]
+    {
         let read = Raw::parse(content).unwrap().decode::<Content>();
         assert!(read.is_err(), "{content} has been read as {read:?}");
     }
@@ -98,9 +102,9 @@ fn f19_a_snake_case_schema_is_no_schema() {
 
 #[test]
 fn schemas_are_kept_word_for_word() {
-    let input = r#"{ "type":"object", "$schema":"http://json-schema.org/draft-07/schema#",
+    let input = r##"{ "type":"object", "$schema":"http://json-schema.org/draft-07/schema#",
         "properties":{"z":{"const":1.00},"a":{"enum":[null,1E3,9007199254740993]}}, "required":["z", "a"],
-        "$defs":{"x":{"$ref":"#"}}, "x-of-our-own":{"b":1, "a":2} }"#;
+        "$defs":{"x":{"$ref":"#"}}, "x-of-our-own":{"b":1, "a":2} }"##;
     let output = r#"{"anyOf":[ {"type":"null"}, true ]}"#;
     let (tool, written) =
         kept::<Tool>(&format!(r#"{{"name":"a","inputSchema":{input},"outputSchema":{output}}}"#));
@@ -120,9 +124,8 @@ fn arguments_and_structured_content_are_kept_word_for_word() {
         kept::<CallToolResult>(&format!(r#"{{"content":[],"structuredContent":{value}}}"#));
     assert_eq!(result.structured_content.as_ref().map(Raw::as_str), Some(value));
     in_order(&written, &[value]);
-    let (_, written) = kept::<ToolUseContent>(&format!(
-        r#"{{"type":"tool_use","id":"1","name":"a","input":{value}}}"#
-    ));
+    let (_, written) =
+        kept::<ToolUseContent>(&format!(r#"{{"type":"tool_use","id":"1","name":"a","input":{value}}}"#));
     in_order(&written, &[value]);
 }
 
@@ -159,7 +162,8 @@ fn unknown_capabilities_are_kept_at_every_level() {
 
 #[test]
 fn the_keys_of_meta_are_kept_in_their_order() {
-    let meta = r#""_meta":{"z":1,"progressToken":"p","a":{"c":1, "b":2},"io.modelcontextprotocol/x":null,"":1.0}"#;
+    let meta =
+        r#""_meta":{"z":1,"progressToken":"p","a":{"c":1, "b":2},"io.modelcontextprotocol/x":null,"":1.0}"#;
     let (_, written) = kept::<CallToolParams>(&format!(r#"{{"name":"a",{meta}}}"#));
     in_order(&written, &[meta]);
     let (_, written) = kept::<CallToolResult>(&format!(r#"{{"content":[],{meta}}}"#));

@@ -42,8 +42,7 @@ impl Schema {
     /// What judges instances of one definition.
     pub(crate) fn validator(&self, name: &str) -> Validator {
         assert!(self.definitions.contains_key(name), "{} has no {name}", self.revision);
-        let whole =
-            json!({ "$ref": format!("#/{}/{name}", self.keyword), self.keyword: self.definitions });
+        let whole = json!({ "$ref": format!("#/{}/{name}", self.keyword), self.keyword: self.definitions });
         jsonschema::options().with_draft(self.draft).build(&whole).unwrap()
     }
 

@@ -30,11 +30,23 @@ pub(crate) fn row(revision: &str, name: &str) -> Option<Row> {
 
     Some(match name {
         // JSON-RPC
-        "JSONRPCRequest" | "JSONRPCNotification" | "JSONRPCResponse" | "JSONRPCResultResponse"
-        | "JSONRPCErrorResponse" | "JSONRPCError" | "JSONRPCMessage" | "JSONRPCBatchRequest"
-        | "JSONRPCBatchResponse" | "Request" | "Notification" => AnyMessage,
+        "JSONRPCRequest"
+        | "JSONRPCNotification"
+        | "JSONRPCResponse"
+        | "JSONRPCResultResponse"
+        | "JSONRPCErrorResponse"
+        | "JSONRPCError"
+        | "JSONRPCMessage"
+        | "JSONRPCBatchRequest"
+        | "JSONRPCBatchResponse"
+        | "Request"
+        | "Notification" => AnyMessage,
         "RequestId" => Type(typed::<RequestId>),
-        "Error" | "ParseError" | "InvalidRequestError" | "MethodNotFoundError" | "InvalidParamsError"
+        "Error"
+        | "ParseError"
+        | "InvalidRequestError"
+        | "MethodNotFoundError"
+        | "InvalidParamsError"
         | "InternalError" => Type(typed::<ErrorObject>),
         "HeaderMismatchError" => Message(MESSAGE),
         "UnsupportedProtocolVersionError" => error(typed::<UnsupportedVersionData>),
@@ -47,16 +59,39 @@ pub(crate) fn row(revision: &str, name: &str) -> Option<Row> {
         }
         "ClientRequest" | "ServerRequest" | "ClientNotification" | "ServerNotification" => Message(MESSAGE),
         "PaginatedRequest" => Message(Payloads { params: |_| Some(typed::<PageParams>), ..MESSAGE }),
-        "InitializeRequest" | "PingRequest" | "DiscoverRequest" | "ListToolsRequest" | "CallToolRequest"
-        | "ListResourcesRequest" | "ListResourceTemplatesRequest" | "ReadResourceRequest"
-        | "SubscribeRequest" | "UnsubscribeRequest" | "ListPromptsRequest" | "GetPromptRequest"
-        | "CompleteRequest" | "SetLevelRequest" | "SubscriptionsListenRequest" | "CreateMessageRequest"
-        | "ElicitRequest" | "ListRootsRequest" | "GetTaskRequest" | "GetTaskPayloadRequest"
-        | "ListTasksRequest" | "CancelTaskRequest" => Message(MESSAGE),
-        "InitializedNotification" | "CancelledNotification" | "ProgressNotification"
-        | "ToolListChangedNotification" | "ResourceListChangedNotification" | "ResourceUpdatedNotification"
-        | "PromptListChangedNotification" | "LoggingMessageNotification" | "RootsListChangedNotification"
-        | "ElicitationCompleteNotification" | "TaskStatusNotification"
+        "InitializeRequest"
+        | "PingRequest"
+        | "DiscoverRequest"
+        | "ListToolsRequest"
+        | "CallToolRequest"
+        | "ListResourcesRequest"
+        | "ListResourceTemplatesRequest"
+        | "ReadResourceRequest"
+        | "SubscribeRequest"
+        | "UnsubscribeRequest"
+        | "ListPromptsRequest"
+        | "GetPromptRequest"
+        | "CompleteRequest"
+        | "SetLevelRequest"
+        | "SubscriptionsListenRequest"
+        | "CreateMessageRequest"
+        | "ElicitRequest"
+        | "ListRootsRequest"
+        | "GetTaskRequest"
+        | "GetTaskPayloadRequest"
+        | "ListTasksRequest"
+        | "CancelTaskRequest" => Message(MESSAGE),
+        "InitializedNotification"
+        | "CancelledNotification"
+        | "ProgressNotification"
+        | "ToolListChangedNotification"
+        | "ResourceListChangedNotification"
+        | "ResourceUpdatedNotification"
+        | "PromptListChangedNotification"
+        | "LoggingMessageNotification"
+        | "RootsListChangedNotification"
+        | "ElicitationCompleteNotification"
+        | "TaskStatusNotification"
         | "SubscriptionsAcknowledgedNotification" => Message(MESSAGE),
 
         // Every response of a method
@@ -85,7 +120,10 @@ pub(crate) fn row(revision: &str, name: &str) -> Option<Row> {
         "TaskAugmentedRequestParams" | "InputResponseRequestParams" => {
             Part(typed::<CallToolParams>, json!({ "name": "" }))
         }
-        "MetaObject" | "RequestMetaObject" | "NotificationMetaObject" | "ResultMetaObject"
+        "MetaObject"
+        | "RequestMetaObject"
+        | "NotificationMetaObject"
+        | "ResultMetaObject"
         | "SubscriptionsListenResultMetaObject" => Type(meta),
         "JSONValue" => Type(typed::<Raw>),
         "JSONObject" => Type(typed::<Members<Raw>>),
