@@ -1,2 +1,65 @@
-//! The chores.
-fn main() {}
+//! The project's own chores: `cargo xtask CHORE`. Needs nothing but Rust, except where a chore says so.
+//!
+//! Called by people and by `.ci/run`; never part of what a user of mcpjoin builds.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a chore is for")]
+
+mod counts;
+mod dependencies;
+mod fuzz;
+mod interop;
+mod requirements;
+mod spdx;
+mod steps;
+mod suite;
+mod test;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask CHORE
+
+  test [--update-counts] [--fuzz-seconds N]
+                     everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
+                     servers, fuzz targets, and the number of tests per group (xtask/test-counts.toml)
+  requirements       R1 to R86, each with the test that shows it
+  deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
+  interop install    the published servers that the interop tests run against, into interop/ (needs npm and python3)
+  fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<()> {
+    let root = root();
+    match words {
+        ["test", options @ ..] => test::run(&root, &test::Options::parse(options)?),
+        ["requirements"] => requirements::print(&root),
+        ["deny"] => dependencies::run(&root),
+        ["interop", "install"] => interop::install(&root),
+        ["fuzz"] => fuzz::run(&root, 0),
+        ["fuzz", seconds] => fuzz::run(&root, seconds.parse()?),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(())
+        }
+        _ => bail!("no such chore: {}\n\n{HELP}", words.join(" ")),
+    }
+}
+
+/// The project's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the project's folder").to_path_buf()
+}

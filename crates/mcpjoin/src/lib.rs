@@ -1,5 +1,7 @@
 //! The library.
 
 pub mod link;
+#[cfg(unix)]
+mod process;
 
 pub use mcpjoin_proto as proto;

@@ -57,10 +57,19 @@ pub struct Response {
 ///
 /// The scanner has passed them anyway, so nobody has to search the text a second time, and nobody who looks
 /// for the name of a tool can be misled by a second member of that name: the scanner refuses duplicates.
-#[derive(Clone, PartialEq)]
+///
+/// What this side has made itself was not scanned; there the members are looked up when somebody asks. Two
+/// are equal when their texts are.
+#[derive(Clone)]
 pub struct Payload {
     raw: Raw,
-    spans: Spans,
+    spans: Option<Spans>,
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw == other.raw
+    }
 }
 
 /// Where a member's value lies in the text of its [`Payload`]; an empty span means that it is absent.
@@ -127,18 +136,10 @@ impl Spans {
 }
 
 impl Payload {
-    /// From a text that this side has made: its members are looked up, nothing is checked again.
+    /// From a text that this side has made.
     #[must_use]
-    pub fn from_raw(raw: Raw) -> Self {
-        let mut spans = Spans::default();
-        for (key, range) in scan::members(&raw) {
-            if let (Some(span), Ok(start), Ok(end)) =
-                (spans.named(key.as_bytes()), range.start.try_into(), range.end.try_into())
-            {
-                *span = Span { start, end };
-            }
-        }
-        Self { raw, spans }
+    pub const fn from_raw(raw: Raw) -> Self {
+        Self { raw, spans: None }
     }
 
     /// Writes a value as JSON.
@@ -151,7 +152,7 @@ impl Payload {
 
     /// From a text and the spans that the scanner found in it.
     pub(crate) const fn new(raw: Raw, spans: Spans) -> Self {
-        Self { raw, spans }
+        Self { raw, spans: Some(spans) }
     }
 
     /// The whole text.
@@ -169,31 +170,51 @@ impl Payload {
     /// The `_meta` member.
     #[must_use]
     pub fn meta(&self) -> Option<Raw> {
-        self.member(self.spans.meta)
+        self.member(self.spans().meta)
     }
 
     /// The `name` member: which tool or prompt is meant. JSON text, quotes and escapes included.
     #[must_use]
     pub fn name(&self) -> Option<Raw> {
-        self.member(self.spans.name)
+        self.member(self.spans().name)
     }
 
     /// The `uri` member: which resource is meant. JSON text, quotes and escapes included.
     #[must_use]
     pub fn uri(&self) -> Option<Raw> {
-        self.member(self.spans.uri)
+        self.member(self.spans().uri)
     }
 
     /// The `arguments` member of a call.
     #[must_use]
     pub fn arguments(&self) -> Option<Raw> {
-        self.member(self.spans.arguments)
+        self.member(self.spans().arguments)
     }
 
     /// The `resultType` member of a result. JSON text, quotes included.
     #[must_use]
     pub fn result_type(&self) -> Option<Raw> {
-        self.member(self.spans.result_type)
+        self.member(self.spans().result_type)
+    }
+
+    /// Where the value of `_meta` lies in the text.
+    pub(crate) fn meta_range(&self) -> Option<Range<usize>> {
+        let span = self.spans().meta;
+        span.is_there().then(|| span.range())
+    }
+
+    fn spans(&self) -> Spans {
+        self.spans.unwrap_or_else(|| {
+            let mut spans = Spans::default();
+            for (key, range) in scan::members(&self.raw) {
+                if let (Some(span), Ok(start), Ok(end)) =
+                    (spans.named(key.as_bytes()), range.start.try_into(), range.end.try_into())
+                {
+                    *span = Span { start, end };
+                }
+            }
+            spans
+        })
     }
 
     fn member(&self, span: Span) -> Option<Raw> {

@@ -1,1 +1,13 @@
-//! What HTTP adds.
+//! What HTTP adds to the protocol, without HTTP: headers, the decision which era a request belongs to, and the
+//! checks that keep strangers out.
+//!
+//! Called by the HTTP links and, for `Mcp-Param-*`, by the client's catalogue of tools and the server's tools.
+//! Everything here is a pure function; headers come in by the trait [`Headers`](headers::Headers), so no HTTP
+//! library is known.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
+
+pub mod classify;
+pub mod headers;
+pub mod origin;
+pub mod params;

@@ -66,7 +66,7 @@ fn merge(out: &mut String, existing: &str, ours: &[(&str, &str)]) {
         out.push(':');
         out.push_str(value);
     }
-    for (key, range) in scan::members(existing) {
+    for (key, range) in scan::members_of(existing) {
         if ours.iter().any(|(ours, _)| *ours == key) {
             continue;
         }

@@ -24,6 +24,7 @@ mod opening;
 mod queue;
 mod role;
 mod shared;
+mod state;
 mod violation;
 
 use alloc::borrow::ToOwned;
@@ -43,18 +44,20 @@ pub use event::{
 pub use limits::Limits;
 pub use link::{Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound, ProcessExit, Route};
 pub use role::{ClientRole, Role, ServerRole};
+pub use state::{NotifyRefused, State};
 pub use violation::Violation;
 
-use calls::{Expired, Purpose};
+use calls::{Expired, Pending, Purpose};
 use legacy::Legacy;
 use modern::Modern;
 use opening::{ClientOpening, Decided, First};
 use shared::Shared;
 
+use crate::decode::Shape;
 use crate::types::{LogMessageParams, LoggingLevel};
 use crate::{
     DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
-    Response, Time, code,
+    Response, Time,
 };
 
 /// One side of a conversation between two peers.
@@ -77,37 +80,6 @@ enum Phase {
     Legacy(Legacy),
     Modern(Modern),
     Over,
-}
-
-/// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
-/// server was discovered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Not opened yet, or over.
-    Disconnected,
-    /// The opening request is under way.
-    Connecting,
-    /// A legacy server has answered `initialize` and waits for the client to be ready.
-    Initializing,
-    /// Requests may be made.
-    Ready,
-    /// The peer has closed its side, or we are closing: what is under way is finished.
-    ShuttingDown,
-}
-
-/// Why a notification was not sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotifyRefused {
-    /// The same reasons that a call is refused for.
-    #[error("{0}")]
-    NotAllowed(#[from] CallRefused),
-    /// The request that it belongs to is answered or cancelled, or was never made.
-    #[error("the request that the notification belongs to is no longer being handled")]
-    NoSuchRequest,
-    /// What it says does not fit it.
-    #[error("the notification is not valid: {0}")]
-    Invalid(String),
 }
 
 impl Session {
@@ -276,35 +248,27 @@ impl Session {
     }
 
     fn malformed(&mut self, error: DecodeError, excerpt: Bytes) {
-        // A bad answer to a request of ours ends that request, and no other.
-        let ours = error.id.clone().filter(|id| self.shared.calls.find(id).is_some());
-        let described = error.to_string();
-        let answer = error.to_error_object();
-        let id = error.id.clone();
+        let (id, shape, answer) = (error.id.clone(), error.shape, error.to_error_object());
+        let problem = error.to_string();
         self.shared.violation(Violation::Malformed { error: error.into(), excerpt: excerpt.clone() });
-        let opening = matches!(self.phase, Phase::Asking(_));
-        if let Some(id) = ours.filter(|_| !opening) {
-            self.shared.fail_call(&id, |pending| CallError::BadReply {
-                method: pending.method.clone(),
-                problem: described,
-            });
+        if let Phase::Asking(opening) = &mut self.phase {
+            let decided = opening.malformed(&self.shared, &excerpt);
+            self.decide(decided);
             return;
         }
-        match &mut self.phase {
-            Phase::Asking(opening) => {
-                let decided = opening.malformed(&self.shared, &excerpt);
-                self.decide(decided);
-            }
-            _ if self.shared.is_server() => match id {
-                Some(id) => self.shared.reply(id, None, Err(answer)),
-                None => self.shared.reply_without_id(answer),
-            },
-            // A client does not answer noise on a server's output. It answers what names itself a request.
-            Phase::Legacy(_) if answer.code == code::INVALID_PARAMS => {
-                if let Some(id) = id {
-                    self.shared.reply(id, None, Err(answer));
-                }
-            }
+        // A bad answer to a request of ours ends that request, and no other.
+        let bad_reply = |pending: &Pending| CallError::BadReply { method: pending.method.clone(), problem };
+        if shape != Shape::Request && id.as_ref().is_some_and(|id| self.shared.fail_call(id, bad_reply)) {
+            return;
+        }
+        let may_answer = match &self.phase {
+            // A client does not answer noise on a server's output, but what names itself a request.
+            Phase::Legacy(_) if !self.shared.is_server() => shape == Shape::Request,
+            _ => self.shared.is_server() && matches!(shape, Shape::Request | Shape::Unknown),
+        };
+        match id {
+            Some(id) if may_answer => self.shared.reply(id, None, Err(answer)),
+            None if may_answer => self.shared.reply_without_id(answer),
             _ => {}
         }
     }

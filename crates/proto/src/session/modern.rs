@@ -186,7 +186,7 @@ impl Modern {
         };
         let meta = params.and_then(Payload::meta).ok_or_else(|| missing(key::PROTOCOL_VERSION))?;
         let (mut version, mut capabilities, mut info, mut level, mut token) = (None, None, None, None, None);
-        for (name, range) in scan::members(meta.as_str()) {
+        for (name, range) in scan::members(&meta) {
             let found = match &*name {
                 key::PROTOCOL_VERSION => &mut version,
                 key::CLIENT_CAPABILITIES => &mut capabilities,

@@ -208,10 +208,7 @@ impl ClientOpening {
         supported: Vec<Version>,
         error: ErrorObject,
     ) -> Option<Decided> {
-        let newest = Version::ALL
-            .iter()
-            .rev()
-            .find(|version| version.era() == Some(Era::Legacy) && supported.contains(version));
+        let newest = Version::newest_among(Era::Legacy, &supported);
         match newest {
             Some(version) if client.ask == Ask::Auto && self.initialize.is_none() => {
                 if client.version.is_none() {

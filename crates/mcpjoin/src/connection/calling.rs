@@ -1,0 +1,176 @@
+//! A call in progress.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
+use mcpjoin_proto::types::ProgressParams;
+use mcpjoin_proto::{Notification, RequestId};
+
+use super::core::{Core, Slot};
+
+/// A call in progress: zero or more [`CallEvent`]s, then the result.
+///
+/// Awaiting it gives the result. [`Calling::next_event`] gives what comes before. Nothing is sent before the
+/// first poll. Dropping it before the result is there cancels the request: the peer is told that nobody waits
+/// any more. It waits when too much is under way, and it always ends: with a result, with the peer's error, at
+/// the deadline, or with the connection.
+#[must_use = "nothing is sent before it is polled"]
+pub struct Calling {
+    core: Arc<Core>,
+    stage: Stage,
+}
+
+enum Stage {
+    Unsent(Box<Call>),
+    Sent(i64),
+    Over,
+}
+
+/// What a call brings before its result.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CallEvent {
+    /// How far it is. What nobody looked at in time is replaced by what is newer.
+    Progress(ProgressParams),
+    /// A notification that belongs to it: what a subscription brings.
+    Notification(Notification),
+}
+
+impl Calling {
+    pub(super) fn new(core: Arc<Core>, call: Call) -> Self {
+        Self { core, stage: Stage::Unsent(Box::new(call)) }
+    }
+
+    /// The id of the request, once it is sent.
+    #[must_use]
+    pub fn id(&self) -> Option<RequestId> {
+        match self.stage {
+            Stage::Sent(id) => Some(RequestId::from(id)),
+            _ => None,
+        }
+    }
+
+    /// The next thing that comes before the result; `None` when the result is there, to be awaited. Sends the
+    /// request when it is not sent yet. Cancel-safe.
+    pub async fn next_event(&mut self) -> Option<CallEvent> {
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
+        let core = self.core.clone();
+        let mut state = core.lock();
+        if let Stage::Unsent(call) = &self.stage {
+            match send(&core, &mut state, call, cx) {
+                Poll::Ready(Ok(id)) => self.stage = Stage::Sent(id),
+                // The result says it.
+                Poll::Ready(Err(_)) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        let Stage::Sent(id) = self.stage else { return Poll::Ready(None) };
+        let Some(slot) = state.slots.get_mut(&id) else { return Poll::Ready(None) };
+        if let Some(notification) = slot.notifications.pop_front() {
+            return Poll::Ready(Some(CallEvent::Notification(notification)));
+        }
+        if let Some(progress) = slot.progress.take() {
+            return Poll::Ready(Some(CallEvent::Progress(progress)));
+        }
+        if slot.outcome.is_some() {
+            return Poll::Ready(None);
+        }
+        wait(slot, cx);
+        Poll::Pending
+    }
+}
+
+/// Sends the request, or waits for room.
+fn send(
+    core: &Core,
+    state: &mut super::core::Inner,
+    call: &Call,
+    cx: &Context<'_>,
+) -> Poll<Result<i64, CallError>> {
+    let refused = match state.session.call(core.now(), call) {
+        Ok(id) => {
+            // The session counts its ids up from 1.
+            let id = id.as_i64().unwrap_or_default();
+            state.slots.insert(id, Slot::default());
+            state.wake_driver();
+            return Poll::Ready(Ok(id));
+        }
+        Err(refused) => refused,
+    };
+    match (refused, &state.closed) {
+        (CallRefused::Full { .. }, None) => {
+            state.room.push_back(cx.waker().clone());
+            Poll::Pending
+        }
+        (CallRefused::Closed, Some(cause)) => {
+            let cause = Arc::new(cause.clone());
+            Poll::Ready(Err(CallError::Closed(cause)))
+        }
+        (refused, _) => Poll::Ready(Err(CallError::Refused(refused))),
+    }
+}
+
+fn wait(slot: &mut Slot, cx: &Context<'_>) {
+    match &mut slot.waker {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => slot.waker = Some(cx.waker().clone()),
+    }
+}
+
+impl Future for Calling {
+    type Output = Result<Reply, CallError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut state = this.core.lock();
+        if let Stage::Unsent(call) = &this.stage {
+            match send(&this.core, &mut state, call, cx) {
+                Poll::Ready(Ok(id)) => this.stage = Stage::Sent(id),
+                Poll::Ready(Err(error)) => {
+                    this.stage = Stage::Over;
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        let Stage::Sent(id) = this.stage else {
+            return Poll::Ready(Err(CallError::Cancelled));
+        };
+        let Some(slot) = state.slots.get_mut(&id) else {
+            this.stage = Stage::Over;
+            return Poll::Ready(Err(CallError::Cancelled));
+        };
+        let Some(outcome) = slot.outcome.take() else {
+            wait(slot, cx);
+            return Poll::Pending;
+        };
+        state.slots.remove(&id);
+        this.stage = Stage::Over;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        let Stage::Sent(id) = self.stage else { return };
+        let mut state = self.core.lock();
+        let answered = state.slots.remove(&id).is_none_or(|slot| slot.outcome.is_some());
+        if !answered {
+            state.session.cancel(&RequestId::from(id), None);
+            state.wake_driver();
+        }
+    }
+}
+
+impl fmt::Debug for Calling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calling").field("id", &self.id()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! What a handler knows about the request it answers, and what it may do meanwhile.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext};
+use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
+use mcpjoin_proto::{Profile, Raw, RequestId};
+
+use super::core::Core;
+use super::{Calling, Connection};
+
+/// What a handler knows about what it handles, and what it may do meanwhile. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    core: Arc<Core>,
+    /// `None` for a notification.
+    request: Option<(RequestId, RequestContext)>,
+    cancelled: AtomicBool,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl Context {
+    pub(super) fn of_request(core: Arc<Core>, id: RequestId, context: RequestContext) -> Self {
+        Self::new(core, Some((id, context)))
+    }
+
+    pub(super) fn of_notification(core: Arc<Core>) -> Self {
+        Self::new(core, None)
+    }
+
+    fn new(core: Arc<Core>, request: Option<(RequestId, RequestContext)>) -> Self {
+        let shared = Shared { core, request, cancelled: AtomicBool::new(false), waiting: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The id of the request; `None` for a notification.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&RequestId> {
+        self.shared.request.as_ref().map(|(id, _)| id)
+    }
+
+    /// What the session knows about the request; `None` for a notification.
+    #[must_use]
+    pub fn request(&self) -> Option<&RequestContext> {
+        self.shared.request.as_ref().map(|(_, context)| context)
+    }
+
+    /// The facts of the protocol revision that the request is made in; `None` before the peers agree.
+    #[must_use]
+    pub fn profile(&self) -> Option<&'static Profile> {
+        self.request().map(|context| context.profile).or_else(|| self.shared.core.lock().session.profile())
+    }
+
+    /// The client that asks, as it describes itself. Nothing of it is proved.
+    #[must_use]
+    pub fn asker(&self) -> Option<&Arc<Asker>> {
+        self.request().map(|context| &context.asker)
+    }
+
+    /// Over which link the request came.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Arc<Origin>> {
+        self.request().map(|context| &context.origin)
+    }
+
+    /// Tells the asker how far its request is. Nothing is sent when it did not ask for progress; what it has
+    /// not read yet is replaced by what is newer, so this may be called as often as there is something new.
+    /// `progress` must grow.
+    ///
+    /// # Errors
+    /// When the request is no longer being handled.
+    pub fn progress(
+        &self,
+        progress: f64,
+        total: Option<f64>,
+        message: Option<&str>,
+    ) -> Result<(), NotifyRefused> {
+        let id = self.request_id().ok_or(NotifyRefused::NoSuchRequest)?;
+        let mut state = self.shared.core.lock();
+        let outcome = state.session.progress(id, progress, total, message);
+        state.wake_driver();
+        outcome
+    }
+
+    /// Sends a log message to the asker, when it wants messages of that level.
+    ///
+    /// # Errors
+    /// When the request is no longer being handled, or the server does not declare logging.
+    pub fn log(&self, level: LoggingLevel, logger: Option<&str>, data: Raw) -> Result<(), NotifyRefused> {
+        let id = self.request_id().ok_or(NotifyRefused::NoSuchRequest)?;
+        let message = LogMessageParams::new(level, data).with_logger(logger.map(ToOwned::to_owned));
+        let mut state = self.shared.core.lock();
+        let outcome = state.session.log(id, &message);
+        state.wake_driver();
+        outcome
+    }
+
+    /// Asks the other side something on behalf of this request. In the modern era a server cannot: it answers
+    /// with what it needs instead (`Reply::NeedInput`).
+    #[must_use]
+    pub fn call(&self, mut call: Call) -> Calling {
+        call.on_behalf_of = self.request_id().cloned();
+        Calling::new(self.shared.core.clone(), call)
+    }
+
+    /// The connection that the request came over.
+    #[must_use]
+    pub fn connection(&self) -> Connection {
+        Connection::from_core(self.shared.core.clone())
+    }
+
+    /// Whether nobody waits for the answer any more. A handler's own future is dropped then; this is for work
+    /// that it has given to somebody else.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Waits until nobody waits for the answer any more.
+    pub async fn cancelled(&self) {
+        poll_fn(|cx| {
+            let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.is_cancelled() {
+                return Poll::Ready(());
+            }
+            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                waiting.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Nobody waits for the answer any more: whoever listens is told.
+    pub(super) fn cancel(&self) {
+        let waiting = {
+            let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            self.shared.cancelled.store(true, Ordering::Release);
+            std::mem::take(&mut *waiting)
+        };
+        for waker in waiting {
+            waker.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("request", &self.request_id()).finish_non_exhaustive()
+    }
+}

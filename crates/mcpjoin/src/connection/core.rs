@@ -1,0 +1,137 @@
+//! What a connection is: the session, the slots of the calls under way, and who waits for what, behind one
+//! lock.
+//!
+//! The lock is held for moments, never across an await and never while a handler or a waker of somebody else
+//! runs: wakers are collected and woken after it is released.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use mcpjoin_proto::session::{CallError, CloseCause, Reply, Session};
+use mcpjoin_proto::types::ProgressParams;
+use mcpjoin_proto::{Notification, Time};
+use tokio::time::Instant;
+
+pub(crate) struct Core {
+    state: Mutex<Inner>,
+    epoch: Instant,
+}
+
+pub(crate) struct Inner {
+    pub(crate) session: Session,
+    /// The calls under way, by the id of their request.
+    pub(crate) slots: BTreeMap<i64, Slot>,
+    /// Calls that wait for room.
+    pub(crate) room: VecDeque<Waker>,
+    /// Whoever waits for the opening or the end.
+    watchers: Vec<Waker>,
+    driver: Option<Waker>,
+    /// The peers agree.
+    pub(crate) opened: bool,
+    /// Why the session is over.
+    pub(crate) closed: Option<CloseCause>,
+    /// The link and what it has started are gone too.
+    pub(crate) gone: bool,
+}
+
+/// Where the result of a call is put.
+#[derive(Default)]
+pub(crate) struct Slot {
+    pub(crate) outcome: Option<Result<Reply, CallError>>,
+    /// Progress that nobody has looked at yet: the newest says all.
+    pub(crate) progress: Option<ProgressParams>,
+    /// Notifications that belong to the call and that nobody has looked at yet.
+    pub(crate) notifications: VecDeque<Notification>,
+    /// Notifications that were dropped because nobody looked at them.
+    pub(crate) dropped: u64,
+    pub(crate) waker: Option<Waker>,
+}
+
+/// Notifications that wait in a slot; the oldest are dropped, and counted, beyond it.
+const SLOT_NOTIFICATIONS: usize = 1024;
+
+impl Core {
+    pub(crate) fn new(session: Session) -> Self {
+        Self {
+            state: Mutex::new(Inner {
+                session,
+                slots: BTreeMap::new(),
+                room: VecDeque::new(),
+                watchers: Vec::new(),
+                driver: None,
+                opened: false,
+                closed: None,
+                gone: false,
+            }),
+            epoch: Instant::now(),
+        }
+    }
+
+    /// The state. A panic while it was held leaves it as consistent as the session is: no user code runs under
+    /// the lock, so the poison means nothing.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::from_epoch(self.epoch.elapsed())
+    }
+
+    /// The moment on the runtime's clock that a point of the session's time is.
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        // Far beyond what a clock can say: half a century is for ever.
+        const EVER: std::time::Duration = std::time::Duration::from_secs(50 * 365 * 24 * 60 * 60);
+        self.epoch + time.since_epoch().min(EVER)
+    }
+}
+
+impl Inner {
+    /// There is something to do for the driver.
+    pub(crate) fn wake_driver(&mut self) {
+        if let Some(waker) = self.driver.take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn set_driver(&mut self, waker: &Waker) {
+        match &mut self.driver {
+            Some(old) => old.clone_from(waker),
+            None => self.driver = Some(waker.clone()),
+        }
+    }
+
+    /// Wakes this waker at the opening and at the end.
+    pub(crate) fn watch(&mut self, waker: &Waker) {
+        if !self.watchers.iter().any(|watcher| watcher.will_wake(waker)) {
+            self.watchers.push(waker.clone());
+        }
+    }
+
+    pub(crate) fn take_watchers(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.watchers)
+    }
+
+    /// Who may try again to make a call, as far as there is room.
+    pub(crate) fn take_room(&mut self, wake: &mut Vec<Waker>) {
+        if self.room.is_empty() || !(self.session.has_room() || self.closed.is_some()) {
+            return;
+        }
+        let in_flight = self.session.calls_in_flight();
+        let free = match in_flight {
+            0 => self.room.len(),
+            _ => self.session.limits().in_flight.saturating_sub(in_flight).min(self.room.len()),
+        };
+        wake.extend(self.room.drain(..free));
+    }
+}
+
+impl Slot {
+    pub(crate) fn push(&mut self, notification: Notification) {
+        if self.notifications.len() == SLOT_NOTIFICATIONS {
+            self.notifications.pop_front();
+            self.dropped += 1;
+        }
+        self.notifications.push_back(notification);
+    }
+}

@@ -1,0 +1,153 @@
+//! A session over a link, driven.
+//!
+//! The way of a request: `client` makes a [`Calling`]; [`core`] holds the session, the slots of calls and what
+//! waits for room behind one lock that is never held across an await; [`driver`] moves messages between
+//! session and link, runs handlers and keeps the time. Nothing here knows tools or resources.
+
+mod calling;
+mod context;
+mod core;
+mod driver;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use mcpjoin_proto::session::{
+    Call, CloseCause, Limits, NotifyRefused, Peer, Role, Route, Session, State, Violation,
+};
+use mcpjoin_proto::Notification;
+
+pub use calling::{CallEvent, Calling};
+pub use context::Context;
+pub use driver::Driver;
+
+use self::core::Core;
+use crate::handler::Handler;
+use crate::link::Link;
+
+/// A handle on a connection. Cheap to clone; the connection lives until it is closed or its link ends,
+/// whether handles are left or not.
+#[derive(Clone)]
+pub struct Connection {
+    core: Arc<Core>,
+}
+
+/// Told of every rule that the peer breaks. Called by the driver; must not block.
+pub(crate) type OnViolation = Box<dyn Fn(&Violation) + Send + Sync>;
+
+/// What a connection is made of, beside its link.
+pub(crate) struct Setup {
+    pub(crate) role: Role,
+    pub(crate) limits: Limits,
+    pub(crate) on_violation: Option<OnViolation>,
+}
+
+impl Connection {
+    /// A connection over a link, and the driver that must be run for anything to happen.
+    pub(crate) fn new(link: Link, setup: Setup, handler: impl Handler) -> (Self, Driver) {
+        let mut io = link.into_io();
+        io.configure(&setup.limits);
+        let session = Session::new(setup.role, io.caps(), setup.limits);
+        let core = Arc::new(Core::new(session));
+        let driver = Driver::new(core.clone(), io, Arc::new(handler), setup.on_violation);
+        (Self { core }, driver)
+    }
+
+    pub(crate) const fn from_core(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// Waits until the peers agree.
+    ///
+    /// # Errors
+    /// When they do not: with what was tried and what came back.
+    pub async fn opened(&self) -> Result<Arc<Peer>, CloseCause> {
+        poll_fn(|cx| {
+            let mut state = self.core.lock();
+            if let Some(cause) = &state.closed {
+                return Poll::Ready(Err(cause.clone()));
+            }
+            match state.session.peer().filter(|_| state.opened) {
+                Some(peer) => Poll::Ready(Ok(peer.clone())),
+                None => {
+                    state.watch(cx.waker());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Makes a request. Nothing is sent before the [`Calling`] is polled; dropping it cancels the request.
+    #[must_use]
+    pub fn call(&self, call: Call) -> Calling {
+        Calling::new(self.core.clone(), call)
+    }
+
+    /// Tells the peer something that belongs to no request.
+    ///
+    /// # Errors
+    /// When it may not be told: the session says why.
+    pub fn notify(&self, notification: Notification) -> Result<(), NotifyRefused> {
+        let mut state = self.core.lock();
+        let outcome = state.session.notify(notification, Route::Session);
+        state.wake_driver();
+        outcome
+    }
+
+    /// The other side, once the peers agree.
+    #[must_use]
+    pub fn peer(&self) -> Option<Arc<Peer>> {
+        self.core.lock().session.peer().cloned()
+    }
+
+    /// Where the session stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.core.lock().session.state()
+    }
+
+    /// Why the connection is over; `None` while it is not.
+    #[must_use]
+    pub fn close_cause(&self) -> Option<CloseCause> {
+        self.core.lock().closed.clone()
+    }
+
+    /// Requests of ours that have no answer yet, and requests of the peer that have none.
+    #[must_use]
+    pub fn in_flight(&self) -> (usize, usize) {
+        let state = self.core.lock();
+        (state.session.calls_in_flight(), state.session.requests_in_flight())
+    }
+
+    /// Ends the connection: calls under way fail, the link is closed and what it has started is ended.
+    /// Returns at once; [`Connection::closed`] waits for the end.
+    pub fn close(&self) {
+        let mut state = self.core.lock();
+        state.session.close();
+        state.wake_driver();
+    }
+
+    /// Waits until the connection is over and everything that its link has started is gone.
+    pub async fn closed(&self) -> CloseCause {
+        poll_fn(|cx| {
+            let mut state = self.core.lock();
+            match (&state.closed, state.gone) {
+                (Some(cause), true) => Poll::Ready(cause.clone()),
+                _ => {
+                    state.watch(cx.waker());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.core.lock().session.fmt(f)
+    }
+}

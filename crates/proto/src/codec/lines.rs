@@ -1,0 +1,258 @@
+//! Newline-delimited JSON: one message per line, as the
+//! [stdio transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio) has it,
+//! and every other byte stream with it.
+//!
+//! Called by the links over pipes, sockets and QUIC streams. It finds lines; it never looks at what stands in
+//! them, except to skip those that are blank.
+
+use bytes::buf::Limit;
+use bytes::{BufMut, Bytes, BytesMut};
+use memchr::{memchr, memchr2};
+
+use super::{HEAD_BYTES, READ_BYTES, ReadBuffer};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// What was found in a stream of lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineEvent {
+    /// The stream began with a UTF-8 byte order mark. It has been dropped; the peer should be told once.
+    ByteOrderMark,
+    /// A line that is not blank, without its line feed and the carriage return before that.
+    Line(Bytes),
+    /// A line longer than the limit. Reported once, as soon as the limit is passed; the rest of the line is
+    /// dropped as it arrives, and the next line is read as usual.
+    TooLong {
+        /// The beginning of the line, at most [`HEAD_BYTES`]; see [`salvage`](super::salvage::salvage).
+        head: Bytes,
+        /// How many bytes of the line had arrived, in bytes. The line may be longer.
+        length: usize,
+    },
+    /// What stood after the last line feed when the stream ended: a whole message of a peer that ends its last
+    /// line with the stream, or half of one. Only decoding it can tell.
+    Last(Bytes),
+}
+
+/// Splits a stream of bytes into lines.
+///
+/// ```
+/// use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent};
+///
+/// let mut lines = LineDecoder::new(1024);
+/// lines.push(b"{\"jsonrpc\":\"2.0\"}\r\n\n{\"json");
+/// assert_eq!(lines.poll_event(), Some(LineEvent::Line("{\"jsonrpc\":\"2.0\"}".into())));
+/// assert_eq!(lines.poll_event(), None);
+/// lines.finish();
+/// assert_eq!(lines.poll_event(), Some(LineEvent::Last("{\"json".into())));
+/// assert_eq!(lines.poll_event(), None);
+/// ```
+#[derive(Debug)]
+pub struct LineDecoder {
+    buffer: ReadBuffer,
+    /// How far the buffer has been searched for a line feed.
+    searched: usize,
+    limit: usize,
+    state: State,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing has been read: a byte order mark may come.
+    Start,
+    /// In a line.
+    Line,
+    /// In a line that was too long: up to the next line feed everything is dropped.
+    Dropping,
+}
+
+impl LineDecoder {
+    /// A decoder for lines of at most `limit` bytes, line feed and carriage return not counted.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: ReadBuffer::default(), searched: 0, limit, state: State::Start, ended: false }
+    }
+
+    /// Room to read into, normally [`READ_BYTES`] or more. To be asked for when the stream is
+    /// ready, not before: a decoder at rest then holds no more than it must. All events should have been polled.
+    pub fn room(&mut self) -> Limit<&mut BytesMut> {
+        self.buffer.room(self.limit.saturating_add(READ_BYTES))
+    }
+
+    /// Takes bytes that were read elsewhere. The decoder holds all of them until the events are polled.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.push(bytes);
+    }
+
+    /// The stream has ended: what follows the last line feed becomes [`LineEvent::Last`]. Idempotent.
+    pub fn finish(&mut self) {
+        self.ended = true;
+    }
+
+    /// How many bytes of memory the decoder holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.buffer.allocated.max(self.buffer.bytes.capacity())
+    }
+
+    /// The next event; `None` when more bytes are needed, or, after [`LineDecoder::finish`], when all is said.
+    pub fn poll_event(&mut self) -> Option<LineEvent> {
+        if self.state == State::Start {
+            let held = &self.buffer.bytes[..];
+            if held.starts_with(BYTE_ORDER_MARK) {
+                self.buffer.skip(BYTE_ORDER_MARK.len());
+                self.state = State::Line;
+                return Some(LineEvent::ByteOrderMark);
+            }
+            if BYTE_ORDER_MARK.starts_with(held) && !self.ended {
+                return None;
+            }
+            self.state = State::Line;
+        }
+        loop {
+            let Some(found) = memchr(b'\n', &self.buffer.bytes[self.searched..]) else {
+                return self.without_line_feed();
+            };
+            let end = self.searched + found;
+            self.searched = 0;
+            if self.state == State::Dropping {
+                self.state = State::Line;
+                self.buffer.skip(end + 1);
+                continue;
+            }
+            let content = without_carriage_return(&self.buffer.bytes[..end]);
+            let length = content.len();
+            if length > self.limit {
+                let head = head(content);
+                self.buffer.skip(end + 1);
+                return Some(LineEvent::TooLong { head, length });
+            }
+            if is_blank(content) {
+                self.buffer.skip(end + 1);
+                continue;
+            }
+            let mut line = self.buffer.take(end + 1);
+            line.truncate(length);
+            return Some(LineEvent::Line(line));
+        }
+    }
+
+    /// What the beginning of a line is, as long as its end has not come.
+    fn without_line_feed(&mut self) -> Option<LineEvent> {
+        if self.state == State::Dropping {
+            self.buffer.clear();
+            self.searched = 0;
+            return None;
+        }
+        let held = self.buffer.bytes.len();
+        // A carriage return at the end may belong to the line's end, which does not count.
+        let content = without_carriage_return(&self.buffer.bytes);
+        let length = content.len();
+        if length > self.limit {
+            let head = head(content);
+            self.state = State::Dropping;
+            self.buffer.clear();
+            self.searched = 0;
+            return Some(LineEvent::TooLong { head, length });
+        }
+        if self.ended {
+            self.searched = 0;
+            let blank = is_blank(content);
+            let mut last = self.buffer.take(held);
+            last.truncate(length);
+            return (!blank).then_some(LineEvent::Last(last));
+        }
+        self.searched = held;
+        self.buffer.settle();
+        None
+    }
+}
+
+/// Appends a message as one line.
+///
+/// A JSON text has line breaks only between its tokens; a text that was written with them (a schema kept as its
+/// author indented it, a body that came by HTTP) gets spaces there, since the transport allows none. Every other
+/// byte is kept.
+pub fn write_line(text: &[u8], out: &mut BytesMut) {
+    out.reserve(text.len() + 1);
+    let mut rest = text;
+    while let Some(at) = memchr2(b'\n', b'\r', rest) {
+        out.put_slice(&rest[..at]);
+        out.put_u8(b' ');
+        rest = &rest[at + 1..];
+    }
+    out.put_slice(rest);
+    out.put_u8(b'\n');
+}
+
+fn without_carriage_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// White space as JSON has it: a line of nothing else holds no value, and is no error either.
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
+}
+
+/// A copy, so that the buffer can be freed.
+fn head(line: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(&line[..line.len().min(HEAD_BYTES)])
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn events(decoder: &mut LineDecoder) -> Vec<LineEvent> {
+        core::iter::from_fn(|| decoder.poll_event()).collect()
+    }
+
+    #[test]
+    fn lines_and_the_rest() {
+        let mut decoder = LineDecoder::new(10);
+        decoder.push(b"a\r\n \t\r\n\nb\rc\nd");
+        assert_eq!(events(&mut decoder), [LineEvent::Line("a".into()), LineEvent::Line("b\rc".into())]);
+        decoder.finish();
+        assert_eq!(events(&mut decoder), [LineEvent::Last("d".into())]);
+        assert_eq!(events(&mut decoder), []);
+    }
+
+    #[test]
+    fn a_large_line_takes_its_buffer_with_it() {
+        let mut decoder = LineDecoder::new(1 << 20);
+        let mut text = vec![b'x'; WHOLE];
+        text.extend_from_slice(b"\nrest");
+        decoder.push(&text);
+        let LineEvent::Line(line) = decoder.poll_event().expect("a line") else { panic!("no line") };
+        assert_eq!(line.len(), WHOLE);
+        assert!(decoder.capacity() < 64, "{}", decoder.capacity());
+        decoder.push(b"\n");
+        assert_eq!(decoder.poll_event(), Some(LineEvent::Line("rest".into())));
+    }
+
+    const WHOLE: usize = super::super::WHOLE_BUFFER_BYTES;
+
+    #[test]
+    fn room_is_reused_when_the_lines_are_gone() {
+        let mut decoder = LineDecoder::new(1 << 20);
+        decoder.room().put_slice(&[b'\n'; READ_BYTES - 10]);
+        let address = decoder.buffer.bytes.as_ptr();
+        assert_eq!(events(&mut decoder), []);
+        decoder.room().put_slice(b"a line\n");
+        assert_eq!(events(&mut decoder), [LineEvent::Line("a line".into())]);
+        assert_eq!(decoder.capacity(), READ_BYTES);
+        let _room = decoder.room();
+        assert!(decoder.buffer.bytes.as_ptr() >= address);
+        assert_eq!(decoder.capacity(), READ_BYTES);
+    }
+
+    #[test]
+    fn line_breaks_between_tokens_become_spaces() {
+        let mut out = BytesMut::new();
+        write_line(b"{\n\"a\":\r\n1}", &mut out);
+        assert_eq!(&out[..], b"{ \"a\":  1}\n");
+    }
+}

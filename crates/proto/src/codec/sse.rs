@@ -1,0 +1,514 @@
+//! `text/event-stream`, read and written.
+//!
+//! Called by the HTTP links. Reading follows the
+//! [standard](https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream), with a limit
+//! that the standard does not have; the transports that use it are
+//! [Streamable HTTP](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http) and
+//! HTTP+SSE of 2024-11-05. It never looks at what stands in the data, and never reconnects.
+
+use alloc::string::String;
+use core::fmt::Write as _;
+use core::mem;
+use core::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use memchr::memchr2;
+
+use super::HEAD_BYTES;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// The longest line that holds no data, in bytes: an event's id goes back to the server in a header, and no
+/// server takes longer ones.
+pub const FIELD_BYTES: usize = 16 * 1024;
+
+/// The shortest time to wait before reconnecting, whatever the server says (adversarial case 122).
+pub const RETRY_LEAST: Duration = Duration::from_millis(100);
+
+/// The longest time to wait before reconnecting, whatever the server says (adversarial case 122).
+pub const RETRY_MOST: Duration = Duration::from_secs(60);
+
+/// What was found in an event stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SseEvent {
+    /// An event with data, which may be empty: the priming event of 2025-11-25 has an id and empty data.
+    Event(Event),
+    /// A block that moved the last event id and had no data; the standard dispatches no event for it.
+    Id(Bytes),
+    /// A comment: the peer is alive.
+    Comment,
+    /// The peer asks for this time before a reconnection, in milliseconds, as it was sent; see [`clamp_retry`].
+    Retry(u64),
+    /// An event whose data, or one of whose lines, is longer than allowed. Reported once, as soon as the limit is
+    /// passed; the rest is dropped up to the blank line, and the next event is read as usual.
+    TooLong {
+        /// The beginning of the data, at most [`HEAD_BYTES`]; see [`salvage`](super::salvage::salvage).
+        head: Bytes,
+        /// The id of the event, where it stood before the data. It counts as seen: resuming before it would
+        /// bring the same event again.
+        id: Option<Bytes>,
+    },
+    /// The stream ended inside an event. The standard drops it; it is given so that its loss can be told.
+    Unfinished(Event),
+}
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The value of `event`; `None` means `message`.
+    pub name: Option<Bytes>,
+    /// The lines of `data`, joined by line feeds.
+    pub data: Bytes,
+    /// The value of `id`, when this event has one. Empty means that nothing is to be resumed from here.
+    pub id: Option<Bytes>,
+}
+
+/// Splits an event stream into events.
+///
+/// ```
+/// use mcpjoin_proto::codec::sse::{SseDecoder, SseEvent};
+///
+/// let mut stream = SseDecoder::new(1024);
+/// stream.push("event: message\nid: 1\ndata: {}\n\n".into());
+/// let Some(SseEvent::Event(event)) = stream.poll_event() else { panic!("no event") };
+/// assert_eq!(event.name.as_deref(), Some(&b"message"[..]));
+/// assert_eq!(event.id.as_deref(), Some(&b"1"[..]));
+/// assert_eq!(event.data, "{}");
+/// assert_eq!(stream.poll_event(), None);
+/// ```
+#[derive(Debug)]
+pub struct SseDecoder {
+    /// What has arrived and has not been looked at.
+    input: Bytes,
+    /// The line that began in earlier input.
+    partial: BytesMut,
+    limit: usize,
+    /// The last line ended with a carriage return: a line feed that follows belongs to it.
+    after_carriage_return: bool,
+    /// No line has been read: it may begin with a byte order mark.
+    first_line: bool,
+    dropping: Dropping,
+    data: Data,
+    name: Option<Bytes>,
+    id: Option<Bytes>,
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+enum Data {
+    /// No `data` field yet.
+    #[default]
+    Absent,
+    /// One: a slice of the input.
+    One(Bytes),
+    /// Several, joined.
+    Joined(BytesMut),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dropping {
+    No,
+    /// Up to the end of the line, which is a comment or of no meaning.
+    Line,
+    /// Up to the next blank line. `in_line`: something of the present line has been dropped already.
+    Event {
+        in_line: bool,
+    },
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::Absent => 0,
+            Self::One(data) => data.len(),
+            Self::Joined(data) => data.len(),
+        }
+    }
+
+    /// What one more line may add without passing `limit`; `None` when not even an empty one fits.
+    fn left(&self, limit: usize) -> Option<usize> {
+        match self {
+            Self::Absent => Some(limit),
+            _ => limit.checked_sub(self.len())?.checked_sub(1),
+        }
+    }
+
+    fn push(&mut self, line: Bytes) {
+        *self = match mem::take(self) {
+            Self::Absent => Self::One(line),
+            Self::One(first) => {
+                let mut joined = BytesMut::with_capacity(first.len() + 1 + line.len());
+                joined.put(first);
+                joined.put_u8(b'\n');
+                joined.put(line);
+                Self::Joined(joined)
+            }
+            Self::Joined(mut joined) => {
+                joined.reserve(1 + line.len());
+                joined.put_u8(b'\n');
+                joined.put(line);
+                Self::Joined(joined)
+            }
+        };
+    }
+
+    fn head(&self) -> Bytes {
+        let data: &[u8] = match self {
+            Self::Absent => &[],
+            Self::One(data) => data,
+            Self::Joined(data) => data,
+        };
+        Bytes::copy_from_slice(&data[..data.len().min(HEAD_BYTES)])
+    }
+
+    fn into_bytes(self) -> Option<Bytes> {
+        match self {
+            Self::Absent => None,
+            Self::One(data) => Some(data),
+            Self::Joined(data) => Some(data.freeze()),
+        }
+    }
+}
+
+impl SseDecoder {
+    /// A decoder for events with at most `limit` bytes of data.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            input: Bytes::new(),
+            partial: BytesMut::new(),
+            limit,
+            after_carriage_return: false,
+            first_line: true,
+            dropping: Dropping::No,
+            data: Data::Absent,
+            name: None,
+            id: None,
+            ended: false,
+        }
+    }
+
+    /// Takes a piece of the body. Nothing is copied when the events before it have been polled, and an event
+    /// that lies in one piece is a slice of it.
+    pub fn push(&mut self, piece: Bytes) {
+        if self.input.is_empty() {
+            self.input = piece;
+        } else {
+            let mut input = BytesMut::with_capacity(self.input.len() + piece.len());
+            input.put_slice(&self.input);
+            input.put(piece);
+            self.input = input.freeze();
+        }
+    }
+
+    /// The body has ended: what follows the last blank line becomes [`SseEvent::Unfinished`]. Idempotent.
+    pub fn finish(&mut self) {
+        self.ended = true;
+    }
+
+    /// How many bytes of memory the decoder holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        let data = match &self.data {
+            Data::Absent => 0,
+            Data::One(data) => data.len(),
+            Data::Joined(data) => data.capacity(),
+        };
+        let fields = self.name.as_ref().map_or(0, Bytes::len) + self.id.as_ref().map_or(0, Bytes::len);
+        self.input.len() + self.partial.capacity() + data + fields
+    }
+
+    /// The next event; `None` when more bytes are needed, or, after [`SseDecoder::finish`], when all is said.
+    pub fn poll_event(&mut self) -> Option<SseEvent> {
+        loop {
+            if self.after_carriage_return && !self.input.is_empty() {
+                self.after_carriage_return = false;
+                if self.input[0] == b'\n' {
+                    self.input.advance(1);
+                }
+            }
+            let Some(end) = memchr2(b'\r', b'\n', &self.input) else {
+                if let Some(event) = self.keep_partial_line() {
+                    return Some(event);
+                }
+                return if self.ended { self.unfinished() } else { None };
+            };
+            // A line that is too long is found out here too, so that it does not matter how it was cut.
+            if self.dropping == Dropping::No
+                && let Some(too_long) = self.check_length(end)
+            {
+                return Some(too_long);
+            }
+            let dropping = self.dropping;
+            let line = if self.partial.is_empty() {
+                self.input.split_to(end)
+            } else {
+                self.partial.extend_from_slice(&self.input[..end]);
+                self.input.advance(end);
+                mem::take(&mut self.partial).freeze()
+            };
+            self.after_carriage_return = self.input[0] == b'\r';
+            self.input.advance(1);
+            let line = if mem::take(&mut self.first_line) { without_byte_order_mark(line) } else { line };
+            match dropping {
+                Dropping::No => {
+                    if let Some(event) = self.line(line) {
+                        return Some(event);
+                    }
+                }
+                Dropping::Line => self.dropping = Dropping::No,
+                Dropping::Event { in_line } => {
+                    let blank = line.is_empty() && !in_line;
+                    self.dropping = if blank { Dropping::No } else { Dropping::Event { in_line: false } };
+                }
+            }
+        }
+    }
+
+    /// Keeps the input, which has no end of line, for when the end comes.
+    fn keep_partial_line(&mut self) -> Option<SseEvent> {
+        if self.input.is_empty() {
+            return None;
+        }
+        match self.dropping {
+            Dropping::Line => {}
+            Dropping::Event { .. } => self.dropping = Dropping::Event { in_line: true },
+            Dropping::No => {
+                if let Some(too_long) = self.check_length(self.input.len()) {
+                    self.input = Bytes::new();
+                    return Some(too_long);
+                }
+                self.partial.extend_from_slice(&self.input);
+                // A comment says that the peer is alive and nothing else: it is not kept, however long it is.
+                if without_mark(&self.partial, self.first_line).first() == Some(&b':') {
+                    self.partial = BytesMut::new();
+                    self.first_line = false;
+                    self.dropping = Dropping::Line;
+                    self.input = Bytes::new();
+                    return Some(SseEvent::Comment);
+                }
+            }
+        }
+        self.input = Bytes::new();
+        None
+    }
+
+    /// Whether the line that is made of what is kept and of the next `more` bytes of input is too long.
+    fn check_length(&mut self, more: usize) -> Option<SseEvent> {
+        let length = self.partial.len() + more;
+        // The beginning tells what the line is; six bytes are enough for `data: `, three for a mark before it.
+        let mut start = [0; 9];
+        let known = length.min(start.len());
+        let kept = known.min(self.partial.len());
+        start[..kept].copy_from_slice(&self.partial[..kept]);
+        start[kept..known].copy_from_slice(&self.input[..known - kept]);
+        let start = without_mark(&start[..known], self.first_line);
+        let mark = known - start.len();
+        let overhead = match start {
+            [b':', ..] => return None,
+            [b'd', b'a', b't', b'a', b':', b' ', ..] => 6,
+            [b'd', b'a', b't', b'a', b':', ..] => 5,
+            _ => return (length > FIELD_BYTES).then(|| self.too_long(0, 0)),
+        };
+        let fits = self.data.left(self.limit).is_some_and(|left| length - mark - overhead <= left);
+        (!fits).then(|| self.too_long(mark + overhead, more))
+    }
+
+    /// Goes over to dropping the event. Its data so far is followed by the line that did not fit, from `from` on.
+    fn too_long(&mut self, from: usize, more: usize) -> SseEvent {
+        let mut head = BytesMut::from(&self.data.head()[..]);
+        if more > 0 && head.len() < HEAD_BYTES {
+            if !matches!(self.data, Data::Absent) {
+                head.put_u8(b'\n');
+            }
+            let line = self.partial.iter().chain(&self.input[..more]).skip(from);
+            head.extend(line.take(HEAD_BYTES - head.len()));
+        }
+        self.dropping = Dropping::Event { in_line: !self.partial.is_empty() || !self.input.is_empty() };
+        self.partial = BytesMut::new();
+        self.first_line = false;
+        self.data = Data::Absent;
+        self.name = None;
+        SseEvent::TooLong { head: head.freeze(), id: self.id.take() }
+    }
+
+    /// One whole line.
+    fn line(&mut self, line: Bytes) -> Option<SseEvent> {
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        let (field, value) = match memchr::memchr(b':', &line) {
+            Some(0) => return Some(SseEvent::Comment),
+            Some(colon) => {
+                let value = line.slice(colon + 1..);
+                let spaced = value.first() == Some(&b' ');
+                (&line[..colon], value.slice(usize::from(spaced)..))
+            }
+            None => (&line[..], Bytes::new()),
+        };
+        match field {
+            b"data" => {
+                if self.data.left(self.limit).is_none_or(|left| value.len() > left) {
+                    // Only a field without a colon comes here: `check_length` has seen the others.
+                    let too_long = self.too_long(0, 0);
+                    self.dropping = Dropping::Event { in_line: false };
+                    return Some(too_long);
+                }
+                self.data.push(value);
+            }
+            b"event" => self.name = Some(kept(&value)),
+            b"id" if !value.contains(&0) => self.id = Some(kept(&value)),
+            b"retry" => return digits(&value).map(SseEvent::Retry),
+            _ => {}
+        }
+        None
+    }
+
+    /// The end of a block.
+    fn dispatch(&mut self) -> Option<SseEvent> {
+        let name = self.name.take().filter(|name| !name.is_empty());
+        let id = self.id.take();
+        match mem::take(&mut self.data).into_bytes() {
+            Some(data) => Some(SseEvent::Event(Event { name, data, id })),
+            None => id.map(SseEvent::Id),
+        }
+    }
+
+    /// The end of the stream.
+    fn unfinished(&mut self) -> Option<SseEvent> {
+        if !self.partial.is_empty() {
+            let line = mem::take(&mut self.partial).freeze();
+            let line = if mem::take(&mut self.first_line) { without_byte_order_mark(line) } else { line };
+            if !line.is_empty()
+                && let Some(event) = self.line(line)
+            {
+                return Some(event);
+            }
+        }
+        let name = self.name.take();
+        let id = self.id.take();
+        let data = mem::take(&mut self.data).into_bytes();
+        if name.is_none() && id.is_none() && data.is_none() {
+            return None;
+        }
+        Some(SseEvent::Unfinished(Event { name, data: data.unwrap_or_default(), id }))
+    }
+}
+
+/// The time to wait before a reconnection when the server asked for `milliseconds`: between [`RETRY_LEAST`] and
+/// [`RETRY_MOST`].
+#[must_use]
+pub fn clamp_retry(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds).clamp(RETRY_LEAST, RETRY_MOST)
+}
+
+/// The name or the id of an event to write has a line break or a NUL in it, which no event stream can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {field} of an event cannot hold a line break or NUL")]
+pub struct FieldError {
+    /// The field: `event` or `id`.
+    pub field: &'static str,
+}
+
+/// An event to write.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Writing<'a> {
+    /// The value of `id`.
+    pub id: Option<&'a str>,
+    /// The value of `event`.
+    pub name: Option<&'a str>,
+    /// The time before a reconnection.
+    pub retry: Option<Duration>,
+    /// The data; empty data is written too, since that is what a priming event is. Line breaks in it, which JSON
+    /// has only between its tokens, all arrive as line feeds.
+    pub data: &'a [u8],
+}
+
+impl Writing<'_> {
+    /// Appends the event.
+    ///
+    /// # Errors
+    /// When `id` or `name` would break the stream; then nothing was appended.
+    pub fn write(&self, out: &mut BytesMut) -> Result<(), FieldError> {
+        for (field, value) in [("id", self.id), ("event", self.name)] {
+            if value.is_some_and(|value| value.contains(['\r', '\n', '\0'])) {
+                return Err(FieldError { field });
+            }
+        }
+        out.reserve(self.data.len() + 32);
+        for (field, value) in [("id: ", self.id), ("event: ", self.name)] {
+            if let Some(value) = value {
+                out.put_slice(field.as_bytes());
+                out.put_slice(value.as_bytes());
+                out.put_u8(b'\n');
+            }
+        }
+        if let Some(retry) = self.retry {
+            write_retry(retry, out);
+        }
+        for_each_line(self.data, |line| {
+            out.put_slice(b"data: ");
+            out.put_slice(line);
+            out.put_u8(b'\n');
+        });
+        out.put_u8(b'\n');
+        Ok(())
+    }
+}
+
+/// Appends the time before a reconnection, alone: what a server says before it ends a stream that lives on.
+pub fn write_retry(retry: Duration, out: &mut BytesMut) {
+    let mut line = String::new();
+    // Writing to a `String` does not fail.
+    let _ = writeln!(line, "retry: {}", retry.as_millis());
+    out.put_slice(line.as_bytes());
+}
+
+/// Appends a comment: what keeps a silent stream alive.
+pub fn write_comment(comment: &str, out: &mut BytesMut) {
+    for_each_line(comment.as_bytes(), |line| {
+        out.put_slice(b": ");
+        out.put_slice(line);
+        out.put_u8(b'\n');
+    });
+    out.put_u8(b'\n');
+}
+
+/// Calls with each line of a text, of which an empty one has one.
+fn for_each_line(text: &[u8], mut each: impl FnMut(&[u8])) {
+    let mut rest = text;
+    while let Some(end) = memchr2(b'\r', b'\n', rest) {
+        each(&rest[..end]);
+        let both = rest[end..].starts_with(b"\r\n");
+        rest = &rest[end + 1 + usize::from(both)..];
+    }
+    each(rest);
+}
+
+/// A name or an id outlives its event: it does not keep the piece of the body that it came in. The names that
+/// MCP uses cost nothing.
+fn kept(value: &[u8]) -> Bytes {
+    match value {
+        b"message" => Bytes::from_static(b"message"),
+        b"endpoint" => Bytes::from_static(b"endpoint"),
+        other => Bytes::copy_from_slice(other),
+    }
+}
+
+fn without_byte_order_mark(line: Bytes) -> Bytes {
+    if line.starts_with(BYTE_ORDER_MARK) { line.slice(BYTE_ORDER_MARK.len()..) } else { line }
+}
+
+fn without_mark(line: &[u8], first_line: bool) -> &[u8] {
+    if first_line { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line }
+}
+
+/// ASCII digits and nothing else; a number that no `u64` holds is the largest there is.
+fn digits(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return None;
+    }
+    value.iter().try_fold(0_u64, |number, byte| {
+        byte.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(u64::from(byte - b'0')))
+    })
+}

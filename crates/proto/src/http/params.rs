@@ -1,0 +1,401 @@
+//! Arguments of tools that are repeated in headers: the `x-mcp-header` marks in a tool's `inputSchema`, the
+//! `Mcp-Param-*` headers that a client makes from them, and the check that a server makes.
+//!
+//! Called by the client's catalogue of tools and by the server's tools.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
+
+use alloc::borrow::{Cow, ToOwned};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::headers::{
+    HeaderMismatch, HeaderProblem, Headers, compare, decode_value, encode_value, missing, name, single,
+};
+use crate::{Kind, Raw, scan};
+
+/// The keyword that marks a property.
+const MARK: &str = "x-mcp-header";
+
+/// The largest integer that every peer holds exactly: 2^53 - 1.
+const SAFE_INTEGER: i64 = (1 << 53) - 1;
+
+/// An argument that is repeated in a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderMark {
+    /// The header's name after `Mcp-Param-`, as the schema writes it.
+    pub name: String,
+    /// The names of the properties that lead to the argument, outermost first.
+    pub path: Vec<String>,
+    /// The argument's type.
+    pub kind: ParamKind,
+}
+
+impl HeaderMark {
+    /// The whole name of the header.
+    #[must_use]
+    pub fn header(&self) -> String {
+        format!("Mcp-Param-{}", self.name)
+    }
+}
+
+/// The types that an argument in a header may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// `string`
+    String,
+    /// `integer`
+    Integer,
+    /// `boolean`
+    Boolean,
+}
+
+/// Why the marks of a tool are invalid. One is enough: a client on HTTP leaves the whole tool out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidHeaderMark {
+    /// The value is not a string.
+    #[error("x-mcp-header is not a string")]
+    NotAString,
+    /// The value is the empty string.
+    #[error("x-mcp-header is empty")]
+    Empty,
+    /// The value has a character that no header name may have.
+    #[error("x-mcp-header {name:?} is not a header name (RFC 9110 token)")]
+    NotAToken {
+        /// The value.
+        name: String,
+    },
+    /// Two properties have the same value; case does not count.
+    #[error("x-mcp-header {name:?} is used twice")]
+    Repeated {
+        /// The value that came second.
+        name: String,
+    },
+    /// The property is not a `string`, an `integer` or a `boolean`.
+    #[error("x-mcp-header {name:?} is on a property whose type is not string, integer or boolean")]
+    Type {
+        /// The value.
+        name: String,
+    },
+    /// The property cannot be reached by `properties` alone.
+    #[error("x-mcp-header {name:?} lies under {keyword:?}; only `properties` may lead to it")]
+    OutOfReach {
+        /// The value.
+        name: String,
+        /// The keyword that it lies under.
+        keyword: String,
+    },
+}
+
+/// Finds the marks in a tool's `inputSchema`, in the order of the text.
+///
+/// # Errors
+/// The first mark that breaks a rule.
+pub fn header_marks(input_schema: &Raw) -> Result<Vec<HeaderMark>, InvalidHeaderMark> {
+    let mut search = Search { marks: Vec::new(), path: Vec::new() };
+    // Nearly every schema has none, and looking for a word costs less than taking the schema apart. An escape
+    // could hide it.
+    let text = input_schema.as_bytes();
+    if memchr::memmem::find(text, MARK.as_bytes()).is_some() || memchr::memchr(b'\\', text).is_some() {
+        search.schema(input_schema, None)?;
+    }
+    Ok(search.marks)
+}
+
+struct Search {
+    marks: Vec<HeaderMark>,
+    path: Vec<String>,
+}
+
+/// What a keyword of JSON Schema 2020-12 (and of draft-07, for older servers) holds.
+enum Holds {
+    Schema,
+    Schemas,
+    NamedSchemas,
+    Data,
+}
+
+fn holds(keyword: &str) -> Holds {
+    match keyword {
+        "additionalItems"
+        | "additionalProperties"
+        | "contains"
+        | "contentSchema"
+        | "else"
+        | "if"
+        | "not"
+        | "propertyNames"
+        | "then"
+        | "unevaluatedItems"
+        | "unevaluatedProperties" => Holds::Schema,
+        // `items` is one schema in 2020-12 and may be a list before.
+        "allOf" | "anyOf" | "items" | "oneOf" | "prefixItems" => Holds::Schemas,
+        "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties" => {
+            Holds::NamedSchemas
+        }
+        _ => Holds::Data,
+    }
+}
+
+impl Search {
+    /// Looks into a schema. `under` is the keyword that took us off the path of `properties`. It recurses as
+    /// deep as the text nests, which the scanner has bounded.
+    fn schema(&mut self, schema: &Raw, under: Option<&str>) -> Result<(), InvalidHeaderMark> {
+        if schema.kind() != Kind::Object {
+            return Ok(());
+        }
+        for (keyword, value) in members(schema) {
+            match &*keyword {
+                MARK => self.mark(schema, &value, under)?,
+                "properties" => {
+                    for (property, schema) in members(&value) {
+                        self.path.push(property.into_owned());
+                        self.schema(&schema, under)?;
+                        self.path.pop();
+                    }
+                }
+                _ => {
+                    let under = Some(under.unwrap_or(&keyword));
+                    match holds(&keyword) {
+                        Holds::Schema => self.schema(&value, under)?,
+                        Holds::Schemas if value.kind() == Kind::Object => self.schema(&value, under)?,
+                        Holds::Schemas => {
+                            for schema in elements(&value) {
+                                self.schema(&schema, under)?;
+                            }
+                        }
+                        Holds::NamedSchemas => {
+                            for (_, schema) in members(&value) {
+                                self.schema(&schema, under)?;
+                            }
+                        }
+                        Holds::Data => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, schema: &Raw, value: &Raw, under: Option<&str>) -> Result<(), InvalidHeaderMark> {
+        let name = value.to_string_value().ok_or(InvalidHeaderMark::NotAString)?.into_owned();
+        if name.is_empty() {
+            return Err(InvalidHeaderMark::Empty);
+        }
+        if !name.bytes().all(is_token) {
+            return Err(InvalidHeaderMark::NotAToken { name });
+        }
+        if let Some(keyword) = under {
+            return Err(InvalidHeaderMark::OutOfReach { name, keyword: keyword.to_owned() });
+        }
+        let kind = match schema.member("type").as_ref().and_then(Raw::to_string_value).as_deref() {
+            Some("string") => ParamKind::String,
+            Some("integer") => ParamKind::Integer,
+            Some("boolean") => ParamKind::Boolean,
+            _ => return Err(InvalidHeaderMark::Type { name }),
+        };
+        if self.path.is_empty() {
+            return Err(InvalidHeaderMark::Type { name });
+        }
+        if self.marks.iter().any(|mark| mark.name.eq_ignore_ascii_case(&name)) {
+            return Err(InvalidHeaderMark::Repeated { name });
+        }
+        self.marks.push(HeaderMark { name, path: self.path.clone(), kind });
+        Ok(())
+    }
+}
+
+/// The members of an object; none of anything else.
+fn members(raw: &Raw) -> impl Iterator<Item = (Cow<'_, str>, Raw)> {
+    let object = (raw.kind() == Kind::Object).then(|| scan::members(raw));
+    object.into_iter().flatten().map(|(key, range)| (key, raw.slice(range)))
+}
+
+/// The elements of an array; none of anything else.
+fn elements(raw: &Raw) -> impl Iterator<Item = Raw> {
+    let array = (raw.kind() == Kind::Array).then(|| scan::elements(raw.as_str()));
+    array.into_iter().flatten().map(|range| raw.slice(range))
+}
+
+/// A character of a token (RFC 9110, 5.6.2).
+const fn is_token(byte: u8) -> bool {
+    matches!(byte, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`'
+        | b'|' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z')
+}
+
+/// What an argument is for its header.
+enum Argument {
+    /// Not there, or `null`: no header.
+    Absent,
+    String(String),
+    Integer(i64),
+    Boolean(bool),
+    /// Anything that no header can repeat; its text.
+    Other(String),
+}
+
+impl Argument {
+    fn find(mark: &HeaderMark, arguments: Option<&Raw>) -> Self {
+        let Some(mut value) = arguments.cloned() else { return Self::Absent };
+        for property in &mark.path {
+            let mut found = members(&value).filter(|(key, _)| key == property);
+            let Some((_, first)) = found.next() else { return Self::Absent };
+            // The scanner lets arguments repeat a key. Whoever reads them would choose one, perhaps the other one.
+            if found.next().is_some() {
+                return Self::Other(value.to_string());
+            }
+            drop(found);
+            value = first;
+        }
+        match value.kind() {
+            Kind::Null => Self::Absent,
+            Kind::Bool => Self::Boolean(value.as_str() == "true"),
+            Kind::String => {
+                value.to_string_value().map_or(Self::Absent, |string| Self::String(string.into_owned()))
+            }
+            Kind::Number => {
+                integer(value.as_str()).map_or_else(|| Self::Other(value.to_string()), Self::Integer)
+            }
+            Kind::Object | Kind::Array => Self::Other(value.to_string()),
+        }
+    }
+}
+
+/// An argument that its schema marks for a header cannot stand in one, so the call cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the argument for {header} is neither a string, a boolean nor an integer within 2^53 - 1")]
+pub struct ParamHeaderError {
+    /// The whole name of the header.
+    pub header: String,
+}
+
+/// The headers of a call, name and value: one for each mark whose argument is there and not null.
+///
+/// # Errors
+/// When an argument has a value that no header can repeat; a server would refuse the call.
+pub fn param_headers(
+    marks: &[HeaderMark],
+    arguments: Option<&Raw>,
+) -> Result<Vec<(String, String)>, ParamHeaderError> {
+    let mut headers = Vec::new();
+    for mark in marks {
+        let value = match Argument::find(mark, arguments) {
+            Argument::Absent => continue,
+            Argument::String(string) => encode_value(&string).into_owned(),
+            Argument::Integer(integer) => integer.to_string(),
+            Argument::Boolean(boolean) => boolean.to_string(),
+            Argument::Other(_) => return Err(ParamHeaderError { header: mark.header() }),
+        };
+        headers.push((mark.header(), value));
+    }
+    Ok(headers)
+}
+
+/// Checks the `Mcp-Param-*` headers of a call against its arguments. Integers are compared as numbers (`42.0` is
+/// `42`), everything else by its characters. Headers that no mark asks for are left alone.
+///
+/// # Errors
+/// The first header that is missing, unreadable or different, or that repeats an argument that is not there.
+pub fn check_param_headers(
+    headers: &(impl Headers + ?Sized),
+    marks: &[HeaderMark],
+    arguments: Option<&Raw>,
+) -> Result<(), HeaderMismatch> {
+    for mark in marks {
+        let written = mark.header();
+        let key = format!("{}{}", name::PARAM_PREFIX, mark.name.to_ascii_lowercase());
+        let argument = Argument::find(mark, arguments);
+        let Some(value) = single(headers, &key, &written)? else {
+            match argument {
+                Argument::Absent => continue,
+                Argument::String(body) | Argument::Other(body) => return Err(missing(&written, &body)),
+                Argument::Integer(body) => return Err(missing(&written, &body.to_string())),
+                Argument::Boolean(body) => return Err(missing(&written, &body.to_string())),
+            }
+        };
+        let found = decode_value(value)
+            .map_err(|error| HeaderMismatch::new(written.as_str(), HeaderProblem::Invalid(error)))?;
+        match argument {
+            Argument::Absent => {
+                let problem = HeaderProblem::Unexpected { header: found.into_owned() };
+                return Err(HeaderMismatch::new(written, problem));
+            }
+            Argument::Integer(body) if integer(&found) == Some(body) => {}
+            Argument::Integer(body) => compare(&written, &found, &body.to_string())?,
+            Argument::Boolean(body) => compare(&written, &found, if body { "true" } else { "false" })?,
+            Argument::String(body) => compare(&written, &found, &body)?,
+            Argument::Other(body) => {
+                let problem = HeaderProblem::Differs { header: found.into_owned(), body };
+                return Err(HeaderMismatch::new(written, problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The value of a number's text, when it is a whole number within 2^53 - 1: exactly, without a float between.
+fn integer(text: &str) -> Option<i64> {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        // An exponent that no i32 holds belongs to a number of no interest, unless the digits are all zero.
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let places = i32::try_from(fraction.len()).ok()?;
+    let mut digits = format!("{whole}{fraction}");
+    let mut scale = exponent.checked_sub(places)?;
+    digits.drain(..digits.len() - digits.trim_start_matches('0').len());
+    if digits.is_empty() {
+        return Some(0);
+    }
+    let significant = digits.trim_end_matches('0').len();
+    scale = scale.checked_add(i32::try_from(digits.len() - significant).ok()?)?;
+    digits.truncate(significant);
+    // 2^53 has 16 digits.
+    let zeros = usize::try_from(scale).ok()?;
+    if digits.len().saturating_add(zeros) > 16 {
+        return None;
+    }
+    digits.extend(core::iter::repeat_n('0', zeros));
+    let value = digits.parse::<i64>().ok().filter(|value| *value <= SAFE_INTEGER)?;
+    Some(if negative { -value } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_whole_or_they_are_not() {
+        for (text, value) in [
+            ("42", Some(42)),
+            ("42.0", Some(42)),
+            ("4.2e1", Some(42)),
+            ("420E-1", Some(42)),
+            ("-0", Some(0)),
+            ("0.000e9", Some(0)),
+            ("-7", Some(-7)),
+            ("9007199254740991", Some(9_007_199_254_740_991)),
+            ("9007199254740992", None),
+            ("42.0000000000000000001", None),
+            ("1e400", None),
+            ("1e99999999999", None),
+            ("0.5", None),
+            ("", None),
+            ("-", None),
+            ("4 2", None),
+            ("0x2a", None),
+            ("+1", None),
+        ] {
+            assert_eq!(integer(text), value, "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Where the published servers and the binary `mcpjoin` are, and which processes a run has left behind.
+//!
+//! Used by `tests/published_servers.rs` and by nothing else; it never speaks the protocol, so that the binary alone is
+//! what is tested. The servers are pinned in `package-lock.json` and `requirements.txt` and installed by
+//! `cargo xtask interop install`; `cargo xtask test` does so itself.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The environment variable that names the binary; `cargo xtask test` sets it to the one that it has just built.
+pub const BINARY: &str = "MCPJOIN_BIN";
+
+/// The environment variable that marks the processes of one run: children inherit it, whatever they do to their
+/// process group.
+pub const MARK: &str = "MCPJOIN_INTEROP_MARK";
+
+/// The binary `mcpjoin`: the one that [`BINARY`] names, or else a fresh build.
+///
+/// # Errors
+///
+/// When cargo cannot be started or does not build it.
+pub fn mcpjoin() -> io::Result<PathBuf> {
+    if let Some(path) = std::env::var_os(BINARY) {
+        return Ok(path.into());
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let output = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "mcpjoin-cli", "--bin", "mcpjoin", "--message-format=json"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    let messages = String::from_utf8_lossy(&output.stdout);
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "mcpjoin")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .filter(|_| output.status.success())
+        .ok_or_else(|| io::Error::other("cargo did not build the binary mcpjoin"))
+}
+
+/// An installed server, by its path below `interop/`.
+///
+/// # Errors
+///
+/// When it is not installed; the error says how to install it.
+pub fn server(path: &str) -> io::Result<PathBuf> {
+    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if server.exists() {
+        return Ok(server);
+    }
+    let why = format!("{} is not installed: run `cargo xtask interop install`", server.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, why))
+}
+
+/// The command lines of the running processes whose [`MARK`] is this one.
+///
+/// # Errors
+///
+/// When `/proc` cannot be listed. A process that ends while it is looked at is not running.
+pub fn running(mark: &str) -> io::Result<Vec<String>> {
+    let wanted = format!("{MARK}={mark}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let folder = entry?.path();
+        let Ok(environment) = std::fs::read(folder.join("environ")) else { continue };
+        if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
+            let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+            found.push(String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned());
+        }
+    }
+    Ok(found)
+}

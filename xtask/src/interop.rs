@@ -1,0 +1,105 @@
+//! Installs the published servers that `interop/tests` runs against, pinned by `interop/package-lock.json` and
+//! `interop/requirements.txt`. The one chore that needs more than Rust: npm with node, and python3 with venv.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::steps;
+
+/// Installs what the pins name, unless exactly that is installed already.
+pub(crate) fn install(root: &Path) -> Result<()> {
+    let folder = root.join("interop");
+    let wanted = pins(&folder)?;
+    let stamp = folder.join(".installed");
+    let everything = folder.join("node_modules/.bin/mcp-server-everything");
+    let time = folder.join("venv/bin/mcp-server-time");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
+        && everything.exists()
+        && time.exists()
+    {
+        println!("    the pinned servers are installed");
+        return Ok(());
+    }
+    let missing = missing();
+    if !missing.is_empty() {
+        bail!(
+            "the tests on published servers need {}; on Debian or Ubuntu: \
+             apt-get install nodejs npm python3 python3-venv",
+            missing.join(" and ")
+        );
+    }
+    // From the first change on nothing is known to be installed.
+    match std::fs::remove_file(&stamp) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", stamp.display()));
+        }
+        _ => {}
+    }
+    steps::succeed(
+        Command::new("npm")
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
+            .current_dir(&folder)
+            .stdin(Stdio::null()),
+    )?;
+    steps::succeed(
+        Command::new("python3")
+            .args(["-m", "venv", "--clear", "venv"])
+            .current_dir(&folder)
+            .stdin(Stdio::null()),
+    )?;
+    steps::succeed(
+        Command::new(folder.join("venv/bin/pip"))
+            .args(["install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"])
+            .args(["--requirement", "requirements.txt"])
+            .current_dir(&folder)
+            .stdin(Stdio::null()),
+    )?;
+    steps::succeed(
+        Command::new(folder.join("venv/bin/pip"))
+            .args(["--disable-pip-version-check", "check"])
+            .current_dir(&folder)
+            .stdin(Stdio::null()),
+    )?;
+    for program in [&everything, &time] {
+        if !program.exists() {
+            bail!("installed, and still there is no {}", program.display());
+        }
+    }
+    std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
+}
+
+/// What is to be installed: the pins themselves, word for word.
+fn pins(folder: &Path) -> Result<String> {
+    let mut text = String::new();
+    for name in ["package.json", "package-lock.json", "requirements.txt"] {
+        let path = folder.join(name);
+        text += &std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    Ok(text)
+}
+
+/// The programs that are not there, by the name a person knows them by.
+fn missing() -> Vec<&'static str> {
+    let runs = |program: &str, arguments: &[&str]| {
+        Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let mut missing = Vec::new();
+    if !runs("node", &["-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"]) {
+        missing.push("node 20 or newer");
+    }
+    if !runs("npm", &["--version"]) {
+        missing.push("npm");
+    }
+    if !runs("python3", &["-c", "import ensurepip, venv, sys; sys.exit(sys.version_info < (3, 10))"]) {
+        missing.push("python3 (3.10 or newer) with venv");
+    }
+    missing
+}

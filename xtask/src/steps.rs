@@ -1,0 +1,107 @@
+//! The steps of a chore: each is named, timed and, when it fails, says how to run it again.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// What became of the steps so far.
+#[derive(Default)]
+pub(crate) struct Steps {
+    done: Vec<Step>,
+}
+
+struct Step {
+    name: &'static str,
+    took: Duration,
+    failure: Option<String>,
+}
+
+impl Steps {
+    /// Does one step and keeps what became of it; `rerun` is what a person types to repeat it alone. A step that
+    /// fails does not stop the ones after it, so that one run shows everything that is wrong.
+    pub(crate) fn step<T>(
+        &mut self,
+        name: &'static str,
+        rerun: &str,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Option<T> {
+        println!("\n==> {name}: {rerun}");
+        let began = Instant::now();
+        let outcome = work();
+        let took = began.elapsed();
+        let (value, failure) = match outcome {
+            Ok(value) => (Some(value), None),
+            Err(error) => (None, Some(format!("{error:#}"))),
+        };
+        match &failure {
+            None => println!("    {name}: ok, {:.1} s", took.as_secs_f64()),
+            Some(why) => {
+                println!("    {name}: FAILED after {:.1} s: {why}", took.as_secs_f64());
+                println!("    to run it again: {rerun}");
+            }
+        }
+        self.done.push(Step { name, took, failure });
+        value
+    }
+
+    /// Prints every step with its time; returns how many failed.
+    pub(crate) fn summary(&self) -> usize {
+        println!("\n{:<14} {:>8}", "step", "seconds");
+        for step in &self.done {
+            let verdict = if step.failure.is_some() { "  FAILED" } else { "" };
+            println!("{:<14} {:>8.1}{verdict}", step.name, step.took.as_secs_f64());
+        }
+        self.done.iter().filter(|step| step.failure.is_some()).count()
+    }
+}
+
+/// The cargo that runs this chore, in the project's folder, with nothing to read.
+pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end; anything but success is an error that names it.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    let status = command.status().with_context(|| format!("cannot start {shown}"))?;
+    if !status.success() {
+        bail!("{shown}: {status}");
+    }
+    Ok(())
+}
+
+/// What a command printed on its standard output.
+pub(crate) fn stdout(command: &mut Command) -> Result<String> {
+    let shown = shown(command);
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {shown}"))?;
+    if !output.status.success() {
+        bail!("{shown}: {}", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{shown} printed something that is not UTF-8"))
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    let arguments = command.get_args().map(|word| word.to_string_lossy());
+    std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// The packages that live in the project's folder with a workspace of their own: the workspace's commands do not
+/// reach them.
+pub(crate) fn detached(root: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for folder in ["fuzz", "bench", "conformance"] {
+        let manifest = root.join(folder).join("Cargo.toml");
+        if manifest.is_file() && std::fs::read_to_string(&manifest)?.lines().any(|line| line == "[workspace]")
+        {
+            found.push(format!("{folder}/Cargo.toml"));
+        }
+    }
+    Ok(found)
+}

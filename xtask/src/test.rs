@@ -1,0 +1,210 @@
+//! `cargo xtask test`: everything that must hold before a change lands. The README's test command and CI's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::counts::{self, Counts};
+use crate::steps::{self, Steps, cargo, succeed};
+use crate::suite::{self, Built, Group, Tally};
+use crate::{dependencies, fuzz, interop, requirements, tree};
+
+/// The package whose tests need the published servers.
+const INTEROP: &str = "interop";
+
+/// What was asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Options {
+    update_counts: bool,
+    fuzz_seconds: u64,
+}
+
+impl Options {
+    /// Reads the words after `test`. In CI a fuzz target gets 60 s, elsewhere it replays its corpus.
+    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+        let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+        let mut options = Self { update_counts: false, fuzz_seconds: if in_ci { 60 } else { 0 } };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--update-counts" => options.update_counts = true,
+                "--fuzz-seconds" => {
+                    let number = words.next().context("--fuzz-seconds needs a number")?;
+                    options.fuzz_seconds = number.parse().context("--fuzz-seconds needs a number")?;
+                }
+                other => bail!("`test` knows no `{other}`: only --update-counts and --fuzz-seconds N"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Does every step, prints the table of groups, and closes with one line of figures.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let mut steps = Steps::default();
+    let mut ran: BTreeMap<String, Tally> = BTreeMap::new();
+
+    steps.step("format", "cargo fmt --all --check", || format(root));
+    steps.step("tree", "git ls-files", || tree::check(root));
+    steps.step("dependencies", "cargo xtask deny", || dependencies::run(root));
+    steps.step("requirements", "cargo xtask requirements", || requirements::check(root));
+    steps.step("clippy", "cargo clippy --workspace --all-targets --all-features -- -D warnings", || {
+        clippy(root)
+    });
+    steps.step("no_std", "cargo check -p mcpjoin-proto", || {
+        succeed(&mut cargo(root, &["check", "--quiet", "--package", "mcpjoin-proto"]))
+    });
+    steps.step(
+        "docs",
+        "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps --lib",
+        || {
+            let arguments = ["doc", "--quiet", "--workspace", "--all-features", "--no-deps", "--lib"];
+            succeed(cargo(root, &arguments).env("RUSTDOCFLAGS", "-Dwarnings"))
+        },
+    );
+
+    let build = "cargo test --workspace --all-features --no-run";
+    if let Some(built) = steps.step("build tests", build, || suite::build(root)) {
+        let (published, own): (Vec<&Group>, Vec<&Group>) =
+            built.groups.iter().partition(|group| group.package == INTEROP);
+        steps.step("test names", "cargo xtask requirements", || compiled(root, &built));
+        steps.step("tests", "cargo test --workspace --all-features", || groups(&own, &[], &mut ran));
+        steps.step("doc tests", "cargo test --workspace --all-features --doc", || doc_tests(root, &mut ran));
+        let installed = steps.step("servers", "cargo xtask interop install", || interop::install(root));
+        steps.step("interop", "cargo test -p interop", || {
+            installed.context("the published servers are not installed (step `servers`)")?;
+            groups(&published, &[("MCPJOIN_BIN", &built.mcpjoin)], &mut ran)
+        });
+    }
+    let seconds = options.fuzz_seconds;
+    steps.step("fuzz", &format!("cargo xtask fuzz {seconds}"), || fuzz::run(root, seconds));
+    steps.step("counts", "cargo xtask test --update-counts", || hold_counts(root, options, &ran));
+
+    println!("\n{:<44} {:>7} {:>7}", "group", "passed", "failed");
+    for (name, tally) in ran.iter().filter(|(_, tally)| **tally != Tally::default()) {
+        println!("{name:<44} {:>7} {:>7}", tally.passed, tally.failed);
+    }
+    let failing_steps = steps.summary();
+    let passed: u64 = ran.values().map(|tally| tally.passed).sum();
+    let failing_tests: u64 = ran.values().map(|tally| tally.failed).sum();
+    // A step that failed without a failing test must not end in "0 failed".
+    let failed = failing_tests.max(u64::try_from(failing_steps).unwrap_or(u64::MAX));
+    println!("\n{passed} passed, {failed} failed");
+    if failing_steps > 0 {
+        bail!("{failing_steps} steps failed");
+    }
+    Ok(())
+}
+
+fn format(root: &Path) -> Result<()> {
+    succeed(&mut cargo(root, &["fmt", "--all", "--check"]))?;
+    for manifest in steps::detached(root)? {
+        succeed(&mut cargo(root, &["fmt", "--manifest-path", &manifest, "--check"]))?;
+    }
+    Ok(())
+}
+
+fn clippy(root: &Path) -> Result<()> {
+    let deny = ["--", "-D", "warnings"];
+    let mut command = cargo(root, &["clippy", "--quiet", "--workspace", "--all-targets", "--all-features"]);
+    succeed(command.args(deny))?;
+    for manifest in steps::detached(root)? {
+        let mut command = cargo(root, &["clippy", "--quiet", "--all-targets", "--manifest-path", &manifest]);
+        succeed(command.args(deny))?;
+    }
+    Ok(())
+}
+
+/// A test that shows a requirement must be one that was built: a name in a file that no module mentions shows nothing.
+fn compiled(root: &Path, built: &Built) -> Result<()> {
+    let mut names = BTreeSet::new();
+    for group in &built.groups {
+        let listed = group.list()?;
+        names.extend(listed.iter().map(|path| path.rsplit("::").next().unwrap_or(path).to_owned()));
+    }
+    let tests = requirements::tests(root)?;
+    let lost: Vec<String> = tests
+        .iter()
+        .filter(|test| !names.contains(&test.name))
+        .map(|test| format!("{}: {} is never built", test.file.display(), test.name))
+        .collect();
+    if !lost.is_empty() {
+        bail!("{}", lost.join("\n    "));
+    }
+    println!("    {} tests, {} of them named after a requirement", names.len(), tests.len());
+    Ok(())
+}
+
+fn groups(groups: &[&Group], environment: &[(&str, &Path)], ran: &mut BTreeMap<String, Tally>) -> Result<()> {
+    if groups.is_empty() {
+        bail!("there is no test to run");
+    }
+    let mut faults = Vec::new();
+    for group in groups {
+        match group.run(environment) {
+            Ok(tally) => {
+                if tally.passed > 0 {
+                    println!("    {:<44} {:>5} passed", group.name, tally.passed);
+                }
+                faults.extend(fault(&group.name, tally, &group.rerun));
+                ran.insert(group.name.clone(), tally);
+            }
+            Err(error) => {
+                faults.push(format!("{error:#}: {}", group.rerun));
+                ran.insert(group.name.clone(), Tally { failed: 1, ..Tally::default() });
+            }
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n    ")) }
+}
+
+fn doc_tests(root: &Path, ran: &mut BTreeMap<String, Tally>) -> Result<()> {
+    let tallies = suite::run_doc_tests(root)?;
+    let mut faults = Vec::new();
+    for (name, tally) in tallies {
+        if tally.passed > 0 {
+            println!("    {name:<44} {:>5} passed", tally.passed);
+        }
+        faults.extend(fault(&name, tally, "cargo test --workspace --doc"));
+        ran.insert(name, tally);
+    }
+    if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n    ")) }
+}
+
+fn fault(name: &str, tally: Tally, rerun: &str) -> Option<String> {
+    if tally.failed > 0 {
+        return Some(format!("{name}: {} failed: {rerun}", tally.failed));
+    }
+    (tally.ignored > 0).then(|| format!("{name}: {} ignored, and no test may be", tally.ignored))
+}
+
+fn hold_counts(root: &Path, options: &Options, ran: &BTreeMap<String, Tally>) -> Result<()> {
+    let ran: Counts = ran.iter().map(|(name, tally)| (name.clone(), tally.passed + tally.failed)).collect();
+    let kept = counts::read(root)?;
+    if options.update_counts {
+        counts::raise(root, &kept, &ran)?;
+    }
+    counts::check(&counts::read(root)?, &ran)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Tally, fault};
+
+    #[test]
+    fn options_are_read_and_others_refused() {
+        let options = Options::parse(&["--fuzz-seconds", "7", "--update-counts"]).unwrap();
+        assert_eq!(options, Options { update_counts: true, fuzz_seconds: 7 });
+        assert!(Options::parse(&["--fuzz-seconds"]).is_err());
+        assert!(Options::parse(&["--fuzz-seconds", "long"]).is_err());
+        assert!(Options::parse(&["--quick"]).is_err());
+    }
+
+    #[test]
+    fn failed_and_ignored_tests_are_faults() {
+        assert_eq!(fault("a", Tally { passed: 3, ..Tally::default() }, "x"), None);
+        assert!(fault("a", Tally { failed: 1, ..Tally::default() }, "x").is_some());
+        assert!(fault("a", Tally { ignored: 1, ..Tally::default() }, "x").is_some());
+    }
+}

@@ -1,0 +1,58 @@
+//! What may be in a commit: nothing that was built, installed or logged, and nothing huge.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::steps;
+
+/// The largest file that the project keeps. The official schemas are the largest text it has.
+const MOST_BYTES: u64 = 1024 * 1024;
+
+/// Looks at every file that git knows.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let listing = steps::stdout(Command::new("git").args(["ls-files", "-z"]).current_dir(root))?;
+    let mut faults = Vec::new();
+    let mut files = 0;
+    for path in listing.split('\0').filter(|path| !path.is_empty()) {
+        files += 1;
+        let bytes = std::fs::symlink_metadata(root.join(path)).map_or(0, |metadata| metadata.len());
+        if let Some(why) = fault(path, bytes) {
+            faults.push(format!("{path}: {why}"));
+        }
+    }
+    if files == 0 {
+        bail!("git lists no file in {}", root.display());
+    }
+    if !faults.is_empty() {
+        bail!("in the repository and should not be:\n    {}", faults.join("\n    "));
+    }
+    println!("    {files} files");
+    Ok(())
+}
+
+fn fault(path: &str, bytes: u64) -> Option<String> {
+    let installed = ["node_modules", "venv", "target", "__pycache__", ".venv"];
+    if let Some(folder) = path.split('/').find(|part| installed.contains(part)) {
+        return Some(format!("`{folder}` is made, not kept"));
+    }
+    if [".log", ".orig", ".rej", ".pyc", ".profraw"].iter().any(|end| path.ends_with(end)) {
+        return Some("is left over from a run".to_owned());
+    }
+    (bytes > MOST_BYTES).then(|| format!("{bytes} bytes, more than {MOST_BYTES}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fault;
+
+    #[test]
+    fn what_is_made_is_not_kept() {
+        assert!(fault("interop/node_modules/a/b.js", 1).is_some());
+        assert!(fault("interop/venv/bin/python", 1).is_some());
+        assert!(fault("build.log", 1).is_some());
+        assert!(fault("crates/proto/src/lib.rs", 2 << 20).is_some());
+        assert_eq!(fault("crates/proto/src/targets.rs", 1), None);
+    }
+}
