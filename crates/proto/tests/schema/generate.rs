@@ -9,10 +9,13 @@ use serde_json::{Map, Value, json};
 
 use crate::official::Schema;
 
+/// Params and results have `_meta`, the data of an error has `elicitations`. The old schemas write of many of
+/// them that they may have any member. Our types pass over those that no schema names.
+const CLOSED: [&str; 2] = ["_meta", "elicitations"];
+
 pub(crate) struct Generator<'a> {
     schema: &'a Schema,
-    /// Whether objects get members that no schema names where it allows them. If not, those that have `_meta`
-    /// get none: there the old schemas allow them everywhere, and our types pass over them.
+    /// Whether objects with one of the members [`CLOSED`] get members that no schema names, too.
     open: bool,
 }
 
@@ -135,8 +138,7 @@ impl<'a> Generator<'a> {
     fn members(&self, schema: &'a Value) -> Members<'a> {
         let mut members = Members::default();
         self.collect(schema, &mut members);
-        let closed = !self.open && members.named.iter().any(|(name, _)| *name == "_meta");
-        if closed {
+        if !self.open && members.named.iter().any(|(name, _)| CLOSED.contains(name)) {
             members.others = None;
         }
         members

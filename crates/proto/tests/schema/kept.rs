@@ -220,7 +220,6 @@ fn words_that_no_revision_has_are_kept() {
     unknown_word::<Role>();
     unknown_word::<IconTheme>();
     unknown_word::<CacheScope>();
-    unknown_word::<LoggingLevel>();
     unknown_word::<TaskStatus>();
     unknown_word::<TaskSupport>();
     unknown_word::<IncludeContext>();
@@ -228,4 +227,24 @@ fn words_that_no_revision_has_are_kept() {
     unknown_word::<StopReason>();
     unknown_word::<ElicitAction>();
     unknown_word::<StringFormat>();
+}
+
+/// Levels have an order, and one outside it would have no place there.
+#[test]
+fn there_are_eight_levels() {
+    for level in LoggingLevel::ALL {
+        kept::<LoggingLevel>(&format!("{:?}", level.as_str()));
+    }
+    for other in ["\"warn\"", "\"Error\"", "\"\"", "3", "null"] {
+        assert!(Raw::parse(other).unwrap().decode::<LoggingLevel>().is_err(), "{other}");
+    }
+}
+
+/// To ask for roots with empty parameters and to ask for them with none is the same.
+#[test]
+fn empty_params_of_a_question_may_go() {
+    let question = Raw::parse(r#"{"method":"roots/list","params":{}}"#).unwrap();
+    assert_eq!(typed::<InputRequest>(&question).unwrap().as_str(), r#"{"method":"roots/list"}"#);
+    kept::<InputRequest>(r#"{"method":"roots/list","params":{"_meta":{}}}"#);
+    kept::<InputRequest>(r#"{"method":"of-a-later-revision","params":{}}"#);
 }

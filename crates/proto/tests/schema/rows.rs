@@ -54,9 +54,6 @@ pub(crate) fn row(revision: &str, name: &str) -> Option<Row> {
         "URLElicitationRequiredError" => error(typed::<UrlElicitationRequiredData>),
 
         // Every message of a method
-        "CreateMessageRequest" | "ListRootsRequest" | "ElicitRequest" if revision == "2026-07-28" => {
-            Type(typed::<InputRequest>)
-        }
         "ClientRequest" | "ServerRequest" | "ClientNotification" | "ServerNotification" => Message(MESSAGE),
         "PaginatedRequest" => Message(Payloads { params: |_| Some(typed::<PageParams>), ..MESSAGE }),
         "InitializeRequest"
@@ -229,7 +226,7 @@ pub(crate) fn row(revision: &str, name: &str) -> Option<Row> {
         "InputRequest" => Type(typed::<InputRequest>),
         "InputRequests" => Type(typed::<InputRequests>),
         "InputRequiredResult" => Type(typed::<InputRequired>),
-        "InputResponse" => Type(typed::<InputResponse>),
+        "InputResponse" => Type(input_response),
         "InputResponses" => Type(typed::<InputResponses>),
 
         // Tasks
@@ -315,6 +312,21 @@ fn result<T: Serialize + DeserializeOwned>(text: &Raw) -> Result<Raw, String> {
         Some(r#""input_required""#) => typed::<InputRequired>(text),
         _ => typed::<T>(text),
     }
+}
+
+/// An answer, read as what its members show it to be; the receiver knows that from its own question.
+fn input_response(text: &Raw) -> Result<Raw, String> {
+    let answer: InputResponse = text.decode().map_err(|error| error.to_string())?;
+    let members: Members<Raw> = text.decode().map_err(|error| error.to_string())?;
+    let written = if members.contains_key("action") {
+        answer.to_elicit().map(|result| InputResponse::from_elicit(&result))
+    } else if members.contains_key("roots") {
+        answer.to_list_roots().map(|result| InputResponse::from_list_roots(&result))
+    } else {
+        answer.to_create_message().map(|result| InputResponse::from_create_message(&result))
+    };
+    let answer = written.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    typed::<InputResponse>(answer.raw())
 }
 
 /// `_meta`, with the keys that have types read as these.
