@@ -1,5 +1,7 @@
 //! The library.
 
+pub mod connection;
+pub mod handler;
 pub mod link;
 #[cfg(unix)]
 mod process;

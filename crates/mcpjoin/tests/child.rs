@@ -14,7 +14,8 @@ use support::{bare, big, end, lives, note, params, poll_once, run, sh};
 /// Says `{"pid":…}` of its last background job.
 const TELL: &str = r#"printf '{"jsonrpc":"2.0","method":"pid","params":{"pid":%d}}\n' $!;"#;
 /// The same between single quotes.
-const TELL_IN_QUOTES: &str = r#"printf "{\"jsonrpc\":\"2.0\",\"method\":\"pid\",\"params\":{\"pid\":%d}}\n" $!;"#;
+const TELL_IN_QUOTES: &str =
+    r#"printf "{\"jsonrpc\":\"2.0\",\"method\":\"pid\",\"params\":{\"pid\":%d}}\n" $!;"#;
 const READY: &str = r#"echo '{"jsonrpc":"2.0","method":"ready","params":{}}';"#;
 
 fn pid(params: &serde_json::Value) -> u32 {
@@ -88,7 +89,8 @@ fn r8_a_script_without_its_interpreter_is_named() {
 #[test]
 fn r11_f11_an_exit_is_told_with_its_status_and_the_last_words() {
     run(async {
-        let mut link = bare(sh("echo one >&2; echo 'last words' >&2; exit 3").start().await.expect("a shell"));
+        let mut link =
+            bare(sh("echo one >&2; echo 'last words' >&2; exit 3").start().await.expect("a shell"));
         let start = Instant::now();
         let end = end(&mut link).await;
         assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
@@ -105,7 +107,9 @@ fn r11_f11_an_exit_is_told_with_its_status_and_the_last_words() {
 #[test]
 fn r11_an_exit_is_told_while_a_grandchild_holds_the_pipes() {
     run(async {
-        let script = format!("sleep 1000 & {TELL} printf '{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{}}}}'; exit 3");
+        let script = format!(
+            "sleep 1000 & {TELL} printf '{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{}}}}'; exit 3"
+        );
         let mut link = bare(sh(&script).start().await.expect("a shell"));
         let grandchild = pid(&params(&mut link).await);
         let start = Instant::now();
@@ -288,7 +292,9 @@ fn d70_a_child_that_never_reads_holds_up_nobody_but_its_sender() {
                 pushed += 1;
             }
             // Pending for ever once the pipe is full: there is no event for "nothing happens".
-            if tokio::time::timeout(Duration::from_millis(200), link.flush()).await.is_err() && !link.has_room() {
+            if tokio::time::timeout(Duration::from_millis(200), link.flush()).await.is_err()
+                && !link.has_room()
+            {
                 break;
             }
         }
@@ -417,7 +423,8 @@ fn d81_a_stopped_child_can_be_closed() {
 #[test]
 fn d82_writing_to_a_child_that_has_closed_its_input_is_an_error_and_the_status_is_told() {
     run(async {
-        let mut link = bare(sh(&format!("exec <&-; {READY} sleep 0.2; exit 7")).start().await.expect("a shell"));
+        let mut link =
+            bare(sh(&format!("exec <&-; {READY} sleep 0.2; exit 7")).start().await.expect("a shell"));
         params(&mut link).await;
         let error = link.send(note("{}")).await.expect_err("nobody reads");
         assert!(matches!(error.kind, LinkEndKind::Failed(_)), "{error:?}");

@@ -97,7 +97,9 @@ fn main() {
     }
 
     println!("{:<34}", "read a String");
-    for (name, text) in [("64 KiB with escapes", &escapes), ("64 KiB plain", &plain), ("64 KiB non-ASCII", &foreign)] {
+    for (name, text) in
+        [("64 KiB with escapes", &escapes), ("64 KiB plain", &plain), ("64 KiB non-ASCII", &foreign)]
+    {
         let raw = Raw::string(text);
         let ours = time(|| raw.decode::<String>().unwrap());
         let theirs = time(|| serde_json::from_slice::<String>(raw.as_bytes()).unwrap());
@@ -105,7 +107,9 @@ fn main() {
     }
 
     println!("{:<34}", "write a str");
-    for (name, text) in [("64 KiB with escapes", &escapes), ("64 KiB plain", &plain), ("64 KiB non-ASCII", &foreign)] {
+    for (name, text) in
+        [("64 KiB with escapes", &escapes), ("64 KiB plain", &plain), ("64 KiB non-ASCII", &foreign)]
+    {
         let ours = time(|| Raw::from_value(text.as_str()).unwrap());
         let theirs = time(|| serde_json::to_vec(text.as_str()).unwrap());
         row(name, text.len(), ours, theirs);

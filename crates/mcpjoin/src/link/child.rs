@@ -383,7 +383,10 @@ impl Child {
     }
 
     fn not_running() -> LinkEnd {
-        LinkEnd::failed(LinkError { message: "the program has not been started again".into(), retryable: false })
+        LinkEnd::failed(LinkError {
+            message: "the program has not been started again".into(),
+            retryable: false,
+        })
     }
 }
 
@@ -491,6 +494,9 @@ impl fmt::Debug for ChildCommand {
 
 impl fmt::Debug for ChildHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildHandle").field("pid", &self.pid()).field("exit", &self.exit()).finish_non_exhaustive()
+        f.debug_struct("ChildHandle")
+            .field("pid", &self.pid())
+            .field("exit", &self.exit())
+            .finish_non_exhaustive()
     }
 }

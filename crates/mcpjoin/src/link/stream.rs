@@ -51,7 +51,11 @@ impl<R: AsyncRead + Unpin + Send> Source for AnyReader<R> {
 macro_rules! ready_first {
     ($type:ty) => {
         impl Source for $type {
-            fn poll_fill(&mut self, cx: &mut Context<'_>, lines: &mut LineDecoder) -> Poll<io::Result<usize>> {
+            fn poll_fill(
+                &mut self,
+                cx: &mut Context<'_>,
+                lines: &mut LineDecoder,
+            ) -> Poll<io::Result<usize>> {
                 loop {
                     ready!(self.poll_read_ready(cx))?;
                     match self.try_read_buf(&mut lines.room()) {

@@ -13,7 +13,7 @@ use rustix::io::{Errno, read, write};
 use rustix::process::Pid;
 use tokio::sync::{oneshot, watch};
 
-use super::command::{Spec, SpawnError, SpawnErrorKind};
+use super::command::{SpawnError, SpawnErrorKind, Spec};
 use super::kept::{Kept, TICK};
 use super::tree::{Family, Marker};
 use super::{Grace, Phase, Process, Shared, spawn as start};
@@ -155,10 +155,14 @@ fn find<'a>(children: &'a mut [Kept], shared: &Arc<Shared>) -> Option<&'a mut Ke
 fn wait(children: &[Kept], heard: &OwnedFd) {
     let now = Instant::now();
     let due = children.iter().filter_map(|kept| kept.due(now)).min();
-    let timeout = due.map(|due| due.saturating_duration_since(now)).and_then(|left| Timespec::try_from(left).ok());
+    let timeout =
+        due.map(|due| due.saturating_duration_since(now)).and_then(|left| Timespec::try_from(left).ok());
     let mut handles = vec![PollFd::new(heard, PollFlags::IN)];
     handles.extend(
-        children.iter().flat_map(Kept::handles).map(|handle| PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)),
+        children
+            .iter()
+            .flat_map(Kept::handles)
+            .map(|handle| PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)),
     );
     match poll(&mut handles, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => {}

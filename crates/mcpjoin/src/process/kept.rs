@@ -12,8 +12,8 @@
 //! The child is observed without being waited for, and is waited for last of all: as long as it is a zombie its
 //! id, which is also the id of its group, cannot belong to anybody else.
 
-use std::process::Child;
 use std::os::fd::OwnedFd;
+use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};

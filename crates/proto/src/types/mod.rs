@@ -40,12 +40,12 @@ pub use capability::{
     SamplingCapability, ServerCapabilities, TaskRequestsCapability, TasksCapability, ToolsCapability,
 };
 pub use completion::{
-    CompleteArgument, CompleteContext, CompleteParams, CompleteResult, Completion, PromptReference, Reference,
-    ResourceTemplateReference,
+    CompleteArgument, CompleteContext, CompleteParams, CompleteResult, Completion, PromptReference,
+    Reference, ResourceTemplateReference,
 };
 pub use content::{
-    Annotations, AudioContent, BlobResourceContents, Content, EmbeddedResource, ImageContent, ResourceContents,
-    ResourceLink, Role, TextContent, TextResourceContents,
+    Annotations, AudioContent, BlobResourceContents, Content, EmbeddedResource, ImageContent,
+    ResourceContents, ResourceLink, Role, TextContent, TextResourceContents,
 };
 pub use elicitation::{
     ElicitAction, ElicitFormParams, ElicitParams, ElicitResult, ElicitUrlParams, ElicitationCompleteParams,
@@ -71,18 +71,20 @@ pub use resource::{
 pub use roots::{ListRootsParams, ListRootsResult, Root};
 pub use sampling::{
     CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingContent,
-    SamplingContents, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent, ToolUseContent,
+    SamplingContents, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent,
+    ToolUseContent,
 };
 pub use schema::{
     BooleanSchema, ElicitationSchema, EnumOption, LegacyTitledEnumSchema, NumberSchema, NumberType,
     PrimitiveSchema, StringFormat, StringSchema, TitledItems, TitledMultiSelectEnumSchema,
-    TitledSingleSelectEnumSchema, UntitledItems, UntitledMultiSelectEnumSchema, UntitledSingleSelectEnumSchema,
+    TitledSingleSelectEnumSchema, UntitledItems, UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
 };
 pub use subscription::{AcknowledgedParams, ListenParams, ListenResult, SubscriptionFilter};
 pub use task::{
     CancelTaskParams, CancelTaskResult, CreateTaskResult, ExtensionTask, GetTaskParams, GetTaskPayloadParams,
-    GetTaskResult, ListTasksResult, RelatedTask, Task, TaskMetadata, TaskParams, TaskStatus, TaskStatusParams,
-    UpdateTaskParams,
+    GetTaskResult, ListTasksResult, RelatedTask, Task, TaskMetadata, TaskParams, TaskStatus,
+    TaskStatusParams, UpdateTaskParams,
 };
 pub use tool::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
