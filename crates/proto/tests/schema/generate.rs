@@ -9,6 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::official::Schema;
 
+/// How many definitions deep members are varied one by one. Below that there are the smallest and the largest
+/// instance, of each branch where there is a choice: every definition has all its instances under its own name.
+const VARIED: usize = 4;
+
 /// Params and results have `_meta`, the data of an error has `elicitations`. The old schemas write of many of
 /// them that they may have any member. Our types pass over those that no schema names.
 const CLOSED: [&str; 2] = ["_meta", "elicitations"];
@@ -38,7 +42,11 @@ impl<'a> Generator<'a> {
             return vec![self.smallest(schema)];
         }
         inside.push(name);
-        let instances = self.any(schema, inside);
+        let mut instances = self.any(schema, inside);
+        if inside.len() > VARIED && branches(schema).is_none() && schema.get("enum").is_none() {
+            // The first is the smallest, the second the largest.
+            instances.truncate(2);
+        }
         inside.pop();
         instances
     }

@@ -41,9 +41,39 @@ impl Schema {
 
     /// What judges instances of one definition.
     pub(crate) fn validator(&self, name: &str) -> Validator {
-        assert!(self.definitions.contains_key(name), "{} has no {name}", self.revision);
-        let whole = json!({ "$ref": format!("#/{}/{name}", self.keyword), self.keyword: self.definitions });
+        // Only what the definition needs: the others would be compiled too, each time.
+        let mut needed = Map::new();
+        self.collect(name, &mut needed);
+        let whole = json!({ "$ref": format!("#/{}/{name}", self.keyword), self.keyword: needed });
         jsonschema::options().with_draft(self.draft).build(&whole).unwrap()
+    }
+
+    /// A definition and all that it refers to.
+    fn collect(&self, name: &str, needed: &mut Map<String, Value>) {
+        if needed.contains_key(name) {
+            return;
+        }
+        let Some(definition) = self.definitions.get(name) else { panic!("{} has no {name}", self.revision) };
+        needed.insert(name.to_owned(), definition.clone());
+        let mut within = vec![definition];
+        while let Some(value) = within.pop() {
+            match value {
+                Value::Object(members) => {
+                    if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
+                        self.collect(self.name_of(reference), needed);
+                    }
+                    within.extend(members.values());
+                }
+                Value::Array(items) => within.extend(items),
+                _ => {}
+            }
+        }
+    }
+
+    /// The members that a definition itself names.
+    pub(crate) fn members(&self, name: &str) -> impl Iterator<Item = &String> {
+        let members = self.definitions[name].get("properties").and_then(Value::as_object);
+        members.into_iter().flat_map(Map::keys)
     }
 
     /// The definitions that a definition is a choice of.
