@@ -44,8 +44,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
-    Ask, Call, ClientRole, Event, Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound,
-    ProcessExit, Reply, Role, Route, ServerRole, Session,
+    Ask, Call, ClientRole, Event, Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin,
+    Outbound, ProcessExit, Reply, Role, Route, ServerRole, Session,
 };
 use mcpjoin_proto::types::{Implementation, LogMessageParams};
 use mcpjoin_proto::{
@@ -93,7 +93,9 @@ fn every_method_is_spoken_in_each_of_its_eras() {
     }
     let missing: Vec<_> = Method::ALL
         .iter()
-        .flat_map(|method| [(method, Version::V2025_11_25, &spoken[0]), (method, Version::V2026_07_28, &spoken[1])])
+        .flat_map(|method| {
+            [(method, Version::V2025_11_25, &spoken[0]), (method, Version::V2026_07_28, &spoken[1])]
+        })
         .filter(|(method, version, _)| method.facts().unwrap().exists_in(version))
         .filter(|(method, _, spoken)| !spoken.contains(&format!("\"method\":\"{method}\"")))
         .map(|(method, version, _)| format!("{method} in {version}"))
@@ -192,7 +194,8 @@ impl World {
         let words = Words(rest);
         let verb = words.first();
         if rest.is_empty() || verb.contains('=') || ["reopens", "exchanges"].contains(&verb) {
-            self.sides[place] = Some(Side { session: words.session(place), wire: VecDeque::new(), held: false });
+            self.sides[place] =
+                Some(Side { session: words.session(place), wire: VecDeque::new(), held: false });
             return;
         }
         match verb {
@@ -252,7 +255,9 @@ impl World {
                             let mut line = BytesMut::new();
                             encode::message(&message, &mut line);
                             let way = match route {
-                                Route::ReplyTo(id) if side.shows_routes() => format!(" (on the stream of {id})"),
+                                Route::ReplyTo(id) if side.shows_routes() => {
+                                    format!(" (on the stream of {id})")
+                                }
                                 _ => String::new(),
                             };
                             let text = String::from_utf8_lossy(&line);
@@ -262,7 +267,8 @@ impl World {
                         Outbound::Batch { messages, .. } => {
                             let mut line = BytesMut::new();
                             encode::batch(&messages, &mut line);
-                            writeln!(self.log, "{} > {}", NAMES[place], String::from_utf8_lossy(&line)).unwrap();
+                            writeln!(self.log, "{} > {}", NAMES[place], String::from_utf8_lossy(&line))
+                                .unwrap();
                             side.wire.push_back(line.freeze());
                         }
                         Outbound::Abort { id } => {
@@ -334,7 +340,9 @@ impl<'a> Words<'a> {
     fn value(&self, key: &str) -> Option<&'a str> {
         let outside = self.0.rfind('}').map_or(self.0, |end| &self.0[end + 1..]);
         let before = self.0.find('{').map_or("", |start| &self.0[..start]);
-        [before, outside].iter().find_map(|text| text.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('=')))
+        [before, outside]
+            .iter()
+            .find_map(|text| text.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('=')))
     }
 
     fn flag(&self, name: &str) -> bool {
@@ -440,7 +448,8 @@ fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Optio
             session.notify(notification, route).err().map(|refused| refused.to_string())
         }
         "progresses" => {
-            let (done, total) = words.word(2).split_once('/').map_or((words.word(2), None), |(a, b)| (a, Some(b)));
+            let (done, total) =
+                words.word(2).split_once('/').map_or((words.word(2), None), |(a, b)| (a, Some(b)));
             let text = words.rest_after(3);
             let outcome = session.progress(
                 &id(words.word(1)),

@@ -83,7 +83,7 @@ impl Kept {
             self.grace = grace;
             self.family.remember();
             drop(stdin);
-            self.go(Step::EndOfInput, now + grace.end_of_input);
+            self.go(Step::EndOfInput, now, grace.end_of_input);
         }
     }
 
@@ -127,7 +127,7 @@ impl Kept {
                 phase.exit = exit;
             });
             self.rest = self.family.living();
-            if forced || cfg!(not(target_os = "linux")) {
+            if forced {
                 self.clear(now);
             } else {
                 self.sweep(now);
@@ -169,7 +169,7 @@ impl Kept {
                 self.family.remember();
                 self.forced = Forced::Terminated;
                 self.terminate();
-                self.go(Step::Terminating, now + self.grace.terminate);
+                self.go(Step::Terminating, now, self.grace.terminate);
             }
             Step::Terminating => self.kill_all(now),
             // Not even SIGKILL has ended it: it hangs in the kernel. Once more, and the report says that it is
@@ -187,7 +187,7 @@ impl Kept {
         self.family.remember();
         self.forced = Forced::Killed;
         self.shared.signal_group(Signal::KILL);
-        self.go(Step::Killing, now + DEATH);
+        self.go(Step::Killing, now, DEATH);
     }
 
     /// SIGTERM, and SIGCONT for whoever is stopped and could not take it.
@@ -205,7 +205,7 @@ impl Kept {
                 relative.signal(Signal::CONT);
             }
         }
-        self.go(Step::Sweeping, now + SWEEP);
+        self.go(Step::Sweeping, now, SWEEP);
     }
 
     /// Ends what is left.
@@ -214,7 +214,7 @@ impl Kept {
         for relative in &self.rest {
             relative.signal(Signal::KILL);
         }
-        self.go(Step::Clearing, now + DEATH);
+        self.go(Step::Clearing, now, DEATH);
     }
 
     /// Looks who is left. True when nobody is, or when nothing more can be done.
@@ -241,6 +241,8 @@ impl Kept {
 
     /// Waits for the child, which has ended, and tells everybody.
     fn finish(&mut self) -> bool {
+        // Where `/proc` shows nothing (other systems, hidden by a sandbox) the group may still have members.
+        self.shared.signal_group(Signal::KILL);
         let mut reaped = self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
             *reaped = true;
@@ -263,8 +265,9 @@ impl Kept {
         self.shared.publish(|phase| phase.report = Some(Arc::new(report)));
     }
 
-    fn go(&mut self, step: Step, due: Instant) {
+    /// A grace that no clock can hold has no end.
+    fn go(&mut self, step: Step, now: Instant, grace: Duration) {
         self.step = step;
-        self.due = Some(due);
+        self.due = now.checked_add(grace);
     }
 }

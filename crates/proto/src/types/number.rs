@@ -59,8 +59,3 @@ pub(crate) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64,
 pub(crate) fn integer_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     Option::<Raw>::deserialize(deserializer)?.as_ref().map(integer_of).transpose()
 }
-
-/// Reads any value, `null` too: a member that is there and `null` says something else than one that is absent.
-pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
-    Raw::deserialize(deserializer).map(Some)
-}

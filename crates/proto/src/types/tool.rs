@@ -12,6 +12,7 @@ use super::lifecycle::Icon;
 use super::meta::Meta;
 use super::number;
 use super::page::CacheScope;
+use super::record;
 use super::task::TaskMetadata;
 use crate::Raw;
 
@@ -133,7 +134,7 @@ record! {
         ---
         /// The same for a program: what the tool's output schema describes; since 2025-06-18. An object until
         /// 2025-11-25, any value after that, `null` too: that is `Some`, an absent member is `None`.
-        #[serde(deserialize_with = "number::present")]
+        #[serde(deserialize_with = "record::present")]
         structured_content: Raw => with_structured_content,
         /// The tool has failed, and the content says how. Absent: it has not.
         is_error: bool => with_is_error,
