@@ -44,7 +44,7 @@ pub struct ErrorObject {
     /// What the sender adds, in a shape of its own. `null` is `Some`, an absent member is `None`.
     #[serde(
         default,
-        deserialize_with = "crate::types::number::present",
+        deserialize_with = "crate::types::record::present",
         skip_serializing_if = "Option::is_none"
     )]
     pub data: Option<Raw>,

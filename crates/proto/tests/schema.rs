@@ -162,9 +162,9 @@ macro_rules! revisions {
 }
 
 revisions! {
-    every_definition_of_2024_11_05: "2024-11-05", 79 definitions, at least 2100 instances;
-    every_definition_of_2025_03_26: "2025-03-26", 83 definitions, at least 2500 instances;
-    every_definition_of_2025_06_18: "2025-06-18", 91 definitions, at least 3800 instances;
+    every_definition_of_2024_11_05: "2024-11-05", 79 definitions, at least 2200 instances;
+    every_definition_of_2025_03_26: "2025-03-26", 83 definitions, at least 2600 instances;
+    every_definition_of_2025_06_18: "2025-06-18", 91 definitions, at least 4000 instances;
     every_definition_of_2025_11_25: "2025-11-25", 145 definitions, at least 9000 instances;
     every_definition_of_2026_07_28: "2026-07-28", 155 definitions, at least 11000 instances;
 }

@@ -76,9 +76,7 @@ impl<'a> Generator<'a> {
             "array" => self.array(schema, inside),
             "string" => strings(schema),
             "integer" => within(schema, integers(schema)),
-            "number" => {
-                within(schema, vec![json!(0.25), json!(1), json!(50), json!(50.5), json!(-2), json!(0)])
-            }
+            "number" => within(schema, numbers()),
             "boolean" => vec![json!(true), json!(false)],
             "null" => vec![Value::Null],
             "any" => anything(),
@@ -238,6 +236,12 @@ fn integers(schema: &Value) -> Instances {
         integers.push(serde_json::from_str("7.0").unwrap());
     }
     integers
+}
+
+fn numbers() -> Instances {
+    let written =
+        ["0.25", "1", "50.0", "50.5", "-2", "0", "1e300", "1E-7", "9007199254740991", "18446744073709551616"];
+    written.iter().map(|number| serde_json::from_str(number).unwrap()).collect()
 }
 
 /// Those that lie between the schema's bounds.
