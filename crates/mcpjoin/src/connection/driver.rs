@@ -352,7 +352,6 @@ impl Driver {
             Stage::Farewell(_, until) => Some(*until),
             _ => None,
         };
-<<<<<<< HEAD
         let deaf = self.deaf_peer.as_ref().map(|(_, until)| *until);
         if let Some(at) = [due, farewell, deaf].into_iter().flatten().min() {
             self.ring_at(cx, core, now, at);
@@ -370,36 +369,6 @@ impl Driver {
         if timer.as_mut().poll(cx).is_ready() {
             self.timer_at = Time::ZERO;
             cx.waker().wake_by_ref();
-=======
-        let mut due = {
-            let state = core.lock();
-            state.session.poll_timeout().into_iter().chain(farewell).min()
-        };
-        loop {
-            let Some(at) = due else { return };
-            if at <= now && farewell.is_none() {
-                let mut state = core.lock();
-                state.session.handle_timeout(now);
-                self.take_events(&mut state);
-                due = state.session.poll_timeout().filter(|next| *next > now);
-                drop(state);
-                self.run_events(core);
-                cx.waker().wake_by_ref();
-                continue;
-            }
-            // A timer that rings early is cheaper than one that is set anew for every request.
-            let timer =
-                self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
-            if at < self.timer_at || self.timer_at <= now {
-                timer.as_mut().reset(core.instant(at));
-                self.timer_at = at;
-            }
-            if timer.as_mut().poll(cx).is_ready() {
-                self.timer_at = Time::ZERO;
-                cx.waker().wake_by_ref();
-            }
-            return;
->>>>>>> client
         }
     }
 

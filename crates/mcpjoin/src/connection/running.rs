@@ -108,4 +108,3 @@ pub(super) fn panicked(method: &str, panic: &(dyn Any + Send)) -> ErrorObject {
     tracing::error!(target: "mcpjoin", method, panic = said, "a handler panicked");
     ErrorObject::internal("the handler of this request failed")
 }
-
