@@ -27,7 +27,7 @@
 //! ```
 
 #[macro_use]
-mod record;
+pub(crate) mod record;
 
 pub mod capability;
 pub mod completion;

@@ -8,7 +8,7 @@ use crate::Raw;
 
 /// Reads any value, `null` too, for a member that may be absent: there and `null` says something else than not
 /// there. Called by serde, for the members that name it.
-pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
     Raw::deserialize(deserializer).map(Some)
 }
 

@@ -21,7 +21,6 @@ record! {
         /// The conversation so far.
         messages: Vec<SamplingMessage>,
         /// The most tokens that the answer may have.
-        #[serde(deserialize_with = "number::integer")]
         max_tokens: i64,
         ---
         /// Which model to take.
