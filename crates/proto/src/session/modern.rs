@@ -358,7 +358,7 @@ impl Modern {
         let asker = incoming.context.asker.clone();
         let outcome = match reply {
             Ok(Reply::Complete(result)) => {
-                super::result_object(result).map(|result| self.complete(&method, &result))
+                super::result_object(result).map(|result| self.complete(&method, &result.indexed()))
             }
             Ok(Reply::NeedInput(input)) => self.need_input(&method, &asker, &input),
             Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
