@@ -93,9 +93,7 @@ impl Version {
     /// The newest of some revisions that belongs to an era.
     #[must_use]
     pub fn newest_among(era: Era, versions: &[Self]) -> Option<&'static Self> {
-        Self::ALL_NEWEST_FIRST
-            .iter()
-            .find(|version| version.era() == Some(era) && versions.contains(version))
+        Self::ALL_NEWEST_FIRST.iter().find(|version| version.era() == Some(era) && versions.contains(version))
     }
 
     const ALL_NEWEST_FIRST: &'static [Self] =

@@ -8,6 +8,7 @@ mod calling;
 mod context;
 mod core;
 mod driver;
+mod running;
 
 use std::fmt;
 use std::future::poll_fn;

@@ -108,6 +108,9 @@ impl BareLink {
 
 impl std::fmt::Debug for BareLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BareLink").field("caps", &self.caps()).field("closed", &self.closed).finish_non_exhaustive()
+        f.debug_struct("BareLink")
+            .field("caps", &self.caps())
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
     }
 }

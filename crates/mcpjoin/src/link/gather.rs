@@ -50,7 +50,8 @@ impl Gather {
                     if rest.payload.len() < UNCOPIED {
                         self.open.put_slice(&rest.payload);
                     } else {
-                        self.waiting = self.waiting.saturating_add(rest.payload.len() + self.open.len() - before);
+                        self.waiting =
+                            self.waiting.saturating_add(rest.payload.len() + self.open.len() - before);
                         let head = self.open.split().freeze();
                         self.pieces.push_back(head);
                         self.pieces.push_back(rest.payload);

@@ -14,6 +14,8 @@ mod gather;
 mod memory;
 mod pair;
 mod queue;
+#[cfg(unix)]
+mod stdio;
 mod stream;
 mod tap;
 
@@ -22,11 +24,11 @@ use std::task::{Context, Poll};
 
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
 
+#[cfg(unix)]
+pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Survivor};
 pub use bare::BareLink;
 #[cfg(unix)]
 pub use child::{ChildCommand, ChildHandle};
-#[cfg(unix)]
-pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Survivor};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 use tap::Tap;
 pub use tap::{Crossed, Way};

@@ -105,9 +105,9 @@ impl Spec {
         let here = self.current_dir.as_deref().unwrap_or_else(|| Path::new(""));
         if let Some(path) = &self.current_dir {
             // Entering a directory takes the right to search it, which is what X_OK means there.
-            let entered = access(path, Access::EXEC_OK).map_err(io::Error::from).and_then(|()| {
-                if path.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
-            });
+            let entered = access(path, Access::EXEC_OK)
+                .map_err(io::Error::from)
+                .and_then(|()| if path.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) });
             if let Err(source) = entered {
                 return Err(SpawnErrorKind::WorkingDirectory { path: path.clone(), source });
             }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
-use super::command::{Spec, SpawnError, SpawnErrorKind};
+use super::command::{SpawnError, SpawnErrorKind, Spec};
 use super::tree::Marker;
 
 /// Our side of a child's pipes.
@@ -95,15 +95,17 @@ fn before_exec(command: &mut Command) {
 
 /// Keeps every file descriptor above 2 from the program: those that the standard library opened have the flag
 /// already, those that the host opened or inherited may not. The code that still runs here keeps them all.
-#[allow(unsafe_code, reason = "`close_range` has no safe form, and a descriptor known by its number has no owner")]
+#[allow(
+    unsafe_code,
+    reason = "`close_range` has no safe form, and a descriptor known by its number has no owner"
+)]
 fn close_on_exec() {
     #[cfg(target_os = "linux")]
     {
         // SAFETY: three integers go in, no memory is touched. With this flag nothing is closed before the exec, so
         // the pipe by which the standard library reports a failed exec goes on working.
-        let done = unsafe {
-            libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
-        };
+        let done =
+            unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
         if done == 0 {
             return;
         }

@@ -28,11 +28,10 @@ mod state;
 mod violation;
 
 use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-
 
 use bytes::Bytes;
 
@@ -162,13 +161,14 @@ impl Session {
             First::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
             First::Modern(mut modern, request) => {
                 // A probe alone decides nothing: its sender may still choose `initialize`.
-                let decides = request.method != Method::Discover;
-                modern.request(&mut self.shared, request, origin.clone());
+                let decides = request.method != Method::Discover && modern::names_our_version(&request);
                 if decides {
                     self.shared.peer = Some(Arc::new(opening::anybody()));
-                    self.phase = Phase::Modern(modern);
                     self.shared.events.push_back(Event::Opened);
-                    self.shared.dispatch();
+                }
+                modern.request(&mut self.shared, request, origin.clone());
+                if decides {
+                    self.phase = Phase::Modern(modern);
                 }
             }
         }
@@ -405,7 +405,8 @@ impl Session {
         if !wanted {
             return Ok(());
         }
-        let params = Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
+        let params =
+            Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let notification = Notification { method: Method::LogMessage, params: Some(params) };
         self.notify(notification, Route::ReplyTo(id.clone()))
     }
@@ -575,4 +576,3 @@ fn covers(subscribed: &str, uri: &str) -> bool {
     uri.strip_prefix(subscribed)
         .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
 }
-

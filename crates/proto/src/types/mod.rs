@@ -10,9 +10,24 @@
 //! A member that a type does not know is passed over, except where the specification invites strangers:
 //! capabilities, `_meta`, and unions, which keep an unknown kind word for word. A word that an enumeration does
 //! not know is kept as `Other`, because a later revision may add one.
+//!
+//! ```
+//! use mcpjoin_proto::Raw;
+//! use mcpjoin_proto::types::{CallToolResult, Content, Tool};
+//!
+//! let tool = Tool::new("add", Raw::parse(r#"{"type":"object"}"#)?).with_title("Add two numbers");
+//! assert_eq!(
+//!     Raw::from_value(&tool)?.as_str(),
+//!     r#"{"name":"add","inputSchema":{"type":"object"},"title":"Add two numbers"}"#
+//! );
+//!
+//! let result: CallToolResult = Raw::parse(r#"{"content":[{"type":"text","text":"3"}]}"#)?.decode()?;
+//! assert_eq!(result.content.first().and_then(Content::as_text), Some("3"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[macro_use]
-mod record;
+pub(crate) mod record;
 
 pub mod capability;
 pub mod completion;
@@ -40,12 +55,12 @@ pub use capability::{
     SamplingCapability, ServerCapabilities, TaskRequestsCapability, TasksCapability, ToolsCapability,
 };
 pub use completion::{
-    CompleteArgument, CompleteContext, CompleteParams, CompleteResult, Completion, PromptReference, Reference,
-    ResourceTemplateReference,
+    CompleteArgument, CompleteContext, CompleteParams, CompleteResult, Completion, PromptReference,
+    Reference, ResourceTemplateReference,
 };
 pub use content::{
-    Annotations, AudioContent, BlobResourceContents, Content, EmbeddedResource, ImageContent, ResourceContents,
-    ResourceLink, Role, TextContent, TextResourceContents,
+    Annotations, AudioContent, BlobResourceContents, Content, EmbeddedResource, ImageContent,
+    ResourceContents, ResourceLink, Role, TextContent, TextResourceContents,
 };
 pub use elicitation::{
     ElicitAction, ElicitFormParams, ElicitParams, ElicitResult, ElicitUrlParams, ElicitationCompleteParams,
@@ -71,18 +86,20 @@ pub use resource::{
 pub use roots::{ListRootsParams, ListRootsResult, Root};
 pub use sampling::{
     CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingContent,
-    SamplingContents, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent, ToolUseContent,
+    SamplingContents, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent,
+    ToolUseContent,
 };
 pub use schema::{
     BooleanSchema, ElicitationSchema, EnumOption, LegacyTitledEnumSchema, NumberSchema, NumberType,
     PrimitiveSchema, StringFormat, StringSchema, TitledItems, TitledMultiSelectEnumSchema,
-    TitledSingleSelectEnumSchema, UntitledItems, UntitledMultiSelectEnumSchema, UntitledSingleSelectEnumSchema,
+    TitledSingleSelectEnumSchema, UntitledItems, UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
 };
 pub use subscription::{AcknowledgedParams, ListenParams, ListenResult, SubscriptionFilter};
 pub use task::{
     CancelTaskParams, CancelTaskResult, CreateTaskResult, ExtensionTask, GetTaskParams, GetTaskPayloadParams,
-    GetTaskResult, ListTasksResult, RelatedTask, Task, TaskMetadata, TaskParams, TaskStatus, TaskStatusParams,
-    UpdateTaskParams,
+    GetTaskResult, ListTasksResult, RelatedTask, Task, TaskMetadata, TaskParams, TaskStatus,
+    TaskStatusParams, UpdateTaskParams,
 };
 pub use tool::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
