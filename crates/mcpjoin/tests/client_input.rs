@@ -277,7 +277,7 @@ async fn a_question_without_an_answer_ends_the_call_and_is_not_made_again() {
         method: Method::CallTool,
         key: key.into(),
         asked,
-        error: ErrorObject::new(-1, "User rejected sampling request"),
+        error: Box::new(ErrorObject::new(-1, "User rejected sampling request")),
     };
     let undeclared =
         |key: &str, asked| ClientError::UndeclaredInput { method: Method::CallTool, key: key.into(), asked };

@@ -1,5 +1,6 @@
 //! A server played by hand, so that a test decides every message and sees every message.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::panic, reason = "a message that a test does not expect fails it")]
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -44,7 +45,12 @@ pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 pub(crate) fn note_violations(builder: ClientBuilder) -> (ClientBuilder, Arc<Mutex<Vec<Violation>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
-    (builder.on_violation(move |violation| noted.lock().unwrap().push(violation.clone())), seen)
+    (
+        builder.on_violation(move |violation| {
+            noted.lock().expect("nobody panics with it").push(violation.clone());
+        }),
+        seen,
+    )
 }
 
 /// The notifications that the client hears, as they come.
