@@ -97,6 +97,19 @@ impl Connection {
         outcome
     }
 
+    /// Waits until own messages may be sent: too many of them wait for the peer to take them.
+    pub(crate) async fn room(&self) {
+        poll_fn(|cx| {
+            let mut state = self.core.lock();
+            if state.session.has_room() || state.closed.is_some() {
+                return Poll::Ready(());
+            }
+            state.room.push_back(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// The other side, once the peers agree.
     #[must_use]
     pub fn peer(&self) -> Option<Arc<Peer>> {
