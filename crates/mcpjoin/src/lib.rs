@@ -1,5 +1,6 @@
 //! The library.
 
+pub mod client;
 pub mod connection;
 pub mod handler;
 pub mod link;
@@ -8,4 +9,8 @@ mod process;
 pub mod server;
 
 pub use mcpjoin_proto as proto;
+
+pub use client::Client;
+pub use handler::Handler;
+pub use link::Link;
 pub use server::Server;

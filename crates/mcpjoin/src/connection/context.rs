@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context as TaskContext, Poll, Waker};
 
 use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext};
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
@@ -127,17 +127,18 @@ impl Context {
 
     /// Waits until nobody waits for the answer any more.
     pub async fn cancelled(&self) {
-        poll_fn(|cx| {
-            let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.is_cancelled() {
-                return Poll::Ready(());
-            }
-            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                waiting.push(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
+        poll_fn(|cx| self.poll_cancelled(cx)).await;
+    }
+
+    pub(super) fn poll_cancelled(&self, cx: &TaskContext<'_>) -> Poll<()> {
+        let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_cancelled() {
+            return Poll::Ready(());
+        }
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Nobody waits for the answer any more: whoever listens is told.

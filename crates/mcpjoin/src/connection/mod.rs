@@ -8,6 +8,7 @@ mod calling;
 mod context;
 mod core;
 mod driver;
+mod running;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -119,7 +120,14 @@ impl Connection {
     /// Where the session stands.
     #[must_use]
     pub fn state(&self) -> State {
-        self.core.lock().session.state()
+        let state = self.core.lock();
+        match state.session.state() {
+            // The session is over, and what its link has started is not gone yet.
+            State::Disconnected if !state.gone && (state.opened || state.closed.is_some()) => {
+                State::ShuttingDown
+            }
+            session => session,
+        }
     }
 
     /// Why the connection is over; `None` while it is not.

@@ -161,13 +161,14 @@ impl Session {
             First::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
             First::Modern(mut modern, request) => {
                 // A probe alone decides nothing: its sender may still choose `initialize`.
-                let decides = request.method != Method::Discover;
-                modern.request(&mut self.shared, request, origin.clone());
+                let decides = request.method != Method::Discover && modern::names_our_version(&request);
                 if decides {
                     self.shared.peer = Some(Arc::new(opening::anybody()));
-                    self.phase = Phase::Modern(modern);
                     self.shared.events.push_back(Event::Opened);
-                    self.shared.dispatch();
+                }
+                modern.request(&mut self.shared, request, origin.clone());
+                if decides {
+                    self.phase = Phase::Modern(modern);
                 }
             }
         }
