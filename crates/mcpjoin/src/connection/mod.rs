@@ -97,6 +97,23 @@ impl Connection {
         outcome
     }
 
+    /// Waits until own messages may be sent: too many of them wait for the peer to take them.
+    pub(crate) async fn room(&self) {
+        let mut place = None;
+        poll_fn(|cx| {
+            let mut state = self.core.lock();
+            if let Some(place) = place.take() {
+                state.room.remove(&place);
+            }
+            if state.session.has_room() || state.closed.is_some() {
+                return Poll::Ready(());
+            }
+            place = Some(state.wait_for_room(None, cx.waker()));
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// The other side, once the peers agree.
     #[must_use]
     pub fn peer(&self) -> Option<Arc<Peer>> {
