@@ -90,6 +90,15 @@ impl Version {
         }
     }
 
+    /// The newest of some revisions that belongs to an era.
+    #[must_use]
+    pub fn newest_among(era: Era, versions: &[Self]) -> Option<&'static Self> {
+        Self::ALL_NEWEST_FIRST.iter().find(|version| version.era() == Some(era) && versions.contains(version))
+    }
+
+    const ALL_NEWEST_FIRST: &'static [Self] =
+        &[Self::V2026_07_28, Self::V2025_11_25, Self::V2025_06_18, Self::V2025_03_26, Self::V2024_11_05];
+
     /// The place of a known revision in [`Version::ALL`].
     pub(crate) const fn rank(&self) -> Option<u8> {
         match self {
@@ -141,6 +150,7 @@ mod tests {
             assert_eq!(version.rank(), u8::try_from(place).ok());
             assert!(version.era().is_some());
         }
+        assert!(Version::ALL_NEWEST_FIRST.iter().eq(Version::ALL.iter().rev()));
         assert_eq!(Version::parse("1999-01-01").era(), None);
         assert_eq!(Version::parse("1999-01-01").as_str(), "1999-01-01");
     }

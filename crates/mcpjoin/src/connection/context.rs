@@ -96,7 +96,8 @@ impl Context {
     /// When the request is no longer being handled, or the server does not declare logging.
     pub fn log(&self, level: LoggingLevel, logger: Option<&str>, data: Raw) -> Result<(), NotifyRefused> {
         let id = self.request_id().ok_or(NotifyRefused::NoSuchRequest)?;
-        let message = LogMessageParams::new(level, data).with_logger(logger.map(ToOwned::to_owned));
+        let mut message = LogMessageParams::new(level, data);
+        message.logger = logger.map(ToOwned::to_owned);
         let mut state = self.shared.core.lock();
         let outcome = state.session.log(id, &message);
         state.wake_driver();

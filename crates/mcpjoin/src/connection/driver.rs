@@ -371,7 +371,8 @@ impl Driver {
                 continue;
             }
             // A timer that rings early is cheaper than one that is set anew for every request.
-            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
+            let timer =
+                self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
             if at < self.timer_at || self.timer_at <= now {
                 timer.as_mut().reset(core.instant(at));
                 self.timer_at = at;

@@ -7,10 +7,29 @@
 //! There is no transport trait to implement. A custom transport takes [`Link::pair`] and pumps the
 //! [`LinkDriver`]'s side.
 
+mod bare;
+#[cfg(unix)]
+mod child;
+mod gather;
+mod memory;
+mod pair;
+mod queue;
+mod stream;
+mod tap;
+
 use std::fmt;
 use std::task::{Context, Poll};
 
-use mcpjoin_proto::session::{Inbound, LinkCaps, LinkEnd, Limits, Outbound};
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
+
+#[cfg(unix)]
+pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Survivor};
+pub use bare::BareLink;
+#[cfg(unix)]
+pub use child::{ChildCommand, ChildHandle};
+pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
+use tap::Tap;
+pub use tap::{Crossed, Way};
 
 /// One end of a way between two peers. Given to a client or a server, which drives it.
 pub struct Link(Box<dyn Io>);
@@ -48,6 +67,12 @@ pub(crate) trait Io: Send {
 
     /// Makes the far end afresh after it has ended, where [`LinkCaps::reopens`] says so.
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
+
+    /// Shows everything that crosses to `tap`, as the bytes that it is. A link that has none gives the tap back,
+    /// and messages are shown instead.
+    fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
+        Err(tap)
+    }
 }
 
 impl Link {
@@ -65,4 +90,9 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("caps", &self.0.caps()).finish_non_exhaustive()
     }
+}
+
+/// What a link says that cannot make its far end afresh.
+fn cannot_reopen() -> LinkEnd {
+    LinkEnd::failed(LinkError { message: "this link cannot be opened again".into(), retryable: false })
 }

@@ -110,6 +110,10 @@ impl LineDecoder {
             self.state = State::Line;
         }
         loop {
+            if self.searched == 0 && self.state == State::Line {
+                let empty = empty_lines(&self.buffer.bytes);
+                self.buffer.skip(empty);
+            }
             let Some(found) = memchr(b'\n', &self.buffer.bytes[self.searched..]) else {
                 return self.without_line_feed();
             };
@@ -187,6 +191,16 @@ pub fn write_line(text: &[u8], out: &mut BytesMut) {
 
 fn without_carriage_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// How many bytes of empty lines stand at the beginning: all of them are skipped in one step, so that a peer
+/// cannot make us work for nothing (adversarial case 14).
+fn empty_lines(text: &[u8]) -> usize {
+    let mut rest = text;
+    while let [b'\n', after @ ..] | [b'\r', b'\n', after @ ..] = rest {
+        rest = after;
+    }
+    text.len() - rest.len()
 }
 
 /// White space as JSON has it: a line of nothing else holds no value, and is no error either.

@@ -119,9 +119,10 @@ impl<'a> Cursor<'a> {
 
     /// A number, `true`, `false` or `null`, which is only known to be whole when something follows it.
     fn word(&mut self) -> Option<&'a [u8]> {
-        let end = self.rest.iter().position(|byte| {
-            !matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'+' | b'-' | b'.')
-        })?;
+        let end = self
+            .rest
+            .iter()
+            .position(|byte| !matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'+' | b'-' | b'.'))?;
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         (!word.is_empty()).then_some(word)
@@ -191,7 +192,9 @@ mod tests {
         assert_eq!(id(r#"{"id":"1","#), Some(RequestId::from("1")));
         let digits = "123456789012345678901234567890";
         assert_eq!(id(&alloc::format!("{{\"id\":{digits}}}")), Some(RequestId::from_digits(digits)));
-        for bad in ["null", "1.5", "1e3", "01", "-", "{}", "[1]", "true", r#""\ud800""#, r#""\x""#, "\"\u{1}\""] {
+        for bad in
+            ["null", "1.5", "1e3", "01", "-", "{}", "[1]", "true", r#""\ud800""#, r#""\x""#, "\"\u{1}\""]
+        {
             assert_eq!(id(&alloc::format!("{{\"id\":{bad},")), None, "{bad}");
         }
     }

@@ -91,6 +91,13 @@ pub enum DecodeErrorKind {
     },
     /// An array inside an array.
     BatchNested,
+    /// Longer than a message may be: it was not read whole, and what it was was read from its beginning.
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+        /// How many bytes had come when it was given up. It may have been longer.
+        length: usize,
+    },
 }
 
 impl DecodeErrorKind {
@@ -129,6 +136,9 @@ impl fmt::Display for DecodeErrorKind {
             Self::BatchEmpty => f.write_str("the batch is empty"),
             Self::BatchTooLong { limit } => write!(f, "the batch has more than {limit} messages"),
             Self::BatchNested => f.write_str("a batch inside a batch"),
+            Self::TooLarge { limit, length } => {
+                write!(f, "longer than the limit of {limit} bytes for a message (at least {length})")
+            }
         }
     }
 }

@@ -154,7 +154,11 @@ pub fn classify(
         HttpMethod::Other => return Rejection::bare(405),
     };
     if kind != LegacyKind::Message {
-        return if offer.has(Era::Legacy) { legacy(kind, headers, None, session, offer) } else { Rejection::bare(405) };
+        return if offer.has(Era::Legacy) {
+            legacy(kind, headers, None, session, offer)
+        } else {
+            Rejection::bare(405)
+        };
     }
     let decoded = match body {
         Some(Ok(decoded)) => decoded,
@@ -225,7 +229,9 @@ fn modern(
         return reject(ErrorObject::invalid_params(text));
     };
     let named = headers::named_by(&request.method).and_then(|named| name_in(request, named));
-    if let Err(mismatch) = headers::check_request_headers(headers, declared, &request.method, named.as_deref()) {
+    if let Err(mismatch) =
+        headers::check_request_headers(headers, declared, &request.method, named.as_deref())
+    {
         return reject(mismatch.to_error_object());
     }
     let version = Version::parse(declared);
@@ -312,11 +318,12 @@ fn legacy(
     };
     if let Some(Decoded::Batch(parts)) = body {
         let batching = Profile::of(&version).is_some_and(|profile| profile.batching);
-        let opens = parts.iter().any(|part| {
-            matches!(part, Ok(Message::Request(Request { method: Method::Initialize, .. })))
-        });
+        let opens = parts
+            .iter()
+            .any(|part| matches!(part, Ok(Message::Request(Request { method: Method::Initialize, .. }))));
         if !batching || opens {
-            let text = if batching { "initialize is not allowed in a batch" } else { "a batch is not allowed here" };
+            let text =
+                if batching { "initialize is not allowed in a batch" } else { "a batch is not allowed here" };
             return reject(400, ErrorObject::invalid_request(text));
         }
     }
@@ -447,7 +454,9 @@ pub fn verdict(probe: Probe, status: u16, body: ProbeBody<'_>) -> ProbeVerdict {
     }
     if let ProbeBody::Error(error) = body {
         match error.code {
-            code::UNSUPPORTED_PROTOCOL_VERSION => return ProbeVerdict::Modern { supported: supported(error) },
+            code::UNSUPPORTED_PROTOCOL_VERSION => {
+                return ProbeVerdict::Modern { supported: supported(error) };
+            }
             code::HEADER_MISMATCH | code::MISSING_REQUIRED_CLIENT_CAPABILITY => {
                 return ProbeVerdict::ModernRefusal;
             }
@@ -477,7 +486,9 @@ fn supported(error: &ErrorObject) -> Vec<Version> {
         .filter(|supported| supported.kind() == Kind::Array)
         .map(|supported| {
             crate::scan::elements(supported.as_str())
-                .filter_map(|range| supported.slice(range).to_string_value().map(|name| Version::parse(&name)))
+                .filter_map(|range| {
+                    supported.slice(range).to_string_value().map(|name| Version::parse(&name))
+                })
                 .collect()
         })
         .unwrap_or_default()

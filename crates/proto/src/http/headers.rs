@@ -56,7 +56,9 @@ pub trait Headers {
 /// A list of names and values: what tests and links without an HTTP library use.
 impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
     fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        self.iter().filter(move |(key, _)| key.as_ref().eq_ignore_ascii_case(name)).map(|(_, value)| value.as_ref())
+        self.iter()
+            .filter(move |(key, _)| key.as_ref().eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_ref())
     }
 }
 

@@ -91,7 +91,12 @@ fn authority(text: &str) -> Result<(Host, Option<u16>), OriginError> {
     if text.contains('@') {
         return Err(OriginError::UserInfo);
     }
-    let bracket = text.rfind(']').map_or(0, |bracket| bracket + 1);
+    // The colons of an address in brackets are not that of a port.
+    let bracket = match text.rfind(']') {
+        Some(bracket) => bracket + 1,
+        None if text.starts_with('[') => return Err(OriginError::Host),
+        None => 0,
+    };
     let colon = text[bracket..].find(':').map(|colon| bracket + colon);
     let (host, port) = match colon {
         Some(colon) => (&text[..colon], Some(port(&text[colon + 1..])?)),
@@ -226,9 +231,8 @@ pub fn resolve_same_origin(base: &str, reference: &str) -> Result<String, Origin
 
 /// Whether a reference begins with a scheme (RFC 3986, 3.1).
 fn has_scheme(reference: &str) -> bool {
-    let end = reference.find(|character: char| {
-        !(character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.'))
-    });
+    let end = reference
+        .find(|character: char| !(character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.')));
     end.is_some_and(|end| end > 0 && reference[end..].starts_with(':'))
 }
 

@@ -118,8 +118,17 @@ enum Holds {
 
 fn holds(keyword: &str) -> Holds {
     match keyword {
-        "additionalItems" | "additionalProperties" | "contains" | "contentSchema" | "else" | "if" | "not"
-        | "propertyNames" | "then" | "unevaluatedItems" | "unevaluatedProperties" => Holds::Schema,
+        "additionalItems"
+        | "additionalProperties"
+        | "contains"
+        | "contentSchema"
+        | "else"
+        | "if"
+        | "not"
+        | "propertyNames"
+        | "then"
+        | "unevaluatedItems"
+        | "unevaluatedProperties" => Holds::Schema,
         // `items` is one schema in 2020-12 and may be a list before.
         "allOf" | "anyOf" | "items" | "oneOf" | "prefixItems" => Holds::Schemas,
         "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties" => {

@@ -127,8 +127,7 @@ impl Calls {
         let hard = now + total;
         let deadline = (now + timeout).min(hard);
         self.deadlines.insert((deadline, self.last));
-        let pending =
-            Pending { method, purpose, timeout, deadline, hard, started: now, progress: None };
+        let pending = Pending { method, purpose, timeout, deadline, hard, started: now, progress: None };
         self.pending.insert(self.last, pending);
         self.last
     }

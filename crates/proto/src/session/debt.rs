@@ -110,7 +110,8 @@ impl Debt {
             let Waiting { number, request, size } = self.waiting.pop_front()?;
             self.waiting_bytes -= size;
             // Cancelled while it waited? Then its entry is gone, or belongs to a later request of that id.
-            let Some(entry) = self.incoming.get_mut(&request.id).filter(|entry| entry.number == number) else {
+            let Some(entry) = self.incoming.get_mut(&request.id).filter(|entry| entry.number == number)
+            else {
                 continue;
             };
             entry.handled = true;

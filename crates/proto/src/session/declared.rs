@@ -29,7 +29,9 @@ pub(super) fn by_client(capabilities: &ClientCapabilities, path: &str) -> bool {
     let elicitation = capabilities.elicitation.as_ref();
     match path {
         "roots" => capabilities.roots.is_some(),
-        "roots.listChanged" => capabilities.roots.as_ref().is_some_and(|roots| roots.list_changed == Some(true)),
+        "roots.listChanged" => {
+            capabilities.roots.as_ref().is_some_and(|roots| roots.list_changed == Some(true))
+        }
         "sampling" => capabilities.sampling.is_some(),
         "elicitation" => elicitation.is_some(),
         "elicitation.url" => elicitation.is_some_and(|elicitation| elicitation.url.is_some()),

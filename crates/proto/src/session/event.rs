@@ -14,7 +14,9 @@ use super::violation::Violation;
 use crate::types::{
     ClientCapabilities, Implementation, InputRequired, LoggingLevel, ProgressParams, ServerCapabilities,
 };
-use crate::{Era, ErrorObject, Method, Notification, Profile, ProgressToken, Raw, Request, RequestId, Version};
+use crate::{
+    Era, ErrorObject, Method, Notification, Profile, ProgressToken, Raw, Request, RequestId, Version,
+};
 
 /// Something that the owner of a session has to know or to do. In the order in which it became true.
 #[derive(Debug)]
@@ -252,7 +254,9 @@ pub enum CloseCause {
 #[non_exhaustive]
 pub enum OpeningFailure {
     /// The server answered with a version that this side does not speak.
-    #[error("the server speaks protocol version {answered}, which this client does not (it offered {offered})")]
+    #[error(
+        "the server speaks protocol version {answered}, which this client does not (it offered {offered})"
+    )]
     UnsupportedVersion {
         /// What was offered.
         offered: Version,

@@ -16,7 +16,8 @@ use super::violation::Violation;
 use super::{NotifyRefused, covers};
 use crate::types::{LoggingLevel, SetLevelParams};
 use crate::{
-    ErrorObject, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId, Response, Time,
+    ErrorObject, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId, Response,
+    Time,
 };
 
 pub(super) struct Legacy {
@@ -75,7 +76,8 @@ impl Legacy {
             Route::ReplyTo(id) if shared.debt.contains(&id) => shared.send_related(notification, &id),
             Route::ReplyTo(_) => return Err(NotifyRefused::NoSuchRequest),
             Route::Session if self.ready => shared.send_notification(notification),
-            Route::Session if self.held.contains(&notification) || self.held.len() >= shared.limits.subscriptions => {}
+            Route::Session
+                if self.held.contains(&notification) || self.held.len() >= shared.limits.subscriptions => {}
             Route::Session => self.held.push(notification),
         }
         Ok(())
@@ -110,8 +112,9 @@ impl Legacy {
             _ => match shared.check_incoming(&request.method, self.profile) {
                 Err(error) => Err(error),
                 Ok(()) if request.method == Method::SetLevel => self.set_level(&request),
-                Ok(()) if request.method == Method::Subscribe
-                    && self.subscribed.len() >= shared.limits.subscriptions =>
+                Ok(())
+                    if request.method == Method::Subscribe
+                        && self.subscribed.len() >= shared.limits.subscriptions =>
                 {
                     let limit = shared.limits.subscriptions;
                     Err(ErrorObject::internal(alloc::format!(

@@ -24,14 +24,14 @@ mod opening;
 mod queue;
 mod role;
 mod shared;
+mod state;
 mod violation;
 
 use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-
 
 use bytes::Bytes;
 
@@ -43,6 +43,7 @@ pub use event::{
 pub use limits::Limits;
 pub use link::{Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound, ProcessExit, Route};
 pub use role::{ClientRole, Role, ServerRole};
+pub use state::{NotifyRefused, State};
 pub use violation::Violation;
 
 use calls::{Expired, Pending, Purpose};
@@ -78,37 +79,6 @@ enum Phase {
     Legacy(Legacy),
     Modern(Modern),
     Over,
-}
-
-/// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
-/// server was discovered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Not opened yet, or over.
-    Disconnected,
-    /// The opening request is under way.
-    Connecting,
-    /// A legacy server has answered `initialize` and waits for the client to be ready.
-    Initializing,
-    /// Requests may be made.
-    Ready,
-    /// The peer has closed its side, or we are closing: what is under way is finished.
-    ShuttingDown,
-}
-
-/// Why a notification was not sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotifyRefused {
-    /// The same reasons that a call is refused for.
-    #[error("{0}")]
-    NotAllowed(#[from] CallRefused),
-    /// The request that it belongs to is answered or cancelled, or was never made.
-    #[error("the request that the notification belongs to is no longer being handled")]
-    NoSuchRequest,
-    /// What it says does not fit it.
-    #[error("the notification is not valid: {0}")]
-    Invalid(String),
 }
 
 impl Session {
@@ -434,7 +404,8 @@ impl Session {
         if !wanted {
             return Ok(());
         }
-        let params = Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
+        let params =
+            Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let notification = Notification { method: Method::LogMessage, params: Some(params) };
         self.notify(notification, Route::ReplyTo(id.clone()))
     }
@@ -604,4 +575,3 @@ fn covers(subscribed: &str, uri: &str) -> bool {
     uri.strip_prefix(subscribed)
         .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
 }
-

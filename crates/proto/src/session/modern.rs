@@ -21,8 +21,8 @@ use super::{NotifyRefused, covers};
 use crate::types::meta::key;
 use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter};
 use crate::{
-    Era, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId,
-    Response, Time, Version, code, scan,
+    Era, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request,
+    RequestId, Response, Time, Version, code, scan,
 };
 
 pub(super) struct Modern {
@@ -244,7 +244,8 @@ impl Modern {
         };
         let result = crate::types::DiscoverResult::new(server.versions.clone(), server.capabilities.clone())
             .with_instructions(server.instructions.clone());
-        let result = Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
+        let result =
+            Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
         Ok(self.complete(&Method::Discover, &result))
     }
 
@@ -260,7 +261,9 @@ impl Modern {
             None => SubscriptionFilter::default(),
         };
         let limit = shared.limits.subscriptions;
-        if self.streams.len() >= limit || filter.resource_subscriptions.as_ref().is_some_and(|u| u.len() > limit) {
+        if self.streams.len() >= limit
+            || filter.resource_subscriptions.as_ref().is_some_and(|u| u.len() > limit)
+        {
             let text = format!("too many subscriptions: the limit `subscriptions` of {limit} is reached");
             shared.reply(request.id, None, Err(ErrorObject::internal(text)));
             return;
@@ -282,7 +285,8 @@ impl Modern {
     fn honour(&self, shared: &Shared, mut filter: SubscriptionFilter) -> SubscriptionFilter {
         let offers = |method: Method| shared.check_outgoing(&method, self.profile).is_ok();
         filter.tools_list_changed = filter.tools_list_changed.filter(|_| offers(Method::ToolListChanged));
-        filter.prompts_list_changed = filter.prompts_list_changed.filter(|_| offers(Method::PromptListChanged));
+        filter.prompts_list_changed =
+            filter.prompts_list_changed.filter(|_| offers(Method::PromptListChanged));
         filter.resources_list_changed =
             filter.resources_list_changed.filter(|_| offers(Method::ResourceListChanged));
         filter.resource_subscriptions =
@@ -379,7 +383,9 @@ impl Modern {
         input: &crate::types::InputRequired,
     ) -> Result<Payload, ErrorObject> {
         if !method.may_need_input() {
-            return Err(ErrorObject::internal(format!("{method} may not be answered with a request for input")));
+            return Err(ErrorObject::internal(format!(
+                "{method} may not be answered with a request for input"
+            )));
         }
         for request in input.input_requests.iter().flat_map(|requests| requests.values()) {
             if let Some(missing) = super::input::undeclared(request, &asker.capabilities) {
@@ -410,7 +416,8 @@ impl Modern {
     }
 
     fn enclose(&self, lead: &str, result: &Payload) -> Payload {
-        let lead = if result.result_type().is_some() && lead.starts_with("\"resultType\"") { "" } else { lead };
+        let lead =
+            if result.result_type().is_some() && lead.starts_with("\"resultType\"") { "" } else { lead };
         envelope::splice(Some(result), &Additions { lead, meta: &self.meta() })
     }
 }
@@ -460,8 +467,10 @@ fn missing_capability(required: &str) -> ErrorObject {
 /// The error that names every version which the server speaks.
 pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> ErrorObject {
     let data = crate::types::UnsupportedVersionData::new(server.versions.clone(), requested);
-    let error =
-        ErrorObject::new(code::UNSUPPORTED_PROTOCOL_VERSION, "this server does not speak that protocol version");
+    let error = ErrorObject::new(
+        code::UNSUPPORTED_PROTOCOL_VERSION,
+        "this server does not speak that protocol version",
+    );
     match Raw::from_value(&data) {
         Ok(data) => error.with_data(data),
         Err(_) => error,

@@ -23,7 +23,8 @@ use super::shared::Shared;
 use super::violation::Violation;
 use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
 use crate::{
-    Era, ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId, Response, Time, Version, code,
+    Era, ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId, Response, Time,
+    Version, code,
 };
 
 /// What becomes of an opening that has been decided.
@@ -122,7 +123,9 @@ impl ClientOpening {
         match response {
             // An error without an id while one request is open can only be about that one. Some servers
             // answer the probe so, because they do not read it as a request.
-            Response { id: None, outcome: Err(error) } if self.initialize.is_none() && self.probe.is_some() => {
+            Response { id: None, outcome: Err(error) }
+                if self.initialize.is_none() && self.probe.is_some() =>
+            {
                 let probe = self.probe.take();
                 probe.and_then(|probe| shared.calls.take(probe));
                 self.probe_answered(shared, client, now, Err(error))
@@ -208,10 +211,7 @@ impl ClientOpening {
         supported: Vec<Version>,
         error: ErrorObject,
     ) -> Option<Decided> {
-        let newest = Version::ALL
-            .iter()
-            .rev()
-            .find(|version| version.era() == Some(Era::Legacy) && supported.contains(version));
+        let newest = Version::newest_among(Era::Legacy, &supported);
         match newest {
             Some(version) if client.ask == Ask::Auto && self.initialize.is_none() => {
                 if client.version.is_none() {
@@ -221,7 +221,9 @@ impl ClientOpening {
                 None
             }
             Some(_) if self.initialize.is_some() => None,
-            _ if supported.is_empty() => Some(failed(OpeningFailure::Refused { method: Method::Discover, error })),
+            _ if supported.is_empty() => {
+                Some(failed(OpeningFailure::Refused { method: Method::Discover, error }))
+            }
             _ => Some(failed(OpeningFailure::NoCommonVersion { supported })),
         }
     }
@@ -234,9 +236,8 @@ impl ClientOpening {
         outcome: Result<Payload, ErrorObject>,
     ) -> Option<Decided> {
         let answered = match outcome {
-            Ok(result) => result.raw().decode::<InitializeResult>().map_err(|problem| OpeningFailure::BadReply {
-                method: Method::Initialize,
-                problem: problem.to_string(),
+            Ok(result) => result.raw().decode::<InitializeResult>().map_err(|problem| {
+                OpeningFailure::BadReply { method: Method::Initialize, problem: problem.to_string() }
             }),
             Err(error) => Err(OpeningFailure::Refused { method: Method::Initialize, error }),
         };
@@ -317,7 +318,12 @@ impl ClientOpening {
     }
 
     /// The far end has ended. Whoever was probed gets a second chance without the probe.
-    pub(super) fn ended(&mut self, shared: &mut Shared, client: &ClientRole, end: LinkEnd) -> Option<Decided> {
+    pub(super) fn ended(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        end: LinkEnd,
+    ) -> Option<Decided> {
         let probed = client.ask == Ask::Auto && self.probe_end.is_none();
         if shared.caps.reopens && probed {
             for id in [self.probe.take(), self.initialize.take()].into_iter().flatten() {
@@ -408,9 +414,8 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     let Some(newest) = newest else {
         return Err(modern::unsupported_version(server, params.protocol_version.as_str()));
     };
-    let asked_for = Profile::of(&params.protocol_version).filter(|profile| {
-        profile.era == Era::Legacy && server.versions.contains(&profile.version)
-    });
+    let asked_for = Profile::of(&params.protocol_version)
+        .filter(|profile| profile.era == Era::Legacy && server.versions.contains(&profile.version));
     let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
     let asker = Arc::new(Asker { info: Some(params.client_info), capabilities: params.capabilities });
     let result =

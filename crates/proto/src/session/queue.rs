@@ -91,7 +91,12 @@ impl Queue {
     }
 
     /// Puts newer progress in the place of older progress that nobody has taken yet.
-    pub(super) fn replace_reply(&mut self, place: Place, message: Message, route: Route) -> Result<(), Message> {
+    pub(super) fn replace_reply(
+        &mut self,
+        place: Place,
+        message: Message,
+        route: Route,
+    ) -> Result<(), Message> {
         match self.replies.replace(place, Outbound::Message { message, route }) {
             Err(Outbound::Message { message, .. }) => Err(message),
             _ => Ok(()),

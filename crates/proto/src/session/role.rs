@@ -65,11 +65,7 @@ impl ServerRole {
     }
 
     /// The newest version of an era that it speaks.
-    pub(super) fn newest(&self, era: Era) -> Option<&Version> {
-        Version::ALL
-            .iter()
-            .rev()
-            .filter(|version| version.era() == Some(era))
-            .find(|version| self.versions.contains(version))
+    pub(super) fn newest(&self, era: Era) -> Option<&'static Version> {
+        Version::newest_among(era, &self.versions)
     }
 }

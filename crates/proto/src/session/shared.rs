@@ -25,8 +25,8 @@ use super::{NotifyRefused, declared};
 use crate::method::Needs;
 use crate::types::{CancelledParams, InputRequired, ProgressParams};
 use crate::{
-    Direction, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId, Response,
-    Time,
+    Direction, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
+    Response, Time,
 };
 
 pub(super) struct Shared {
@@ -150,7 +150,8 @@ impl Shared {
         } else {
             Some(envelope::splice(call.params.as_ref(), &Additions { lead: "", meta }))
         };
-        let message = Message::Request(Request { id: RequestId::from(id), method: call.method.clone(), params });
+        let message =
+            Message::Request(Request { id: RequestId::from(id), method: call.method.clone(), params });
         let length = message_size(&message);
         if length > self.limits.message {
             return Err(CallRefused::TooLarge { length, limit: self.limits.message });
@@ -176,8 +177,10 @@ impl Shared {
         }
         params.push('}');
         let params = Some(Payload::from_raw(Raw::trusted(params.into())));
-        self.queue
-            .push_own(Message::Notification(Notification { method: Method::Cancelled, params }), Route::Session);
+        self.queue.push_own(
+            Message::Notification(Notification { method: Method::Cancelled, params }),
+            Route::Session,
+        );
     }
 
     /// Sends a notification that belongs to no request.
@@ -211,7 +214,8 @@ impl Shared {
     fn stray_response(&mut self, id: Option<RequestId>) {
         let violation = match id {
             Some(id) if self.calls.was_made(&id) => {
-                let ended = id.as_i64().and_then(|id| self.ended_streams.iter().position(|ended| *ended == id));
+                let ended =
+                    id.as_i64().and_then(|id| self.ended_streams.iter().position(|ended| *ended == id));
                 if let Some(place) = ended {
                     self.ended_streams.remove(place);
                     return;
@@ -372,7 +376,8 @@ impl Shared {
         if self.peer_cancelled(&id, params.reason) {
             return;
         }
-        let stream = self.calls.find(&id).filter(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }));
+        let stream =
+            self.calls.find(&id).filter(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }));
         if let Some((id, _)) = stream {
             self.calls.take(id);
             if self.ended_streams.len() == ENDED_STREAMS {
@@ -391,7 +396,8 @@ impl Shared {
             return;
         };
         let token = progress.progress_token.clone();
-        let grown = token.as_i64().and_then(|id| Some((id, self.calls.progressed(now, id, progress.progress)?)));
+        let grown =
+            token.as_i64().and_then(|id| Some((id, self.calls.progressed(now, id, progress.progress)?)));
         match grown {
             Some((id, true)) => self.events.push_back(Event::Progress { id: RequestId::from(id), progress }),
             Some((_, false)) => self.violation(Violation::ProgressDidNotGrow { token }),
@@ -431,9 +437,10 @@ impl Shared {
     ) -> Result<(), NotifyRefused> {
         let incoming = self.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
         let Some(token) = incoming.context.progress_token.clone() else { return Ok(()) };
-        let params = ProgressParams::new(token, progress)
-            .with_total_and_message(total, text.map(ToOwned::to_owned));
-        let params = Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
+        let params =
+            ProgressParams::new(token, progress).with_total_and_message(total, text.map(ToOwned::to_owned));
+        let params =
+            Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let message = Message::Notification(Notification { method: Method::Progress, params: Some(params) });
         let route = Route::ReplyTo(id.clone());
         let message = match incoming.progress {
@@ -495,7 +502,9 @@ pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<Input
         return Err(format!("{method} may not be answered with `input_required`"));
     }
     let input: InputRequired = result.decode().map_err(|error| error.to_string())?;
-    if input.input_requests.as_ref().is_none_or(|requests| requests.is_empty()) && input.request_state.is_none() {
+    if input.input_requests.as_ref().is_none_or(|requests| requests.is_empty())
+        && input.request_state.is_none()
+    {
         return Err("`input_required` with neither `inputRequests` nor `requestState`".into());
     }
     Ok(input)

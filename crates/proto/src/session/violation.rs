@@ -88,15 +88,21 @@ impl fmt::Display for Violation {
             Self::Malformed { error, excerpt } => {
                 write!(f, "not a message: {error}; it begins `{}`", excerpt.escape_ascii())
             }
-            Self::UnknownReply { id: Some(id) } => write!(f, "a response to request {id}, which was never made"),
+            Self::UnknownReply { id: Some(id) } => {
+                write!(f, "a response to request {id}, which was never made")
+            }
             Self::UnknownReply { id: None } => f.write_str("an error response without an id"),
             Self::LateReply { id } => write!(f, "a response to request {id}, which has already ended"),
-            Self::DuplicateId { id } => write!(f, "a second request with the id {id} while the first is handled"),
+            Self::DuplicateId { id } => {
+                write!(f, "a second request with the id {id} while the first is handled")
+            }
             Self::UnexpectedRequest { method } => write!(f, "a request {method} that this peer may not make"),
             Self::UnexpectedNotification { method } => {
                 write!(f, "a notification {method} that this peer may not send")
             }
-            Self::BadNotification { method } => write!(f, "a notification {method} with parameters that do not fit"),
+            Self::BadNotification { method } => {
+                write!(f, "a notification {method} with parameters that do not fit")
+            }
             Self::TooEarly { method } => write!(f, "{method} before the session was open"),
             Self::InitializedTwice => f.write_str("a second initialize"),
             Self::Batch => f.write_str("a batch, which this protocol version does not have"),

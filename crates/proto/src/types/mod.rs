@@ -1,1 +1,94 @@
-//! The things that MCP speaks of.
+//! What the messages say: parameters, results and everything inside them, one file per chapter of the
+//! [specification](https://modelcontextprotocol.io/specification).
+//!
+//! There is one type per concept, with the union of the members that the five revisions give it; what any
+//! revision lacks is optional. What only one era's envelope knows (`resultType`, the reserved keys of `_meta`)
+//! is put in and taken out by the session; the types can hold it, so that a complete message keeps its meaning
+//! when it is read and written again. Used by the session and by everyone who reads a [`Raw`](crate::Raw);
+//! nothing here knows who may say what when.
+//!
+//! A member that a type does not know is passed over, except where the specification invites strangers:
+//! capabilities, `_meta`, and unions, which keep an unknown kind word for word. A word that an enumeration does
+//! not know is kept as `Other`, because a later revision may add one.
+
+#[macro_use]
+mod record;
+
+pub mod capability;
+pub mod completion;
+pub mod content;
+pub mod elicitation;
+pub mod input;
+pub mod lifecycle;
+pub mod logging;
+mod members;
+pub mod meta;
+pub(crate) mod number;
+pub mod page;
+pub mod progress;
+pub mod prompt;
+pub mod resource;
+pub mod roots;
+pub mod sampling;
+pub mod schema;
+pub mod subscription;
+pub mod task;
+pub mod tool;
+
+pub use capability::{
+    ClientCapabilities, ElicitationCapability, PromptsCapability, ResourcesCapability, RootsCapability,
+    SamplingCapability, ServerCapabilities, TaskRequestsCapability, TasksCapability, ToolsCapability,
+};
+pub use completion::{
+    CompleteArgument, CompleteContext, CompleteParams, CompleteResult, Completion, PromptReference,
+    Reference, ResourceTemplateReference,
+};
+pub use content::{
+    Annotations, AudioContent, BlobResourceContents, Content, EmbeddedResource, ImageContent,
+    ResourceContents, ResourceLink, Role, TextContent, TextResourceContents,
+};
+pub use elicitation::{
+    ElicitAction, ElicitFormParams, ElicitParams, ElicitResult, ElicitUrlParams, ElicitationCompleteParams,
+    ElicitationMode, UrlElicitationRequiredData,
+};
+pub use input::{InputRequest, InputRequests, InputRequired, InputResponse, InputResponses};
+pub use lifecycle::{
+    CancelledParams, DiscoverResult, Icon, IconTheme, Implementation, InitializeParams, InitializeResult,
+    MissingCapabilityData, UnsupportedVersionData,
+};
+pub use logging::{LogMessageParams, LoggingLevel, SetLevelParams};
+pub use members::Members;
+pub use meta::{EmptyResult, Meta, NotificationParams, RequestParams};
+pub use page::{CacheScope, PageParams};
+pub use progress::ProgressParams;
+pub use prompt::{
+    GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
+};
+pub use resource::{
+    ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams, ReadResourceResult, Resource,
+    ResourceTemplate, ResourceUpdatedParams, SubscribeParams, UnsubscribeParams,
+};
+pub use roots::{ListRootsParams, ListRootsResult, Root};
+pub use sampling::{
+    CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingContent,
+    SamplingContents, SamplingMessage, StopReason, ToolChoice, ToolChoiceMode, ToolResultContent,
+    ToolUseContent,
+};
+pub use schema::{
+    BooleanSchema, ElicitationSchema, EnumOption, LegacyTitledEnumSchema, NumberSchema, NumberType,
+    PrimitiveSchema, StringFormat, StringSchema, TitledItems, TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema, UntitledItems, UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
+};
+pub use subscription::{AcknowledgedParams, ListenParams, ListenResult, SubscriptionFilter};
+pub use task::{
+    CancelTaskParams, CancelTaskResult, CreateTaskResult, ExtensionTask, GetTaskParams, GetTaskPayloadParams,
+    GetTaskResult, ListTasksResult, RelatedTask, Task, TaskMetadata, TaskParams, TaskStatus,
+    TaskStatusParams, UpdateTaskParams,
+};
+pub use tool::{
+    CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,502 @@
+//! A server as a child process: lines over its standard input and output.
+//!
+//! Made by [`ChildCommand::start`]. What a client should do with such a process, and how it should end it, is in
+//! the specification: <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio>. The
+//! process itself is kept by `process`; this file joins it to a stream.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use std::{fmt, io};
+
+use bytes::Bytes;
+use mcpjoin_proto::session::{
+    Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound, ProcessExit,
+};
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio::time::{Sleep, sleep};
+
+use super::stream::Stream;
+use super::tap::{Crossed, Tap, Way};
+use super::{Io, Link};
+use crate::process::{
+    self, Grace, Phase, Process, ShutdownReport, SpawnError, SpawnErrorKind, Spec, StderrLines, StderrTail,
+};
+
+/// After the child's end, how long to go on reading what it has written: a grandchild may hold the pipes open for
+/// ever. With the rest below the 500 ms within which a death is told.
+const DRAIN: Duration = Duration::from_millis(200);
+/// After the end of the child's standard output, how long to wait for its exit status.
+const STATUS: Duration = Duration::from_millis(400);
+
+/// How to start a server as a child process. Arguments are passed as they are; no shell is involved.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), mcpjoin::link::SpawnError> {
+/// use mcpjoin::link::ChildCommand;
+///
+/// let command = ChildCommand::new("my-server").arg("--verbose").env("API_KEY", "secret");
+/// let handle = command.handle();
+/// let link = command.start().await?;
+/// println!("{:?}", handle.pid());
+/// # drop(link);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ChildCommand {
+    spec: Spec,
+    lines: Option<StderrLines>,
+    grace: Grace,
+    handle: ChildHandle,
+}
+
+/// Watches a child from outside its link. Cheap to clone; outlives the link. After the child has been started
+/// afresh it shows the new one.
+#[derive(Clone)]
+pub struct ChildHandle(Arc<Mutex<Option<Watched>>>);
+
+/// One run of the program.
+#[derive(Clone)]
+struct Watched {
+    pid: u32,
+    phase: watch::Receiver<Phase>,
+    stderr: StderrTail,
+}
+
+impl ChildCommand {
+    /// The program `program`: a path when it has a path separator (a relative one counts from the child's working
+    /// directory), otherwise a name that is searched for in the `PATH` that the child gets. Empty entries of
+    /// `PATH` are skipped.
+    ///
+    /// The child inherits our environment and our working directory unless told otherwise. Of our file descriptors
+    /// it gets none but its three standard streams.
+    #[must_use]
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            spec: Spec {
+                program: program.into(),
+                args: Vec::new(),
+                env: std::collections::BTreeMap::new(),
+                env_clear: false,
+                current_dir: None,
+            },
+            lines: None,
+            grace: Grace::default(),
+            handle: ChildHandle(Arc::default()),
+        }
+    }
+
+    /// One argument more.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.spec.args.push(arg.into());
+        self
+    }
+
+    /// More arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.spec.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// A variable of the child's environment, beside those that it inherits or instead of one of them.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.spec.env.insert(name.into(), Some(value.into()));
+        self
+    }
+
+    /// A variable that the child does not inherit.
+    #[must_use]
+    pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
+        self.spec.env.insert(name.into(), None);
+        self
+    }
+
+    /// The child inherits no variable: it gets those that [`env`](Self::env) names, and `MCPJOIN_CHILD`, by which
+    /// what it starts is found again.
+    #[must_use]
+    pub const fn env_clear(mut self) -> Self {
+        self.spec.env_clear = true;
+        self
+    }
+
+    /// The child's working directory.
+    #[must_use]
+    pub fn current_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.spec.current_dir = Some(path.into());
+        self
+    }
+
+    /// Called with each line that the child writes to standard error, without its end: any bytes, in pieces of at
+    /// most 8 KiB. Without it the lines are read all the same, and the last 64 KiB are kept for error messages.
+    ///
+    /// It is called in a task of its own. While it blocks, nothing is read, and the child blocks once its pipe is
+    /// full. When it panics it is not called again.
+    #[must_use]
+    pub fn stderr(mut self, line: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
+        self.lines = Some(Arc::new(line));
+        self
+    }
+
+    /// How patiently the child is ended: the time from closing its standard input to SIGTERM, and from there to
+    /// SIGKILL. 2 s each by default; with the second that the rest takes, closing is over after 5 s.
+    #[must_use]
+    pub const fn shutdown(mut self, end_of_input: Duration, terminate: Duration) -> Self {
+        self.grace = Grace { end_of_input, terminate };
+        self
+    }
+
+    /// Watches the child that this command starts. Each clone of a command shares it.
+    #[must_use]
+    pub fn handle(&self) -> ChildHandle {
+        self.handle.clone()
+    }
+
+    /// Starts the program. Needs a tokio runtime with I/O and time, on which standard error is read from then on.
+    ///
+    /// Dropped before it is ready, it leaves no process. The link can be opened again: the program is then started
+    /// afresh. Dropping the link kills the program and its process group at once.
+    ///
+    /// # Errors
+    /// [`SpawnError`] names the program and says why it did not start.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, and on one without time.
+    pub async fn start(self) -> Result<Link, SpawnError> {
+        let spec = Arc::new(self.spec);
+        let run = launch(&spec, self.lines.as_ref(), &self.handle).await?;
+        Ok(Link::new(Child {
+            spec,
+            lines: self.lines,
+            grace: self.grace,
+            handle: self.handle,
+            limits: Limits::default(),
+            tap: None,
+            run: Some(run),
+            opening: None,
+        }))
+    }
+}
+
+impl ChildHandle {
+    fn watched(&self) -> Option<Watched> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The child's process id, also when it has ended; `None` before it was started.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.watched().map(|watched| watched.pid)
+    }
+
+    /// Has it been started, and not ended?
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.watched().is_some_and(|watched| !watched.phase.borrow().ended)
+    }
+
+    /// How it has ended; `None` while it runs.
+    #[must_use]
+    pub fn exit(&self) -> Option<ProcessExit> {
+        self.watched().and_then(|watched| watched.phase.borrow().exit)
+    }
+
+    /// The last bytes that it wrote to standard error, at most 64 KiB.
+    #[must_use]
+    pub fn stderr(&self) -> Bytes {
+        self.watched().map(|watched| watched.stderr.bytes()).unwrap_or_default()
+    }
+
+    /// What it took to end it and what is left of what it had started; `None` until that is over.
+    #[must_use]
+    pub fn report(&self) -> Option<ShutdownReport> {
+        self.watched().and_then(|watched| watched.phase.borrow().report.as_deref().cloned())
+    }
+
+    /// Waits until the child and what it has started are gone, by whatever cause, and the child is reaped. `None`
+    /// when it has not been started. Waits for the run that is current when it is called. Cancel-safe.
+    pub async fn ended(&self) -> Option<ShutdownReport> {
+        let mut phase = self.watched()?.phase;
+        let phase = phase.wait_for(|phase| phase.report.is_some()).await.ok()?;
+        phase.report.as_deref().cloned()
+    }
+}
+
+/// One run of the program, as its link sees it.
+struct Run {
+    stream: Stream<pipe::Receiver, pipe::Sender>,
+    process: Process,
+    stderr: StderrTail,
+    ending: Ending,
+    closing: bool,
+}
+
+/// How far the child's end has been noticed.
+enum Ending {
+    /// It runs.
+    No,
+    /// It has ended, or closed its standard output, in this way; what can be read or learnt is waited for so long.
+    Noticed { wait: Pin<Box<Sleep>>, after_exit: bool, kind: Option<LinkEndKind> },
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Run, SpawnError>> + Send>>;
+
+/// The link.
+struct Child {
+    spec: Arc<Spec>,
+    lines: Option<StderrLines>,
+    grace: Grace,
+    handle: ChildHandle,
+    limits: Limits,
+    /// Shared by the streams of all runs.
+    tap: Option<Arc<Mutex<Tap>>>,
+    run: Option<Run>,
+    opening: Option<Opening>,
+}
+
+async fn launch(
+    spec: &Arc<Spec>,
+    lines: Option<&StderrLines>,
+    handle: &ChildHandle,
+) -> Result<Run, SpawnError> {
+    let spawned = process::spawn(Arc::clone(spec)).await?;
+    let pipes = || -> io::Result<_> {
+        Ok((
+            pipe::Receiver::from_owned_fd(spawned.stdout)?,
+            pipe::Sender::from_owned_fd(spawned.stdin)?,
+            pipe::Receiver::from_owned_fd(spawned.stderr)?,
+        ))
+    };
+    // When this fails, dropping the process ends it.
+    let (stdout, stdin, stderr) = pipes().map_err(|error| spec.error(SpawnErrorKind::System(error)))?;
+    let tail = StderrTail::default();
+    let process = spawned.process;
+    tokio::spawn(process::drain(stderr, tail.clone(), lines.cloned(), process.observe()));
+    *handle.0.lock().unwrap_or_else(PoisonError::into_inner) =
+        Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
+    let origin = Origin { link: "child", peer: Some(spec.program.to_string_lossy().into()) };
+    Ok(Run {
+        stream: Stream::new(stdout, stdin, origin),
+        process,
+        stderr: tail,
+        ending: Ending::No,
+        closing: false,
+    })
+}
+
+impl Run {
+    fn end(&self, kind: LinkEndKind) -> LinkEnd {
+        LinkEnd { kind, exit: self.process.phase().exit, stderr: self.stderr.bytes() }
+    }
+
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
+        // Before anything is looked at, so that nothing is missed in between.
+        self.process.register(cx.waker());
+        loop {
+            if matches!(&self.ending, Ending::No | Ending::Noticed { kind: None, .. }) {
+                match self.stream.poll_inbound(cx) {
+                    Poll::Ready(Inbound::Closed { cause }) => match &mut self.ending {
+                        Ending::Noticed { kind, .. } => *kind = Some(cause.kind),
+                        Ending::No => {
+                            self.ending = Ending::Noticed {
+                                wait: Box::pin(sleep(STATUS)),
+                                after_exit: false,
+                                kind: Some(cause.kind),
+                            };
+                        }
+                    },
+                    Poll::Ready(inbound) => return Poll::Ready(inbound),
+                    Poll::Pending => {}
+                }
+            }
+            let ended = self.process.has_ended();
+            match &mut self.ending {
+                Ending::No if !ended => return Poll::Pending,
+                Ending::No => {
+                    self.ending =
+                        Ending::Noticed { wait: Box::pin(sleep(DRAIN)), after_exit: true, kind: None };
+                }
+                Ending::Noticed { wait, after_exit, kind } => {
+                    if ended && !*after_exit {
+                        *wait = Box::pin(sleep(DRAIN));
+                        *after_exit = true;
+                    }
+                    let late = wait.as_mut().poll(cx).is_ready();
+                    let complete = ended && kind.is_some() && self.stderr.poll_ended(cx.waker());
+                    match kind {
+                        Some(kind) if late || complete => {
+                            let kind = kind.clone();
+                            return Poll::Ready(Inbound::Closed { cause: self.end(kind) });
+                        }
+                        // Somebody else holds the pipe. What was read of a last line is handed out first.
+                        None if late => self.stream.end_reading(LinkEndKind::EndOfStream),
+                        _ => return Poll::Pending,
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>, grace: Grace) -> Poll<LinkEnd> {
+        self.process.register(cx.waker());
+        if !self.closing {
+            self.closing = true;
+            // What was pushed goes if it goes at once: a child that does not read gets no more time than its ladder.
+            let _ = self.stream.poll_flush(cx);
+            // When the pipe cannot be handed over it is closed here, and as well.
+            let stdin = self.stream.take_writer().and_then(|stdin| stdin.into_nonblocking_fd().ok());
+            self.process.close(grace, stdin);
+        }
+        // A child that is stopped by a full pipe could not end by itself.
+        let _ = self.stream.poll_discard(cx);
+        if self.process.phase().report.is_none() {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.end(LinkEndKind::EndOfStream))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.stderr.release();
+    }
+}
+
+impl Child {
+    fn prepare(&self, run: &mut Run) {
+        run.stream.configure(&self.limits);
+        if let Some(tap) = &self.tap {
+            let tap = Arc::clone(tap);
+            // A stream takes every tap.
+            let _ = run.stream.tap(Box::new(move |way: Way, crossed: Crossed<'_>| {
+                (tap.lock().unwrap_or_else(PoisonError::into_inner))(way, crossed);
+            }));
+        }
+    }
+
+    fn not_running() -> LinkEnd {
+        LinkEnd::failed(LinkError {
+            message: "the program has not been started again".into(),
+            retryable: false,
+        })
+    }
+}
+
+impl Io for Child {
+    fn caps(&self) -> LinkCaps {
+        LinkCaps { exchanges: false, reopens: true }
+    }
+
+    fn configure(&mut self, limits: &Limits) {
+        self.limits = limits.clone();
+        if let Some(run) = &mut self.run {
+            run.stream.configure(limits);
+        }
+    }
+
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
+        match &mut self.run {
+            Some(run) => run.poll_inbound(cx),
+            None => Poll::Ready(Inbound::Closed { cause: Self::not_running() }),
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.run.as_ref().is_none_or(|run| run.stream.has_room())
+    }
+
+    fn push(&mut self, outbound: Outbound) {
+        if let Some(run) = &mut self.run {
+            run.stream.push(outbound);
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        match &mut self.run {
+            Some(run) => run.stream.poll_flush(cx).map_err(|end| run.end(end.kind)),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn sent(&self) -> u64 {
+        self.run.as_ref().map_or(0, |run| run.stream.sent())
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
+        self.opening = None;
+        match &mut self.run {
+            Some(run) => run.poll_close(cx, self.grace),
+            None => Poll::Ready(LinkEnd::end_of_stream()),
+        }
+    }
+
+    /// What is left of the last run is ended at once.
+    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.run = None;
+        let opening = self.opening.get_or_insert_with(|| {
+            let (spec, lines, handle) = (Arc::clone(&self.spec), self.lines.clone(), self.handle.clone());
+            Box::pin(async move { launch(&spec, lines.as_ref(), &handle).await })
+        });
+        let outcome = ready!(opening.as_mut().poll(cx));
+        self.opening = None;
+        match outcome {
+            Ok(mut run) => {
+                self.prepare(&mut run);
+                self.run = Some(run);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => {
+                let retryable = matches!(error.kind, SpawnErrorKind::System(_));
+                Poll::Ready(Err(LinkEnd::failed(LinkError { message: error.to_string(), retryable })))
+            }
+        }
+    }
+
+    fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
+        self.tap = Some(Arc::new(Mutex::new(match self.tap.take() {
+            None => tap,
+            Some(first) => {
+                let mut second = tap;
+                Box::new(move |way: Way, crossed: Crossed<'_>| {
+                    (first.lock().unwrap_or_else(PoisonError::into_inner))(way, crossed);
+                    second(way, crossed);
+                })
+            }
+        })));
+        if let Some(mut run) = self.run.take() {
+            run.stream.untap();
+            self.prepare(&mut run);
+            self.run = Some(run);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ChildCommand {
+    /// Without arguments and values of variables: they may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildCommand")
+            .field("program", &self.spec.program)
+            .field("args", &self.spec.args.len())
+            .field("env", &self.spec.env.keys().collect::<Vec<_>>())
+            .field("current_dir", &self.spec.current_dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ChildHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildHandle")
+            .field("pid", &self.pid())
+            .field("exit", &self.exit())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! What a stream still has to write: everything that is ready leaves with one write.
+//!
+//! Small messages are copied behind one another; a large payload stays where it is and is handed to the system
+//! beside them.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use mcpjoin_proto::encode;
+use mcpjoin_proto::session::Outbound;
+use tokio::io::AsyncWrite;
+
+/// From this much on nothing more should be pushed, in bytes: what four pipes hold.
+const ROOM: usize = 256 * 1024;
+/// Payloads from this size on are not copied, in bytes. Between 4 and 32 KiB no difference was measured.
+const UNCOPIED: usize = 16 * 1024;
+/// Pieces handed to the system at once. Linux takes 1,024; more than a few large ones never go.
+const PIECES: usize = 16;
+/// Writes that are interrupted before others get their turn.
+const INTERRUPTIONS: usize = 16;
+/// The largest buffer that is kept empty, in bytes.
+const KEPT: usize = 2 * ROOM;
+
+/// Bytes to write, in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    /// What goes first.
+    pieces: VecDeque<Bytes>,
+    /// What goes last, and can still grow.
+    open: BytesMut,
+    waiting: usize,
+    /// Bytes have been written that the writer itself may hold back.
+    unflushed: bool,
+}
+
+impl Gather {
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting < ROOM
+    }
+
+    /// Adds a message, or a batch, as one line.
+    pub(super) fn push(&mut self, outbound: &Outbound) {
+        let before = self.open.len();
+        match outbound {
+            Outbound::Message { message, .. } => {
+                if let Some(rest) = encode::frame(message, &mut self.open) {
+                    if rest.payload.len() < UNCOPIED {
+                        self.open.put_slice(&rest.payload);
+                    } else {
+                        self.waiting =
+                            self.waiting.saturating_add(rest.payload.len() + self.open.len() - before);
+                        let head = self.open.split().freeze();
+                        self.pieces.push_back(head);
+                        self.pieces.push_back(rest.payload);
+                        self.open.put_slice(rest.tail);
+                        self.open.put_u8(b'\n');
+                        self.waiting = self.waiting.saturating_add(self.open.len());
+                        return;
+                    }
+                    self.open.put_slice(rest.tail);
+                }
+            }
+            Outbound::Batch { messages, .. } => encode::batch(messages, &mut self.open),
+            // There are no exchanges to close: the session cancels with a notification here.
+            Outbound::Abort { .. } => return,
+        }
+        self.open.put_u8(b'\n');
+        self.waiting = self.waiting.saturating_add(self.open.len() - before);
+    }
+
+    /// The line that a message is, without its end; empty for what is not sent.
+    pub(super) fn whole(outbound: &Outbound) -> BytesMut {
+        let mut line = BytesMut::new();
+        match outbound {
+            Outbound::Message { message, .. } => encode::message(message, &mut line),
+            Outbound::Batch { messages, .. } => encode::batch(messages, &mut line),
+            Outbound::Abort { .. } => {}
+        }
+        line
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Writes as much as goes; counts it in `sent`. Ready when nothing is left here or in the writer.
+    pub(super) fn poll_write<W: AsyncWrite>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut writer: Pin<&mut W>,
+        sent: &mut u64,
+    ) -> Poll<io::Result<()>> {
+        let mut interruptions = 0;
+        while self.waiting > 0 {
+            let written = if self.pieces.is_empty() {
+                writer.as_mut().poll_write(cx, &self.open)
+            } else if writer.is_write_vectored() {
+                let mut slices = [IoSlice::new(&[]); PIECES];
+                let all = self.pieces.iter().map(Bytes::as_ref).chain([self.open.as_ref()]);
+                let mut count = 0;
+                for (slice, piece) in slices.iter_mut().zip(all.filter(|piece| !piece.is_empty())) {
+                    *slice = IoSlice::new(piece);
+                    count += 1;
+                }
+                writer.as_mut().poll_write_vectored(cx, &slices[..count])
+            } else {
+                writer.as_mut().poll_write(cx, &self.pieces[0])
+            };
+            match ready!(written) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => {
+                    *sent = sent.saturating_add(count as u64);
+                    self.unflushed = true;
+                    self.advance(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    interruptions += 1;
+                    if interruptions == INTERRUPTIONS {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        while self.unflushed {
+            match ready!(writer.as_mut().poll_flush(cx)) {
+                Ok(()) => self.unflushed = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && interruptions < INTERRUPTIONS => {
+                    interruptions += 1;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Forgets what was written. A writer that claims more than it was given has written all of it.
+    fn advance(&mut self, mut count: usize) {
+        count = count.min(self.waiting);
+        self.waiting -= count;
+        while let Some(first) = self.pieces.front_mut() {
+            if count < first.len() {
+                first.advance(count);
+                return;
+            }
+            count -= first.len();
+            self.pieces.pop_front();
+        }
+        self.open.advance(count);
+        // An empty buffer finds the beginning of its allocation again by itself; a large one is given back.
+        if self.open.is_empty() && self.open.capacity() > KEPT {
+            self.open = BytesMut::new();
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! One direction of a way in memory: a bounded queue with a sending and a receiving end.
+//!
+//! Called by `memory` and `pair`. It moves values and never looks into them; their size comes in as a number.
+//!
+//! Three places hold values, so that each side takes the lock once per batch and not once per value: what was
+//! pushed and not yet flushed (with the sender), what was flushed (behind the lock), what the receiver has taken
+//! in one piece (with the receiver). Their bounds together are 1,024 values and 1 MiB; a value is let in while
+//! there is any room, so a value larger than a bound passes alone.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Values that may be pushed without a flush.
+const PUSHED_VALUES: usize = 256;
+/// Their bytes: the bound of the link's own buffer.
+const PUSHED_BYTES: usize = 256 * 1024;
+/// Values that may wait behind the lock, and as many again that the receiver has taken in one piece.
+const QUEUED_VALUES: usize = 384;
+/// Their bytes.
+const QUEUED_BYTES: usize = 384 * 1024;
+
+struct Entry<T> {
+    value: T,
+    size: usize,
+}
+
+struct State<T> {
+    values: VecDeque<Entry<T>>,
+    bytes: usize,
+    /// How many values the receiver has taken since the queue was made.
+    taken: u64,
+    sender_gone: bool,
+    receiver_gone: bool,
+    sender: Option<Waker>,
+    receiver: Option<Waker>,
+}
+
+impl<T> State<T> {
+    fn has_room(&self) -> bool {
+        self.values.len() < QUEUED_VALUES && self.bytes < QUEUED_BYTES
+    }
+}
+
+/// The lock is held for a few moves and never while foreign code runs, so a poisoned one is as good as a whole one.
+fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A waker of this task is kept, another one is replaced: one task polls each end.
+fn keep(slot: &mut Option<Waker>, waker: &Waker) {
+    match slot {
+        Some(kept) if kept.will_wake(waker) => {}
+        _ => *slot = Some(waker.clone()),
+    }
+}
+
+/// The sending end. Dropping it ends the queue after what is in it.
+pub(super) struct Sender<T> {
+    state: Arc<Mutex<State<T>>>,
+    pushed: VecDeque<Entry<T>>,
+    bytes: usize,
+}
+
+/// The receiving end. Dropping it lets every send fail.
+pub(super) struct Receiver<T> {
+    state: Arc<Mutex<State<T>>>,
+    taken: VecDeque<Entry<T>>,
+}
+
+/// The receiving end is gone.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// A new queue.
+pub(super) fn queue<T>() -> (Sender<T>, Receiver<T>) {
+    let state = Arc::new(Mutex::new(State {
+        values: VecDeque::new(),
+        bytes: 0,
+        taken: 0,
+        sender_gone: false,
+        receiver_gone: false,
+        sender: None,
+        receiver: None,
+    }));
+    (
+        Sender { state: Arc::clone(&state), pushed: VecDeque::new(), bytes: 0 },
+        Receiver { state, taken: VecDeque::new() },
+    )
+}
+
+impl<T> Sender<T> {
+    pub(super) fn has_room(&self) -> bool {
+        self.pushed.len() < PUSHED_VALUES && self.bytes < PUSHED_BYTES
+    }
+
+    /// Takes a value; it leaves with the next flush.
+    pub(super) fn push(&mut self, value: T, size: usize) {
+        self.bytes = self.bytes.saturating_add(size);
+        self.pushed.push_back(Entry { value, size });
+    }
+
+    /// Moves what was pushed to the receiver, as much as it has room for. Ready when nothing is left.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        if self.pushed.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut state = lock(&self.state);
+        if state.receiver_gone {
+            drop(state);
+            self.pushed.clear();
+            self.bytes = 0;
+            return Poll::Ready(Err(Gone));
+        }
+        let mut moved = false;
+        while state.has_room() {
+            let Some(entry) = self.pushed.pop_front() else { break };
+            self.bytes = self.bytes.saturating_sub(entry.size);
+            state.bytes = state.bytes.saturating_add(entry.size);
+            state.values.push_back(entry);
+            moved = true;
+        }
+        let left = !self.pushed.is_empty();
+        if left {
+            keep(&mut state.sender, cx.waker());
+        }
+        let waker = if moved { state.receiver.take() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if left { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Ready when the receiver has room for one value more, or is gone.
+    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        let mut state = lock(&self.state);
+        if state.receiver_gone {
+            return Poll::Ready(Err(Gone));
+        }
+        if state.has_room() {
+            return Poll::Ready(Ok(()));
+        }
+        keep(&mut state.sender, cx.waker());
+        Poll::Pending
+    }
+
+    /// Flushes one value that was pushed after [`Sender::poll_room`] was ready.
+    pub(super) fn flush_now(&mut self) -> Result<(), Gone> {
+        match self.poll_flush(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome,
+            // Nobody else sends, so the room is still there.
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// How many values the receiver has taken since the queue was made.
+    pub(super) fn taken(&self) -> u64 {
+        lock(&self.state).taken
+    }
+
+    /// Ends the queue: the receiver gets what was pushed (which is bounded), then the end.
+    pub(super) fn finish(&mut self) {
+        let mut state = lock(&self.state);
+        if !state.receiver_gone {
+            state.bytes = state.bytes.saturating_add(self.bytes);
+            state.values.append(&mut self.pushed);
+        }
+        self.bytes = 0;
+        state.sender_gone = true;
+        let waker = state.receiver.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    /// What was pushed and not flushed is lost, as it is with a socket.
+    fn drop(&mut self) {
+        self.pushed.clear();
+        self.finish();
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The next value; `None` when the sending end is gone and everything has been taken.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        if let Some(entry) = self.taken.pop_front() {
+            return Poll::Ready(Some(entry.value));
+        }
+        let mut state = lock(&self.state);
+        if state.values.is_empty() {
+            if state.sender_gone {
+                return Poll::Ready(None);
+            }
+            keep(&mut state.receiver, cx.waker());
+            return Poll::Pending;
+        }
+        mem::swap(&mut state.values, &mut self.taken);
+        state.bytes = 0;
+        state.taken = state.taken.saturating_add(self.taken.len() as u64);
+        let waker = state.sender.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Poll::Ready(self.taken.pop_front().map(|entry| entry.value))
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        state.receiver_gone = true;
+        let values = mem::take(&mut state.values);
+        let waker = state.sender.take();
+        drop(state);
+        // Values may run foreign code when they go (a buffer's owner): not under the lock.
+        drop(values);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn pushed(sender: &mut Sender<usize>, size: usize) -> usize {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut count = 0;
+        loop {
+            while sender.has_room() {
+                sender.push(count, size);
+                count += 1;
+            }
+            if sender.poll_flush(&mut cx).is_pending() && !sender.has_room() {
+                return count;
+            }
+        }
+    }
+
+    #[test]
+    fn at_most_1024_values_wait() {
+        let (mut sender, mut receiver) = queue();
+        let mut count = pushed(&mut sender, 1);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(matches!(receiver.poll_next(&mut cx), Poll::Ready(Some(0))));
+        count += pushed(&mut sender, 1);
+        assert_eq!(count, PUSHED_VALUES + 2 * QUEUED_VALUES);
+        assert_eq!(count, 1024);
+        assert_eq!(sender.taken(), QUEUED_VALUES as u64);
+    }
+
+    #[test]
+    fn a_value_larger_than_every_bound_passes_alone() {
+        let (mut sender, mut receiver) = queue();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(pushed(&mut sender, 64 * 1024 * 1024), 2);
+        assert!(matches!(receiver.poll_next(&mut cx), Poll::Ready(Some(0))));
+        assert!(matches!(sender.poll_flush(&mut cx), Poll::Ready(Ok(()))));
+        assert!(matches!(receiver.poll_next(&mut cx), Poll::Ready(Some(1))));
+        assert!(receiver.poll_next(&mut cx).is_pending());
+    }
+
+    #[test]
+    fn the_end_comes_after_what_was_sent() {
+        let (mut sender, mut receiver) = queue();
+        let mut cx = Context::from_waker(Waker::noop());
+        sender.push(7, 1);
+        sender.finish();
+        drop(sender);
+        assert!(matches!(receiver.poll_next(&mut cx), Poll::Ready(Some(7))));
+        assert!(matches!(receiver.poll_next(&mut cx), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn sending_to_nobody_fails() {
+        let (mut sender, receiver) = queue();
+        let mut cx = Context::from_waker(Waker::noop());
+        drop(receiver);
+        sender.push(7, 1);
+        assert!(matches!(sender.poll_flush(&mut cx), Poll::Ready(Err(Gone))));
+        assert!(sender.has_room());
+    }
+}

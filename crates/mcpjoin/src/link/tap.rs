@@ -1,0 +1,107 @@
+//! A look at everything that crosses a link, for traces and for tests.
+//!
+//! The tap sees and changes nothing. It is called in the task that drives the link, so it must not block.
+
+use std::task::{Context, Poll};
+
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound};
+
+use super::{Io, Link};
+
+/// Which way something went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the far end to us.
+    In,
+    /// From us to the far end: noted when it is handed to the link.
+    Out,
+}
+
+/// What crossed.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Crossed<'a> {
+    /// On a stream: one line, byte for byte, without its end; of a line above the limit, the beginning. Blank
+    /// lines are not shown.
+    Line(&'a [u8]),
+    /// On a link that carries messages as they are: what came in.
+    Inbound(&'a Inbound),
+    /// On a link that carries messages as they are: what goes out.
+    Outbound(&'a Outbound),
+}
+
+pub(super) type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
+
+impl Link {
+    /// The same link, with `tap` called for everything that crosses it, in the order in which it crosses. When
+    /// each crossing happened, the tap can ask its own clock. One tap sees what another sees.
+    ///
+    /// ```
+    /// use mcpjoin::link::{Crossed, Link};
+    ///
+    /// let (ours, theirs) = Link::memory();
+    /// let ours = ours.tapped(|way, crossed| {
+    ///     if let Crossed::Line(line) = crossed {
+    ///         println!("{way:?} {}", line.escape_ascii());
+    ///     }
+    /// });
+    /// # drop((ours, theirs));
+    /// ```
+    #[must_use]
+    pub fn tapped(self, tap: impl FnMut(Way, Crossed<'_>) + Send + 'static) -> Self {
+        let mut io = self.into_io();
+        match io.tap(Box::new(tap)) {
+            Ok(()) => Self(io),
+            Err(tap) => Self::new(Tapped { io, tap }),
+        }
+    }
+}
+
+/// A link that carries messages as they are, with a tap.
+struct Tapped {
+    io: Box<dyn Io>,
+    tap: Tap,
+}
+
+impl Io for Tapped {
+    fn caps(&self) -> LinkCaps {
+        self.io.caps()
+    }
+
+    fn configure(&mut self, limits: &Limits) {
+        self.io.configure(limits);
+    }
+
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
+        let inbound = self.io.poll_inbound(cx);
+        if let Poll::Ready(inbound) = &inbound {
+            (self.tap)(Way::In, Crossed::Inbound(inbound));
+        }
+        inbound
+    }
+
+    fn has_room(&self) -> bool {
+        self.io.has_room()
+    }
+
+    fn push(&mut self, outbound: Outbound) {
+        (self.tap)(Way::Out, Crossed::Outbound(&outbound));
+        self.io.push(outbound);
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.io.poll_flush(cx)
+    }
+
+    fn sent(&self) -> u64 {
+        self.io.sent()
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
+        self.io.poll_close(cx)
+    }
+
+    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.io.poll_reopen(cx)
+    }
+}

@@ -1,0 +1,157 @@
+//! What to start, and the ways in which that fails.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+/// Where programs are looked for when there is no `PATH` at all: what the C library takes.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// What to start: never interpreted by a shell.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    /// `None` removes a variable.
+    pub(crate) env: BTreeMap<OsString, Option<OsString>>,
+    pub(crate) env_clear: bool,
+    pub(crate) current_dir: Option<PathBuf>,
+}
+
+/// A child could not be started. Nothing is left of the attempt.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start {command}: {kind}")]
+pub struct SpawnError {
+    /// The program, as it was given. Arguments are not shown: they may hold secrets.
+    pub command: String,
+    /// Why.
+    #[source]
+    pub kind: SpawnErrorKind,
+}
+
+/// The ways in which a child cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnErrorKind {
+    /// There is no such program. A name with a path separator is never searched for, so that a mistyped path
+    /// starts nothing else.
+    #[error("no such program{}", searched_in(.searched))]
+    NotFound {
+        /// The folders of `PATH`, in their order; empty for a name with a path separator.
+        searched: Vec<PathBuf>,
+    },
+    /// The file is there and may not be executed.
+    #[error("{} is not executable", .path.display())]
+    NotExecutable {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is there and executable, and what should run it is missing: the interpreter in its `#!` line,
+    /// or its loader.
+    #[error("{} is there, but the interpreter that it names is not", .path.display())]
+    NoInterpreter {
+        /// The file.
+        path: PathBuf,
+    },
+    /// That is a directory.
+    #[error("{} is a directory", .path.display())]
+    IsDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The working directory cannot be entered.
+    #[error("the working directory {} cannot be entered: {source}", .path.display())]
+    WorkingDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused: too many open files, no memory, an argument with a NUL byte ...
+    #[error("{0}")]
+    System(#[source] io::Error),
+}
+
+fn searched_in(searched: &[PathBuf]) -> String {
+    if searched.is_empty() {
+        return String::new();
+    }
+    let folders: Vec<_> = searched.iter().map(|folder| folder.display().to_string()).collect();
+    format!("; looked in {}", folders.join(":"))
+}
+
+impl Spec {
+    pub(crate) fn error(&self, kind: SpawnErrorKind) -> SpawnError {
+        SpawnError { command: self.program.to_string_lossy().into_owned(), kind }
+    }
+
+    /// The value that a variable will have in the child.
+    pub(super) fn variable(&self, name: &str) -> Option<OsString> {
+        match self.env.get(OsStr::new(name)) {
+            Some(value) => value.clone(),
+            None if self.env_clear => None,
+            None => std::env::var_os(name),
+        }
+    }
+
+    /// Which file is meant. A name with a path separator is that file, seen from the child's working directory;
+    /// any other is searched in the `PATH` that the child gets.
+    pub(super) fn resolve(&self) -> Result<PathBuf, SpawnErrorKind> {
+        let here = self.current_dir.as_deref().unwrap_or_else(|| Path::new(""));
+        if let Some(path) = &self.current_dir {
+            // Entering a directory takes the right to search it, which is what X_OK means there.
+            let entered = access(path, Access::EXEC_OK)
+                .map_err(io::Error::from)
+                .and_then(|()| if path.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) });
+            if let Err(source) = entered {
+                return Err(SpawnErrorKind::WorkingDirectory { path: path.clone(), source });
+            }
+        }
+        if self.program.as_bytes().contains(&b'/') {
+            let path = here.join(&self.program);
+            return check(&path)
+                .unwrap_or(Err(SpawnErrorKind::NotFound { searched: Vec::new() }))
+                .map(|()| path);
+        }
+        let list = self.variable("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+        // An empty entry means the working directory; nobody who writes one knows that, so it is skipped.
+        let searched: Vec<PathBuf> =
+            std::env::split_paths(&list).filter(|folder| !folder.as_os_str().is_empty()).collect();
+        let mut refused = None;
+        if !self.program.is_empty() {
+            for folder in &searched {
+                let path = here.join(folder).join(&self.program);
+                match check(&path) {
+                    Some(Ok(())) => return Ok(path),
+                    Some(Err(kind)) => refused = refused.or(Some(kind)),
+                    None => {}
+                }
+            }
+        }
+        Err(refused.unwrap_or(SpawnErrorKind::NotFound { searched }))
+    }
+}
+
+/// Whether a file can be executed; `None` when there is none.
+fn check(path: &Path) -> Option<Result<(), SpawnErrorKind>> {
+    let facts = match std::fs::metadata(path) {
+        Ok(facts) => facts,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Some(Err(SpawnErrorKind::NotExecutable { path: path.into() }));
+        }
+        Err(_) => return None,
+    };
+    if facts.is_dir() {
+        return Some(Err(SpawnErrorKind::IsDirectory { path: path.into() }));
+    }
+    // The bits as well as the right: for the superuser the right is there without a single bit.
+    if facts.permissions().mode() & 0o111 == 0 || access(path, Access::EXEC_OK).is_err() {
+        return Some(Err(SpawnErrorKind::NotExecutable { path: path.into() }));
+    }
+    Some(Ok(()))
+}

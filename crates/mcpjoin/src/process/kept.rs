@@ -1,0 +1,270 @@
+//! One child as the keeper sees it: which step of the ladder it is on and when the next one is due.
+//!
+//! ```text
+//! Running ─ close ─> EndOfInput ─ 2 s ─> Terminating ─ 2 s ─> Killing ─ 0.5 s ─> given up
+//!    └───────────────────┴─ the child ends ─┴────────────────────┘
+//!                               │
+//!                        nobody is left ────────────────────────────> reaped
+//!                               │ somebody is
+//!                        Sweeping (SIGTERM) ─ 0.5 s ─> Clearing (SIGKILL) ─ 0.5 s ─> reaped, survivors told
+//! ```
+//!
+//! The child is observed without being waited for, and is waited for last of all: as long as it is a zombie its
+//! id, which is also the id of its group, cannot belong to anybody else.
+
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use mcpjoin_proto::session::ProcessExit;
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
+
+use super::tree::{Family, Relative, handle};
+use super::{Forced, Grace, Shared, ShutdownReport};
+
+/// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
+const SWEEP: Duration = Duration::from_millis(500);
+/// How long something may take to die of SIGKILL: longer only when it hangs in the kernel.
+const DEATH: Duration = Duration::from_millis(500);
+/// How often to look where the system offers nothing to wait for: children without a process handle (Linux before
+/// 5.3 and other systems), and relatives without one.
+pub(super) const TICK: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Running,
+    EndOfInput,
+    Terminating,
+    Killing,
+    Sweeping,
+    Clearing,
+}
+
+/// One child and what is to be done with it.
+pub(super) struct Kept {
+    pub(super) shared: Arc<Shared>,
+    child: Child,
+    /// Becomes readable when the child ends.
+    handle: Option<OwnedFd>,
+    family: Family,
+    step: Step,
+    due: Option<Instant>,
+    grace: Grace,
+    forced: Forced,
+    exit: Option<ProcessExit>,
+    /// What lives of the family after the child's end, as of the last look.
+    rest: Vec<Relative>,
+}
+
+impl Kept {
+    pub(super) fn new(shared: Arc<Shared>, child: Child, family: Family) -> Self {
+        let handle = handle(shared.pid);
+        Self {
+            shared,
+            child,
+            handle,
+            family,
+            step: Step::Running,
+            due: None,
+            grace: Grace::default(),
+            forced: Forced::No,
+            exit: None,
+            rest: Vec::new(),
+        }
+    }
+
+    /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
+    /// child may be gone at once, and with it the parentage of what it has started.
+    pub(super) fn close(&mut self, now: Instant, grace: Grace, stdin: Option<OwnedFd>) {
+        if self.step == Step::Running {
+            self.grace = grace;
+            self.family.remember();
+            drop(stdin);
+            self.go(Step::EndOfInput, now + grace.end_of_input);
+        }
+    }
+
+    /// No grace any more.
+    pub(super) fn kill(&mut self, now: Instant) {
+        match self.step {
+            Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now),
+            Step::Sweeping => self.clear(now),
+            Step::Killing | Step::Clearing => {}
+        }
+    }
+
+    /// What to wait for.
+    pub(super) fn handles(&self) -> impl Iterator<Item = &OwnedFd> {
+        let child = self.handle.iter().filter(|_| !self.has_ended());
+        child.chain(self.rest.iter().filter_map(|relative| relative.handle.as_ref()))
+    }
+
+    /// When to look again at the latest.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        let blind = if self.has_ended() {
+            self.rest.iter().any(|relative| relative.handle.is_none())
+        } else {
+            self.handle.is_none()
+        };
+        let tick = blind.then(|| now + TICK);
+        match (self.due, tick) {
+            (Some(due), Some(tick)) => Some(due.min(tick)),
+            (due, tick) => due.or(tick),
+        }
+    }
+
+    /// Does what is due. True when the child is done with.
+    pub(super) fn advance(&mut self, now: Instant) -> bool {
+        if !self.has_ended() {
+            let Some(exit) = self.observe() else { return self.climb(now) };
+            self.exit = exit;
+            let forced = self.step == Step::Killing;
+            self.shared.publish(|phase| {
+                phase.ended = true;
+                phase.exit = exit;
+            });
+            self.rest = self.family.living();
+            if forced || cfg!(not(target_os = "linux")) {
+                self.clear(now);
+            } else {
+                self.sweep(now);
+            }
+        }
+        self.settle(now)
+    }
+
+    const fn has_ended(&self) -> bool {
+        matches!(self.step, Step::Sweeping | Step::Clearing)
+    }
+
+    /// Looks whether the child has ended, and leaves it a zombie.
+    fn observe(&self) -> Option<Option<ProcessExit>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        match waitid(WaitId::Pid(self.shared.pid), options) {
+            Ok(None) | Err(Errno::INTR) => None,
+            Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Some(ProcessExit::Code(code)),
+                (None, Some(signal)) => Some(ProcessExit::Signal(signal)),
+                (None, None) => None,
+            }),
+            // Somebody else in this process has waited for it: it is gone, and its id is not ours any more.
+            Err(_) => {
+                *self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                Some(None)
+            }
+        }
+    }
+
+    /// The next step of the ladder, when it is due.
+    fn climb(&mut self, now: Instant) -> bool {
+        if self.due.is_none_or(|due| now < due) {
+            return false;
+        }
+        match self.step {
+            Step::Running | Step::Sweeping | Step::Clearing => {}
+            Step::EndOfInput => {
+                self.family.remember();
+                self.forced = Forced::Terminated;
+                self.terminate();
+                self.go(Step::Terminating, now + self.grace.terminate);
+            }
+            Step::Terminating => self.kill_all(now),
+            // Not even SIGKILL has ended it: it hangs in the kernel. Once more, and the report says that it is
+            // still there; the keeper goes on watching it, so that it is no zombie when it ends after all.
+            Step::Killing => {
+                self.shared.signal_group(Signal::KILL);
+                self.due = None;
+                self.publish_report();
+            }
+        }
+        false
+    }
+
+    fn kill_all(&mut self, now: Instant) {
+        self.family.remember();
+        self.forced = Forced::Killed;
+        self.shared.signal_group(Signal::KILL);
+        self.go(Step::Killing, now + DEATH);
+    }
+
+    /// SIGTERM, and SIGCONT for whoever is stopped and could not take it.
+    fn terminate(&self) {
+        self.shared.signal_group(Signal::TERM);
+        self.shared.signal_group(Signal::CONT);
+    }
+
+    /// Asks what is left to go.
+    fn sweep(&mut self, now: Instant) {
+        if !self.rest.is_empty() {
+            self.terminate();
+            for relative in &self.rest {
+                relative.signal(Signal::TERM);
+                relative.signal(Signal::CONT);
+            }
+        }
+        self.go(Step::Sweeping, now + SWEEP);
+    }
+
+    /// Ends what is left.
+    fn clear(&mut self, now: Instant) {
+        self.shared.signal_group(Signal::KILL);
+        for relative in &self.rest {
+            relative.signal(Signal::KILL);
+        }
+        self.go(Step::Clearing, now + DEATH);
+    }
+
+    /// Looks who is left. True when nobody is, or when nothing more can be done.
+    fn settle(&mut self, now: Instant) -> bool {
+        self.rest = self.family.living();
+        let late = self.due.is_some_and(|due| now >= due);
+        match self.step {
+            _ if self.rest.is_empty() => self.finish(),
+            Step::Sweeping if late => {
+                self.clear(now);
+                false
+            }
+            Step::Clearing if late => self.finish(),
+            Step::Clearing => {
+                // Somebody may have been born between the last look and the last signal.
+                for relative in &self.rest {
+                    relative.signal(Signal::KILL);
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Waits for the child, which has ended, and tells everybody.
+    fn finish(&mut self) -> bool {
+        let mut reaped = self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*reaped {
+            *reaped = true;
+            // It is a zombie, so this does not block.
+            let _ = self.child.try_wait();
+        }
+        drop(reaped);
+        // Whoever hears of the end may count what is left of it.
+        self.handle = None;
+        self.publish_report();
+        true
+    }
+
+    fn publish_report(&self) {
+        let mut survivors: Vec<_> = self.rest.iter().map(Relative::survivor).collect();
+        if !self.shared.ended.load(Ordering::Acquire) {
+            survivors.push(super::Survivor { pid: self.child.id(), name: "(the child itself)".into() });
+        }
+        let report = ShutdownReport { exit: self.exit, forced: self.forced, survivors };
+        self.shared.publish(|phase| phase.report = Some(Arc::new(report)));
+    }
+
+    fn go(&mut self, step: Step, due: Instant) {
+        self.step = step;
+        self.due = Some(due);
+    }
+}

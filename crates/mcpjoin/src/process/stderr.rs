@@ -1,0 +1,187 @@
+//! What a child writes to standard error: always read, so that it never blocks there, and its end always kept.
+//!
+//! The specification lets a server log there and lets a client do with it as it likes; that a client which does
+//! not read it stops the server once the pipe is full (64 KiB on Linux) is not said there.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+
+use super::Phase;
+
+/// How much of the end is kept, in bytes.
+const KEPT: usize = 64 * 1024;
+/// The longest line that is passed on in one piece, in bytes; what is longer comes in pieces of that size.
+const LINE: usize = 8 * 1024;
+/// How long to go on reading when the child and what it had started are gone: somebody else holds the pipe.
+const DRAIN: Duration = Duration::from_millis(200);
+
+/// Called with each line, without its line feed. Any bytes.
+pub(crate) type StderrLines = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// The end of what a child has written.
+#[derive(Clone, Default)]
+pub(crate) struct StderrTail(Arc<Tail>);
+
+#[derive(Default)]
+struct Tail {
+    /// Up to twice what is kept, so that dropping the old half costs little per byte.
+    bytes: Mutex<Vec<u8>>,
+    ended: AtomicBool,
+    link: AtomicWaker,
+}
+
+impl StderrTail {
+    /// The last bytes, at most 64 KiB.
+    pub(crate) fn bytes(&self) -> Bytes {
+        let bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        Bytes::copy_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..])
+    }
+
+    /// Has everything been read? Wakes this task when it has.
+    pub(crate) fn poll_ended(&self, waker: &Waker) -> bool {
+        self.0.link.register(waker);
+        self.0.ended.load(Ordering::Acquire)
+    }
+
+    /// Nobody waits for the end any more.
+    pub(crate) fn release(&self) {
+        drop(self.0.link.take());
+    }
+
+    fn push(&self, new: &[u8]) {
+        let mut bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes.len() + new.len() > 2 * KEPT {
+            let keep = KEPT.saturating_sub(new.len());
+            let old = bytes.len().saturating_sub(keep);
+            bytes.drain(..old);
+        }
+        bytes.extend_from_slice(&new[new.len().saturating_sub(KEPT)..]);
+    }
+}
+
+/// Tells that nothing more will be read, also when the task ends with its runtime.
+struct End(StderrTail);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.0.ended.store(true, Ordering::Release);
+        self.0.0.link.wake();
+    }
+}
+
+/// Reads until the pipe's end, or until the child has been gone for a while.
+pub(crate) async fn drain(
+    mut pipe: pipe::Receiver,
+    tail: StderrTail,
+    lines: Option<StderrLines>,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let end = End(tail);
+    let mut lines = lines.map(|tell| Lines { tell, line: Vec::new() });
+    let mut buffer = vec![0; 16 * 1024];
+    let over = async {
+        // An error means that the keeper has forgotten the child, which is as good as its end.
+        let _ = phase.wait_for(|phase| phase.report.is_some()).await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::pin!(over);
+    loop {
+        let read = tokio::select! {
+            biased;
+            read = pipe.read(&mut buffer) => read,
+            () = &mut over => break,
+        };
+        let Ok(count @ 1..) = read else { break };
+        end.0.push(&buffer[..count]);
+        if lines.as_mut().is_some_and(|lines| lines.push(&buffer[..count]).is_err()) {
+            lines = None;
+        }
+    }
+    if let Some(mut lines) = lines {
+        let _ = lines.flush();
+    }
+}
+
+/// Cuts into lines.
+struct Lines {
+    tell: StderrLines,
+    line: Vec<u8>,
+}
+
+/// The callback has panicked; it is not called again.
+struct Panicked;
+
+impl Lines {
+    fn push(&mut self, mut bytes: &[u8]) -> Result<(), Panicked> {
+        while !bytes.is_empty() {
+            let room = LINE - self.line.len();
+            let piece = &bytes[..bytes.len().min(room)];
+            if let Some(end) = memchr::memchr(b'\n', piece) {
+                self.line.extend_from_slice(&piece[..end]);
+                bytes = &bytes[end + 1..];
+                self.tell_line()?;
+            } else {
+                self.line.extend_from_slice(piece);
+                bytes = &bytes[piece.len()..];
+                if self.line.len() == LINE {
+                    self.tell_line()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Panicked> {
+        if self.line.is_empty() { Ok(()) } else { self.tell_line() }
+    }
+
+    fn tell_line(&mut self) -> Result<(), Panicked> {
+        let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        let told = catch_unwind(AssertUnwindSafe(|| (self.tell)(line)));
+        self.line.clear();
+        told.map_err(|_| Panicked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_64_kib_are_kept() {
+        let tail = StderrTail::default();
+        for number in 0..100_000_u32 {
+            tail.push(format!("{number:07}\n").as_bytes());
+        }
+        let bytes = tail.bytes();
+        assert_eq!(bytes.len(), KEPT);
+        assert!(bytes.ends_with(b"0099999\n"));
+        assert!(tail.0.bytes.lock().expect("unpoisoned").capacity() <= 4 * KEPT);
+        tail.push(&vec![b'x'; 10 * KEPT]);
+        assert_eq!(tail.bytes(), vec![b'x'; KEPT]);
+    }
+
+    #[test]
+    fn lines_are_cut_and_bounded() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&told);
+        let tell: StderrLines = Arc::new(move |line| sink.lock().expect("unpoisoned").push(line.to_vec()));
+        let mut lines = Lines { tell, line: Vec::new() };
+        assert!(lines.push(b"one\r\n\ntw").is_ok());
+        assert!(lines.push(b"o\n").is_ok());
+        assert!(lines.push(&vec![b'x'; LINE + 1]).is_ok());
+        assert!(lines.flush().is_ok());
+        let told = told.lock().expect("unpoisoned");
+        assert_eq!(told[..3], [b"one".to_vec(), b"".to_vec(), b"two".to_vec()]);
+        assert_eq!(told[3..].iter().map(Vec::len).collect::<Vec<_>>(), [LINE, 1]);
+    }
+}

@@ -1,0 +1,482 @@
+//! A server as a child process: how it starts, what it may do to us, how it ends. Cases D of the adversarial
+//! catalogue and the requirements on processes, with scripts as children.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mcpjoin::link::{ChildCommand, Forced, SpawnErrorKind};
+use mcpjoin::proto::session::{Inbound, LinkEndKind, ProcessExit};
+use support::{bare, big, end, lives, note, params, poll_once, run, sh};
+
+/// Says `{"pid":…}` of its last background job.
+const TELL: &str = r#"printf '{"jsonrpc":"2.0","method":"pid","params":{"pid":%d}}\n' $!;"#;
+/// The same between single quotes.
+const TELL_IN_QUOTES: &str =
+    r#"printf "{\"jsonrpc\":\"2.0\",\"method\":\"pid\",\"params\":{\"pid\":%d}}\n" $!;"#;
+const READY: &str = r#"echo '{"jsonrpc":"2.0","method":"ready","params":{}}';"#;
+
+fn pid(params: &serde_json::Value) -> u32 {
+    u32::try_from(params["pid"].as_u64().expect("a number")).expect("a pid")
+}
+
+async fn failure(command: ChildCommand) -> (SpawnErrorKind, String) {
+    let start = Instant::now();
+    let error = command.start().await.expect_err("it started");
+    assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
+    let text = error.to_string();
+    (error.kind, text)
+}
+
+#[test]
+fn r7_r77_arguments_environment_and_directory_reach_the_child() {
+    run(async {
+        let script = r#"printf '{"jsonrpc":"2.0","method":"x","params":{"a":"%s","b":"%s","c":"%s","home":"%s"}}\n' "$1" "$B" "$PWD" "$HOME""#;
+        let command =
+            sh(script).args(["zero", "$(rm -rf x); `y` 'z'"]).env("B", "b & c").current_dir("/usr/bin");
+        let mut link = bare(command.start().await.expect("a shell"));
+        let said = params(&mut link).await;
+        assert_eq!(said["a"], "$(rm -rf x); `y` 'z'");
+        assert_eq!(said["b"], "b & c");
+        assert_eq!(said["c"], "/usr/bin");
+        assert_eq!(said["home"], std::env::var("HOME").unwrap_or_default());
+        assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(0)));
+    });
+}
+
+#[test]
+fn r8_a_program_that_cannot_be_started_says_why() {
+    run(async {
+        let (kind, text) = failure(ChildCommand::new("mcpjoin-no-such-program")).await;
+        assert!(matches!(&kind, SpawnErrorKind::NotFound { searched } if !searched.is_empty()), "{kind:?}");
+        assert!(text.contains("mcpjoin-no-such-program") && text.contains("/usr/bin"), "{text}");
+
+        let (kind, text) = failure(ChildCommand::new("./nope/sh").arg("secret")).await;
+        assert!(matches!(&kind, SpawnErrorKind::NotFound { searched } if searched.is_empty()), "{kind:?}");
+        assert!(!text.contains("secret"), "{text}");
+
+        let (kind, _) = failure(ChildCommand::new("/etc/passwd")).await;
+        assert!(matches!(kind, SpawnErrorKind::NotExecutable { .. }), "{kind:?}");
+        let (kind, _) = failure(ChildCommand::new("/usr/bin/")).await;
+        assert!(matches!(kind, SpawnErrorKind::IsDirectory { .. }), "{kind:?}");
+        let (kind, _) = failure(sh("true").current_dir("/no/such/place")).await;
+        assert!(matches!(kind, SpawnErrorKind::WorkingDirectory { .. }), "{kind:?}");
+        let (kind, _) = failure(sh("true").current_dir("/etc/passwd")).await;
+        assert!(matches!(kind, SpawnErrorKind::WorkingDirectory { .. }), "{kind:?}");
+        let (kind, _) = failure(ChildCommand::new("")).await;
+        assert!(matches!(kind, SpawnErrorKind::NotFound { .. }), "{kind:?}");
+        let (kind, _) = failure(sh("a\0b")).await;
+        assert!(matches!(kind, SpawnErrorKind::System(_)), "{kind:?}");
+        let (kind, _) = failure(ChildCommand::new("sh").env_clear().env("PATH", "::")).await;
+        assert!(matches!(kind, SpawnErrorKind::NotFound { .. }), "{kind:?}");
+        assert_eq!(support::zombies(), 0);
+    });
+}
+
+#[test]
+fn r8_a_script_without_its_interpreter_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let path = std::env::temp_dir().join(format!("mcpjoin-script-{}", std::process::id()));
+    std::fs::write(&path, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (kind, _) = run(failure(ChildCommand::new(&path)));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(kind, SpawnErrorKind::NoInterpreter { .. }), "{kind:?}");
+}
+
+#[test]
+fn r11_f11_an_exit_is_told_with_its_status_and_the_last_words() {
+    run(async {
+        let mut link =
+            bare(sh("echo one >&2; echo 'last words' >&2; exit 3").start().await.expect("a shell"));
+        let start = Instant::now();
+        let end = end(&mut link).await;
+        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        assert_eq!(end.kind, LinkEndKind::EndOfStream);
+        assert_eq!(end.exit, Some(ProcessExit::Code(3)));
+        assert_eq!(&end.stderr[..], b"one\nlast words\n");
+        assert!(end.to_string().contains("exit code 3") && end.to_string().contains("last words"), "{end}");
+
+        let mut link = bare(sh("kill -9 $$").start().await.expect("a shell"));
+        assert_eq!(support::end(&mut link).await.exit, Some(ProcessExit::Signal(9)));
+    });
+}
+
+#[test]
+fn r11_an_exit_is_told_while_a_grandchild_holds_the_pipes() {
+    run(async {
+        let script = format!(
+            "sleep 1000 & {TELL} printf '{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{}}}}'; exit 3"
+        );
+        let mut link = bare(sh(&script).start().await.expect("a shell"));
+        let grandchild = pid(&params(&mut link).await);
+        let start = Instant::now();
+        // What stood there without an end is a message all the same.
+        assert_eq!(params(&mut link).await, serde_json::json!({}));
+        assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(3)));
+        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        assert_eq!(link.close().await.exit, Some(ProcessExit::Code(3)));
+        assert!(!lives(grandchild));
+    });
+}
+
+#[test]
+fn d_a_closed_standard_output_is_the_end_even_when_the_child_lives_on() {
+    run(async {
+        let mut link = bare(sh("exec >&-; exec sleep 1000").start().await.expect("a shell"));
+        let start = Instant::now();
+        assert_eq!(end(&mut link).await.exit, None);
+        assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn r18_f8_a_polite_child_leaves_by_itself_and_at_once() {
+    run(async {
+        let command = sh("cat; exit 0");
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        link.send(note(r#"{"echo":true}"#)).await.expect("a reader");
+        assert_eq!(params(&mut link).await["echo"], true);
+        assert!(handle.is_running());
+        let start = Instant::now();
+        assert_eq!(link.close().await.exit, Some(ProcessExit::Code(0)));
+        assert!(start.elapsed() < Duration::from_millis(300), "{:?}", start.elapsed());
+        let report = handle.report().expect("a report");
+        assert_eq!((report.forced, report.survivors.len()), (Forced::No, 0));
+        assert!(!handle.is_running());
+        assert!(!lives(handle.pid().expect("a pid")));
+    });
+}
+
+#[test]
+fn d71_r21_who_ignores_the_end_of_input_gets_sigterm_after_two_seconds() {
+    run(async {
+        let command = sh("exec sleep 1000");
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        let start = Instant::now();
+        assert_eq!(link.close().await.exit, Some(ProcessExit::Signal(15)));
+        let took = start.elapsed();
+        assert!((Duration::from_secs(2)..Duration::from_millis(2500)).contains(&took), "{took:?}");
+        assert_eq!(handle.report().expect("a report").forced, Forced::Terminated);
+    });
+}
+
+#[test]
+fn d72_d74_who_ignores_sigterm_is_killed_and_closing_takes_five_seconds_at_most() {
+    run(async {
+        let script = format!(r#"trap "" TERM; sleep 1000 & {TELL} while :; do sleep 1000; done"#);
+        let command = sh(&script);
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        let grandchild = pid(&params(&mut link).await);
+        let start = Instant::now();
+        assert_eq!(link.close().await.exit, Some(ProcessExit::Signal(9)));
+        let took = start.elapsed();
+        assert!((Duration::from_secs(4)..Duration::from_secs(5)).contains(&took), "{took:?}");
+        let report = handle.report().expect("a report");
+        assert_eq!((report.forced, report.survivors.len()), (Forced::Killed, 0));
+        assert!(!lives(grandchild));
+    });
+}
+
+#[test]
+fn d74_a_grandchild_that_ignores_sigterm_and_holds_the_pipes_is_ended() {
+    run(async {
+        let script = format!(r#"(trap "" TERM; exec sleep 1000) & {TELL} cat >/dev/null"#);
+        let mut link = bare(sh(&script).start().await.expect("a shell"));
+        let grandchild = pid(&params(&mut link).await);
+        let start = Instant::now();
+        assert_eq!(link.close().await.exit, Some(ProcessExit::Code(0)));
+        assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+        assert!(!lives(grandchild));
+    });
+}
+
+#[test]
+fn d73_a_wrapper_and_the_server_behind_it_are_ended() {
+    run(async {
+        let script = format!("sleep 1000 & {TELL} wait");
+        let command = sh(&script).shutdown(Duration::from_millis(50), Duration::from_secs(2));
+        let mut link = bare(command.start().await.expect("a shell"));
+        let grandchild = pid(&params(&mut link).await);
+        assert!(lives(grandchild));
+        link.close().await;
+        assert!(!lives(grandchild));
+    });
+}
+
+#[test]
+fn d75_who_calls_setsid_is_found() {
+    run(async {
+        // The first has lost its parent and keeps our variable; the second has neither variable nor group.
+        let script = format!(
+            r#"sh -c 'setsid sleep 1000 & {TELL_IN_QUOTES}'; env -i setsid /bin/sleep 1000 & {TELL} cat >/dev/null"#
+        );
+        let command = sh(&script);
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        let marked = pid(&params(&mut link).await);
+        let unmarked = pid(&params(&mut link).await);
+        assert!(lives(marked) && lives(unmarked));
+        link.close().await;
+        let report = handle.report().expect("a report");
+        assert_eq!(report.survivors, []);
+        assert!(!lives(marked) && !lives(unmarked));
+    });
+}
+
+#[test]
+fn d68_d69_f5_r45_a_flood_on_standard_error_blocks_nobody() {
+    run(async {
+        let told = Arc::new(Mutex::new((0_usize, 0_usize)));
+        let sink = Arc::clone(&told);
+        let script = format!(
+            "head -c 67108864 /dev/zero | tr '\\0' '\\377' >&2; {READY} read line; \
+             head -c 1048576 /dev/zero >&2; printf '\\033[31mred\\n' >&2; {READY} cat >/dev/null"
+        );
+        let command = sh(&script).stderr(move |line| {
+            let mut told = sink.lock().unwrap();
+            *told = (told.0 + line.len(), told.1.max(line.len()));
+        });
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        params(&mut link).await;
+        link.send(note("{}")).await.expect("a reader");
+        params(&mut link).await;
+        let end = link.close().await;
+        assert_eq!(end.stderr.len(), 64 * 1024);
+        assert!(end.stderr.ends_with(b"\0\x1b[31mred\n"));
+        assert_eq!(handle.stderr(), end.stderr);
+        let (bytes, longest) = *told.lock().unwrap();
+        assert_eq!(bytes, 67_108_864 + 1_048_576 + "\x1b[31mred".len());
+        assert_eq!(longest, 8 * 1024);
+    });
+}
+
+#[test]
+fn d68_standard_error_is_read_while_nobody_polls_the_link() {
+    run(async {
+        let command = sh("head -c 4194304 /dev/zero >&2; echo done >&2; exit 5");
+        let handle = command.handle();
+        let link = command.start().await.expect("a shell");
+        let report = handle.ended().await.expect("a report");
+        assert_eq!(report.exit, Some(ProcessExit::Code(5)));
+        let end = end(&mut bare(link)).await;
+        assert!(end.stderr.ends_with(b"done\n"));
+    });
+}
+
+#[test]
+fn d69_a_callback_that_panics_stops_only_itself() {
+    run(async {
+        let command = sh("echo one >&2; echo two >&2").stderr(|_| panic!("in the callback"));
+        let mut link = bare(command.start().await.expect("a shell"));
+        assert_eq!(&end(&mut link).await.stderr[..], b"one\ntwo\n");
+    });
+}
+
+#[test]
+fn d70_a_child_that_never_reads_holds_up_nobody_but_its_sender() {
+    run(async {
+        let command = sh("exec sleep 1000").shutdown(Duration::ZERO, Duration::from_secs(2));
+        let mut link = bare(command.start().await.expect("a shell"));
+        let big = big(64 * 1024);
+        let mut pushed = 0_u32;
+        loop {
+            while link.has_room() {
+                link.push(big.clone());
+                pushed += 1;
+            }
+            // Pending for ever once the pipe is full: there is no event for "nothing happens".
+            if tokio::time::timeout(Duration::from_millis(200), link.flush()).await.is_err()
+                && !link.has_room()
+            {
+                break;
+            }
+        }
+        // 1 MiB of pipe and 256 KiB of our own, whatever the caller would like to send.
+        assert!(pushed < 30, "{pushed}");
+        assert!(link.sent() <= 1024 * 1024);
+        let start = Instant::now();
+        assert_eq!(link.close().await.exit, Some(ProcessExit::Signal(15)));
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn d_a_child_that_floods_its_output_can_still_be_closed() {
+    run(async {
+        let mut link = bare(sh("trap '' TERM; yes '{}' & wait; exit 0").start().await.expect("a shell"));
+        assert!(matches!(link.recv().await, Inbound::Malformed { .. }));
+        let start = Instant::now();
+        link.close().await;
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn d79_r75_f10_dropping_the_link_ends_everything() {
+    let script = format!("sleep 1000 & {TELL} cat >/dev/null");
+    // Inside a runtime.
+    run(async {
+        let command = sh(&script);
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        let grandchild = pid(&params(&mut link).await);
+        let start = Instant::now();
+        drop(link);
+        assert!(start.elapsed() < Duration::from_millis(50), "{:?}", start.elapsed());
+        let report = handle.ended().await.expect("a report");
+        assert_eq!((report.forced, report.survivors.len()), (Forced::Killed, 0));
+        assert!(!lives(grandchild) && !lives(handle.pid().expect("a pid")));
+    });
+    // Outside, after the runtime has gone.
+    let (handle, link, grandchild) = run(async {
+        let command = sh(&script);
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        let grandchild = pid(&params(&mut link).await);
+        (handle, link, grandchild)
+    });
+    assert!(lives(grandchild));
+    drop(link);
+    run(handle.ended()).expect("a report");
+    assert!(!lives(grandchild) && !lives(handle.pid().expect("a pid")));
+    // With the task that owns it, when its runtime shuts down.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let command = sh(&script);
+    let handle = command.handle();
+    let (told, grandchild) = std::sync::mpsc::channel();
+    runtime.spawn(async move {
+        let mut link = bare(command.start().await.expect("a shell"));
+        told.send(pid(&params(&mut link).await)).expect("a listener");
+        link.recv().await
+    });
+    let grandchild = grandchild.recv_timeout(support::DEADLINE).expect("a pid");
+    drop(runtime);
+    run(handle.ended()).expect("a report");
+    assert!(!lives(grandchild) && !lives(handle.pid().expect("a pid")));
+    // In a panic.
+    let command = sh(&script);
+    let handle = command.handle();
+    let panicked = std::thread::spawn(move || {
+        run(async {
+            let _link = command.start().await.expect("a shell");
+            panic!("on purpose");
+        })
+    });
+    assert!(panicked.join().is_err());
+    run(handle.ended()).expect("a report");
+    assert!(!lives(handle.pid().expect("a pid")));
+    assert_eq!(support::zombies(), 0);
+}
+
+#[test]
+fn d79_a_start_that_is_abandoned_leaves_no_process() {
+    run(async {
+        let command = sh("exec sleep 1000");
+        let handle = command.handle();
+        let mut start = Box::pin(command.start());
+        // Polled once: the order to start has gone out.
+        assert!(poll_once(&mut start).is_pending());
+        drop(start);
+        // The next start comes after it on the same thread, so the first child has been started by now.
+        let mut link = bare(sh("exit 0").start().await.expect("a shell"));
+        end(&mut link).await;
+        link.close().await;
+        assert_eq!(handle.pid(), None);
+        assert_eq!(support::zombies(), 0);
+    });
+}
+
+#[test]
+fn d80_a_closing_that_is_abandoned_goes_on() {
+    run(async {
+        let command = sh("exec sleep 1000").shutdown(Duration::from_millis(100), Duration::from_secs(2));
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        assert!(poll_once(&mut Box::pin(link.close())).is_pending());
+        let report = handle.ended().await.expect("a report");
+        assert_eq!((report.exit, report.forced), (Some(ProcessExit::Signal(15)), Forced::Terminated));
+        drop(link);
+    });
+}
+
+#[test]
+fn d81_a_stopped_child_can_be_closed() {
+    run(async {
+        let command = sh(&format!("{READY} kill -STOP $$; sleep 1000"));
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        params(&mut link).await;
+        let start = Instant::now();
+        assert!(link.close().await.exit.is_some());
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert_ne!(handle.report().expect("a report").forced, Forced::No);
+    });
+}
+
+#[test]
+fn d82_writing_to_a_child_that_has_closed_its_input_is_an_error_and_the_status_is_told() {
+    run(async {
+        let mut link =
+            bare(sh(&format!("exec <&-; {READY} sleep 0.2; exit 7")).start().await.expect("a shell"));
+        params(&mut link).await;
+        let error = link.send(note("{}")).await.expect_err("nobody reads");
+        assert!(matches!(error.kind, LinkEndKind::Failed(_)), "{error:?}");
+        // Told once; what can be read, is read.
+        link.send(note("{}")).await.expect("told already");
+        assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(7)));
+    });
+}
+
+#[test]
+fn d83_the_child_gets_three_file_descriptors() {
+    run(async {
+        // One that the standard library has not opened, without the close-on-exec flag.
+        let leaking = rustix::io::dup(std::io::stdin()).expect("a descriptor");
+        let mut link = bare(sh("ls /proc/$$/fd | tr '\\n' ' '; true").start().await.expect("a shell"));
+        let Inbound::Malformed { excerpt, .. } = link.recv().await else { panic!("no line") };
+        assert_eq!(&excerpt[..], b"0 1 2 ");
+        drop(leaking);
+    });
+}
+
+#[test]
+fn d84_a_cleared_environment_holds_what_was_asked_for() {
+    run(async {
+        let command = ChildCommand::new("/usr/bin/env").env_clear().env("ONE", "1");
+        let mut link = bare(command.start().await.expect("env"));
+        let mut names = Vec::new();
+        while let Inbound::Malformed { excerpt, .. } = link.recv().await {
+            names.push(String::from_utf8_lossy(&excerpt).split('=').next().unwrap_or_default().to_owned());
+        }
+        names.sort();
+        assert_eq!(names, ["MCPJOIN_CHILD", "ONE"]);
+        let text = format!("{:?}", sh("secret-script").env("TOKEN", "secret-value"));
+        assert!(text.contains("TOKEN") && !text.contains("secret"), "{text}");
+    });
+}
+
+#[test]
+fn a_child_is_started_afresh() {
+    run(async {
+        let command = sh(&format!("{READY} read line; exit 4"));
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
+        assert!(link.caps().reopens);
+        let first = handle.pid();
+        params(&mut link).await;
+        link.send(note("{}")).await.expect("a reader");
+        assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(4)));
+        link.reopen().await.expect("a second run");
+        assert_ne!(handle.pid(), first);
+        params(&mut link).await;
+        link.send(note("{}")).await.expect("a reader");
+        assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(4)));
+    });
+}

@@ -1,0 +1,92 @@
+//! What several test files need.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use mcpjoin::link::{BareLink, ChildCommand, Link};
+use mcpjoin::proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
+use mcpjoin::proto::{Message, Method, Notification, Payload, Raw};
+
+/// No test takes longer: a hang is a failure.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A script as a child.
+pub(crate) fn sh(script: &str) -> ChildCommand {
+    ChildCommand::new("/bin/sh").arg("-c").arg(script)
+}
+
+pub(crate) fn bare(link: Link) -> BareLink {
+    link.bare(&Limits::default())
+}
+
+/// Runs a test on a runtime of its own, within the deadline.
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
+}
+
+/// Polls a future once, with a waker that wakes nobody.
+pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A notification with a payload of that many bytes.
+pub(crate) fn big(bytes: usize) -> Outbound {
+    note(&format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8)))
+}
+
+/// A notification with these params.
+pub(crate) fn note(params: &str) -> Outbound {
+    let params = Payload::from_raw(raw(params));
+    let message =
+        Message::Notification(Notification { method: Method::parse("test/note"), params: Some(params) });
+    Outbound::Message { message, route: Route::Session }
+}
+
+/// The params of the notification that comes next.
+pub(crate) async fn params(link: &mut BareLink) -> serde_json::Value {
+    match link.recv().await {
+        Inbound::Message { message: Message::Notification(note), .. } => {
+            note.params.expect("params").raw().decode().expect("JSON")
+        }
+        other => panic!("no notification but {other:?}"),
+    }
+}
+
+/// The end, when it comes next.
+pub(crate) async fn end(link: &mut BareLink) -> LinkEnd {
+    match link.recv().await {
+        Inbound::Closed { cause } => cause,
+        other => panic!("not the end but {other:?}"),
+    }
+}
+
+pub(crate) fn raw(text: &str) -> Raw {
+    Raw::parse(text.to_owned()).expect("JSON")
+}
+
+/// Is that process there, and no zombie?
+pub(crate) fn lives(pid: u32) -> bool {
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+fn state(pid: u32) -> Option<char> {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    line[line.rfind(')')? + 1..].trim_start().chars().next()
+}
+
+/// Zombies among our children.
+pub(crate) fn zombies() -> usize {
+    let us = std::process::id().to_string();
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok())
+        .filter(|line| {
+            let mut fields = line[line.rfind(')').unwrap_or(0) + 1..].split_ascii_whitespace();
+            fields.next() == Some("Z") && fields.next() == Some(us.as_str())
+        })
+        .count()
+}

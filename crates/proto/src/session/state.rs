@@ -1,0 +1,36 @@
+//! Where a session stands, and why it does not send something.
+
+use alloc::string::String;
+
+use super::event::CallRefused;
+
+/// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
+/// server was discovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not opened yet, or over.
+    Disconnected,
+    /// The opening request is under way.
+    Connecting,
+    /// A legacy server has answered `initialize` and waits for the client to be ready.
+    Initializing,
+    /// Requests may be made.
+    Ready,
+    /// The peer has closed its side, or we are closing: what is under way is finished.
+    ShuttingDown,
+}
+
+/// Why a notification was not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotifyRefused {
+    /// The same reasons that a call is refused for.
+    #[error("{0}")]
+    NotAllowed(#[from] CallRefused),
+    /// The request that it belongs to is answered or cancelled, or was never made.
+    #[error("the request that the notification belongs to is no longer being handled")]
+    NoSuchRequest,
+    /// What it says does not fit it.
+    #[error("the notification is not valid: {0}")]
+    Invalid(String),
+}

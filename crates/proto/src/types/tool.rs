@@ -1,0 +1,166 @@
+//! Tools: what a model can have a server do.
+//!
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. Schemas, arguments and structured
+//! results stay JSON texts: nothing here validates one against the other.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::content::Content;
+use super::input::InputResponses;
+use super::lifecycle::Icon;
+use super::meta::Meta;
+use super::number;
+use super::page::CacheScope;
+use super::task::TaskMetadata;
+use crate::Raw;
+
+record! {
+    /// A tool.
+    Tool {
+        /// Its name, by which it is called.
+        name: String as impl Into<String>,
+        /// The JSON Schema of its arguments: an object schema.
+        input_schema: Raw,
+        ---
+        /// Its name, for people; since 2025-06-18.
+        title: String => with_title,
+        /// What it does, for a model.
+        description: String => with_description,
+        /// The JSON Schema of its structured result; since 2025-06-18. Until 2025-11-25 an object schema.
+        output_schema: Raw => with_output_schema,
+        /// What it does to the world; since 2025-03-26.
+        annotations: ToolAnnotations => with_annotations,
+        /// Its pictures; since 2025-11-25.
+        icons: Vec<Icon> => with_icons,
+        /// How it may be run; 2025-11-25 alone.
+        execution: ToolExecution => with_execution,
+        /// What is said beside it; since 2025-06-18.
+        #[serde(rename = "_meta")]
+        meta: Meta => with_meta,
+    }
+}
+
+record! {
+    /// What a tool does to the world, in the server's words: hints, not to be relied on unless the server is
+    /// trusted. The specification says what an absent one means.
+    #[derive(Default)]
+    ToolAnnotations {
+        ---
+        /// Its name, for people, where the tool itself has no title.
+        title: String => with_title,
+        /// It changes nothing. Absent: `false`.
+        read_only_hint: bool => with_read_only_hint,
+        /// It may destroy and not only add. Absent: `true`.
+        destructive_hint: bool => with_destructive_hint,
+        /// Doing it again with the same arguments changes nothing more. Absent: `false`.
+        idempotent_hint: bool => with_idempotent_hint,
+        /// It deals with things outside the server's own world. Absent: `true`.
+        open_world_hint: bool => with_open_world_hint,
+    }
+}
+
+record! {
+    /// How a tool may be run; 2025-11-25 alone.
+    #[derive(Default)]
+    ToolExecution {
+        ---
+        /// Whether it can be run as a task. Absent: not.
+        task_support: TaskSupport => with_task_support,
+    }
+}
+
+open! {
+    /// Whether a tool can be run as a task.
+    TaskSupport {
+        /// It cannot.
+        Forbidden = "forbidden",
+        /// It can.
+        Optional = "optional",
+        /// It cannot be run otherwise.
+        Required = "required",
+    }
+}
+
+record! {
+    /// Result of `tools/list`.
+    ListToolsResult {
+        /// The tools of this page.
+        tools: Vec<Tool>,
+        ---
+        /// Where the next page begins; absent on the last one.
+        next_cursor: String => with_next_cursor,
+        /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
+        #[serde(deserialize_with = "number::integer_option")]
+        ttl_ms: i64 => with_ttl_ms,
+        /// Who may be given the cached result.
+        cache_scope: CacheScope => with_cache_scope,
+        /// Set by the session's envelope; `None` when written by hand.
+        result_type: String,
+        /// What is said beside the result.
+        #[serde(rename = "_meta")]
+        meta: Meta => with_meta,
+    }
+}
+
+record! {
+    /// Parameters of `tools/call`.
+    CallToolParams {
+        /// The tool.
+        name: String as impl Into<String>,
+        ---
+        /// Its arguments: an object.
+        arguments: Raw => with_arguments,
+        /// Asks for a task instead of the result; 2025-11-25 alone.
+        task: TaskMetadata => with_task,
+        /// The answers to what the server asked for in its last reply; since 2026-07-28.
+        input_responses: InputResponses => with_input_responses,
+        /// What the server's last reply said is to be given back, unchanged; since 2026-07-28.
+        request_state: String => with_request_state,
+        /// What is said beside the request.
+        #[serde(rename = "_meta")]
+        meta: Meta => with_meta,
+    }
+}
+
+record! {
+    /// Result of `tools/call`.
+    CallToolResult {
+        /// What the tool gives, for a model. Read as empty when it is absent: not every server writes it
+        /// beside a structured result.
+        #[serde(default)]
+        content: Vec<Content>,
+        ---
+        /// The same for a program: what the tool's output schema describes; since 2025-06-18. An object until
+        /// 2025-11-25, any value after that, `null` too: that is `Some`, an absent member is `None`.
+        #[serde(deserialize_with = "number::present")]
+        structured_content: Raw => with_structured_content,
+        /// The tool has failed, and the content says how. Absent: it has not.
+        is_error: bool => with_is_error,
+        /// Set by the session's envelope; `None` when written by hand.
+        result_type: String,
+        /// What is said beside the result.
+        #[serde(rename = "_meta")]
+        meta: Meta => with_meta,
+    }
+}
+
+impl CallToolResult {
+    /// A result of one text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(alloc::vec![Content::text(text)])
+    }
+
+    /// The tool has failed: the text says how, in a way that lets a model do better.
+    #[must_use]
+    pub fn error(text: impl Into<String>) -> Self {
+        Self::text(text).with_is_error(true)
+    }
+
+    /// A structured result, and the same as text for those who read no structured results.
+    #[must_use]
+    pub fn structured(value: Raw) -> Self {
+        Self::text(value.as_str()).with_structured_content(value)
+    }
+}
