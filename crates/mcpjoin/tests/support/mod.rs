@@ -1,5 +1,6 @@
 //! What several test files need.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
