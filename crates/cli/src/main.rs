@@ -1,2 +1,18 @@
-//! The binary.
-fn main() {}
+//! The binary `mcpjoin`: any Model Context Protocol server from the command line.
+//!
+//! Reads the words, hands them to a command, and ends with the code that says how it went.
+
+mod args;
+mod arguments;
+mod commands;
+mod exit;
+mod failure;
+mod target;
+mod ui;
+mod visible;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    commands::run(std::env::args_os().collect()).into()
+}
