@@ -1,5 +1,6 @@
 //! The library.
 
+pub mod client;
 pub mod connection;
 pub mod handler;
 pub mod link;
@@ -7,3 +8,7 @@ pub mod link;
 mod process;
 
 pub use mcpjoin_proto as proto;
+
+pub use client::Client;
+pub use handler::Handler;
+pub use link::Link;

@@ -558,7 +558,7 @@ impl Drop for Driver {
         state.closed.get_or_insert(CloseCause::Local);
         state.gone = true;
         wake.append(&mut state.take_watchers());
-        wake.extend(state.room.drain(..));
+        wake.extend(std::mem::take(&mut state.room).into_values());
         drop(state);
         for (_, context) in self.contexts.drain(..) {
             context.cancel();

@@ -106,7 +106,14 @@ impl Connection {
     /// Where the session stands.
     #[must_use]
     pub fn state(&self) -> State {
-        self.core.lock().session.state()
+        let state = self.core.lock();
+        match state.session.state() {
+            // The session is over, and what its link has started is not gone yet.
+            State::Disconnected if !state.gone && (state.opened || state.closed.is_some()) => {
+                State::ShuttingDown
+            }
+            session => session,
+        }
     }
 
     /// Why the connection is over; `None` while it is not.
