@@ -285,10 +285,14 @@ mod tests {
 
     #[test]
     fn b177_times_that_cannot_be_meant_are_refused() {
-        for word in ["0", "-1", "1e18", "1000000000000000000", "inf", "NaN", "", "s", "+5", "0.0001", "25h", "5 s"] {
+        for word in
+            ["0", "-1", "1e18", "1000000000000000000", "inf", "NaN", "", "s", "+5", "0.0001", "25h", "5 s"]
+        {
             assert!(duration(word).is_err(), "{word}");
         }
-        for (word, time) in [("30", 30_000), ("0.5", 500), ("250ms", 250), ("2m", 120_000), ("24h", 86_400_000)] {
+        for (word, time) in
+            [("30", 30_000), ("0.5", 500), ("250ms", 250), ("2m", 120_000), ("24h", 86_400_000)]
+        {
             assert_eq!(duration(word), Ok(Duration::from_millis(time)), "{word}");
         }
     }

@@ -9,8 +9,9 @@ mod schema;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 
-use mcpjoin::proto::{Kind, Raw};
+use mcpjoin::proto::Raw;
 
+use crate::object::{self, Object};
 use crate::target::shown;
 use schema::Kinds;
 
@@ -51,7 +52,8 @@ impl Typed {
 
     fn operand(&mut self, operand: &OsStr, limit: usize) -> Result<(), String> {
         if operand == "-" {
-            let bytes = bounded(std::io::stdin().lock(), limit).map_err(|e| format!("standard input: {e}"))?;
+            let bytes =
+                bounded(std::io::stdin().lock(), limit).map_err(|e| format!("standard input: {e}"))?;
             return self.object("standard input", bytes);
         }
         // A file's name need not be Unicode.
@@ -64,7 +66,10 @@ impl Typed {
         }
         let word = operand.to_str().ok_or_else(|| format!("{} is not Unicode", shown(operand)))?;
         let Some((name, value)) = word.split_once('=') else {
-            return Err(format!("{} is no argument: name=value, name:=JSON, @FILE and - are", shown(operand)));
+            return Err(format!(
+                "{} is no argument: name=value, name:=JSON, @FILE and - are",
+                shown(operand)
+            ));
         };
         let (name, typing) = match name.strip_suffix(':') {
             None => (name, Typing::Word(value.to_owned())),
@@ -77,9 +82,8 @@ impl Typed {
         if name.is_empty() {
             return Err(format!("{} has no name before the =", shown(operand)));
         }
-        let again = self.members.iter().any(|(known, typing)| {
-            known == name && !matches!(typing, Typing::Member(_))
-        });
+        let again =
+            self.members.iter().any(|(known, typing)| known == name && !matches!(typing, Typing::Member(_)));
         if again {
             return Err(format!("{} is given twice", shown(name.as_ref())));
         }
@@ -89,11 +93,9 @@ impl Typed {
 
     fn object(&mut self, from: &str, bytes: Vec<u8>) -> Result<(), String> {
         let object = Raw::parse(bytes).map_err(|error| format!("{from} is not JSON: {error}"))?;
-        if object.kind() != Kind::Object {
-            return Err(format!("{from} must be a JSON object"));
-        }
-        let members: Members = object.decode().map_err(|error| format!("{from}: {error}"))?;
-        self.members.extend(members.0.into_iter().map(|(name, value)| (name, Typing::Member(value))));
+        let object = Object::of(&object)
+            .ok_or_else(|| format!("{from} must be a JSON object without a name twice"))?;
+        self.members.extend(object.into_iter().map(|(name, value)| (name, Typing::Member(value))));
         Ok(())
     }
 
@@ -129,40 +131,8 @@ impl Typed {
                 None => members.push((name, value)),
             }
         }
-        let mut text = String::from("{");
-        for (place, (name, value)) in members.iter().enumerate() {
-            text.push_str(if place == 0 { "" } else { "," });
-            text.push_str(Raw::string(name).as_str());
-            text.push(':');
-            text.push_str(value.as_str());
-        }
-        text.push('}');
+        let text = object::write(members.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         Raw::parse(text).map_err(|error| format!("the arguments cannot be sent: {error}"))
-    }
-}
-
-/// The members of an object in their order.
-struct Members(Vec<(String, Raw)>);
-
-impl<'de> serde::Deserialize<'de> for Members {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Visitor)
     }
 }
 

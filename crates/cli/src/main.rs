@@ -5,8 +5,10 @@
 mod args;
 mod arguments;
 mod commands;
+mod connect;
 mod exit;
 mod failure;
+mod object;
 mod target;
 mod ui;
 mod visible;

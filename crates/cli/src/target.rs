@@ -61,7 +61,9 @@ const OURS: [&str; 3] = ["--json", "--format", "--trace"];
 /// What a word is by its spelling.
 enum Word {
     /// It has a scheme that is no server of ours, or none yet.
-    Url { scheme: String },
+    Url {
+        scheme: String,
+    },
     Demo,
     Path,
     /// `FILE#NAME`
@@ -114,7 +116,11 @@ pub(crate) fn without_operands(
     };
     let rest: Vec<OsString> = words.collect();
     if escaped {
-        return Ok(Invocation { operands: Vec::new(), notes: notes(&first, &rest), target: command(first, rest) });
+        return Ok(Invocation {
+            operands: Vec::new(),
+            notes: notes(&first, &rest),
+            target: command(first, rest),
+        });
     }
     match Word::of(&first) {
         Word::Demo | Word::Url { .. } if !rest.is_empty() => Err(Misuse {

@@ -67,9 +67,9 @@ impl Ui {
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
     pub(crate) fn result(&self, text: &str) -> Result<(), Unwritten> {
         let mut out = AutoStream::new(io::stdout(), self.color).lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| {
-            if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
-        });
+        let written = out
+            .write_all(text.as_bytes())
+            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
         written.and_then(|()| out.flush()).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Unwritten::Gone,
             _ => Unwritten::Failed(error),
@@ -82,9 +82,9 @@ impl Ui {
             return self.result(&visible::text(text));
         }
         let mut out = io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| {
-            if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
-        });
+        let written = out
+            .write_all(text.as_bytes())
+            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
         written.and_then(|()| out.flush()).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Unwritten::Gone,
             _ => Unwritten::Failed(error),
@@ -111,6 +111,34 @@ impl Ui {
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose > 0 {
             self.diagnostic(text);
+        }
+    }
+
+    /// Something that must not be overlooked, although it worked.
+    pub(crate) fn warning(&self, text: &str) {
+        self.diagnostic(&format!("{BAD}warning:{BAD:#} {text}"));
+    }
+
+    /// A line of the server's standard error or log.
+    pub(crate) fn server_line(&self, line: &str) {
+        self.diagnostic(&format!("{FAINT}server:{FAINT:#} {}", visible::line(line)));
+    }
+
+    /// How far a call is: one line that is replaced on a terminal, a line each with `-v` elsewhere.
+    pub(crate) fn progress(&self, text: &str) {
+        let text = visible::line(text);
+        if self.verbose > 0 || !io::stderr().is_terminal() {
+            self.detail(&text);
+        } else if !self.quiet {
+            let text: String = self.secrets.hide(&text).chars().take(72).collect();
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
+        }
+    }
+
+    /// Takes the line of the progress away.
+    pub(crate) fn progress_over(&self) {
+        if self.verbose == 0 && !self.quiet && io::stderr().is_terminal() {
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
         }
     }
 

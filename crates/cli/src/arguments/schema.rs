@@ -97,9 +97,10 @@ fn property(root: &Value, schema: &Value, name: &str, depth: usize) -> Kinds {
         return Kinds::NONE;
     };
     let behind = schema.get("$ref").and_then(|reference| follow(root, reference));
-    behind.into_iter().chain(parts(schema)).fold(Kinds::NONE, |kinds, part| {
-        kinds.with(property(root, part, name, depth))
-    })
+    behind
+        .into_iter()
+        .chain(parts(schema))
+        .fold(Kinds::NONE, |kinds, part| kinds.with(property(root, part, name, depth)))
 }
 
 /// The kinds that a schema allows; none when it does not say.
@@ -107,7 +108,10 @@ fn kinds(root: &Value, schema: &Value, depth: usize) -> Kinds {
     match schema.get("type") {
         Some(Value::String(name)) => return Kinds::named(name),
         Some(Value::Array(names)) => {
-            return names.iter().filter_map(Value::as_str).fold(Kinds::NONE, |kinds, name| kinds.with(Kinds::named(name)));
+            return names
+                .iter()
+                .filter_map(Value::as_str)
+                .fold(Kinds::NONE, |kinds, name| kinds.with(Kinds::named(name)));
         }
         _ => {}
     }
@@ -121,7 +125,10 @@ fn kinds(root: &Value, schema: &Value, depth: usize) -> Kinds {
         return Kinds::NONE;
     };
     let behind = schema.get("$ref").and_then(|reference| follow(root, reference));
-    behind.into_iter().chain(parts(schema)).fold(Kinds::NONE, |known, part| known.with(kinds(root, part, depth)))
+    behind
+        .into_iter()
+        .chain(parts(schema))
+        .fold(Kinds::NONE, |known, part| known.with(kinds(root, part, depth)))
 }
 
 fn parts(schema: &Value) -> impl Iterator<Item = &Value> {

@@ -1,5 +1,6 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
+use mcpjoin::client::ClientError;
 use mcpjoin::link::{SpawnError, SpawnErrorKind};
 use mcpjoin::proto::session::{
     CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit,
@@ -9,7 +10,9 @@ use mcpjoin::proto::{ErrorObject, Method, code};
 use super::{Failure, Phase};
 use crate::exit::Exit;
 
-const SEE_STDERR: &str = "run the command by itself in a terminal; -v shows everything that it writes to standard error";
+const SEE_STDERR: &str =
+    "run the command by itself in a terminal; -v shows everything that it writes to standard error";
+const TELL: &str = "this is a fault of the server: tell its authors";
 
 impl Failure {
     /// The server's program could not be started.
@@ -21,12 +24,17 @@ impl Failure {
             SpawnErrorKind::NotFound { .. } => {
                 ("E_SPAWN_NOT_FOUND", "install the program, add its folder to PATH, or give its path")
             }
-            SpawnErrorKind::NotExecutable { .. } => ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or name its interpreter first"),
-            SpawnErrorKind::NoInterpreter { .. } => {
-                ("E_SPAWN_NO_INTERPRETER", "install the interpreter in the file's first line, or name another one first")
+            SpawnErrorKind::NotExecutable { .. } => {
+                ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or name its interpreter first")
             }
+            SpawnErrorKind::NoInterpreter { .. } => (
+                "E_SPAWN_NO_INTERPRETER",
+                "install the interpreter in the file's first line, or name another one first",
+            ),
             SpawnErrorKind::IsDirectory { .. } => ("E_SPAWN_DIRECTORY", "name a program inside it"),
-            SpawnErrorKind::WorkingDirectory { .. } => ("E_SPAWN_CWD", "give --cwd a directory that exists and may be entered"),
+            SpawnErrorKind::WorkingDirectory { .. } => {
+                ("E_SPAWN_CWD", "give --cwd a directory that exists and may be entered")
+            }
             _ => ("E_SPAWN", "look at the limits of this system (ulimit -a) and at the command's arguments"),
         };
         Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint)
@@ -35,28 +43,27 @@ impl Failure {
     /// The connection ended, or never began. `phase` says what was being done.
     pub(crate) fn closed(cause: &CloseCause, phase: Phase) -> Self {
         match cause {
-            CloseCause::Opening(failure) => Self::opening(failure),
+            CloseCause::Opening(failure) => Self::opening(failure, phase),
             CloseCause::Link(end) => Self::link(end, phase),
-            CloseCause::Stalled { .. } => {
-                Self::new("E_STALLED", Exit::Connection, phase, cause.to_string())
-                    .hint("the server has stopped reading its standard input: see what it waits for")
-            }
+            CloseCause::Stalled { .. } => Self::new("E_STALLED", Exit::Connection, phase, cause.to_string())
+                .hint("the server has stopped reading its standard input: see what it waits for"),
             _ => Self::new("E_CLOSED", Exit::Connection, phase, cause.to_string())
                 .hint("try again; -v shows what the server says"),
         }
     }
 
-    fn opening(failure: &OpeningFailure) -> Self {
+    fn opening(failure: &OpeningFailure, phase: Phase) -> Self {
         let asked = |method: &Method| {
             if *method == Method::Initialize { Phase::Initialize } else { Phase::Probe }
         };
-        let new = |id, phase, hint: &str| {
-            Self::new(id, Exit::Connection, phase, failure.to_string()).hint(hint)
-        };
+        let new =
+            |id, phase, hint: &str| Self::new(id, Exit::Connection, phase, failure.to_string()).hint(hint);
         match failure {
-            OpeningFailure::UnsupportedVersion { .. } => {
-                new("E_VERSION", Phase::Initialize, "leave out --protocol-version, or ask for one that the server speaks")
-            }
+            OpeningFailure::UnsupportedVersion { .. } => new(
+                "E_VERSION",
+                Phase::Initialize,
+                "leave out --protocol-version, or ask for one that the server speaks",
+            ),
             OpeningFailure::NoCommonVersion { .. } => {
                 new("E_VERSION", Phase::Probe, "leave out --protocol-version and --era, or update the server")
             }
@@ -65,13 +72,19 @@ impl Failure {
                 failure.remote = Some(Box::new(error.clone()));
                 failure
             }
-            OpeningFailure::BadReply { method, .. } => {
-                new("E_BAD_REPLY", asked(method), "this is a fault of the server: tell its authors")
-            }
+            OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
             OpeningFailure::TimedOut { method, garbage, .. } => {
                 let mut failure = match garbage {
-                    Some(_) => new("E_NOT_MCP", asked(method), "a server may write nothing but messages to its standard output: see what this command prints"),
-                    None => new("E_SILENT", asked(method), "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m"),
+                    Some(_) => new(
+                        "E_NOT_MCP",
+                        asked(method),
+                        "a server may write nothing but messages to its standard output: see what this command prints",
+                    ),
+                    None => new(
+                        "E_SILENT",
+                        asked(method),
+                        "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m",
+                    ),
                 };
                 failure.garbage = garbage.as_deref().map(excerpt);
                 failure
@@ -79,14 +92,14 @@ impl Failure {
             OpeningFailure::Garbage { first, .. } => {
                 let mut failure = new(
                     "E_NOT_MCP",
-                    Phase::Initialize,
+                    phase,
                     "a server may write nothing but messages to its standard output: see what this command prints",
                 );
                 failure.garbage = Some(excerpt(first));
                 failure
             }
             OpeningFailure::Ended { last, probe, garbage } => {
-                let mut failure = Self::link(last, if probe.is_some() { Phase::Initialize } else { Phase::Probe });
+                let mut failure = Self::link(last, if probe.is_some() { Phase::Initialize } else { phase });
                 failure.garbage = garbage.as_deref().map(excerpt);
                 if failure.stderr.is_empty()
                     && let Some(probe) = probe
@@ -95,16 +108,18 @@ impl Failure {
                 }
                 failure
             }
-            _ => new("E_OPENING", Phase::Initialize, SEE_STDERR),
+            _ => new("E_OPENING", phase, SEE_STDERR),
         }
     }
 
     fn link(end: &LinkEnd, phase: Phase) -> Self {
         let early = matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn);
         let (id, message, hint) = match (&end.kind, end.exit) {
-            (LinkEndKind::Failed(error), _) => {
-                ("E_LINK", format!("the connection failed: {error}"), "try again; -v shows what the server says")
-            }
+            (LinkEndKind::Failed(error), _) => (
+                "E_LINK",
+                format!("the connection failed: {error}"),
+                "try again; -v shows what the server says",
+            ),
             (_, Some(ProcessExit::Code(126 | 127))) => (
                 "E_SERVER_EXITED",
                 "the server ended at once".into(),
@@ -126,20 +141,47 @@ impl Failure {
         failure
     }
 
+    /// A request brought no result, as the client sees it.
+    pub(crate) fn client(error: &ClientError, phase: Phase) -> Self {
+        match error {
+            ClientError::Call(error) => Self::call(error, phase),
+            ClientError::BadParams { .. } => {
+                Self::new("E_USAGE", Exit::Usage, phase, error.to_string()).hint("check the arguments")
+            }
+            ClientError::UndeclaredInput { .. } | ClientError::InputFailed { .. } => {
+                Self::needs_input(error.to_string(), phase)
+            }
+            _ => Self::bad_reply(error.to_string(), phase),
+        }
+    }
+
+    /// The server answered with something that is no answer.
+    pub(crate) fn bad_reply(message: impl Into<String>, phase: Phase) -> Self {
+        Self::new("E_BAD_REPLY", Exit::ServerError, phase, message).hint(TELL)
+    }
+
+    /// The server asked for what this program does not give.
+    pub(crate) fn needs_input(message: impl Into<String>, phase: Phase) -> Self {
+        Self::new("E_NEEDS_INPUT", Exit::ServerError, phase, message)
+            .hint("this tool needs a client that can answer questions; mcpjoin call asks nobody")
+    }
+
     /// A request brought no result.
     pub(crate) fn call(error: &CallError, phase: Phase) -> Self {
         let new = |id, exit, hint: &str| Self::new(id, exit, phase, error.to_string()).hint(hint);
         match error {
             CallError::Remote(object) => Self::remote(object, phase),
             CallError::TimedOut { total, .. } => {
-                let hint = if *total { "ask for less: no call may take longer in all" } else { "give it more time with --timeout 5m; -v shows what the server says meanwhile" };
+                let hint = if *total {
+                    "ask for less: no call may take longer in all"
+                } else {
+                    "give it more time with --timeout 5m; -v shows what the server says meanwhile"
+                };
                 new("E_TIMEOUT", Exit::Connection, hint)
             }
             CallError::Closed(cause) => Self::closed(cause, phase),
             CallError::Lost(_) => new("E_LOST", Exit::Connection, "try again"),
-            CallError::BadReply { .. } => {
-                new("E_BAD_REPLY", Exit::ServerError, "this is a fault of the server: tell its authors")
-            }
+            CallError::BadReply { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
             CallError::Refused(CallRefused::TooLarge { .. }) => {
                 new("E_TOO_LARGE", Exit::Usage, "raise the limit with --max-message-size")
             }

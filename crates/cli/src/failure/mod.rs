@@ -103,6 +103,12 @@ impl Failure {
         Self::new("E_USAGE", Exit::Usage, Phase::Usage, message).hint(hint)
     }
 
+    /// The system did not give us what we need ourselves.
+    pub(crate) fn system(phase: Phase, error: &std::io::Error) -> Self {
+        Self::new("E_SYSTEM", Exit::Connection, phase, format!("this system refuses: {error}"))
+            .hint("look at its limits (ulimit -a)")
+    }
+
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
@@ -134,11 +140,8 @@ impl Failure {
 
     /// For a person: a line that says it all, and below it what is known.
     pub(crate) fn block(&self) -> String {
-        let mut out = format!(
-            "{BAD}error:{BAD:#} {} {FAINT}({}){FAINT:#}",
-            visible::line(&self.message),
-            self.id
-        );
+        let mut out =
+            format!("{BAD}error:{BAD:#} {} {FAINT}({}){FAINT:#}", visible::line(&self.message), self.id);
         let mut row = |label: &str, text: &str| {
             let _ = write!(out, "\n  {FAINT}{label:<8}{FAINT:#} {text}");
         };

@@ -14,7 +14,7 @@ fn died() -> Failure {
         stderr: "one\n\nfatal: \u{1b}[31mno key\u{1b}[0m\n".into(),
     };
     let ended = OpeningFailure::Ended { last, probe: None, garbage: Some("Hello\n".into()) };
-    Failure::closed(&CloseCause::Opening(ended), Phase::Initialize)
+    Failure::closed(&CloseCause::Opening(ended), Phase::Probe)
         .with("sh -c 'exit 7'", Duration::from_millis(12))
 }
 

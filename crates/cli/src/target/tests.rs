@@ -39,7 +39,10 @@ fn refused(outcome: Result<Invocation, Misuse>, line: &str) -> Misuse {
 #[test]
 fn every_target_that_is_built() {
     for (line, target) in [
-        ("npx -y @modelcontextprotocol/server-everything", child("npx -y @modelcontextprotocol/server-everything")),
+        (
+            "npx -y @modelcontextprotocol/server-everything",
+            child("npx -y @modelcontextprotocol/server-everything"),
+        ),
         ("./server", child("./server")),
         ("../server --port 1", child("../server --port 1")),
         ("/path/server", child("/path/server")),
