@@ -3,34 +3,10 @@
 
 mod support;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mcpjoin::link::ChildCommand;
-use support::{bare, end, run, sh};
-
-/// The inventory once no runtime is left. The keeper may still be returning from waking us, with a waker in hand
-/// that keeps the runtime's driver; that it has let go is nothing that anybody is told, so we look again.
-fn settled() -> (Vec<String>, usize, usize) {
-    let start = Instant::now();
-    loop {
-        let now = inventory();
-        if !now.0.iter().any(|file| file.contains("eventpoll")) || start.elapsed() > support::DEADLINE {
-            return now;
-        }
-        std::thread::yield_now();
-    }
-}
-
-/// What a process can leak: file descriptors and what they are, threads, zombies.
-fn inventory() -> (Vec<String>, usize, usize) {
-    let mut files: Vec<_> = std::fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
-        .collect();
-    files.sort();
-    (files, std::fs::read_dir("/proc/self/task").unwrap().count(), support::zombies())
-}
+use support::{bare, end, run, settled, sh};
 
 async fn closed(script: &str) {
     let mut link = bare(sh(script).start().await.expect("a shell"));
@@ -73,4 +49,23 @@ fn d76_d77_two_hundred_children_and_as_many_failures_leave_nothing() {
         }
     });
     assert_eq!(settled(), before);
+}
+
+#[test]
+fn d76_many_children_that_end_together_end_in_time() {
+    run(async {
+        let mut links = Vec::new();
+        for _ in 0..100 {
+            links.push(bare(sh("cat").start().await.expect("a shell")));
+        }
+        let start = Instant::now();
+        let ends: Vec<_> =
+            links.into_iter().map(|mut link| tokio::spawn(async move { link.close().await })).collect();
+        for end in ends {
+            assert!(end.await.expect("no panic").exit.is_some());
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        println!("{:?}", start.elapsed());
+    });
+    assert_eq!(support::zombies(), 0);
 }

@@ -20,15 +20,17 @@ const ROLE: &str = "MCPJOIN_TEST_ROLE";
 
 const CASES: &[(&str, fn())] = &[
     ("d78_a_child_is_gone_when_our_process_is_killed", kill_the_owner),
-    ("f34_r42_over_pipes_only_messages_reach_standard_output", over_pipes),
+    ("r38_r42_f34_over_pipes_only_messages_reach_standard_output", over_pipes),
     ("f34_over_sockets_which_stay_blocking_for_others", over_sockets),
     ("f34_over_files", over_files),
+    ("d85_without_file_descriptors_starting_fails_and_leaks_nothing", out_of_files),
 ];
 
 fn main() {
     match std::env::var(ROLE).as_deref() {
         Ok("owner") => return own_a_child(),
         Ok("server") => return serve(),
+        Ok("starved") => return starve(),
         _ => {}
     }
     let args: Vec<_> = std::env::args().skip(1).collect();
@@ -181,4 +183,51 @@ fn over_files() {
     written.seek(SeekFrom::Start(0)).expect("a file");
     written.read_to_string(&mut text).expect("text");
     assert!(text == BEFORE.to_owned() + &messages());
+}
+
+fn out_of_files() {
+    let output = again("starved").output().expect("a second run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The second run: has no file descriptor left, at each place where one is needed, and then has them again.
+fn starve() {
+    use mcpjoin::link::SpawnErrorKind;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let open = || std::fs::read_dir("/proc/self/fd").expect("/proc").count();
+    let closed = async || {
+        let mut link = support::bare(support::sh("cat").start().await.expect("a shell"));
+        link.close().await;
+    };
+    // What is needed once is there from now on.
+    support::run(closed());
+    let inventory = support::settled();
+    support::run(async {
+        let usual = getrlimit(Resource::Nofile);
+        let before = open();
+        let mut failures = 0;
+        for spare in 0..32 {
+            // Counting took one itself.
+            let current = Some((before - 1 + spare) as u64);
+            setrlimit(Resource::Nofile, Rlimit { current, maximum: usual.maximum }).expect("a lower limit");
+            let command = support::sh("cat");
+            let handle = command.handle();
+            let started = command.start().await;
+            setrlimit(Resource::Nofile, usual).expect("the limit from before");
+            match started {
+                Ok(link) => {
+                    drop(link);
+                    handle.ended().await.expect("a report");
+                }
+                Err(error) => {
+                    assert!(matches!(error.kind, SpawnErrorKind::System(_)), "{error}");
+                    failures += 1;
+                }
+            }
+        }
+        assert!((5..32).contains(&failures), "{failures}");
+        closed().await;
+    });
+    assert_eq!(support::settled(), inventory);
 }

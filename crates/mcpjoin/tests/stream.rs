@@ -106,7 +106,7 @@ fn a3_a4_whose_a_message_above_the_limit_was_is_told() {
 }
 
 #[test]
-fn a5_a7_a15_r43_line_ends_byte_order_marks_and_blank_lines_are_taken() {
+fn r43_a5_a7_a15_line_ends_byte_order_marks_and_blank_lines_are_taken() {
     run(async {
         let text = format!("\u{feff}{NOTE}\r\n\r\n \t \n{NOTE}\n\n{NOTE}\n{NOTE}\n");
         assert_eq!(messages(&read(text.as_bytes(), &Limits::default()).await), 4);
@@ -202,7 +202,7 @@ fn a22_full_pipes_both_ways_do_not_lock() {
 }
 
 #[test]
-fn a24_a_message_is_one_line_whatever_it_holds() {
+fn r39_r76_a24_a_message_is_one_line_whatever_it_holds() {
     run(async {
         let (mut link, mut far) = over(1024 * 1024, &Limits::default());
         let odd = format!("{{\n\"a\":\r\n\"\u{2028}\\n\\u0000\",\n\"b\":\"{}\"}}", "z".repeat(40_000));
@@ -224,7 +224,7 @@ struct Writes(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl AsyncWrite for Writes {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.lock().unwrap().push(bytes.to_vec());
+        self.0.lock().expect("unpoisoned").push(bytes.to_vec());
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -235,7 +235,7 @@ impl AsyncWrite for Writes {
     ) -> Poll<io::Result<usize>> {
         let all = slices.iter().flat_map(|slice| slice.to_vec()).collect::<Vec<u8>>();
         let count = all.len();
-        self.0.lock().unwrap().push(all);
+        self.0.lock().expect("unpoisoned").push(all);
         Poll::Ready(Ok(count))
     }
 
@@ -253,7 +253,7 @@ impl AsyncWrite for Writes {
 }
 
 #[test]
-fn everything_that_is_ready_leaves_with_one_write() {
+fn r10_everything_that_is_ready_leaves_with_one_write() {
     run(async {
         let writes = Writes::default();
         let mut link = bare(Link::stream(tokio::io::empty(), writes.clone(), "test"));

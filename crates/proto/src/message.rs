@@ -109,17 +109,47 @@ pub(crate) struct Spans {
     pub(crate) result_type: Span,
 }
 
-impl Spans {
-    /// The span of the member of that name, when it is one that the protocol looks at.
+/// One of these members.
+#[derive(Clone, Copy)]
+pub(crate) enum Inner {
+    Meta,
+    Name,
+    Uri,
+    Arguments,
+    ResultType,
+}
+
+impl Inner {
+    /// The member of that name, if it is one of them.
     #[inline]
-    pub(crate) fn named(&mut self, name: &[u8]) -> Option<&mut Span> {
+    pub(crate) const fn named(name: &[u8]) -> Option<Self> {
         match name {
-            b"_meta" => Some(&mut self.meta),
-            b"name" => Some(&mut self.name),
-            b"uri" => Some(&mut self.uri),
-            b"arguments" => Some(&mut self.arguments),
-            b"resultType" => Some(&mut self.result_type),
+            b"_meta" => Some(Self::Meta),
+            b"name" => Some(Self::Name),
+            b"uri" => Some(Self::Uri),
+            b"arguments" => Some(Self::Arguments),
+            b"resultType" => Some(Self::ResultType),
             _ => None,
+        }
+    }
+}
+
+impl From<Inner> for u8 {
+    fn from(member: Inner) -> Self {
+        member as Self
+    }
+}
+
+impl Spans {
+    /// Where the span of such a member is kept.
+    #[inline]
+    pub(crate) const fn of(&mut self, member: Inner) -> &mut Span {
+        match member {
+            Inner::Meta => &mut self.meta,
+            Inner::Name => &mut self.name,
+            Inner::Uri => &mut self.uri,
+            Inner::Arguments => &mut self.arguments,
+            Inner::ResultType => &mut self.result_type,
         }
     }
 
@@ -197,6 +227,12 @@ impl Payload {
         self.member(self.spans().result_type)
     }
 
+    /// The same with its members looked up, for whoever asks for more than one.
+    pub(crate) fn indexed(mut self) -> Self {
+        self.spans = Some(self.spans());
+        self
+    }
+
     /// Where the value of `_meta` lies in the text.
     pub(crate) fn meta_range(&self) -> Option<Range<usize>> {
         let span = self.spans().meta;
@@ -207,10 +243,11 @@ impl Payload {
         self.spans.unwrap_or_else(|| {
             let mut spans = Spans::default();
             for (key, range) in scan::members(&self.raw) {
-                if let (Some(span), Ok(start), Ok(end)) =
-                    (spans.named(key.as_bytes()), range.start.try_into(), range.end.try_into())
+                let member = Inner::named(key.as_bytes());
+                if let (Some(member), Ok(start), Ok(end)) =
+                    (member, range.start.try_into(), range.end.try_into())
                 {
-                    *span = Span { start, end };
+                    *spans.of(member) = Span { start, end };
                 }
             }
             spans

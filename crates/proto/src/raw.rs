@@ -4,7 +4,7 @@
 //! unchanged is a [`Raw`]. Only the scanner makes one from foreign bytes, so whoever holds one knows that it
 //! is valid JSON in UTF-8.
 
-use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
@@ -102,8 +102,8 @@ impl Raw {
     /// A JSON string with that value.
     #[must_use]
     pub fn string(value: &str) -> Self {
-        let mut text = String::with_capacity(value.len() + 2);
-        json::push_string(value, &mut text);
+        let mut text = Vec::new();
+        json::append_string(value, &mut text);
         Self(Bytes::from(text))
     }
 

@@ -1,5 +1,6 @@
 //! Decoding against hostile input: the numbered cases of the adversarial catalogue that concern one text, and
 //! random texts beside serde_json.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "also the helpers of tests fail by panicking")]
 
 use std::time::{Duration, Instant};
 

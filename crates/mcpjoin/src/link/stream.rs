@@ -163,6 +163,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
         self.tap = None;
     }
 
+    #[cfg(unix)]
     /// Reads and throws away, so that whoever writes can go on and end. Ready at the end of the stream.
     pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {

@@ -91,3 +91,27 @@ pub(crate) fn zombies() -> usize {
         })
         .count()
 }
+
+/// The inventory once no runtime is left. The keeper may still be returning from waking us, with a waker in hand
+/// that keeps the runtime's driver; that it has let go is nothing that anybody is told, so we look again.
+pub(crate) fn settled() -> (Vec<String>, usize, usize) {
+    let start = std::time::Instant::now();
+    loop {
+        let now = inventory();
+        if !now.0.iter().any(|file| file.contains("eventpoll")) || start.elapsed() > DEADLINE {
+            return now;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// What a process can leak: file descriptors and what they are, threads, zombies.
+fn inventory() -> (Vec<String>, usize, usize) {
+    let mut files: Vec<_> = std::fs::read_dir("/proc/self/fd")
+        .expect("/proc")
+        .flatten()
+        .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
+        .collect();
+    files.sort();
+    (files, std::fs::read_dir("/proc/self/task").expect("/proc").count(), zombies())
+}

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::DecodeLimits;
 use super::error::{DecodeError, DecodeErrorKind, Shape, shortened};
-use crate::message::{Span, Spans};
-use crate::scan::{self, Duplicate, Key, ScanError, Scanner};
+use crate::message::{Inner, Span, Spans};
+use crate::scan::{self, Duplicate, ScanError, Scanner};
 use crate::{ErrorObject, Message, Method, Notification, Payload, Raw, Request, RequestId, Response};
 
 /// Where the members of a message lie. An empty span: the member is absent.
@@ -30,13 +30,32 @@ pub(super) struct Envelope {
     duplicate: Option<Duplicate>,
 }
 
-/// Which members of a value are to be remembered.
-#[derive(Clone, Copy)]
-enum Inside {
-    Params,
-    Result,
-    Error,
+/// The members of a message and of its error, by name.
+macro_rules! members {
+    ($type:ident: $($variant:ident = $name:literal),*) => {
+        #[derive(Clone, Copy)]
+        enum $type { $($variant),* }
+
+        impl $type {
+            #[inline]
+            const fn named(name: &[u8]) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl From<$type> for u8 {
+            fn from(member: $type) -> Self {
+                member as Self
+            }
+        }
+    };
 }
+
+members!(Outer: JsonRpc = b"jsonrpc", Id = b"id", Method = b"method", Params = b"params", Result = b"result", Error = b"error");
+members!(InError: Code = b"code", Message = b"message", Data = b"data");
 
 type Fault = (DecodeErrorKind, usize);
 
@@ -44,32 +63,23 @@ impl Envelope {
     /// Passes one message. The place is its brace; `depth` is how deep it lies (1: alone, 2: in a batch).
     pub(super) fn scan(&mut self, scanner: &mut Scanner<'_>, depth: usize) -> Result<(), ScanError> {
         self.start = scanner.at() as u32;
-        let scanned = scanner.object(depth, |scanner, key| {
-            let unescaped;
-            let name = if let Some(plain) = key.plain(scanner.text()) {
-                plain
-            } else {
-                unescaped = key.unescaped(scanner.text());
-                unescaped.as_bytes()
-            };
-            match name {
-                b"jsonrpc" => pass(scanner, depth, &mut self.jsonrpc),
-                b"id" => {
-                    // An id counts once it is known where it ends: of `12` at the end of a text cut off,
-                    // nobody knows. A second one must not replace the first while the JSON may still fail.
-                    let mut span = Span::default();
-                    pass(scanner, depth, &mut span)?;
-                    if scanner.peek().is_some() {
-                        self.id = span;
-                    }
-                    Ok(())
+        let scanned = scanner.object(depth, Outer::named, |scanner, member| match member {
+            Some(Outer::JsonRpc) => pass(scanner, depth, &mut self.jsonrpc),
+            Some(Outer::Id) => {
+                // An id counts once it is known where it ends: of `12` at the end of a text cut off, nobody
+                // knows.
+                let mut span = Span::default();
+                pass(scanner, depth, &mut span)?;
+                if scanner.peek().is_some() {
+                    self.id = span;
                 }
-                b"method" => pass(scanner, depth, &mut self.method),
-                b"params" => self.inside(scanner, depth, Inside::Params),
-                b"result" => self.inside(scanner, depth, Inside::Result),
-                b"error" => self.inside(scanner, depth, Inside::Error),
-                _ => scanner.value(depth),
+                Ok(())
             }
+            Some(Outer::Method) => pass(scanner, depth, &mut self.method),
+            Some(Outer::Params) => payload_members(scanner, depth, &mut self.params, &mut self.in_params),
+            Some(Outer::Result) => payload_members(scanner, depth, &mut self.result, &mut self.in_result),
+            Some(Outer::Error) => self.error_members(scanner, depth),
+            None => scanner.value(depth),
         });
         self.duplicate = scanner.take_duplicate().map(|duplicate| Duplicate {
             // Seen from the message: 1 is its own member.
@@ -79,45 +89,21 @@ impl Envelope {
         scanned
     }
 
-    /// Passes params, a result or an error, and remembers the members that the protocol looks at.
-    fn inside(&mut self, scanner: &mut Scanner<'_>, depth: usize, which: Inside) -> Result<(), ScanError> {
+    /// Passes an error and remembers its members.
+    fn error_members(&mut self, scanner: &mut Scanner<'_>, depth: usize) -> Result<(), ScanError> {
         let start = scanner.at();
         if scanner.peek() == Some(b'{') {
-            scanner.object(depth + 1, |scanner, key| match self.span_of(scanner, key, which) {
-                Some(span) => pass(scanner, depth + 1, span),
+            scanner.object(depth + 1, InError::named, |scanner, member| match member {
+                Some(InError::Code) => pass(scanner, depth + 1, &mut self.code),
+                Some(InError::Message) => pass(scanner, depth + 1, &mut self.message),
+                Some(InError::Data) => pass(scanner, depth + 1, &mut self.data),
                 None => scanner.value(depth + 1),
             })?;
         } else {
             scanner.value(depth)?;
         }
-        let span = match which {
-            Inside::Params => &mut self.params,
-            Inside::Result => &mut self.result,
-            Inside::Error => &mut self.error,
-        };
-        *span = Span { start: start as u32, end: scanner.at() as u32 };
+        self.error = Span { start: start as u32, end: scanner.at() as u32 };
         Ok(())
-    }
-
-    #[inline]
-    fn span_of(&mut self, scanner: &Scanner<'_>, key: Key, which: Inside) -> Option<&mut Span> {
-        let unescaped;
-        let name = if let Some(plain) = key.plain(scanner.text()) {
-            plain
-        } else {
-            unescaped = key.unescaped(scanner.text());
-            unescaped.as_bytes()
-        };
-        match which {
-            Inside::Error => match name {
-                b"code" => Some(&mut self.code),
-                b"message" => Some(&mut self.message),
-                b"data" => Some(&mut self.data),
-                _ => None,
-            },
-            Inside::Params => self.in_params.named(name),
-            Inside::Result => self.in_result.named(name),
-        }
     }
 
     /// The error for a text that is not JSON, with the id if the scan came past it.
@@ -233,9 +219,7 @@ impl Envelope {
         if !self.code.is_there() {
             return fault("it has no code", self.error);
         }
-        let code =
-            core::str::from_utf8(self.code.of(text)).ok().and_then(|digits| digits.parse::<i64>().ok());
-        let Some(code) = code else {
+        let Ok(code) = Raw::cut(text, self.code.range()).decode() else {
             return fault("its code is no integer of 64 bits", self.code);
         };
         if !self.message.is_there() {
@@ -292,6 +276,27 @@ impl Envelope {
 
 fn payload(text: &Bytes, span: Span, inside: Spans) -> Payload {
     Payload::new(Raw::cut(text, span.range()), inside.since(span.start))
+}
+
+/// Passes params or a result and remembers the members that the protocol looks at.
+#[inline(never)]
+fn payload_members(
+    scanner: &mut Scanner<'_>,
+    depth: usize,
+    whole: &mut Span,
+    inside: &mut Spans,
+) -> Result<(), ScanError> {
+    let start = scanner.at();
+    if scanner.peek() == Some(b'{') {
+        scanner.object(depth + 1, Inner::named, |scanner, member| match member {
+            Some(member) => pass(scanner, depth + 1, inside.of(member)),
+            None => scanner.value(depth + 1),
+        })?;
+    } else {
+        scanner.value(depth)?;
+    }
+    *whole = Span { start: start as u32, end: scanner.at() as u32 };
+    Ok(())
 }
 
 /// Passes a value and says where it lies.

@@ -5,23 +5,64 @@
 //! holds the end of a line.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::scan::block;
 
-/// Appends a JSON string with that value.
+/// Appends a JSON string with that value to a text in UTF-8.
+///
+/// Short runs are copied as whole blocks and cut off behind their end: a copy of constant length is a pair of
+/// instructions, one of any other length a call.
+pub(crate) fn append_string(value: &str, out: &mut Vec<u8>) {
+    let bytes = value.as_bytes();
+    out.reserve(bytes.len() + 2 + block::WIDTH);
+    out.push(b'"');
+    let mut at = 0;
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<{ block::WIDTH }>()) {
+        let stops = block::stops((*chunk).into());
+        let before = out.len();
+        out.extend_from_slice(chunk);
+        if stops == 0 {
+            at += block::WIDTH;
+            let (end, _) = block::clean_run(bytes, at);
+            if end > at {
+                out.extend_from_slice(&bytes[at..end]);
+                at = end;
+            }
+        } else {
+            let stop = stops.trailing_zeros() as usize;
+            out.truncate(before + stop);
+            push_escape(chunk[stop], out);
+            at += stop + 1;
+        }
+    }
+    for &byte in &bytes[at..] {
+        if byte < 0x20 || byte == b'"' || byte == b'\\' {
+            push_escape(byte, out);
+        } else {
+            out.push(byte);
+        }
+    }
+    out.push(b'"');
+}
+
+#[inline]
+fn push_escape(byte: u8, out: &mut Vec<u8>) {
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ => out.extend_from_slice(escape(byte, &mut [0; 6]).as_bytes()),
+    }
+}
+
+/// Appends a JSON string with that value to a text.
 pub(crate) fn push_string(value: &str, out: &mut String) {
     out.reserve(value.len() + 2);
-    out.push('"');
-    let mut from = 0;
-    loop {
-        let at = block::next_stop(value.as_bytes(), from);
-        out.push_str(&value[from..at]);
-        let Some(&byte) = value.as_bytes().get(at) else { break };
-        out.push_str(escape(byte, &mut [0; 6]));
-        from = at + 1;
-    }
-    out.push('"');
+    // Appending to a string cannot fail.
+    let _ = write_string(value, out);
 }
 
 /// Writes a JSON string with that value.

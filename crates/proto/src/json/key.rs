@@ -4,13 +4,13 @@
 //! them.
 
 use alloc::borrow::Cow;
-use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::ser::{Impossible, Serialize, Serializer};
 
 use super::write::push_display;
-use super::{ReadError, WriteError, push_string};
+use super::{ReadError, WriteError, append_string};
 
 /// A key that has been read.
 pub(super) struct KeyReader<'de>(pub(super) Cow<'de, str>);
@@ -80,15 +80,15 @@ impl<'de> Deserializer<'de> for KeyReader<'de> {
 }
 
 /// Writes one key.
-pub(super) struct KeyWriter<'a>(pub(super) &'a mut String);
+pub(super) struct KeyWriter<'a>(pub(super) &'a mut Vec<u8>);
 
 /// Between quotes, what needs no escape.
 macro_rules! quoted {
     ($($method:ident($type:ident))*) => { $(
         fn $method(self, value: $type) -> Result<(), WriteError> {
-            self.0.push('"');
+            self.0.push(b'"');
             push_display(value, self.0);
-            self.0.push('"');
+            self.0.push(b'"');
             Ok(())
         }
     )* };
@@ -123,7 +123,7 @@ impl Serializer for KeyWriter<'_> {
 
     #[inline]
     fn serialize_str(self, value: &str) -> Result<(), WriteError> {
-        push_string(value, self.0);
+        append_string(value, self.0);
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 
 use serde::de::DeserializeOwned;
@@ -21,7 +22,7 @@ use serde::{Serialize, de, ser};
 
 use crate::{Kind, Raw, scan};
 
-pub(crate) use escape::{push_string, write_string};
+pub(crate) use escape::{append_string, push_string, write_string};
 pub(crate) use raw::{deserialize_raw, serialize_raw};
 
 /// How deep arrays and objects may lie in each other while they are read or written with serde, which needs
@@ -108,7 +109,7 @@ impl ser::Error for WriteError {
 
 /// Writes a value as JSON, on one line.
 pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Raw, WriteError> {
-    let mut out = String::with_capacity(128);
+    let mut out = Vec::with_capacity(128);
     value.serialize(&mut write::Writer::new(&mut out))?;
     Ok(Raw::trusted(out.into()))
 }

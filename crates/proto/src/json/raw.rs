@@ -6,13 +6,14 @@
 //! gets the value transcribed, member by member in their order. Numbers are then `i64`, `u64` or `f64`,
 //! whichever holds them; digits beyond that are rounded, which is the format's own limit.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{self, Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use super::{MAX_DEPTH, push_string};
+use super::{MAX_DEPTH, append_string};
 use crate::scan;
 use crate::{Kind, Raw};
 
@@ -101,7 +102,7 @@ impl<'de> Visitor<'de> for RawVisitor {
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
         if deserializer.is_human_readable() {
-            let mut text = String::new();
+            let mut text = Vec::new();
             Transcriber { out: &mut text, depth: 0 }.deserialize(deserializer)?;
             Ok(Raw::trusted(text.into()))
         } else {
@@ -121,6 +122,8 @@ impl<'de> Visitor<'de> for TextVisitor {
         f.write_str("a JSON text")
     }
 
+    /// Only [`Verbatim`] answers a newtype with a string: formats that know newtypes call `visit_newtype_struct`.
+    /// Should another one do so, its text is at least UTF-8, which is all that safety hangs on.
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Raw, E> {
         Ok(Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes())))
     }
@@ -153,7 +156,7 @@ impl<'de> Deserializer<'de> for Verbatim<'de> {
 
 /// Writes down what another format says.
 struct Transcriber<'a> {
-    out: &'a mut String,
+    out: &'a mut Vec<u8>,
     depth: usize,
 }
 
@@ -163,7 +166,7 @@ impl Transcriber<'_> {
     }
 
     fn display(self, value: impl fmt::Display) {
-        self.out.push_str(&value.to_string());
+        super::write::push_display(value, self.out);
     }
 }
 
@@ -215,12 +218,12 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<(), E> {
-        push_string(value, self.out);
+        append_string(value, self.out);
         Ok(())
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        self.out.push_str("null");
+        self.out.extend_from_slice(b"null");
         Ok(())
     }
 
@@ -237,12 +240,12 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
-        self.out.push('[');
+        self.out.push(b'[');
         let mut first = true;
         loop {
             let before = self.out.len();
             if !first {
-                self.out.push(',');
+                self.out.push(b',');
             }
             if seq.next_element_seed(self.inside())?.is_none() {
                 self.out.truncate(before);
@@ -250,7 +253,7 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
             }
             first = false;
         }
-        self.out.push(']');
+        self.out.push(b']');
         Ok(())
     }
 
@@ -261,28 +264,28 @@ impl<'de> Visitor<'de> for Transcriber<'_> {
             push_number(&number, self.out).map_err(de::Error::custom)?;
             return Ok(());
         }
-        self.out.push('{');
+        self.out.push(b'{');
         let mut first = true;
         while let Some(key) = next {
             if !first {
-                self.out.push(',');
+                self.out.push(b',');
             }
             first = false;
-            push_string(&key, self.out);
-            self.out.push(':');
+            append_string(&key, self.out);
+            self.out.push(b':');
             map.next_value_seed(self.inside())?;
             next = map.next_key()?;
         }
-        self.out.push('}');
+        self.out.push(b'}');
         Ok(())
     }
 }
 
 /// Appends a number from outside, if it is one.
-pub(super) fn push_number(number: &str, out: &mut String) -> Result<(), &'static str> {
+pub(super) fn push_number(number: &str, out: &mut Vec<u8>) -> Result<(), &'static str> {
     if Kind::of(number.as_bytes()) != Kind::Number || scan::value(number.as_bytes()) != Ok(0..number.len()) {
         return Err("no JSON number");
     }
-    out.push_str(number);
+    out.extend_from_slice(number.as_bytes());
     Ok(())
 }

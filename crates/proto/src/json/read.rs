@@ -42,10 +42,9 @@ impl<'de> Reader<'de> {
     /// Passes the string at the place.
     #[inline]
     fn string(&mut self) -> Cow<'de, str> {
-        let start = self.at + 1;
-        let (end, escaped) = scan::string_end(self.text.as_bytes(), start);
+        let (value, end) = scan::string(self.text, self.at + 1);
         self.at = end + 1;
-        scan::unescape(self.text.get(start..end).unwrap_or_default(), escaped)
+        value
     }
 
     /// Passes the value at the place and gives its text.

@@ -260,11 +260,17 @@ fn a_text_from_a_format_of_strings_is_checked() {
 #[test]
 fn both_escapes_say_the_same() {
     let all: String = (0..0x100).filter_map(char::from_u32).chain(['\u{2028}', '😀']).collect();
-    for value in ["", "plain", "\"", "0123456789abcdef\"", all.as_str()] {
-        let (mut pushed, mut written) = (String::new(), String::new());
-        push_string(value, &mut pushed);
+    let places = (0..40).map(|place| "x".repeat(place) + "\\\n" + &"é".repeat(20));
+    for value in ["", "plain", "\"", "0123456789abcdef\"", &all].map(String::from).into_iter().chain(places) {
+        let value = value.as_str();
+        let (mut pushed, mut written) = (Vec::new(), String::new());
+        append_string(value, &mut pushed);
+        let pushed = String::from_utf8(pushed).unwrap();
         write_string(value, &mut written).unwrap();
         assert_eq!(pushed, written);
+        let mut third = String::from("x");
+        push_string(value, &mut third);
+        assert_eq!(third[1..], pushed);
         assert_eq!(serde_json::from_str::<String>(&pushed).unwrap(), value);
         assert_eq!(string_value(&raw(&pushed)).as_deref(), Some(value));
     }

@@ -1,9 +1,10 @@
 //! A serde `Serializer` that writes JSON on one line.
 //!
 //! A [`Raw`](crate::Raw) inside a type is copied as it is. What JSON cannot say (a float that is no number, a key
-//! that is no string) is an error and never something else.
+//! that is no string) is an error and never something else. The text is kept as bytes, which is quicker to
+//! append to; only whole `str`s and ASCII are ever put into it, so it is UTF-8.
 
-use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 
 use serde::ser::{
@@ -13,18 +14,18 @@ use serde::ser::{
 
 use super::key::KeyWriter;
 use super::raw::{SERDE_JSON_NUMBER, TOKEN, push_number};
-use super::{MAX_DEPTH, WriteError, push_string};
+use super::{MAX_DEPTH, WriteError, append_string};
 
 type Written = Result<(), WriteError>;
 
 /// Appends values to a text.
 pub(super) struct Writer<'a> {
-    out: &'a mut String,
+    out: &'a mut Vec<u8>,
     depth: usize,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) const fn new(out: &'a mut String) -> Self {
+    pub(super) const fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, depth: 0 }
     }
 
@@ -33,44 +34,54 @@ impl<'a> Writer<'a> {
             return Err(WriteError("nested too deeply".into()));
         }
         self.depth += 1;
-        self.out.push_str(brackets);
+        self.out.extend_from_slice(brackets.as_bytes());
         Ok(())
     }
 
     fn variant(&mut self, variant: &str) -> Written {
         self.open("{")?;
-        push_string(variant, self.out);
-        self.out.push(':');
+        append_string(variant, self.out);
+        self.out.push(b':');
         Ok(())
     }
 
     fn close(&mut self, brackets: &str) {
         self.depth -= 1;
-        self.out.push_str(brackets);
+        self.out.extend_from_slice(brackets.as_bytes());
     }
 }
 
 /// Appends what needs no escape.
-pub(super) fn push_display(value: impl fmt::Display, out: &mut String) {
-    // Writing to a string cannot fail.
-    let _ = write!(out, "{value}");
+pub(super) fn push_display(value: impl fmt::Display, out: &mut Vec<u8>) {
+    // Appending cannot fail.
+    let _ = write!(Appended(out), "{value}");
+}
+
+/// A text that grows.
+struct Appended<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Appended<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
 }
 
 /// Appends a float in the fewest digits that give it back; its debug form is that, and always valid JSON when it
 /// is finite.
 pub(super) fn push_float(
     value: impl Into<f64> + Copy + fmt::Debug,
-    out: &mut String,
+    out: &mut Vec<u8>,
 ) -> Result<(), &'static str> {
     if !value.into().is_finite() {
         return Err("JSON has no such number: not finite");
     }
-    let _ = write!(out, "{value:?}");
+    let _ = write!(Appended(out), "{value:?}");
     Ok(())
 }
 
 /// Appends an integer.
-fn push_integer(magnitude: u64, negative: bool, out: &mut String) {
+fn push_integer(magnitude: u64, negative: bool, out: &mut Vec<u8>) {
     let mut digits = [0_u8; 20];
     let mut at = digits.len();
     let mut rest = magnitude;
@@ -83,9 +94,9 @@ fn push_integer(magnitude: u64, negative: bool, out: &mut String) {
         }
     }
     if negative {
-        out.push('-');
+        out.push(b'-');
     }
-    out.push_str(core::str::from_utf8(&digits[at..]).unwrap_or_default());
+    out.extend_from_slice(&digits[at..]);
 }
 
 macro_rules! integers {
@@ -117,7 +128,7 @@ impl<'b, 'a> Serializer for &'b mut Writer<'a> {
     type SerializeStructVariant = Parts<'b, 'a>;
 
     fn serialize_bool(self, value: bool) -> Written {
-        self.out.push_str(if value { "true" } else { "false" });
+        self.out.extend_from_slice(if value { &b"true"[..] } else { b"false" });
         Ok(())
     }
 
@@ -152,7 +163,7 @@ impl<'b, 'a> Serializer for &'b mut Writer<'a> {
 
     #[inline]
     fn serialize_str(self, value: &str) -> Written {
-        push_string(value, self.out);
+        append_string(value, self.out);
         Ok(())
     }
 
@@ -173,7 +184,7 @@ impl<'b, 'a> Serializer for &'b mut Writer<'a> {
     }
 
     fn serialize_unit(self) -> Written {
-        self.out.push_str("null");
+        self.out.extend_from_slice(b"null");
         Ok(())
     }
 
@@ -224,7 +235,7 @@ impl<'b, 'a> Serializer for &'b mut Writer<'a> {
         _length: usize,
     ) -> Result<Parts<'b, 'a>, WriteError> {
         self.variant(variant)?;
-        self.out.push('[');
+        self.out.push(b'[');
         Ok(Parts { writer: self, first: true, closing: "]}" })
     }
 
@@ -249,7 +260,7 @@ impl<'b, 'a> Serializer for &'b mut Writer<'a> {
         _length: usize,
     ) -> Result<Parts<'b, 'a>, WriteError> {
         self.variant(variant)?;
-        self.out.push('{');
+        self.out.push(b'{');
         Ok(Parts { writer: self, first: true, closing: "}}" })
     }
 }
@@ -265,7 +276,7 @@ impl Parts<'_, '_> {
     #[inline]
     fn comma(&mut self) {
         if !self.first {
-            self.writer.out.push(',');
+            self.writer.out.push(b',');
         }
         self.first = false;
     }
@@ -279,8 +290,8 @@ impl Parts<'_, '_> {
     #[inline]
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Written {
         self.comma();
-        push_string(key, self.writer.out);
-        self.writer.out.push(':');
+        append_string(key, self.writer.out);
+        self.writer.out.push(b':');
         value.serialize(&mut *self.writer)
     }
 
@@ -342,7 +353,7 @@ impl SerializeMap for Parts<'_, '_> {
 
     #[inline]
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
-        self.writer.out.push(':');
+        self.writer.out.push(b':');
         value.serialize(&mut *self.writer)
     }
 
@@ -367,9 +378,10 @@ impl SerializeStruct for Struct<'_, '_> {
         match self {
             Self::Fields(parts) => parts.field(key, value),
             Self::Number(writer) => {
-                let mut number = String::new();
+                let mut number = Vec::new();
                 value.serialize(Verbatim(&mut number))?;
-                push_number(&number, writer.out).map_err(|what| WriteError(what.into()))
+                push_number(core::str::from_utf8(&number).unwrap_or_default(), writer.out)
+                    .map_err(|what| WriteError(what.into()))
             }
         }
     }
@@ -385,7 +397,7 @@ impl SerializeStruct for Struct<'_, '_> {
 
 /// Takes a text that is JSON already. Says that it is not human-readable, which is how a
 /// [`Raw`](crate::Raw) knows that its text is wanted.
-struct Verbatim<'a>(&'a mut String);
+struct Verbatim<'a>(&'a mut Vec<u8>);
 
 /// Nothing else is handed to it.
 macro_rules! refused {
@@ -420,7 +432,7 @@ impl Serializer for Verbatim<'_> {
 
     #[inline]
     fn serialize_str(self, text: &str) -> Written {
-        self.0.push_str(text);
+        self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
 

@@ -55,7 +55,7 @@ pub(crate) fn clean_run(text: &[u8], mut at: usize) -> (usize, bool) {
         if ((special(a) | special(b)) | (special(c) | special(d))).move_mask() != 0 {
             break;
         }
-        seen = seen | ((a | b) | (c | d));
+        seen |= (a | b) | (c | d);
         at += 4 * WIDTH;
     }
     (at, high(seen) != 0)

@@ -80,11 +80,15 @@ impl Keys {
             Entry { start: key.start, end: key.end, at: key.start }
         };
         if self.count < FEW {
-            let bytes = meaning(text, &self.store, &entry);
-            if self.duplicate.is_none()
-                && self.few[..self.count].iter().any(|other| meaning(text, &self.store, other) == bytes)
-            {
-                self.duplicate = Some(key);
+            let length = entry.end - entry.start;
+            for other in &self.few[..self.count] {
+                // Keys of one object seldom have one length.
+                if other.end - other.start == length
+                    && meaning(text, &self.store, other) == meaning(text, &self.store, &entry)
+                    && self.duplicate.is_none()
+                {
+                    self.duplicate = Some(key);
+                }
             }
             self.few[self.count] = entry;
             self.count += 1;
@@ -111,12 +115,12 @@ impl Keys {
 
     /// The first key, in the order of the text, that repeats an earlier one.
     #[inline]
-    pub(super) fn duplicate(self, text: &[u8]) -> Option<Key> {
+    pub(super) fn duplicate(&mut self, text: &[u8]) -> Option<Key> {
         if self.many.is_empty() { self.duplicate } else { self.sorted_duplicate(text) }
     }
 
     #[cold]
-    fn sorted_duplicate(mut self, text: &[u8]) -> Option<Key> {
+    fn sorted_duplicate(&mut self, text: &[u8]) -> Option<Key> {
         let store = &self.store;
         self.many.sort_unstable_by(|a, b| {
             meaning(text, store, a).cmp(meaning(text, store, b)).then_with(|| a.at.cmp(&b.at))

@@ -16,10 +16,11 @@ use core::ops::Range;
 
 use crate::Raw;
 
-pub(crate) use keys::Key;
 pub(crate) use text::{Duplicate, Scanner};
 pub use walk::members;
-pub(crate) use walk::{elements, is_integer, members_of, skip_space, skip_value, string_end, unescape};
+pub(crate) use walk::{
+    elements, is_integer, members_of, skip_space, skip_value, string, string_end, unescape,
+};
 
 /// The nesting of arrays and objects that is accepted; one more is refused.
 pub const MAX_DEPTH: usize = 128;
@@ -139,7 +140,7 @@ pub fn value(text: &[u8]) -> Result<Range<usize>, ScanError> {
     scanner.space();
     let start = scanner.at();
     match scanner.peek() {
-        Some(b'{') => scanner.object(1, |scanner, _| scanner.value(1))?,
+        Some(b'{') => scanner.object(1, |_| None::<u8>, |scanner, _| scanner.value(1))?,
         Some(_) => scanner.value(0)?,
         None => return Err(ScanError { kind: ScanErrorKind::Empty, at: start }),
     }

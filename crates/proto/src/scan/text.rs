@@ -40,11 +40,6 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    pub(crate) const fn text(&self) -> &'a [u8] {
-        self.text
-    }
-
-    #[inline(always)]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -77,12 +72,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    #[cold]
-    fn error(&self, kind: ScanErrorKind, at: usize) -> ScanError {
-        let _ = self;
-        ScanError { kind, at }
-    }
-
     /// The error for the byte at the place, which no rule allows.
     #[cold]
     pub(crate) fn unexpected(&self) -> ScanError {
@@ -102,15 +91,18 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes an object whose keys must differ. The place is its brace, `depth` how deep it is (1: outermost).
-    /// For each member `member` is called with the place at the value, which it must pass.
+    ///
+    /// `known` gives the keys that the caller looks for a number below 32. For each member `member` is called
+    /// with that number, and the place at the value, which it must pass.
     #[inline]
-    pub(crate) fn object(
+    pub(crate) fn object<K: Copy + Into<u8>>(
         &mut self,
         depth: usize,
-        mut member: impl FnMut(&mut Self, Key) -> Scanned,
+        known: impl Fn(&[u8]) -> Option<K>,
+        mut member: impl FnMut(&mut Self, Option<K>) -> Scanned,
     ) -> Scanned {
         if depth > self.limit {
-            return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+            return Err(fault(ScanErrorKind::Depth(self.limit), self.at));
         }
         self.at += 1;
         self.space();
@@ -118,11 +110,26 @@ impl<'a> Scanner<'a> {
             self.at += 1;
             return Ok(());
         }
-        let mut keys = Keys::new();
+        // Keys that are looked for are remembered as bits, others as places.
+        let mut seen = 0_u32;
+        let mut repeated = None;
+        let mut keys = None;
         loop {
             let key = self.key()?;
-            keys.add(self.text, key);
-            member(self, key)?;
+            let which = match key.plain(self.text) {
+                Some(name) => known(name),
+                None => known(key.unescaped(self.text).as_bytes()),
+            };
+            if let Some(which) = which {
+                let bit = 1 << which.into();
+                if seen & bit != 0 && repeated.is_none() {
+                    repeated = Some(key);
+                }
+                seen |= bit;
+            } else {
+                keys.get_or_insert_with(Keys::new).add(self.text, key);
+            }
+            member(self, which)?;
             self.space();
             match self.peek() {
                 Some(b',') => {
@@ -136,13 +143,21 @@ impl<'a> Scanner<'a> {
                 _ => return Err(self.unexpected()),
             }
         }
-        if let Some(key) = keys.duplicate(self.text) {
-            let earlier = self.duplicate.is_some_and(|duplicate| duplicate.key.at() < key.at());
-            if !earlier {
-                self.duplicate = Some(Duplicate { key, depth });
-            }
+        if repeated.is_some() || keys.is_some() {
+            let other = keys.and_then(|mut keys| keys.duplicate(self.text));
+            self.note(repeated, depth);
+            self.note(other, depth);
         }
         Ok(())
+    }
+
+    /// Remembers a repeated key, if it is the first one in the order of the text.
+    #[inline]
+    fn note(&mut self, key: Option<Key>, depth: usize) {
+        let Some(key) = key else { return };
+        if self.duplicate.is_none_or(|duplicate| key.at() < duplicate.key.at()) {
+            self.duplicate = Some(Duplicate { key, depth });
+        }
     }
 
     /// Passes a key, its colon and the white space around that.
@@ -181,7 +196,7 @@ impl<'a> Scanner<'a> {
                 }
                 Some(b'{') => {
                     if open == room {
-                        return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+                        return Err(fault(ScanErrorKind::Depth(self.limit), self.at));
                     }
                     self.at += 1;
                     self.space();
@@ -196,7 +211,7 @@ impl<'a> Scanner<'a> {
                 }
                 Some(b'[') => {
                     if open == room {
-                        return Err(self.error(ScanErrorKind::Depth(self.limit), self.at));
+                        return Err(fault(ScanErrorKind::Depth(self.limit), self.at));
                     }
                     self.at += 1;
                     self.space();
@@ -262,7 +277,7 @@ impl<'a> Scanner<'a> {
         if self.peek() == Some(b'0') {
             self.at += 1;
             if matches!(self.peek(), Some(b'0'..=b'9')) {
-                return Err(self.error(ScanErrorKind::Number, self.at));
+                return Err(fault(ScanErrorKind::Number, self.at));
             }
         } else {
             self.digits()?;
@@ -291,7 +306,7 @@ impl<'a> Scanner<'a> {
             return Ok(());
         }
         let kind = if self.peek().is_none() { ScanErrorKind::Truncated } else { ScanErrorKind::Number };
-        Err(self.error(kind, self.at))
+        Err(fault(kind, self.at))
     }
 
     /// Passes the rest of a string, behind its opening quote. Gives whether it has escapes.
@@ -434,6 +449,11 @@ impl<'a> Scanner<'a> {
             _ => ScanError { kind, at },
         }
     }
+}
+
+#[cold]
+const fn fault(kind: ScanErrorKind, at: usize) -> ScanError {
+    ScanError { kind, at }
 }
 
 /// The encoding of a text that is not plain UTF-8, by its byte order mark or by its first two characters: JSON

@@ -14,20 +14,27 @@ use crate::Raw;
 #[inline]
 pub(crate) fn string_end(text: &[u8], mut at: usize) -> (usize, bool) {
     let mut escaped = false;
-    loop {
-        let Some(block) = block::load(text, at) else { return string_end_in_tail(text, at, escaped) };
-        let stops = block::ends(block);
-        if stops == 0 {
-            at += block::WIDTH;
-            continue;
+    while let Some(block) = block::load(text, at) {
+        let mut stops = block::ends(block);
+        // Several escapes in one block are passed without loading it again.
+        loop {
+            if stops == 0 {
+                at += block::WIDTH;
+                break;
+            }
+            let offset = stops.trailing_zeros() as usize;
+            if text[at + offset] == b'"' {
+                return (at + offset, escaped);
+            }
+            escaped = true;
+            if offset + 2 > block::WIDTH {
+                at += offset + 2;
+                break;
+            }
+            stops &= u32::MAX << (offset + 2);
         }
-        at += stops.trailing_zeros() as usize;
-        if text[at] == b'"' {
-            return (at, escaped);
-        }
-        escaped = true;
-        at += 2;
     }
+    string_end_in_tail(text, at, escaped)
 }
 
 fn string_end_in_tail(text: &[u8], mut at: usize, mut escaped: bool) -> (usize, bool) {
@@ -171,44 +178,90 @@ pub(crate) fn unescape(written: &str, escaped: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Appends what the inside of a JSON string means.
-pub(crate) fn unescape_into(written: &str, out: &mut String) {
+/// Appends what the inside of a JSON string means, up to its closing quote or up to the end of the text, and gives
+/// where that is.
+pub(crate) fn unescape_into(written: &str, out: &mut String) -> usize {
     let bytes = written.as_bytes();
     let mut from = 0;
-    loop {
-        let at = next_backslash(bytes, from);
-        out.push_str(written.get(from..at).unwrap_or_default());
-        let Some(&escape) = bytes.get(at + 1) else { return };
-        from = at + 2;
-        out.push(match escape {
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => {
-                let (character, end) = unicode_escape(bytes, from);
-                from = end;
-                character
+    let mut at = 0;
+    while let Some(block) = block::load(bytes, at) {
+        let mut stops = block::ends(block);
+        let next = at + block::WIDTH;
+        // Several escapes in one block are found without loading it again.
+        while stops != 0 {
+            let place = at + stops.trailing_zeros() as usize;
+            out.push_str(written.get(from..place).unwrap_or_default());
+            if bytes[place] == b'"' {
+                return place;
             }
-            other => char::from(other),
-        });
+            from = unescape_one(bytes, place, out);
+            if from >= next {
+                break;
+            }
+            stops &= u32::MAX << (from - at);
+        }
+        at = next.max(from);
+    }
+    loop {
+        while bytes.get(at).is_some_and(|byte| !matches!(byte, b'"' | b'\\')) {
+            at += 1;
+        }
+        out.push_str(written.get(from..at).unwrap_or_default());
+        if bytes.get(at) != Some(&b'\\') {
+            return at.min(bytes.len());
+        }
+        at = unescape_one(bytes, at, out);
+        from = at;
     }
 }
 
+/// What the string means that begins at `at` (behind its quote), and where its closing quote is. One pass.
 #[inline]
-fn next_backslash(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(block) = block::load(bytes, at) {
+pub(crate) fn string(text: &str, at: usize) -> (Cow<'_, str>, usize) {
+    let bytes = text.as_bytes();
+    let mut end = at;
+    while let Some(block) = block::load(bytes, end) {
         let stops = block::ends(block);
         if stops != 0 {
-            return at + stops.trailing_zeros() as usize;
+            end += stops.trailing_zeros() as usize;
+            break;
         }
-        at += block::WIDTH;
+        end += block::WIDTH;
     }
-    while bytes.get(at).is_some_and(|&byte| byte != b'\\') {
-        at += 1;
+    while bytes.get(end).is_some_and(|byte| !matches!(byte, b'"' | b'\\')) {
+        end += 1;
     }
-    at.min(bytes.len())
+    let plain = text.get(at..end).unwrap_or_default();
+    if bytes.get(end) != Some(&b'\\') {
+        return (Cow::Borrowed(plain), end.min(bytes.len()));
+    }
+    // Room for what is known; it grows by doubling. The whole rest may be a thousand strings.
+    let mut out = String::with_capacity(2 * plain.len() + 2 * block::WIDTH);
+    out.push_str(plain);
+    let length = unescape_into(text.get(end..).unwrap_or_default(), &mut out);
+    (Cow::Owned(out), end + length)
+}
+
+/// Appends what the escape at `place` means, and gives where it ends.
+#[inline]
+fn unescape_one(bytes: &[u8], place: usize, out: &mut String) -> usize {
+    let end = place + 2;
+    let byte = match bytes.get(place + 1) {
+        Some(b'n') => b'\n',
+        Some(b'b') => 0x08,
+        Some(b'f') => 0x0c,
+        Some(b'r') => b'\r',
+        Some(b't') => b'\t',
+        Some(b'u') => {
+            let (character, end) = unicode_escape(bytes, end);
+            out.push(character);
+            return end;
+        }
+        Some(&other) => other,
+        None => return end,
+    };
+    out.push(char::from(byte));
+    end
 }
 
 /// The character of the `\u` escape whose digits begin at `at`, and where the escape ends.

@@ -118,9 +118,7 @@ impl Session {
             Inbound::Message { message, origin } => self.message(now, message, &origin, None),
             Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
             Inbound::Malformed { error, excerpt, .. } => self.malformed(error, excerpt),
-            Inbound::Lost { id, cause } => {
-                self.shared.fail_call(&id, |_| CallError::Lost(cause));
-            }
+            Inbound::Lost { id, cause } => self.lost(now, &id, cause),
             // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
             Inbound::Detached { id } => {
                 if let Phase::Modern(modern) = &mut self.phase {
@@ -161,13 +159,14 @@ impl Session {
             First::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
             First::Modern(mut modern, request) => {
                 // A probe alone decides nothing: its sender may still choose `initialize`.
-                let decides = request.method != Method::Discover;
-                modern.request(&mut self.shared, request, origin.clone());
+                let decides = request.method != Method::Discover && modern::names_our_version(&request);
                 if decides {
                     self.shared.peer = Some(Arc::new(opening::anybody()));
-                    self.phase = Phase::Modern(modern);
                     self.shared.events.push_back(Event::Opened);
-                    self.shared.dispatch();
+                }
+                modern.request(&mut self.shared, request, origin.clone());
+                if decides {
+                    self.phase = Phase::Modern(modern);
                 }
             }
         }
@@ -270,6 +269,16 @@ impl Session {
             None if may_answer => self.shared.reply_without_id(answer),
             _ => {}
         }
+    }
+
+    fn lost(&mut self, now: Time, id: &RequestId, cause: LinkError) {
+        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
+            let client = client.clone();
+            let decided = opening.lost(&mut self.shared, &client, now, id, cause);
+            self.decide(decided);
+            return;
+        }
+        self.shared.fail_call(id, |_| CallError::Lost(cause));
     }
 
     fn link_ended(&mut self, now: Time, end: LinkEnd) {
@@ -463,6 +472,10 @@ impl Session {
     /// What the link has done: how many bytes the peer has taken since the link was made, and whether more
     /// wait for it. A peer that takes nothing for [`Limits::write_stall`] is given up.
     pub fn link_sent(&mut self, now: Time, sent: u64, waiting: bool) {
+        // Whoever sends what is left after the end has a bound of its own: no timer here could do anything.
+        if matches!(self.phase, Phase::Over) {
+            return;
+        }
         self.stall = match self.stall {
             _ if !waiting => None,
             Some((since, before)) if before == sent => Some((since, before)),

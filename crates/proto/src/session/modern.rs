@@ -358,7 +358,7 @@ impl Modern {
         let asker = incoming.context.asker.clone();
         let outcome = match reply {
             Ok(Reply::Complete(result)) => {
-                super::result_object(result).map(|result| self.complete(&method, &result))
+                super::result_object(result).map(|result| self.complete(&method, &result.indexed()))
             }
             Ok(Reply::NeedInput(input)) => self.need_input(&method, &asker, &input),
             Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
@@ -497,11 +497,18 @@ fn subscription(notification: &Notification) -> Option<RequestId> {
 
 /// Whether a request is made in the modern way: it names its version itself.
 pub(super) fn names_its_version(request: &Request) -> bool {
-    request
-        .params
-        .as_ref()
-        .and_then(Payload::meta)
-        .is_some_and(|meta| meta.member(key::PROTOCOL_VERSION).is_some())
+    version_of(request).is_some()
+}
+
+/// Whether it names the version that this crate speaks.
+pub(super) fn names_our_version(request: &Request) -> bool {
+    version_of(request).is_some_and(|version| {
+        version.to_string_value().is_some_and(|version| version == newest().version.as_str())
+    })
+}
+
+fn version_of(request: &Request) -> Option<Raw> {
+    request.params.as_ref().and_then(Payload::meta)?.member(key::PROTOCOL_VERSION)
 }
 
 /// The profile that a modern session has.

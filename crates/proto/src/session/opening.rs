@@ -16,7 +16,7 @@ use bytes::Bytes;
 use super::calls::{Call, Expired, Purpose};
 use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
 use super::legacy::Legacy;
-use super::link::LinkEnd;
+use super::link::{LinkEnd, LinkError};
 use super::modern::{self, Modern};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::Shared;
@@ -313,6 +313,28 @@ impl ClientOpening {
         Some(failed(OpeningFailure::TimedOut {
             method: expired.method,
             after: expired.after,
+            garbage: self.first_garbage.clone(),
+        }))
+    }
+
+    /// The exchange that owed the answer to an opening request ended without it.
+    pub(super) fn lost(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        id: &RequestId,
+        cause: LinkError,
+    ) -> Option<Decided> {
+        let (id, _) = shared.calls.find(id)?;
+        shared.calls.take(id);
+        if self.probe == Some(id) && client.ask == Ask::Auto {
+            self.probe = None;
+            return self.fall_back(shared, client, now);
+        }
+        Some(failed(OpeningFailure::Ended {
+            last: LinkEnd::failed(cause),
+            probe: self.probe_end.take(),
             garbage: self.first_garbage.clone(),
         }))
     }

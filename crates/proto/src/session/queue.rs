@@ -47,16 +47,10 @@ impl Lane {
         Some(outbound)
     }
 
-    /// Puts something in the place of what still waits there; gives it back when that has already left.
-    fn replace(&mut self, place: Place, outbound: Outbound) -> Result<(), Outbound> {
-        let waiting = place.0.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        let Some((old, old_size)) = waiting.and_then(|index| self.items.get_mut(index)) else {
-            return Err(outbound);
-        };
-        let size = size(&outbound);
-        self.bytes = self.bytes - *old_size + size;
-        (*old, *old_size) = (outbound, size);
-        Ok(())
+    /// What still waits in that place.
+    fn waiting(&mut self, place: Place) -> Option<&mut (Outbound, usize)> {
+        let index = usize::try_from(place.0.checked_sub(self.first)?).ok()?;
+        self.items.get_mut(index)
     }
 }
 
@@ -90,17 +84,18 @@ impl Queue {
         self.own.push(Outbound::Abort { id });
     }
 
-    /// Puts newer progress in the place of older progress that nobody has taken yet.
-    pub(super) fn replace_reply(
-        &mut self,
-        place: Place,
-        message: Message,
-        route: Route,
-    ) -> Result<(), Message> {
-        match self.replies.replace(place, Outbound::Message { message, route }) {
-            Err(Outbound::Message { message, .. }) => Err(message),
-            _ => Ok(()),
-        }
+    /// Progress: takes the place of older progress that nobody has taken yet, else it goes behind everything.
+    pub(super) fn push_progress(&mut self, older: Option<Place>, message: Message, route: Route) -> Place {
+        let newer = Outbound::Message { message, route };
+        let Some((place, (waiting, old_size))) =
+            older.and_then(|place| Some((place, self.replies.waiting(place)?)))
+        else {
+            return self.replies.push(newer);
+        };
+        let (old, new) = (*old_size, size(&newer));
+        (*waiting, *old_size) = (newer, new);
+        self.replies.bytes = self.replies.bytes - old + new;
+        place
     }
 
     /// Whether the last thing that waits in the lane of our own messages is this notification: then a second

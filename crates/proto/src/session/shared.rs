@@ -442,15 +442,7 @@ impl Shared {
         let params =
             Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let message = Message::Notification(Notification { method: Method::Progress, params: Some(params) });
-        let route = Route::ReplyTo(id.clone());
-        let message = match incoming.progress {
-            None => message,
-            Some(place) => match self.queue.replace_reply(place, message, route.clone()) {
-                Ok(()) => return Ok(()),
-                Err(message) => message,
-            },
-        };
-        let place = self.queue.push_reply(message, route);
+        let place = self.queue.push_progress(incoming.progress, message, Route::ReplyTo(id.clone()));
         if let Some(incoming) = self.debt.find(id) {
             incoming.progress = Some(place);
         }

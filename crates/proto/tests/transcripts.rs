@@ -1,0 +1,537 @@
+//! Readable conversations: two sessions in memory, or one session and a peer played by the transcript, under
+//! virtual time.
+//!
+//! Each file in `transcripts/` holds conversations. A line that begins with `$` is something that happens;
+//! the lines behind it are everything that follows from it, in order: what crosses the wire
+//! (`client > {...}`) and what a session tells its owner (`server sees ...`). Both are compared to the letter.
+//! `MCPJOIN_BLESS=1 cargo test -p mcpjoin-proto --test transcripts` writes what happened into the files; read
+//! the difference before committing it.
+//!
+//! What can happen:
+//!
+//! ```text
+//! $ client [ask=auto|legacy|modern] [version=V] [reopens] [exchanges] [caps={...}] [limit=NAME:VALUE]...
+//! $ server [versions=V,V] [exchanges] [caps={...}] [limit=NAME:VALUE]...
+//! $ client scripted | server scripted          that side is played by the transcript
+//! $ open                                       both sessions begin
+//! $ SIDE sends TEXT                            the scripted side sends a line, valid or not
+//! $ SIDE calls METHOD [{params}] [timeout=S] [total=S] [progress] [level=L] [for=ID]
+//! $ SIDE answers ID {result} | needs ID {...} | makes a task ID {...} | fails ID CODE TEXT
+//! $ SIDE cancels ID [REASON]
+//! $ SIDE tells METHOD [{params}] [for=ID]
+//! $ SIDE progresses ID NUMBER[/TOTAL] [TEXT]
+//! $ SIDE logs ID LEVEL {data}
+//! $ SIDE loses ID | leaves ID | ends [exit=N] [stderr=TEXT]   the link of that side says so
+//! $ SIDE closes | reopened
+//! $ SIDE state
+//! $ wait SECONDS
+//! $ hold SIDE | release SIDE                   the wire from that side
+//! ```
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a transcript that cannot be read is a failing test"
+)]
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::session::{
+    Ask, Call, ClientRole, Event, Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin,
+    Outbound, ProcessExit, Reply, Role, Route, ServerRole, Session,
+};
+use mcpjoin_proto::types::{Implementation, LogMessageParams};
+use mcpjoin_proto::{
+    Era, ErrorObject, Method, Notification, Payload, ProgressToken, Raw, RequestId, Time, Version, encode,
+};
+
+#[test]
+fn every_transcript_happens_as_it_is_written() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let bless = std::env::var_os("MCPJOIN_BLESS").is_some();
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let (mut conversations, mut complaints) = (0, String::new());
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let happened = replay(&text, &mut conversations);
+        if bless {
+            std::fs::write(&file, &happened).unwrap();
+        } else if happened != text {
+            let name = file.file_name().unwrap().to_string_lossy();
+            writeln!(complaints, "{name}:\n{}", first_difference(&text, &happened)).unwrap();
+        }
+    }
+    eprintln!("{conversations} conversations");
+    assert!(conversations >= 60, "only {conversations} conversations were found");
+    assert!(complaints.is_empty(), "{complaints}");
+}
+
+/// Every method has a conversation in each era that has it.
+#[test]
+fn every_method_is_spoken_in_each_of_its_eras() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let mut spoken = [String::new(), String::new()];
+    for entry in std::fs::read_dir(folder).unwrap() {
+        for conversation in std::fs::read_to_string(entry.unwrap().path()).unwrap().split("\n## ") {
+            let modern = conversation.contains("io.modelcontextprotocol/protocolVersion\":\"2026");
+            let legacy = conversation.contains("\"method\":\"initialize\"");
+            if modern {
+                spoken[1].push_str(conversation);
+            }
+            if legacy {
+                spoken[0].push_str(conversation);
+            }
+        }
+    }
+    let missing: Vec<_> = Method::ALL
+        .iter()
+        .flat_map(|method| {
+            [(method, Version::V2025_11_25, &spoken[0]), (method, Version::V2026_07_28, &spoken[1])]
+        })
+        .filter(|(method, version, _)| method.facts().unwrap().exists_in(version))
+        .filter(|(method, _, spoken)| !spoken.contains(&format!("\"method\":\"{method}\"")))
+        .map(|(method, version, _)| format!("{method} in {version}"))
+        .collect();
+    assert!(missing.is_empty(), "no conversation has {missing:#?}");
+}
+
+fn first_difference(expected: &str, happened: &str) -> String {
+    let (mut expected, mut happened) = (expected.lines(), happened.lines());
+    let mut title = "";
+    for number in 1.. {
+        match (expected.next(), happened.next()) {
+            (Some(a), Some(b)) if a == b => title = a.strip_prefix("## ").unwrap_or(title),
+            (None, None) => return "the files differ in their last line end".into(),
+            (a, b) => {
+                return format!(
+                    "line {number}, in \"{title}\":\n  written:  {}\n  happened: {}",
+                    a.unwrap_or("(nothing)"),
+                    b.unwrap_or("(nothing)")
+                );
+            }
+        }
+    }
+    String::new()
+}
+
+/// The text with what really happens behind each `$`.
+fn replay(text: &str, conversations: &mut usize) -> String {
+    let mut out = String::new();
+    let mut world: Option<World> = None;
+    for line in text.lines() {
+        if line.starts_with("## ") {
+            finish(&mut out, world.take());
+            *conversations += 1;
+            world = Some(World::default());
+            writeln!(out, "{line}").unwrap();
+        } else if let (Some(world), Some(command)) = (&mut world, line.strip_prefix("$ ")) {
+            writeln!(out, "{line}").unwrap();
+            world.perform(command);
+            world.settle(&mut out);
+        } else if world.is_none() || line.is_empty() || line.starts_with('#') {
+            writeln!(out, "{line}").unwrap();
+        }
+    }
+    finish(&mut out, world);
+    out
+}
+
+/// At the end of a conversation nothing may be left over that was asked of us.
+fn finish(out: &mut String, world: Option<World>) {
+    let Some(world) = world else { return };
+    for side in world.sides.iter().flatten() {
+        assert!(side.session.poll_timeout().is_none_or(|at| at > world.now), "a timer is overdue:\n{out}");
+    }
+}
+
+#[derive(Default)]
+struct World {
+    now: Time,
+    /// The client and the server; `None`: played by the transcript.
+    sides: [Option<Side>; 2],
+    log: String,
+}
+
+struct Side {
+    session: Session,
+    wire: VecDeque<Bytes>,
+    held: bool,
+}
+
+const NAMES: [&str; 2] = ["client", "server"];
+
+impl World {
+    fn perform(&mut self, command: &str) {
+        let (subject, rest) = command.split_once(' ').unwrap_or((command, ""));
+        match subject {
+            "open" => {
+                for side in self.sides.iter_mut().flatten() {
+                    side.session.open(self.now);
+                }
+                return;
+            }
+            "wait" => {
+                let seconds: f64 = rest.parse().unwrap();
+                self.wait(Duration::from_secs_f64(seconds));
+                return;
+            }
+            "hold" | "release" => {
+                let side = self.sides[place(rest)].as_mut().unwrap();
+                side.held = subject == "hold";
+                return;
+            }
+            _ => {}
+        }
+        let place = place(subject);
+        let words = Words(rest);
+        let verb = words.first();
+        if rest.is_empty() || verb.contains('=') || ["reopens", "exchanges"].contains(&verb) {
+            self.sides[place] =
+                Some(Side { session: words.session(place), wire: VecDeque::new(), held: false });
+            return;
+        }
+        match verb {
+            "scripted" => self.sides[place] = None,
+            "sends" => {
+                let text = rest.strip_prefix("sends ").unwrap();
+                self.deliver(1 - place, &Bytes::from(text.to_owned()));
+            }
+            "state" => {
+                let state = self.sides[place].as_ref().unwrap().session.state();
+                writeln!(self.log, "{subject} is {state:?}").unwrap();
+            }
+            _ => {
+                let now = self.now;
+                let session = &mut self.sides[place].as_mut().unwrap().session;
+                if let Some(said) = act(session, now, verb, &words) {
+                    writeln!(self.log, "{subject} hears: {said}").unwrap();
+                }
+            }
+        }
+    }
+
+    /// Moves time to each deadline in turn, and lets everything that follows happen there.
+    fn wait(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            let next = self.sides.iter().flatten().filter_map(|side| side.session.poll_timeout()).min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = next.max(self.now);
+            for side in self.sides.iter_mut().flatten() {
+                side.session.handle_timeout(self.now);
+            }
+            self.crank();
+        }
+        self.now = end;
+    }
+
+    fn settle(&mut self, out: &mut String) {
+        self.crank();
+        out.push_str(&std::mem::take(&mut self.log));
+    }
+
+    /// Until nothing more happens.
+    fn crank(&mut self) {
+        loop {
+            let mut quiet = true;
+            for place in 0..2 {
+                let Some(side) = &mut self.sides[place] else { continue };
+                while let Some(event) = side.session.poll_event() {
+                    quiet = false;
+                    writeln!(self.log, "{} sees {}", NAMES[place], describe(&event)).unwrap();
+                }
+                while let Some(outbound) = side.session.poll_transmit() {
+                    quiet = false;
+                    match outbound {
+                        Outbound::Message { message, route } => {
+                            let mut line = BytesMut::new();
+                            encode::message(&message, &mut line);
+                            let way = match route {
+                                Route::ReplyTo(id) if side.shows_routes() => {
+                                    format!(" (on the stream of {id})")
+                                }
+                                _ => String::new(),
+                            };
+                            let text = String::from_utf8_lossy(&line);
+                            writeln!(self.log, "{} > {text}{way}", NAMES[place]).unwrap();
+                            side.wire.push_back(line.freeze());
+                        }
+                        Outbound::Batch { messages, .. } => {
+                            let mut line = BytesMut::new();
+                            encode::batch(&messages, &mut line);
+                            writeln!(self.log, "{} > {}", NAMES[place], String::from_utf8_lossy(&line))
+                                .unwrap();
+                            side.wire.push_back(line.freeze());
+                        }
+                        Outbound::Abort { id } => {
+                            writeln!(self.log, "{} leaves the exchange of {id}", NAMES[place]).unwrap();
+                            if let Some(other) = &mut self.sides[1 - place] {
+                                other.session.handle(self.now, Inbound::Detached { id });
+                            }
+                            break;
+                        }
+                    }
+                }
+                let Some(side) = &mut self.sides[place] else { continue };
+                if !side.held
+                    && let Some(line) = side.wire.pop_front()
+                {
+                    quiet = false;
+                    self.deliver(1 - place, &line);
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn deliver(&mut self, place: usize, line: &Bytes) {
+        let now = self.now;
+        let Some(side) = &mut self.sides[place] else { return };
+        let origin = Arc::new(Origin { link: "memory", peer: None });
+        let limits = side.session.limits().decode.clone();
+        let inbound = match decode(line, &limits) {
+            Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
+            Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
+            Err(error) => Inbound::Malformed { error, excerpt: line.slice(..line.len().min(200)), origin },
+        };
+        side.session.handle(now, inbound);
+    }
+}
+
+impl Side {
+    fn shows_routes(&self) -> bool {
+        format!("{:?}", self.session).contains("exchanges: true")
+    }
+}
+
+fn place(name: &str) -> usize {
+    NAMES.iter().position(|known| *known == name).unwrap_or_else(|| panic!("who is {name}?"))
+}
+
+/// The words behind a side: positional ones, `key=value` and JSON objects.
+struct Words<'a>(&'a str);
+
+impl<'a> Words<'a> {
+    fn first(&self) -> &'a str {
+        self.0.split(' ').next().unwrap_or_default()
+    }
+
+    /// The word at that place; JSON is not counted.
+    fn word(&self, place: usize) -> &'a str {
+        self.0.split(' ').nth(place).unwrap_or_else(|| panic!("word {place} of: {}", self.0))
+    }
+
+    fn json(&self) -> Option<Raw> {
+        let start = self.0.find('{')?;
+        let end = self.0.rfind('}')?;
+        Some(Raw::parse(self.0[start..=end].to_owned()).unwrap())
+    }
+
+    fn value(&self, key: &str) -> Option<&'a str> {
+        let outside = self.0.rfind('}').map_or(self.0, |end| &self.0[end + 1..]);
+        let before = self.0.find('{').map_or("", |start| &self.0[..start]);
+        [before, outside]
+            .iter()
+            .find_map(|text| text.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('=')))
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.0.split(' ').any(|word| word == name)
+    }
+
+    fn rest_after(&self, words: usize) -> &'a str {
+        self.0.splitn(words + 1, ' ').nth(words).unwrap_or_default()
+    }
+
+    fn session(&self, place: usize) -> Session {
+        let caps = LinkCaps { exchanges: self.flag("exchanges"), reopens: self.flag("reopens") };
+        let capabilities = self.value("caps").is_some().then(|| self.json().unwrap());
+        let capabilities = capabilities.unwrap_or_else(|| {
+            let all = if place == 0 { "{}" } else { EVERYTHING };
+            Raw::parse(all).unwrap()
+        });
+        let role = if place == 0 {
+            let mut role = ClientRole::new(Implementation::new("c", "1"), capabilities.decode().unwrap());
+            role.ask = match self.value("ask") {
+                Some("legacy") => Ask::Only(Era::Legacy),
+                Some("modern") => Ask::Only(Era::Modern),
+                _ => Ask::Auto,
+            };
+            role.version = self.value("version").map(Version::parse);
+            Role::Client(role)
+        } else {
+            let mut role = ServerRole::new(Implementation::new("s", "1"), capabilities.decode().unwrap());
+            if let Some(versions) = self.value("versions") {
+                role.versions = versions.split(',').map(Version::parse).collect();
+            }
+            Role::Server(role)
+        };
+        let mut limits = Limits::default();
+        for word in self.0.split(' ').filter_map(|word| word.strip_prefix("limit=")) {
+            let (name, value) = word.split_once(':').unwrap();
+            let number: usize = value.parse().unwrap();
+            match name {
+                "handling" => limits.handling = number,
+                "waiting" => limits.waiting = number,
+                "in_flight" => limits.in_flight = number,
+                "queued_calls" => limits.queued_calls = number,
+                "queued_replies" => limits.queued_replies = number,
+                "message" => limits.message = number,
+                "subscriptions" => limits.subscriptions = number,
+                "opening_garbage" => limits.opening_garbage = number,
+                "probe" => limits.probe = Duration::from_secs(number as u64),
+                "initialize" => limits.initialize = Duration::from_secs(number as u64),
+                "request" => limits.request = Duration::from_secs(number as u64),
+                "request_total" => limits.request_total = Duration::from_secs(number as u64),
+                "drain" => limits.drain = Duration::from_secs(number as u64),
+                other => panic!("no limit {other}"),
+            }
+        }
+        Session::new(role, caps, limits)
+    }
+}
+
+/// What a server declares when the transcript does not say.
+const EVERYTHING: &str = r#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
+
+/// What an owner of a session does; what it is told at once, if anything.
+fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Option<String> {
+    let seconds = |key: &str| words.value(key).map(|text| Duration::from_secs(text.parse().unwrap()));
+    match verb {
+        "calls" => {
+            let mut call = Call::new(Method::parse(words.word(1)));
+            call.params = words.json().map(Payload::from_raw);
+            call.timeout = seconds("timeout");
+            call.total = seconds("total");
+            call.progress = words.flag("progress");
+            call.log_level = words.value("level").map(|level| Raw::string(level).decode().unwrap());
+            call.on_behalf_of = words.value("for").map(id);
+            session.call(now, &call).err().map(|refused| refused.to_string())
+        }
+        "answers" => {
+            session.respond(&id(words.word(1)), Ok(Reply::Complete(words.json().unwrap())));
+            None
+        }
+        "needs" => {
+            let input = words.json().unwrap().decode().unwrap();
+            session.respond(&id(words.word(1)), Ok(Reply::NeedInput(Box::new(input))));
+            None
+        }
+        "makes" => {
+            session.respond(&id(words.word(3)), Ok(Reply::Task(words.json().unwrap())));
+            None
+        }
+        "fails" => {
+            let error = ErrorObject::new(words.word(2).parse().unwrap(), words.rest_after(3));
+            session.respond(&id(words.word(1)), Err(error));
+            None
+        }
+        "cancels" => {
+            let reason = words.rest_after(2);
+            session.cancel(&id(words.word(1)), (!reason.is_empty()).then_some(reason));
+            None
+        }
+        "tells" => {
+            let params = words.json().map(Payload::from_raw);
+            let notification = Notification { method: Method::parse(words.word(1)), params };
+            let route = words.value("for").map_or(Route::Session, |of| Route::ReplyTo(id(of)));
+            session.notify(notification, route).err().map(|refused| refused.to_string())
+        }
+        "progresses" => {
+            let (done, total) =
+                words.word(2).split_once('/').map_or((words.word(2), None), |(a, b)| (a, Some(b)));
+            let text = words.rest_after(3);
+            let outcome = session.progress(
+                &id(words.word(1)),
+                done.parse().unwrap(),
+                total.map(|total| total.parse().unwrap()),
+                (!text.is_empty()).then_some(text),
+            );
+            outcome.err().map(|refused| refused.to_string())
+        }
+        "logs" => {
+            let level = Raw::string(words.word(2)).decode().unwrap();
+            let message = LogMessageParams::new(level, words.json().unwrap());
+            session.log(&id(words.word(1)), &message).err().map(|refused| refused.to_string())
+        }
+        "loses" => {
+            let cause = LinkError { message: "the stream broke".into(), retryable: true };
+            session.handle(now, Inbound::Lost { id: id(words.word(1)), cause });
+            None
+        }
+        "leaves" => {
+            session.handle(now, Inbound::Detached { id: id(words.word(1)) });
+            None
+        }
+        "ends" => {
+            let mut end = LinkEnd::end_of_stream();
+            if words.flag("broken") {
+                let error = LinkError { message: "connection reset".into(), retryable: true };
+                end.kind = LinkEndKind::Failed(error);
+            }
+            end.exit = words.value("exit").map(|code| ProcessExit::Code(code.parse().unwrap()));
+            end.stderr = words.value("stderr").map(|text| Bytes::from(text.to_owned())).unwrap_or_default();
+            session.handle(now, Inbound::Closed { cause: end });
+            None
+        }
+        "closes" => {
+            session.close();
+            None
+        }
+        "reopened" => {
+            session.reopened(now);
+            None
+        }
+        other => panic!("what is to {other}?"),
+    }
+}
+
+fn id(text: &str) -> RequestId {
+    text.parse::<i64>().map_or_else(|_| RequestId::from(text), RequestId::from)
+}
+
+fn describe(event: &Event) -> String {
+    match event {
+        Event::Opened => "opened".into(),
+        Event::Request { request, context } => {
+            let mut said = format!("request {} {}", request.id, request.method);
+            let token: Option<&ProgressToken> = context.progress_token.as_ref();
+            if let Some(token) = token {
+                write!(said, " progress={token}").unwrap();
+            }
+            if let Some(level) = context.log_level {
+                write!(said, " level={}", level.as_str()).unwrap();
+            }
+            said
+        }
+        Event::Notification { notification, call } => match call {
+            Some(id) => format!("notification {} of {id}", notification.method),
+            None => format!("notification {}", notification.method),
+        },
+        Event::Progress { id, progress } => format!("progress of {id}: {}", progress.progress),
+        Event::Outcome { id, outcome: Ok(Reply::Complete(result)) } => format!("outcome of {id}: {result}"),
+        Event::Outcome { id, outcome: Ok(Reply::NeedInput(input)) } => {
+            format!("outcome of {id} needs input: {}", Raw::from_value(input).unwrap())
+        }
+        Event::Outcome { id, outcome: Ok(Reply::Task(task)) } => format!("outcome of {id} is a task: {task}"),
+        Event::Outcome { id, outcome: Err(error) } => format!("outcome of {id} fails: {error}"),
+        Event::Cancelled { id, reason } => match reason {
+            Some(reason) => format!("cancelled {id}: {reason}"),
+            None => format!("cancelled {id}"),
+        },
+        Event::Violation(violation) => format!("violation: {violation}"),
+        Event::Reopen => "reopen".into(),
+        Event::Closed(cause) => format!("closed: {cause}"),
+        other => format!("{other:?}"),
+    }
+}
