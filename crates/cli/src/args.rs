@@ -35,6 +35,8 @@ const LARGEST: u64 = 1 << 30;
     styles = STYLES,
     disable_help_subcommand = true,
     max_term_width = 100,
+    subcommand_value_name = "VERB",
+    subcommand_help_heading = "Verbs",
     after_help = after_help(),
 )]
 pub(crate) struct Cli {

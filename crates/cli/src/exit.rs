@@ -32,13 +32,14 @@ pub(crate) enum Signal {
 }
 
 /// The table for `--help`.
-pub(crate) const TABLE: &str = "\
-  0    done
-  2    wrong usage
-  4    no connection, connection lost, or timed out
-  5    the server answered with an error, or a tool result is one
-  130  interrupted (Ctrl-C)
-  143  terminated";
+pub(crate) const TABLE: &str = concat!(
+    "  0    done\n",
+    "  2    wrong usage\n",
+    "  4    no connection, connection lost, or timed out\n",
+    "  5    the server answered with an error, or a tool result is one\n",
+    "  130  interrupted (Ctrl-C)\n",
+    "  143  terminated",
+);
 
 impl Exit {
     /// The number.

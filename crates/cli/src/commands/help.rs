@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 
 use super::written;
 use crate::args::{Cli, Help};
@@ -14,21 +14,24 @@ use crate::ui::{HEADING, NAME, Ui};
 /// Prints what was asked about.
 pub(crate) fn run(args: &Help) -> Exit {
     let ui = Ui::plain();
-    let mut cli = Cli::command();
-    cli.build();
-    let text = match args.topic.as_deref() {
-        None => cli.render_long_help().ansi().to_string(),
-        Some("targets") => targets(),
-        Some(topic) => match cli.find_subcommand_mut(topic) {
-            Some(verb) => verb.render_long_help().ansi().to_string(),
-            None => {
-                let failure = Failure::usage(format!("there is no help on {topic}"), "mcpjoin help");
-                ui.failure(&failure);
-                return failure.exit;
-            }
-        },
+    if args.topic.as_deref() == Some("targets") {
+        return written(&ui, ui.result(&targets()));
+    }
+    // What `VERB --help` says.
+    let known = |topic: &str| Cli::command().find_subcommand(topic).is_some();
+    let words = match args.topic.as_deref() {
+        None => vec!["mcpjoin", "--help"],
+        Some(topic) if known(topic) => vec!["mcpjoin", topic, "--help"],
+        Some(topic) => {
+            let failure = Failure::usage(format!("there is no help on {topic}"), "mcpjoin help");
+            ui.failure(&failure);
+            return failure.exit;
+        }
     };
-    written(&ui, ui.result(&text))
+    match Cli::try_parse_from(words) {
+        Ok(_) => Exit::Done,
+        Err(help) => written(&ui, ui.clap(&help)),
+    }
 }
 
 /// How a server is named.

@@ -85,9 +85,13 @@ async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
         ui.result(&document(client, &lists))
     } else {
         ui.note(&header(client));
-        ui.result(&page(&lists, ui.width()))
+        // Where there is only a failure to tell, nothing else is told.
+        if lists.is_empty() && !failures.is_empty() { Ok(()) } else { ui.result(&page(&lists, ui.width())) }
     };
     let exit = written(ui, outcome);
+    if exit != Exit::Done {
+        return Ok(exit);
+    }
     let mut failures = failures.into_iter();
     match failures.next_back() {
         Some(last) => {

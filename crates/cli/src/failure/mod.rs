@@ -18,8 +18,8 @@ use crate::visible;
 
 /// So many of the last lines that a server wrote to standard error are shown.
 const STDERR_LINES: usize = 12;
-/// A line of it is cut after so many characters.
-const STDERR_LINE: usize = 400;
+/// A line is cut after so many characters.
+const LINE: usize = 400;
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,13 +129,7 @@ impl Failure {
         let lines: Vec<&str> =
             text.lines().map(str::trim_end).filter(|line| !line.trim_start().is_empty()).collect();
         let from = lines.len().saturating_sub(STDERR_LINES);
-        self.stderr = lines[from..]
-            .iter()
-            .map(|line| match line.char_indices().nth(STDERR_LINE) {
-                Some((end, _)) => format!("{}…", &line[..end]),
-                None => (*line).to_owned(),
-            })
-            .collect();
+        self.stderr = lines[from..].iter().map(|line| cut(line)).collect();
     }
 
     /// For a person: a line that says it all, and below it what is known.
@@ -149,7 +143,7 @@ impl Failure {
             row("doing", self.phase.as_str());
         }
         if let Some(command) = &self.command {
-            row("command", command);
+            row("command", &cut(command));
         }
         if let Some(took) = self.took {
             row("after", &seconds(took));
@@ -216,7 +210,7 @@ impl Failure {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(STDERR_LINE) {
+    match text.char_indices().nth(LINE) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -59,7 +59,7 @@ fn of_a_long_stderr_the_end_is_shown() {
     assert_eq!(failure.stderr.len(), super::STDERR_LINES);
     assert_eq!(failure.stderr.last().unwrap(), "line 99");
     failure.keep_stderr("é".repeat(10_000).as_bytes());
-    assert_eq!(failure.stderr[0].chars().count(), super::STDERR_LINE + 1);
+    assert_eq!(failure.stderr[0].chars().count(), super::LINE + 1);
     failure.keep_stderr(b"\xff\xfe\n");
     assert_eq!(failure.stderr, ["\u{fffd}\u{fffd}"]);
 }
