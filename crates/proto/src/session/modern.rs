@@ -105,10 +105,13 @@ impl Modern {
             return Ok(());
         }
         // What belongs to no request reaches a client only on a stream that asked for it.
-        let uri = notification.params.as_ref().and_then(Payload::uri);
-        let uri = uri.as_ref().and_then(Raw::to_string_value);
+        let about = match notification.method {
+            Method::Tasks => notification.params.as_ref().and_then(|params| params.raw().member("taskId")),
+            _ => notification.params.as_ref().and_then(Payload::uri),
+        };
+        let about = about.as_ref().and_then(Raw::to_string_value);
         for (id, filter) in &self.streams {
-            if !wants(filter, &notification.method, uri.as_deref()) {
+            if !wants(filter, &notification.method, about.as_deref()) {
                 continue;
             }
             let id = id.to_string();
@@ -157,7 +160,7 @@ impl Modern {
                 let outcome = self.discover(shared);
                 shared.reply(request.id, None, outcome);
             }
-            Method::Listen => self.listen(shared, request),
+            Method::Listen => self.listen(shared, request, &meta.asker),
             _ => {
                 let context = RequestContext {
                     profile: self.profile,
@@ -251,7 +254,7 @@ impl Modern {
 
     // ---- streams ----
 
-    fn listen(&mut self, shared: &mut Shared, request: Request) {
+    fn listen(&mut self, shared: &mut Shared, request: Request, asker: &Asker) {
         let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
             Some(Ok(params)) => params.notifications,
             Some(Err(error)) => {
@@ -261,11 +264,18 @@ impl Modern {
             None => SubscriptionFilter::default(),
         };
         let limit = shared.limits.subscriptions;
+        let too_many =
+            |wanted: &Option<Vec<String>>| wanted.as_ref().is_some_and(|wanted| wanted.len() > limit);
         if self.streams.len() >= limit
-            || filter.resource_subscriptions.as_ref().is_some_and(|u| u.len() > limit)
+            || too_many(&filter.resource_subscriptions)
+            || too_many(&filter.task_ids)
         {
             let text = format!("too many subscriptions: the limit `subscriptions` of {limit} is reached");
             shared.reply(request.id, None, Err(ErrorObject::internal(text)));
+            return;
+        }
+        if filter.task_ids.is_some() && !declares_tasks(&asker.capabilities) {
+            shared.reply(request.id, None, Err(missing_tasks()));
             return;
         }
         let honoured = self.honour(shared, filter);
@@ -291,6 +301,15 @@ impl Modern {
             filter.resources_list_changed.filter(|_| offers(Method::ResourceListChanged));
         filter.resource_subscriptions =
             filter.resource_subscriptions.filter(|_| offers(Method::ResourceUpdated));
+        let has_tasks = match &shared.role {
+            Role::Server(server) => server
+                .capabilities
+                .extensions
+                .as_ref()
+                .is_some_and(|known| known.contains_key(crate::types::task::EXTENSION)),
+            Role::Client(_) => false,
+        };
+        filter.task_ids = filter.task_ids.filter(|_| has_tasks);
         filter
     }
 
@@ -364,10 +383,7 @@ impl Modern {
             Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
                 super::result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
             }
-            Ok(Reply::Task(_)) => Err(missing_capability(&format!(
-                "{{\"extensions\":{{\"{}\":{{}}}}}}",
-                crate::types::task::EXTENSION
-            ))),
+            Ok(Reply::Task(_)) => Err(missing_tasks()),
             Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
                 Err(ErrorObject { code: self.profile.resource_not_found, ..error })
             }
@@ -456,6 +472,10 @@ fn declares_tasks(capabilities: &crate::types::ClientCapabilities) -> bool {
     capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(crate::types::task::EXTENSION))
 }
 
+fn missing_tasks() -> ErrorObject {
+    missing_capability(&format!("{{\"extensions\":{{\"{}\":{{}}}}}}", crate::types::task::EXTENSION))
+}
+
 fn missing_capability(required: &str) -> ErrorObject {
     ErrorObject::new(
         code::MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -477,14 +497,18 @@ pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> Error
     }
 }
 
-fn wants(filter: &SubscriptionFilter, method: &Method, uri: Option<&str>) -> bool {
+/// `about`: the URI of the resource, or the task.
+fn wants(filter: &SubscriptionFilter, method: &Method, about: Option<&str>) -> bool {
     match method {
         Method::ToolListChanged => filter.tools_list_changed == Some(true),
         Method::PromptListChanged => filter.prompts_list_changed == Some(true),
         Method::ResourceListChanged => filter.resources_list_changed == Some(true),
-        Method::ResourceUpdated => uri.is_some_and(|uri| {
+        Method::ResourceUpdated => about.is_some_and(|uri| {
             let subscribed = filter.resource_subscriptions.as_ref();
             subscribed.is_some_and(|subscribed| subscribed.iter().any(|subscribed| covers(subscribed, uri)))
+        }),
+        Method::Tasks => about.is_some_and(|task| {
+            filter.task_ids.as_ref().is_some_and(|tasks| tasks.iter().any(|wanted| wanted == task))
         }),
         _ => false,
     }
