@@ -27,6 +27,18 @@ const LONGEST: f64 = 86_400.0;
 /// The largest message that can be asked for, in bytes: 1 GiB.
 const LARGEST: u64 = 1 << 30;
 
+const CALL: &str = "\
+Calls a tool of a server and prints its result
+
+Text is printed as it is; a picture, a sound or a resource as one line that describes it. With --json the result is \
+the object that the server sent.
+
+Arguments are given one by one, or together:
+  name=value    a value of the type that the tool's input schema asks for
+  name:=JSON    a value in JSON
+  @FILE         an object in JSON, read from a file
+  -             an object in JSON, read from standard input";
+
 /// Talks to any Model Context Protocol server, whatever its transport and its revision.
 #[derive(Debug, Parser)]
 #[command(
@@ -80,28 +92,19 @@ pub(crate) enum Verb {
         Options stand before the server's command: what follows its first word is its own."
 )]
 pub(crate) struct List {
+    /// The server: `demo:`, or a command and its arguments
+    #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
+    pub(crate) words: Vec<OsString>,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// The server: `demo:`, or a command and its arguments
-    #[arg(trailing_var_arg = true, value_name = "TARGET | COMMAND [ARG]")]
-    pub(crate) words: Vec<OsString>,
 }
 
 /// Calls a tool of a server and prints its result
-///
-/// Text is printed as it is; a picture, a sound or a resource as one line that describes it. With --json the result
-/// is the object that the server sent.
-///
-/// Arguments are given one by one, or together:
-///   name=value    a value of the type that the tool's input schema asks for
-///   name:=JSON    a value in JSON
-///   @FILE         an object in JSON, read from a file
-///   -             an object in JSON, read from standard input
 #[derive(Debug, Args)]
 #[command(
-    verbatim_doc_comment,
+    long_about = CALL,
     override_usage = "mcpjoin call [OPTIONS] TARGET TOOL [ARGUMENT]...\n       \
                       mcpjoin call [OPTIONS] TOOL [ARGUMENT]... -- COMMAND [ARG]...",
     after_help = "Examples:\n  \
@@ -111,22 +114,22 @@ pub(crate) struct List {
         mcpjoin call --args '{\"message\":\"hi\"}' demo: echo"
 )]
 pub(crate) struct Call {
-    #[command(flatten)]
-    pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) connect: Connect,
+    /// The server (`demo:` or the path of a program) unless a COMMAND follows `--`, the tool, its arguments
+    #[arg(value_name = "OPERAND", help_heading = "Arguments")]
+    pub(crate) words: Vec<OsString>,
+    /// The server's command
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
+    pub(crate) command: Vec<OsString>,
     /// The arguments as one JSON object; single ones that are given beside it win
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
     /// The tool, in place of the operand TOOL: for a name that begins with a dash (`--tool=--x`)
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
-    /// The server (`demo:` or the path of a program) unless a COMMAND follows `--`, the tool, its arguments
-    #[arg(value_name = "OPERAND")]
-    pub(crate) words: Vec<OsString>,
-    /// The server's command
-    #[arg(last = true, value_name = "COMMAND [ARG]")]
-    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
 }
 
 /// Runs a built-in server on standard input and output
@@ -135,9 +138,6 @@ pub(crate) struct Call {
 pub(crate) struct Serve {
     /// Which server
     pub(crate) server: Served,
-    /// Shows on standard error what the client does against the specification
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,

@@ -165,14 +165,14 @@ fn survivors(child: &ChildHandle) -> Vec<String> {
 }
 
 /// The signals that end us.
-struct Signals {
+pub(crate) struct Signals {
     hangup: Heard,
     interrupt: Heard,
     terminate: Heard,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -181,7 +181,7 @@ impl Signals {
     }
 
     /// The next one. Cancel-safe.
-    async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.hangup.recv() => Signal::Hangup,
             _ = self.interrupt.recv() => Signal::Interrupt,

@@ -6,6 +6,7 @@ mod args;
 mod arguments;
 mod commands;
 mod connect;
+mod demo;
 mod exit;
 mod failure;
 mod object;

@@ -4,6 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::support::{call_legacy, command, legacy, line, run, start};
 
+/// Answers `tools/list` with no tool.
+const NO_TOOL: &str =
+    r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'; cat >/dev/null"#;
+
 #[test]
 fn r8_a_missing_program_is_told_at_once() {
     let began = Instant::now();
@@ -128,11 +132,26 @@ fn a_version_that_the_server_does_not_speak_is_told() {
 
 #[test]
 fn a_message_above_the_limit_names_the_limit() {
-    let ran = call_legacy(&["--max-message-size", "1"], "cat >/dev/null");
-    assert_ne!(ran.code, Some(0));
     let big = r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%05000d"}]}}\n' 1; cat >/dev/null"#;
-    let ran = call_legacy(&["--max-message-size", "4KiB", "--timeout", "5s"], big);
-    assert_ne!(ran.code, Some(0), "{}", ran.stdout);
+    let ran = call_legacy(&["--max-message-size", "4KiB", "--timeout", "5s"], big).exits(5);
+    ran.says(&["(E_TOO_LARGE)", "4096", "--max-message-size"]);
+    // And so it is with what we send.
+    let argument = format!("a={}", "x".repeat(8192));
+    let ran = run([
+        "call",
+        "--max-message-size",
+        "4KiB",
+        "--era",
+        "legacy",
+        "x",
+        &argument,
+        "--",
+        "sh",
+        "-c",
+        &legacy(NO_TOOL),
+    ])
+    .exits(2);
+    ran.says(&["(E_TOO_LARGE)", "4096", "--max-message-size"]);
 }
 
 #[test]
