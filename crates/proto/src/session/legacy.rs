@@ -8,12 +8,13 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::NotifyRefused;
 use super::calls::{Call, Purpose};
+use super::content::{covers, log_level, result_object};
 use super::event::{Asker, CallRefused, Event, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::shared::Shared;
 use super::violation::Violation;
-use super::{NotifyRefused, covers, log_level};
 use crate::method::MethodKind;
 use crate::types::{LoggingLevel, SetLevelParams};
 use crate::{
@@ -194,7 +195,7 @@ impl Legacy {
 
     pub(super) fn respond(&mut self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         let outcome = match reply {
-            Ok(Reply::Complete(result)) => super::result_object(result),
+            Ok(Reply::Complete(result)) => result_object(result),
             Ok(Reply::NeedInput(_)) => Err(ErrorObject::internal(
                 "the handler asked for input in a way that this protocol version does not have",
             )),

@@ -11,6 +11,7 @@
 //! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
 
 mod calls;
+mod content;
 mod debt;
 mod declared;
 mod envelope;
@@ -27,7 +28,6 @@ mod shared;
 mod state;
 mod violation;
 
-use alloc::borrow::ToOwned;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,8 +55,8 @@ use shared::Shared;
 use crate::decode::Shape;
 use crate::types::{LogMessageParams, LoggingLevel};
 use crate::{
-    DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
-    Response, Time,
+    DecodeError, ErrorObject, Message, Method, Notification, Payload, Profile, Request, RequestId, Response,
+    Time,
 };
 
 /// One side of a conversation between two peers.
@@ -592,23 +592,4 @@ impl fmt::Debug for Session {
             .field("requests", &self.requests_in_flight())
             .finish_non_exhaustive()
     }
-}
-
-/// A result is an object in every revision; anything else a handler made is its fault, not the peer's.
-fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
-    match result.kind() {
-        Kind::Object => Ok(Payload::from_raw(result)),
-        _ => Err(ErrorObject::internal("the handler's result is not an object".to_owned())),
-    }
-}
-
-/// Whether a subscription to one resource covers another: itself, or one below it.
-fn covers(subscribed: &str, uri: &str) -> bool {
-    uri.strip_prefix(subscribed)
-        .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
-}
-
-/// How serious a log message is, where it says so.
-fn log_level(notification: &Notification) -> Option<LoggingLevel> {
-    notification.params.as_ref()?.raw().member("level")?.decode().ok()
 }

@@ -10,14 +10,15 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::NotifyRefused;
 use super::calls::{Call, Pending, Purpose};
+use super::content::{covers, log_level, result_object};
 use super::envelope::{self, Additions};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::{Shared, read, read_input_required};
 use super::violation::Violation;
-use super::{NotifyRefused, covers, log_level};
 use crate::method::MethodKind;
 use crate::types::meta::key;
 use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter};
@@ -387,11 +388,11 @@ impl Modern {
         let asker = incoming.context.asker.clone();
         let outcome = match reply {
             Ok(Reply::Complete(result)) => {
-                super::result_object(result).map(|result| self.complete(&method, &result))
+                result_object(result).map(|result| self.complete(&method, &result))
             }
             Ok(Reply::NeedInput(input)) => self.need_input(&method, &asker, &input),
             Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
-                super::result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
+                result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
             }
             Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
             Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
