@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::event::RequestContext;
-use super::queue::Place;
+use super::queue::{Place, request_size};
 use crate::{Message, Method, Request, RequestId};
 
 /// A request of the peer that has no answer yet.
@@ -84,7 +84,7 @@ impl Debt {
         uri: Option<String>,
     ) {
         self.numbers += 1;
-        let size = request.params.as_ref().map_or(0, |params| params.raw().len()) + 96;
+        let size = request_size(&request);
         self.waiting_bytes += size;
         if let Some(batch) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
             batch.outstanding += 1;

@@ -8,7 +8,7 @@
 use alloc::collections::VecDeque;
 
 use super::link::{Outbound, Route};
-use crate::{Message, Notification, RequestId};
+use crate::{Message, Method, Notification, Payload, Request, RequestId};
 
 /// What a message costs beside its payload: a generous bound on the text around it.
 const ENVELOPE: usize = 96;
@@ -127,13 +127,33 @@ fn size(outbound: &Outbound) -> usize {
 }
 
 pub(super) fn message_size(message: &Message) -> usize {
-    let payload = match message {
-        Message::Request(request) => request.params.as_ref().map_or(0, |params| params.raw().len()),
-        Message::Notification(note) => note.params.as_ref().map_or(0, |params| params.raw().len()),
-        Message::Response(response) => match &response.outcome {
-            Ok(result) => result.raw().len(),
-            Err(error) => error.message.len() + error.data.as_ref().map_or(0, crate::Raw::len),
-        },
+    let held = match message {
+        Message::Request(request) => return request_size(request),
+        Message::Notification(note) => method_size(&note.method) + payload_size(note.params.as_ref()),
+        Message::Response(response) => {
+            let id = response.id.as_ref().map_or(0, RequestId::held);
+            id + match &response.outcome {
+                Ok(result) => result.raw().len(),
+                Err(error) => error.message.len() + error.data.as_ref().map_or(0, crate::Raw::len),
+            }
+        }
     };
-    payload + ENVELOPE
+    held + ENVELOPE
+}
+
+/// What a request holds. Its sender chooses the lengths of its id and of an unknown method, too.
+pub(super) fn request_size(request: &Request) -> usize {
+    request.id.held() + method_size(&request.method) + payload_size(request.params.as_ref()) + ENVELOPE
+}
+
+fn payload_size(payload: Option<&Payload>) -> usize {
+    payload.map_or(0, |payload| payload.raw().len())
+}
+
+/// The known names are part of the envelope.
+fn method_size(method: &Method) -> usize {
+    match method {
+        Method::Other(name) => name.len(),
+        _ => 0,
+    }
 }

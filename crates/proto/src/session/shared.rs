@@ -18,7 +18,7 @@ use super::event::{
 };
 use super::limits::Limits;
 use super::link::{LinkCaps, Outbound, Route};
-use super::queue::{Queue, message_size};
+use super::queue::{Queue, message_size, request_size};
 use super::role::Role;
 use super::violation::Violation;
 use super::{NotifyRefused, declared};
@@ -267,7 +267,7 @@ impl Shared {
 
     /// Takes in a request for a handler, or refuses it.
     pub(super) fn admit(&mut self, request: Request, context: RequestContext, batch: Option<u64>) {
-        let size = request.params.as_ref().map_or(0, |params| params.raw().len());
+        let size = request_size(&request);
         let must_wait = !self.may_dispatch();
         if must_wait && self.debt.waiting_bytes() + size > self.limits.waiting {
             let limit = self.limits.waiting;
