@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::event::RequestContext;
-use super::queue::{Place, request_size};
+use super::queue::Place;
 use crate::{Message, Method, Request, RequestId};
 
 /// A request of the peer that has no answer yet.
