@@ -10,6 +10,9 @@ fn server() -> Server {
     Server::builder("s", "1")
         .tool(tool("work").as_task(), |_: NoArguments, cx: Context| async move {
             cx.progress(1.0, None, None);
+            if cx.list_roots().await.is_ok() {
+                return Err(HandlerError::new("this client has not declared roots"));
+            }
             let question = ElicitFormParams::new("Go on?", ElicitationSchema::new(Members::new()));
             let answer = cx.elicit(question).await?;
             Ok::<_, HandlerError>(answer.action.as_str().to_owned())
