@@ -183,13 +183,10 @@ impl ClientBuilder {
         let (connection, driver) = Connection::new(link, setup, handler);
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
-        let peer = match connection.opened().await {
-            Ok(peer) => peer,
-            Err(_) => {
-                // Only when everything is gone is it known how it ended.
-                let cause = connection.closed().await;
-                return Err(ConnectError::new(cause, started.elapsed()));
-            }
+        let Ok(peer) = connection.opened().await else {
+            // Only when everything is gone is it known how it ended.
+            let cause = connection.closed().await;
+            return Err(ConnectError::new(cause, started.elapsed()));
         };
         Ok(Client {
             inner: Arc::new(Inner {

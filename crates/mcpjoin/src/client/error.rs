@@ -70,7 +70,7 @@ pub enum ClientError {
         /// What the server asked.
         asked: Method,
         /// What was answered.
-        error: ErrorObject,
+        error: Box<ErrorObject>,
     },
     /// The server asked for input of a kind that this client has not declared.
     #[error("{method} asked for {asked} (`{}`), which this client has not declared", .key.escape_debug())]

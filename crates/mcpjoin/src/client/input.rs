@@ -148,6 +148,7 @@ impl Answers {
                         Err(ClientError::UndeclaredInput { method: method.clone(), key, asked })
                     }
                     Err(Unanswered::Failed(error)) => {
+                        let error = Box::new(error);
                         Err(ClientError::InputFailed { method: method.clone(), key, asked, error })
                     }
                 }

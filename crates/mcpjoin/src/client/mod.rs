@@ -28,8 +28,6 @@ mod input;
 mod pages;
 mod rounds;
 mod subscription;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_util::Stream;
+use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PageParams, Prompt,
     Resource, ResourceTemplate, Tool,
@@ -36,6 +37,8 @@ enum Stage {
     /// The next page begins there; the first one nowhere in particular.
     Next(Option<String>),
     Reading(Calling),
+    /// Told when the items before it are taken.
+    Failed(Box<ClientError>),
     Over,
 }
 
@@ -110,24 +113,20 @@ impl<T: Listed> Pages<T> {
             if let Some(item) = self.items.next() {
                 return Poll::Ready(Some(Ok(item)));
             }
-            let outcome = match &mut self.stage {
+            let next = match std::mem::replace(&mut self.stage, Stage::Over) {
                 Stage::Over => return Poll::Ready(None),
-                Stage::Next(cursor) => {
-                    let cursor = cursor.take();
-                    self.ask(cursor)
-                }
-                Stage::Reading(calling) => match ready!(Pin::new(calling).poll(cx)) {
-                    Ok(reply) => self.read(reply),
-                    Err(error) => Err(error.into()),
+                Stage::Failed(error) => return Poll::Ready(Some(Err(*error))),
+                Stage::Next(cursor) => self.ask(cursor),
+                Stage::Reading(mut calling) => match Pin::new(&mut calling).poll(cx) {
+                    Poll::Pending => {
+                        self.stage = Stage::Reading(calling);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(reply)) => self.read(reply),
+                    Poll::Ready(Err(error)) => Err(error.into()),
                 },
             };
-            match outcome {
-                Ok(stage) => self.stage = stage,
-                Err(error) => {
-                    self.stage = Stage::Over;
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
+            self.stage = next.unwrap_or_else(|error| Stage::Failed(Box::new(error)));
         }
     }
 
@@ -143,7 +142,7 @@ impl<T: Listed> Pages<T> {
         Ok(Stage::Reading(self.client.inner.connection.call(call)))
     }
 
-    fn read(&mut self, reply: mcpjoin_proto::session::Reply) -> Result<Stage, ClientError> {
+    fn read(&mut self, reply: Reply) -> Result<Stage, ClientError> {
         let (items, next) = T::page(&super::complete(&T::METHOD, reply)?)?;
         self.items = items.into_iter();
         let Some(cursor) = next else { return Ok(Stage::Over) };

@@ -115,7 +115,7 @@ impl Client {
     ///
     /// # Errors
     /// As every call; in the legacy era always
-    /// [`CallRefused::NotInVersion`](mcpjoin_proto::session::CallRefused::NotInVersion).
+    /// [`CallRefused::NotInVersion`].
     pub async fn listen(&self, filter: SubscriptionFilter) -> Result<Subscription, ClientError> {
         let mut subscription = self.open_stream(filter).await?;
         subscription._client = Some(self.clone());

@@ -106,7 +106,6 @@ impl Context {
 
     /// Asks the other side something on behalf of this request. In the modern era a server cannot: it answers
     /// with what it needs instead (`Reply::NeedInput`).
-    #[must_use]
     pub fn call(&self, mut call: Call) -> Calling {
         call.on_behalf_of = self.request_id().cloned();
         Calling::new(self.shared.core.clone(), call)

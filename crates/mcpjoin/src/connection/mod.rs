@@ -1,7 +1,7 @@
 //! A session over a link, driven.
 //!
-//! The way of a request: `client` makes a [`Calling`]; [`core`] holds the session, the slots of calls and what
-//! waits for room behind one lock that is never held across an await; [`driver`] moves messages between
+//! The way of a request: `client` makes a [`Calling`]; `core` holds the session, the slots of calls and what
+//! waits for room behind one lock that is never held across an await; `driver` moves messages between
 //! session and link, runs handlers and keeps the time. Nothing here knows tools or resources.
 
 mod calling;
@@ -82,7 +82,6 @@ impl Connection {
     }
 
     /// Makes a request. Nothing is sent before the [`Calling`] is polled; dropping it cancels the request.
-    #[must_use]
     pub fn call(&self, call: Call) -> Calling {
         Calling::new(self.core.clone(), call)
     }
