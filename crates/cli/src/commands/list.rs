@@ -112,7 +112,11 @@ async fn items(client: &Client, section: &Section) -> Result<Vec<Raw>, Failure> 
             // Many a server has resources and does not know the method for templates: it has none.
             Err(failure)
                 if section.member == TEMPLATES.member
-                    && failure.remote.as_ref().is_some_and(|error| error.code == code::METHOD_NOT_FOUND) =>
+                    && failure
+                        .seen
+                        .remote
+                        .as_ref()
+                        .is_some_and(|error| error.code == code::METHOD_NOT_FOUND) =>
             {
                 return Ok(items);
             }
@@ -170,11 +174,9 @@ pub(super) async fn tool(client: &Client, name: &str) -> Result<Option<Object>, 
 /// Everything as one JSON object, in the specification's own shapes.
 fn document(client: &Client, lists: &[(&Section, Vec<Raw>)]) -> String {
     let peer = client.peer();
-    // What cannot be written as JSON was not read from JSON, so nothing is lost.
-    let json = |value: Result<Raw, _>| value.map_or_else(|_: mcpjoin::proto::json::WriteError| None, Some);
     let version = Raw::string(peer.profile.version.as_str());
-    let info = peer.info.as_ref().and_then(|info| json(Raw::from_value(info)));
-    let capabilities = peer.server_capabilities().and_then(|server| json(Raw::from_value(server)));
+    let info = peer.info.as_ref().and_then(|info| Raw::from_value(info).ok());
+    let capabilities = peer.server_capabilities().and_then(|server| Raw::from_value(server).ok());
     let instructions = peer.instructions.as_deref().map(Raw::string);
     let arrays: Vec<(&str, String)> =
         lists.iter().map(|(section, items)| (section.member, object::write_array(items))).collect();
