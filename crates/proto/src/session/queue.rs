@@ -6,9 +6,10 @@
 //! acknowledgement of a subscription before its first event.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::link::{Outbound, Route};
-use crate::{Message, Notification, RequestId};
+use crate::{Message, Notification, Payload, Request, RequestId};
 
 /// What a message costs beside its payload: a generous bound on the text around it.
 const ENVELOPE: usize = 96;
@@ -17,6 +18,8 @@ const ENVELOPE: usize = 96;
 pub(super) struct Queue {
     replies: Lane,
     own: Lane,
+    /// The changes that wait to be told, each with its place.
+    changes: Vec<(Notification, Place)>,
 }
 
 /// A first-in first-out line that knows the place of each of its items.
@@ -72,12 +75,26 @@ impl Queue {
         self.replies.push(Outbound::Message { message, route })
     }
 
-    pub(super) fn push_reply_batch(&mut self, messages: alloc::vec::Vec<Message>) {
+    pub(super) fn push_reply_batch(&mut self, messages: Vec<Message>) {
         self.replies.push(Outbound::Batch { messages, route: Route::Session });
     }
 
     pub(super) fn push_own(&mut self, message: Message, route: Route) {
         self.own.push(Outbound::Message { message, route });
+    }
+
+    /// Whether a notification that says the same waits already.
+    pub(super) fn has_change(&mut self, notification: &Notification) -> bool {
+        let first = self.own.first;
+        self.changes.retain(|(_, place)| place.0 >= first);
+        self.changes.iter().any(|(waiting, _)| waiting == notification)
+    }
+
+    /// A notification that says that something has changed.
+    pub(super) fn push_change(&mut self, notification: Notification, route: Route) {
+        let message = Message::Notification(notification.clone());
+        let place = self.own.push(Outbound::Message { message, route });
+        self.changes.push((notification, place));
     }
 
     pub(super) fn push_abort(&mut self, id: RequestId) {
@@ -98,15 +115,6 @@ impl Queue {
         place
     }
 
-    /// Whether the last thing that waits in the lane of our own messages is this notification: then a second
-    /// one would say nothing new.
-    pub(super) fn ends_with_own(&self, notification: &Notification) -> bool {
-        matches!(
-            self.own.items.back(),
-            Some((Outbound::Message { message: Message::Notification(last), .. }, _)) if last == notification
-        )
-    }
-
     pub(super) fn pop(&mut self) -> Option<Outbound> {
         self.replies.pop().or_else(|| self.own.pop())
     }
@@ -114,6 +122,7 @@ impl Queue {
     /// Forgets everything: nobody can take it any more.
     pub(super) fn clear(&mut self) {
         while self.pop().is_some() {}
+        self.changes.clear();
     }
 }
 
@@ -127,13 +136,27 @@ fn size(outbound: &Outbound) -> usize {
 }
 
 pub(super) fn message_size(message: &Message) -> usize {
-    let payload = match message {
-        Message::Request(request) => request.params.as_ref().map_or(0, |params| params.raw().len()),
-        Message::Notification(note) => note.params.as_ref().map_or(0, |params| params.raw().len()),
-        Message::Response(response) => match &response.outcome {
-            Ok(result) => result.raw().len(),
-            Err(error) => error.message.len() + error.data.as_ref().map_or(0, crate::Raw::len),
-        },
-    };
-    payload + ENVELOPE
+    let length = |payload: &Option<Payload>| payload.as_ref().map_or(0, |payload| payload.raw().len());
+    match message {
+        Message::Request(request) => request_size(request),
+        Message::Notification(told) => told.method.as_str().len() + length(&told.params) + ENVELOPE,
+        Message::Response(response) => {
+            let outcome = match &response.outcome {
+                Ok(result) => result.raw().len(),
+                Err(error) => error.message.len() + error.data.as_ref().map_or(0, crate::Raw::len),
+            };
+            outcome + response.id.as_ref().map_or(0, id_size) + ENVELOPE
+        }
+    }
+}
+
+pub(super) fn request_size(request: &Request) -> usize {
+    let params = request.params.as_ref().map_or(0, |params| params.raw().len());
+    request.method.as_str().len() + id_size(&request.id) + params + ENVELOPE
+}
+
+/// A string that a peer chose may be as long as [`DecodeLimits`](crate::DecodeLimits) allows; an integer is
+/// part of the envelope.
+fn id_size(id: &RequestId) -> usize {
+    id.as_str().map_or(0, str::len)
 }
