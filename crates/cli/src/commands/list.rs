@@ -81,13 +81,14 @@ async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    let outcome = if ui.json {
-        ui.result(&document(client, &lists))
+    let text = if ui.json {
+        document(client, &lists)
     } else {
         ui.note(&header(client));
         // Where there is only a failure to tell, nothing else is told.
-        if lists.is_empty() && !failures.is_empty() { Ok(()) } else { ui.result(&page(&lists, ui.width())) }
+        if lists.is_empty() && !failures.is_empty() { String::new() } else { page(&lists, ui.width()) }
     };
+    let outcome = ui.aside(move |ui| ui.result(&text)).await;
     let exit = written(ui, outcome);
     if exit != Exit::Done {
         return Ok(exit);
