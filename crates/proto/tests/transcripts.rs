@@ -14,9 +14,10 @@
 //! $ server [versions=V,V] [exchanges] [caps={...}] [limit=NAME:VALUE]...
 //! $ client scripted | server scripted          that side is played by the transcript
 //! $ open                                       both sessions begin
+//! $ opened VERSION [caps={...}]                they agree, and how is not written down; a scripted side has caps
 //! $ SIDE sends TEXT                            the scripted side sends a line, valid or not
 //! $ SIDE calls METHOD [{params}] [timeout=S] [total=S] [progress] [level=L] [for=ID]
-//! $ SIDE answers ID {result} | needs ID {...} | makes a task ID {...} | fails ID CODE TEXT
+//! $ SIDE answers ID {result} | needs ID {...} | makes task ID {...} | fails ID CODE TEXT
 //! $ SIDE cancels ID [REASON]
 //! $ SIDE tells METHOD [{params}] [for=ID]
 //! $ SIDE progresses ID NUMBER[/TOTAL] [TEXT]
@@ -45,7 +46,7 @@ use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
     Ask, Call, ClientRole, Event, Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin,
-    Outbound, ProcessExit, Reply, Role, Route, ServerRole, Session,
+    Outbound, ProcessExit, Reply, Role, Route, ServerRole, Session, State,
 };
 use mcpjoin_proto::types::{Implementation, LogMessageParams};
 use mcpjoin_proto::{
@@ -82,7 +83,9 @@ fn every_method_is_spoken_in_each_of_its_eras() {
     for entry in std::fs::read_dir(folder).unwrap() {
         for conversation in std::fs::read_to_string(entry.unwrap().path()).unwrap().split("\n## ") {
             let modern = conversation.contains("io.modelcontextprotocol/protocolVersion\":\"2026");
-            let legacy = conversation.contains("\"method\":\"initialize\"");
+            let modern = modern || conversation.contains("$ opened 2026-07-28");
+            let legacy = conversation.contains("\"method\":\"initialize\"")
+                || conversation.contains("$ opened 2025-11-25");
             if modern {
                 spoken[1].push_str(conversation);
             }
@@ -162,8 +165,16 @@ struct World {
 
 struct Side {
     session: Session,
-    wire: VecDeque<Bytes>,
+    exchanges: bool,
+    wire: VecDeque<OnWire>,
     held: bool,
+    /// Lines that have left the wire, which here stand for bytes.
+    sent: u64,
+}
+
+enum OnWire {
+    Line(Bytes),
+    Abort(RequestId),
 }
 
 const NAMES: [&str; 2] = ["client", "server"];
@@ -178,6 +189,7 @@ impl World {
                 }
                 return;
             }
+            "opened" => return self.opened(rest),
             "wait" => {
                 let seconds: f64 = rest.parse().unwrap();
                 self.wait(Duration::from_secs_f64(seconds));
@@ -194,8 +206,13 @@ impl World {
         let words = Words(rest);
         let verb = words.first();
         if rest.is_empty() || verb.contains('=') || ["reopens", "exchanges"].contains(&verb) {
-            self.sides[place] =
-                Some(Side { session: words.session(place), wire: VecDeque::new(), held: false });
+            self.sides[place] = Some(Side {
+                session: words.session(place),
+                exchanges: words.flag("exchanges"),
+                wire: VecDeque::new(),
+                held: false,
+                sent: 0,
+            });
             return;
         }
         match verb {
@@ -205,8 +222,19 @@ impl World {
                 self.deliver(1 - place, &Bytes::from(text.to_owned()));
             }
             "state" => {
-                let state = self.sides[place].as_ref().unwrap().session.state();
-                writeln!(self.log, "{subject} is {state:?}").unwrap();
+                let session = &self.sides[place].as_ref().unwrap().session;
+                write!(self.log, "{subject} is {:?}", session.state()).unwrap();
+                for (name, number) in [
+                    ("calls", session.calls_in_flight()),
+                    ("requests", session.requests_in_flight()),
+                    ("dropped logs", usize::try_from(session.dropped_logs()).unwrap()),
+                ] {
+                    if number > 0 {
+                        write!(self.log, ", {name}: {number}").unwrap();
+                    }
+                }
+                let reads = session.wants_input() || session.state() == State::Disconnected;
+                writeln!(self.log, "{}", if reads { "" } else { ", reads no more" }).unwrap();
             }
             _ => {
                 let now = self.now;
@@ -218,10 +246,52 @@ impl World {
         }
     }
 
+    /// Both begin and agree, without a word in the transcript: the files about opening have it.
+    fn opened(&mut self, rest: &str) {
+        let version = Version::parse(rest.split(' ').next().unwrap_or_default());
+        let words = Words(rest);
+        let capabilities = words.json();
+        let modern = version == Version::V2026_07_28;
+        for side in self.sides.iter_mut().flatten() {
+            side.session.open(self.now);
+        }
+        match &self.sides {
+            [Some(_), None] => {
+                let capabilities = capabilities.as_ref().map_or(EVERYTHING, Raw::as_str);
+                let answer = if modern {
+                    format!(
+                        r#"{{"resultType":"complete","supportedVersions":["{version}"],"capabilities":{capabilities},"ttlMs":0,"cacheScope":"private"}}"#
+                    )
+                } else {
+                    format!(
+                        r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"serverInfo":{{"name":"s","version":"1"}}}}"#
+                    )
+                };
+                self.crank();
+                self.deliver(0, &Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{answer}}}"#)));
+            }
+            [None, Some(_)] if !modern => {
+                let capabilities = capabilities.as_ref().map_or("{}", Raw::as_str);
+                self.deliver(1, &Bytes::from(format!(
+                    r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{capabilities},"clientInfo":{{"name":"c","version":"1"}}}}}}"#
+                )));
+                self.deliver(1, &Bytes::from(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#));
+            }
+            _ => {}
+        }
+        self.crank();
+        for side in self.sides.iter().flatten() {
+            let agreed = side.session.profile().map(|profile| &profile.version);
+            assert!(agreed == Some(&version) || (modern && agreed.is_none()), "{}", self.log);
+        }
+        self.log.clear();
+    }
+
     /// Moves time to each deadline in turn, and lets everything that follows happen there.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
-        loop {
+        for turn in 0.. {
+            assert!(turn < 1000, "a deadline does not go away: {}", self.log);
             let next = self.sides.iter().flatten().filter_map(|side| side.session.poll_timeout()).min();
             let Some(next) = next.filter(|next| *next <= end) else { break };
             self.now = next.max(self.now);
@@ -242,11 +312,11 @@ impl World {
     fn crank(&mut self) {
         loop {
             let mut quiet = true;
-            for place in 0..2 {
+            for (place, name) in NAMES.into_iter().enumerate() {
                 let Some(side) = &mut self.sides[place] else { continue };
                 while let Some(event) = side.session.poll_event() {
                     quiet = false;
-                    writeln!(self.log, "{} sees {}", NAMES[place], describe(&event)).unwrap();
+                    writeln!(self.log, "{name} sees {}", describe(&event)).unwrap();
                 }
                 while let Some(outbound) = side.session.poll_transmit() {
                     quiet = false;
@@ -255,38 +325,42 @@ impl World {
                             let mut line = BytesMut::new();
                             encode::message(&message, &mut line);
                             let way = match route {
-                                Route::ReplyTo(id) if side.shows_routes() => {
+                                Route::ReplyTo(id) if side.exchanges => {
                                     format!(" (on the stream of {id})")
                                 }
                                 _ => String::new(),
                             };
                             let text = String::from_utf8_lossy(&line);
-                            writeln!(self.log, "{} > {text}{way}", NAMES[place]).unwrap();
-                            side.wire.push_back(line.freeze());
+                            writeln!(self.log, "{name} > {text}{way}").unwrap();
+                            side.wire.push_back(OnWire::Line(line.freeze()));
                         }
                         Outbound::Batch { messages, .. } => {
                             let mut line = BytesMut::new();
                             encode::batch(&messages, &mut line);
-                            writeln!(self.log, "{} > {}", NAMES[place], String::from_utf8_lossy(&line))
-                                .unwrap();
-                            side.wire.push_back(line.freeze());
+                            writeln!(self.log, "{name} > {}", String::from_utf8_lossy(&line)).unwrap();
+                            side.wire.push_back(OnWire::Line(line.freeze()));
                         }
                         Outbound::Abort { id } => {
-                            writeln!(self.log, "{} leaves the exchange of {id}", NAMES[place]).unwrap();
-                            if let Some(other) = &mut self.sides[1 - place] {
-                                other.session.handle(self.now, Inbound::Detached { id });
-                            }
-                            break;
+                            writeln!(self.log, "{name} leaves the exchange of {id}").unwrap();
+                            side.wire.push_back(OnWire::Abort(id));
                         }
                     }
                 }
-                let Some(side) = &mut self.sides[place] else { continue };
                 if !side.held
-                    && let Some(line) = side.wire.pop_front()
+                    && let Some(item) = side.wire.pop_front()
                 {
                     quiet = false;
-                    self.deliver(1 - place, &line);
+                    side.sent += 1;
+                    match (item, &mut self.sides[1 - place]) {
+                        (OnWire::Line(line), _) => self.deliver(1 - place, &line),
+                        (OnWire::Abort(id), Some(other)) => {
+                            other.session.handle(self.now, Inbound::Detached { id });
+                        }
+                        (OnWire::Abort(_), None) => {}
+                    }
                 }
+                let Some(side) = &mut self.sides[place] else { continue };
+                side.session.link_sent(self.now, side.sent, !side.wire.is_empty());
             }
             if quiet {
                 return;
@@ -305,12 +379,6 @@ impl World {
             Err(error) => Inbound::Malformed { error, excerpt: line.slice(..line.len().min(200)), origin },
         };
         side.session.handle(now, inbound);
-    }
-}
-
-impl Side {
-    fn shows_routes(&self) -> bool {
-        format!("{:?}", self.session).contains("exchanges: true")
     }
 }
 
@@ -393,6 +461,7 @@ impl<'a> Words<'a> {
                 "initialize" => limits.initialize = Duration::from_secs(number as u64),
                 "request" => limits.request = Duration::from_secs(number as u64),
                 "request_total" => limits.request_total = Duration::from_secs(number as u64),
+                "write_stall" => limits.write_stall = Duration::from_secs(number as u64),
                 "drain" => limits.drain = Duration::from_secs(number as u64),
                 other => panic!("no limit {other}"),
             }
@@ -428,7 +497,7 @@ fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Optio
             None
         }
         "makes" => {
-            session.respond(&id(words.word(3)), Ok(Reply::Task(words.json().unwrap())));
+            session.respond(&id(words.word(2)), Ok(Reply::Task(words.json().unwrap())));
             None
         }
         "fails" => {
@@ -449,7 +518,7 @@ fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Optio
         }
         "progresses" => {
             let (done, total) =
-                words.word(2).split_once('/').map_or((words.word(2), None), |(a, b)| (a, Some(b)));
+                words.word(2).split_once('/').map_or_else(|| (words.word(2), None), |(a, b)| (a, Some(b)));
             let text = words.rest_after(3);
             let outcome = session.progress(
                 &id(words.word(1)),

@@ -35,6 +35,13 @@ impl HandlerError {
         Self(Kind::Protocol(error))
     }
 
+    /// A request for input made by hand. What a handler asks through its [`Context`](super::Context) is one by
+    /// itself, in both eras; this is for the modern one alone.
+    #[must_use]
+    pub fn need_input(input: InputRequired) -> Self {
+        Self(Kind::Pause(Box::new(input)))
+    }
+
     /// There is no such resource. The session gives it the code that the revision has for that.
     #[must_use]
     pub fn resource_not_found(uri: &str) -> Self {

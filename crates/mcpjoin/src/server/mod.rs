@@ -8,15 +8,14 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server>
 //!
 //! ```
-//! use mcpjoin::server::{Json, Server, tool};
+//! use mcpjoin::server::{HandlerError, Json, Server, tool};
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Add { a: i64, b: i64 }
 //!
 //! let server = Server::builder("calculator", "1.0.0")
 //!     .tool(tool("add").description("Adds two numbers"), |numbers: Add, _cx| async move {
-//!         numbers.a.checked_add(numbers.b).map(Json).ok_or_else(|| "too large".to_owned())
-//!             .map_err(mcpjoin::server::HandlerError::new)
+//!         numbers.a.checked_add(numbers.b).map(Json).ok_or_else(|| HandlerError::new("too large"))
 //!     })
 //!     .build()?;
 //! # Ok::<(), mcpjoin::server::BuildError>(())

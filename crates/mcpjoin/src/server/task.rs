@@ -232,20 +232,16 @@ pub(super) fn begin(
         }
     };
     let shown = task.write()?;
+    let states = task.state.subscribe();
     let handle = tokio::spawn(work).abort_handle();
     *task.abort.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-    tokio::spawn(tell(server.clone(), task));
+    tokio::spawn(tell(server.clone(), task, states));
     Ok(Reply::Task(shown))
 }
 
 /// Tells those who listen of every change, until the task is over.
-async fn tell(server: Arc<Shared>, task: Arc<Task>) {
-    let mut states = task.state.subscribe();
-    loop {
-        if states.changed().await.is_err() {
-            return;
-        }
-        states.mark_unchanged();
+async fn tell(server: Arc<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
+    while states.changed().await.is_ok() {
         if let Ok(shown) = task.write() {
             let limit = MAX_TASKS;
             server.each_connection(|outbox| outbox.task_changed(&task.id, shown.clone(), limit));

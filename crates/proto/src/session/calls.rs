@@ -75,6 +75,8 @@ pub(super) struct Pending {
     hard: Time,
     started: Time,
     progress: Option<f64>,
+    /// Whether the peer was asked for progress, and so knows the token.
+    asked_for_progress: bool,
 }
 
 /// For whom the answer is.
@@ -127,9 +129,25 @@ impl Calls {
         let hard = now + total;
         let deadline = (now + timeout).min(hard);
         self.deadlines.insert((deadline, self.last));
-        let pending = Pending { method, purpose, timeout, deadline, hard, started: now, progress: None };
+        let pending = Pending {
+            method,
+            purpose,
+            timeout,
+            deadline,
+            hard,
+            started: now,
+            progress: None,
+            asked_for_progress: false,
+        };
         self.pending.insert(self.last, pending);
         self.last
+    }
+
+    /// The peer was told the token of this call: its id.
+    pub(super) fn expect_progress(&mut self, id: i64) {
+        if let Some(pending) = self.pending.get_mut(&id) {
+            pending.asked_for_progress = true;
+        }
     }
 
     /// Ours and still waited for.
@@ -157,9 +175,9 @@ impl Calls {
             .filter_map(|(id, pending)| (pending.purpose != Purpose::Opening).then_some(id))
     }
 
-    /// Notes progress of a call; says whether it has grown, `None` when there is no such call.
+    /// Notes progress of a call; says whether it has grown, `None` when no such call has asked for it.
     pub(super) fn progressed(&mut self, now: Time, id: i64, progress: f64) -> Option<bool> {
-        let pending = self.pending.get_mut(&id)?;
+        let pending = self.pending.get_mut(&id).filter(|pending| pending.asked_for_progress)?;
         if pending.progress.is_some_and(|last| progress <= last) || progress.is_nan() {
             return Some(false);
         }
@@ -227,6 +245,8 @@ mod tests {
     fn progress_extends_the_deadline_up_to_the_total() {
         let mut calls = Calls::default();
         let id = calls.insert(Time::ZERO, Method::CallTool, Purpose::Owner, SECOND * 10, SECOND * 25);
+        assert_eq!(calls.progressed(at(9), id, 1.0), None, "nobody has asked for it");
+        calls.expect_progress(id);
         assert_eq!(calls.next_deadline(), Some(at(10)));
         assert_eq!(calls.progressed(at(9), id, 1.0), Some(true));
         assert_eq!(calls.next_deadline(), Some(at(19)));

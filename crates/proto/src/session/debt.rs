@@ -4,7 +4,7 @@
 //! refused with an error that names the bound. So reading never has to stop because of requests, and the
 //! answers that handlers wait for are always read.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -23,13 +23,14 @@ pub(super) struct Incoming {
     pub(super) uri: Option<String>,
     /// Progress that may still wait in the queue.
     pub(super) progress: Option<Place>,
+    /// What was last reported.
+    pub(super) reported: Option<f64>,
     number: u64,
     handled: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
-    number: u64,
     request: Request,
     size: usize,
 }
@@ -45,7 +46,8 @@ struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct Debt {
     incoming: BTreeMap<RequestId, Incoming>,
-    waiting: VecDeque<Waiting>,
+    /// By the number of their arrival.
+    waiting: BTreeMap<u64, Waiting>,
     waiting_bytes: usize,
     handled: usize,
     numbers: u64,
@@ -79,12 +81,12 @@ impl Debt {
     pub(super) fn admit(
         &mut self,
         request: Request,
+        size: usize,
         context: RequestContext,
         batch: Option<u64>,
         uri: Option<String>,
     ) {
         self.numbers += 1;
-        let size = request_size(&request);
         self.waiting_bytes += size;
         if let Some(batch) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
             batch.outstanding += 1;
@@ -97,27 +99,22 @@ impl Debt {
                 batch,
                 uri,
                 progress: None,
+                reported: None,
                 number: self.numbers,
                 handled: false,
             },
         );
-        self.waiting.push_back(Waiting { number: self.numbers, request, size });
+        self.waiting.insert(self.numbers, Waiting { request, size });
     }
 
     /// The next request that a handler may begin with.
     pub(super) fn dispatch(&mut self) -> Option<(Request, RequestContext)> {
-        loop {
-            let Waiting { number, request, size } = self.waiting.pop_front()?;
-            self.waiting_bytes -= size;
-            // Cancelled while it waited? Then its entry is gone, or belongs to a later request of that id.
-            let Some(entry) = self.incoming.get_mut(&request.id).filter(|entry| entry.number == number)
-            else {
-                continue;
-            };
-            entry.handled = true;
-            self.handled += 1;
-            return Some((request, entry.context.clone()));
-        }
+        let (_, Waiting { request, size }) = self.waiting.pop_first()?;
+        self.waiting_bytes -= size;
+        let entry = self.incoming.get_mut(&request.id)?;
+        entry.handled = true;
+        self.handled += 1;
+        Some((request, entry.context.clone()))
     }
 
     /// The request is answered or cancelled. Says whether a handler had begun with it.
@@ -125,6 +122,8 @@ impl Debt {
         let entry = self.incoming.remove(id)?;
         if entry.handled {
             self.handled -= 1;
+        } else if let Some(Waiting { size, .. }) = self.waiting.remove(&entry.number) {
+            self.waiting_bytes -= size;
         }
         let handled = entry.handled;
         Some((entry, handled))

@@ -286,7 +286,7 @@ pub enum OpeningFailure {
         problem: String,
     },
     /// No answer to the opening request came in time.
-    #[error("no answer to {method} within {}", Seconds(*.after))]
+    #[error("no answer to {method} within {}{}", Seconds(*.after), Noise(.garbage.as_ref()))]
     TimedOut {
         /// `initialize` or `server/discover`.
         method: Method,
@@ -304,7 +304,7 @@ pub enum OpeningFailure {
         first: Bytes,
     },
     /// The far end ended before the peers agreed.
-    #[error("{last}{}", Earlier(.probe.as_ref()))]
+    #[error("{last}{}{}", Earlier(.probe.as_ref()), Noise(.garbage.as_ref()))]
     Ended {
         /// How it ended.
         last: LinkEnd,
@@ -356,6 +356,16 @@ struct Excerpt<'a>(&'a [u8]);
 impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.0.escape_ascii())
+    }
+}
+
+struct Noise<'a>(Option<&'a Bytes>);
+
+impl fmt::Display for Noise<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |first| {
+            write!(f, "; lines came that are no messages, the first begins {}", Excerpt(first))
+        })
     }
 }
 

@@ -8,16 +8,18 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::NotifyRefused;
 use super::calls::{Call, Purpose};
+use super::content::{covers, log_level, result_object};
 use super::event::{Asker, CallRefused, Event, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::shared::Shared;
 use super::violation::Violation;
-use super::{NotifyRefused, covers};
+use crate::method::MethodKind;
 use crate::types::{LoggingLevel, SetLevelParams};
 use crate::{
-    ErrorObject, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId, Response,
-    Time,
+    ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId,
+    Response, Time,
 };
 
 pub(super) struct Legacy {
@@ -52,7 +54,11 @@ impl Legacy {
         if !self.ready && call.on_behalf_of.is_none() && call.method != Method::Ping {
             return Err(CallRefused::NotOpen);
         }
-        shared.check_outgoing(&call.method, self.profile)?;
+        shared.check_outgoing(&call.method, MethodKind::Request, self.profile)?;
+        if call.method == Method::Initialize {
+            let version = self.profile.version.clone();
+            return Err(CallRefused::NotInVersion { method: Method::Initialize, version });
+        }
         shared.check_room()?;
         shared.send_request(now, call, Purpose::Owner, &[])
     }
@@ -63,7 +69,12 @@ impl Legacy {
         notification: Notification,
         route: Route,
     ) -> Result<(), NotifyRefused> {
-        shared.check_outgoing(&notification.method, self.profile)?;
+        shared.check_outgoing(&notification.method, MethodKind::Notification, self.profile)?;
+        if notification.method == Method::LogMessage
+            && log_level(&notification).is_some_and(|level| !self.wants_log(level))
+        {
+            return Ok(());
+        }
         if notification.method == Method::ResourceUpdated && shared.is_server() {
             let uri = notification.params.as_ref().and_then(Payload::uri);
             let uri = uri.as_ref().and_then(Raw::to_string_value);
@@ -74,13 +85,18 @@ impl Legacy {
         }
         match route {
             Route::ReplyTo(id) if shared.debt.contains(&id) => shared.send_related(notification, &id),
-            Route::ReplyTo(_) => return Err(NotifyRefused::NoSuchRequest),
-            Route::Session if self.ready => shared.send_notification(notification),
-            Route::Session
-                if self.held.contains(&notification) || self.held.len() >= shared.limits.subscriptions => {}
-            Route::Session => self.held.push(notification),
+            Route::ReplyTo(_) => Err(NotifyRefused::NoSuchRequest),
+            Route::Session if self.ready => shared.send_notification(notification, Route::Session),
+            Route::Session if self.held.contains(&notification) => Ok(()),
+            Route::Session if self.held.len() >= shared.limits.subscriptions => {
+                let value = shared.limits.subscriptions;
+                Err(CallRefused::Full { limit: "subscriptions", value }.into())
+            }
+            Route::Session => {
+                self.held.push(notification);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Whether the client wants a log message of that level: before it has said so, the server decides.
@@ -114,12 +130,9 @@ impl Legacy {
                 Ok(()) if request.method == Method::SetLevel => self.set_level(&request),
                 Ok(())
                     if request.method == Method::Subscribe
-                        && self.subscribed.len() >= shared.limits.subscriptions =>
+                        && self.is_full(shared, uri_of(&request).as_deref()) =>
                 {
-                    let limit = shared.limits.subscriptions;
-                    Err(ErrorObject::internal(alloc::format!(
-                        "too many subscriptions: the limit `subscriptions` of {limit} is reached"
-                    )))
+                    Err(too_many_subscriptions(shared))
                 }
                 Ok(()) => {
                     let context = self.context(&request, origin);
@@ -129,6 +142,12 @@ impl Legacy {
             },
         };
         shared.reply(request.id, batch, outcome);
+    }
+
+    /// Whether a subscription to this resource would be one too many.
+    fn is_full(&self, shared: &Shared, uri: Option<&str>) -> bool {
+        self.subscribed.len() >= shared.limits.subscriptions
+            && !uri.is_some_and(|uri| self.subscribed.contains(uri))
     }
 
     fn context(&self, request: &Request, origin: Arc<Origin>) -> RequestContext {
@@ -159,7 +178,7 @@ impl Legacy {
                 if !self.ready {
                     self.ready = true;
                     for held in self.held.drain(..) {
-                        shared.send_notification(held);
+                        shared.queue.push_own(Message::Notification(held), Route::Session);
                     }
                     shared.events.push_back(Event::Opened);
                 }
@@ -176,7 +195,7 @@ impl Legacy {
 
     pub(super) fn respond(&mut self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         let outcome = match reply {
-            Ok(Reply::Complete(result)) => super::result_object(result),
+            Ok(Reply::Complete(result)) => result_object(result),
             Ok(Reply::NeedInput(_)) => Err(ErrorObject::internal(
                 "the handler asked for input in a way that this protocol version does not have",
             )),
@@ -184,6 +203,15 @@ impl Legacy {
                 "the handler answered with a task, which this request did not ask for",
             )),
             Err(error) => Err(error),
+        };
+        // Several may have been asked for before one was granted: the bound holds when they are.
+        let subscribes = shared.debt.find(id).filter(|incoming| incoming.method == Method::Subscribe);
+        let uri = subscribes.map(|incoming| incoming.uri.clone());
+        let outcome = match uri {
+            Some(uri) if outcome.is_ok() && self.is_full(shared, uri.as_deref()) => {
+                Err(too_many_subscriptions(shared))
+            }
+            _ => outcome,
         };
         let granted = outcome.is_ok();
         let Some(incoming) = shared.settle(id, outcome) else { return };
@@ -197,6 +225,18 @@ impl Legacy {
             _ => {}
         }
     }
+}
+
+fn too_many_subscriptions(shared: &Shared) -> ErrorObject {
+    let limit = shared.limits.subscriptions;
+    ErrorObject::internal(alloc::format!(
+        "too many subscriptions: the limit `subscriptions` of {limit} is reached"
+    ))
+}
+
+/// The resource that a request is about.
+fn uri_of(request: &Request) -> Option<String> {
+    request.params.as_ref()?.uri()?.to_string_value().map(alloc::borrow::Cow::into_owned)
 }
 
 /// The name under which the sender of a request wants to hear of progress.

@@ -11,6 +11,7 @@
 //! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
 
 mod calls;
+mod content;
 mod debt;
 mod declared;
 mod envelope;
@@ -27,7 +28,6 @@ mod shared;
 mod state;
 mod violation;
 
-use alloc::borrow::ToOwned;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -55,8 +55,8 @@ use shared::Shared;
 use crate::decode::Shape;
 use crate::types::{LogMessageParams, LoggingLevel};
 use crate::{
-    DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
-    Response, Time,
+    DecodeError, ErrorObject, Message, Method, Notification, Payload, Profile, Request, RequestId, Response,
+    Time,
 };
 
 /// One side of a conversation between two peers.
@@ -117,7 +117,7 @@ impl Session {
         match inbound {
             Inbound::Message { message, origin } => self.message(now, message, &origin, None),
             Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
-            Inbound::Malformed { error, excerpt, .. } => self.malformed(error, excerpt),
+            Inbound::Malformed { error, excerpt, .. } => self.malformed(now, error, excerpt),
             Inbound::Lost { id, cause } => self.lost(now, &id, cause),
             // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
             Inbound::Detached { id } => {
@@ -137,6 +137,16 @@ impl Session {
         }
     }
 
+    fn lost(&mut self, now: Time, id: &RequestId, cause: LinkError) {
+        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
+            let client = client.clone();
+            let decided = opening.lost(&mut self.shared, &client, now, id, cause);
+            self.decide(decided);
+            return;
+        }
+        self.shared.fail_call(id, |_| CallError::Lost(cause));
+    }
+
     fn request(&mut self, request: Request, origin: &Arc<Origin>, batch: Option<u64>) {
         let shared = &mut self.shared;
         match &mut self.phase {
@@ -144,7 +154,11 @@ impl Session {
             Phase::Asking(_) => ClientOpening::request(shared, request),
             Phase::Waiting => self.first_request(request, origin),
             // A client that probed, gave up waiting, and then read our answer to the probe after all.
-            Phase::Legacy(legacy) if !legacy.is_ready() && modern::names_its_version(&request) => {
+            Phase::Legacy(legacy)
+                if !legacy.is_ready()
+                    && request.method != Method::Initialize
+                    && modern::names_its_version(&request) =>
+            {
                 self.first_request(request, origin);
             }
             Phase::Legacy(legacy) => legacy.request(shared, request, origin.clone(), batch),
@@ -235,8 +249,13 @@ impl Session {
             match part {
                 Ok(message) => self.message(now, message, origin, Some(number)),
                 Err(error) => {
-                    let response = Response { id: error.id.clone(), outcome: Err(error.to_error_object()) };
-                    self.shared.debt.add_to_batch(number, Message::Response(response));
+                    let (id, answer) = (error.id.clone(), error.to_error_object());
+                    if self.owes_answer(&error) {
+                        let response = Response { id, outcome: Err(answer) };
+                        self.shared.debt.add_to_batch(number, Message::Response(response));
+                    }
+                    self.shared
+                        .violation(Violation::Malformed { error: error.into(), excerpt: Bytes::new() });
                 }
             }
         }
@@ -245,40 +264,40 @@ impl Session {
         }
     }
 
-    fn malformed(&mut self, error: DecodeError, excerpt: Bytes) {
-        let (id, shape, answer) = (error.id.clone(), error.shape, error.to_error_object());
-        let problem = error.to_string();
-        self.shared.violation(Violation::Malformed { error: error.into(), excerpt: excerpt.clone() });
-        if let Phase::Asking(opening) = &mut self.phase {
-            let decided = opening.malformed(&self.shared, &excerpt);
+    fn malformed(&mut self, now: Time, error: DecodeError, excerpt: Bytes) {
+        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
+            let client = client.clone();
+            let decided = opening.malformed(&mut self.shared, &client, now, &error, &excerpt);
+            self.shared.violation(Violation::Malformed { error: error.into(), excerpt });
             self.decide(decided);
             return;
         }
-        // A bad answer to a request of ours ends that request, and no other.
-        let bad_reply = |pending: &Pending| CallError::BadReply { method: pending.method.clone(), problem };
-        if shape != Shape::Request && id.as_ref().is_some_and(|id| self.shared.fail_call(id, bad_reply)) {
-            return;
-        }
-        let may_answer = match &self.phase {
-            // A client does not answer noise on a server's output, but what names itself a request.
-            Phase::Legacy(_) if !self.shared.is_server() => shape == Shape::Request,
-            _ => self.shared.is_server() && matches!(shape, Shape::Request | Shape::Unknown),
-        };
+        let (id, answer) = (error.id.clone(), error.to_error_object());
+        let owes_answer = self.owes_answer(&error);
+        self.shared.violation(Violation::Malformed { error: error.into(), excerpt });
         match id {
-            Some(id) if may_answer => self.shared.reply(id, None, Err(answer)),
-            None if may_answer => self.shared.reply_without_id(answer),
+            Some(id) if owes_answer => self.shared.reply(id, None, Err(answer)),
+            None if owes_answer => self.shared.reply_without_id(answer),
             _ => {}
         }
     }
 
-    fn lost(&mut self, now: Time, id: &RequestId, cause: LinkError) {
-        if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, &self.shared.role) {
-            let client = client.clone();
-            let decided = opening.lost(&mut self.shared, &client, now, id, cause);
-            self.decide(decided);
-            return;
+    /// Whether something that is no message has to be answered. A bad answer to a request of ours ends that
+    /// request, and no other.
+    fn owes_answer(&mut self, error: &DecodeError) -> bool {
+        let bad_reply = |pending: &Pending| CallError::BadReply {
+            method: pending.method.clone(),
+            problem: error.to_string(),
+        };
+        let is_reply = |id: &RequestId| self.shared.fail_call(id, bad_reply);
+        if error.shape != Shape::Request && error.id.as_ref().is_some_and(is_reply) {
+            return false;
         }
-        self.shared.fail_call(id, |_| CallError::Lost(cause));
+        match &self.phase {
+            // A client does not answer noise on a server's output, but what names itself a request.
+            Phase::Legacy(_) if !self.shared.is_server() => error.shape == Shape::Request,
+            _ => self.shared.is_server() && matches!(error.shape, Shape::Request | Shape::Unknown),
+        }
     }
 
     fn link_ended(&mut self, now: Time, end: LinkEnd) {
@@ -350,7 +369,8 @@ impl Session {
     /// No longer waits for the answer to a request of ours, and tells the peer. No event follows; an answer
     /// that comes all the same is dropped. Unknown and answered ids are ignored.
     pub fn cancel(&mut self, id: &RequestId, reason: Option<&str>) {
-        let Some((id, _)) = self.shared.calls.find(id) else { return };
+        let owned = self.shared.calls.find(id).filter(|(_, pending)| pending.purpose != Purpose::Opening);
+        let Some((id, _)) = owned else { return };
         self.shared.calls.take(id);
         let by_leaving = self.cancels_by_leaving();
         self.shared.send_cancel(id, reason, by_leaving);
@@ -472,7 +492,6 @@ impl Session {
     /// What the link has done: how many bytes the peer has taken since the link was made, and whether more
     /// wait for it. A peer that takes nothing for [`Limits::write_stall`] is given up.
     pub fn link_sent(&mut self, now: Time, sent: u64, waiting: bool) {
-        // Whoever sends what is left after the end has a bound of its own: no timer here could do anything.
         if matches!(self.phase, Phase::Over) {
             return;
         }
@@ -573,18 +592,4 @@ impl fmt::Debug for Session {
             .field("requests", &self.requests_in_flight())
             .finish_non_exhaustive()
     }
-}
-
-/// A result is an object in every revision; anything else a handler made is its fault, not the peer's.
-fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
-    match result.kind() {
-        Kind::Object => Ok(Payload::from_raw(result)),
-        _ => Err(ErrorObject::internal("the handler's result is not an object".to_owned())),
-    }
-}
-
-/// Whether a subscription to one resource covers another: itself, or one below it.
-fn covers(subscribed: &str, uri: &str) -> bool {
-    uri.strip_prefix(subscribed)
-        .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
 }

@@ -10,14 +10,16 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::NotifyRefused;
 use super::calls::{Call, Pending, Purpose};
+use super::content::{covers, log_level, result_object};
 use super::envelope::{self, Additions};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::{Shared, read, read_input_required};
 use super::violation::Violation;
-use super::{NotifyRefused, covers};
+use crate::method::MethodKind;
 use crate::types::meta::key;
 use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter};
 use crate::{
@@ -71,7 +73,11 @@ impl Modern {
     // ---- what we send ----
 
     pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &Call) -> Result<i64, CallRefused> {
-        shared.check_outgoing(&call.method, self.profile)?;
+        shared.check_outgoing(&call.method, MethodKind::Request, self.profile)?;
+        if shared.is_server() && !self.profile.server_requests {
+            let version = self.profile.version.clone();
+            return Err(CallRefused::NotInVersion { method: call.method.clone(), version });
+        }
         shared.check_room()?;
         let purpose = match call.method {
             Method::Listen => Purpose::Listen { acknowledged: false },
@@ -92,29 +98,35 @@ impl Modern {
         notification: Notification,
         route: Route,
     ) -> Result<(), NotifyRefused> {
-        shared.check_outgoing(&notification.method, self.profile)?;
+        shared.check_outgoing(&notification.method, MethodKind::Notification, self.profile)?;
         if let Route::ReplyTo(id) = route {
-            if !shared.debt.contains(&id) {
-                return Err(NotifyRefused::NoSuchRequest);
+            let incoming = shared.debt.find(&id).ok_or(NotifyRefused::NoSuchRequest)?;
+            let level = log_level(&notification);
+            let wanted =
+                incoming.context.log_level.is_some_and(|from| level.is_some_and(|level| level >= from));
+            if notification.method == Method::LogMessage && !wanted {
+                return Ok(());
             }
-            shared.send_related(notification, &id);
-            return Ok(());
+            return shared.send_related(notification, &id);
         }
         if !shared.is_server() {
-            shared.send_notification(notification);
-            return Ok(());
+            return shared.send_notification(notification, Route::Session);
         }
         // What belongs to no request reaches a client only on a stream that asked for it.
-        let uri = notification.params.as_ref().and_then(Payload::uri);
-        let uri = uri.as_ref().and_then(Raw::to_string_value);
+        let about = match notification.method {
+            Method::Tasks => notification.params.as_ref().and_then(|params| params.raw().member("taskId")),
+            _ => notification.params.as_ref().and_then(Payload::uri),
+        };
+        let about = about.as_ref().and_then(Raw::to_string_value);
         for (id, filter) in &self.streams {
-            if !wants(filter, &notification.method, uri.as_deref()) {
+            if !wants(filter, &notification.method, about.as_deref()) {
                 continue;
             }
-            let id = id.to_string();
-            let additions = Additions { lead: "", meta: &[(key::SUBSCRIPTION_ID, &id)] };
+            let text = id.to_string();
+            let additions = Additions { lead: "", meta: &[(key::SUBSCRIPTION_ID, &text)] };
             let params = Some(envelope::splice(notification.params.as_ref(), &additions));
-            shared.send_notification(Notification { method: notification.method.clone(), params });
+            let notification = Notification { method: notification.method.clone(), params };
+            shared.send_notification(notification, Route::ReplyTo(id.clone()))?;
         }
         Ok(())
     }
@@ -135,7 +147,9 @@ impl Modern {
         }
         if request.method == Method::Initialize {
             // A modern server names its versions to a client that opens in the old way.
-            let error = unsupported_version(server, "");
+            let requested = request.params.as_ref().and_then(|params| params.raw().member("protocolVersion"));
+            let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
+            let error = unsupported_version(server, &requested);
             shared.violation(Violation::UnexpectedRequest { method: request.method });
             shared.reply(request.id, None, Err(error));
             return;
@@ -157,7 +171,7 @@ impl Modern {
                 let outcome = self.discover(shared);
                 shared.reply(request.id, None, outcome);
             }
-            Method::Listen => self.listen(shared, request),
+            Method::Listen => self.listen(shared, request, &meta.asker),
             _ => {
                 let context = RequestContext {
                     profile: self.profile,
@@ -251,7 +265,7 @@ impl Modern {
 
     // ---- streams ----
 
-    fn listen(&mut self, shared: &mut Shared, request: Request) {
+    fn listen(&mut self, shared: &mut Shared, request: Request, asker: &Asker) {
         let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
             Some(Ok(params)) => params.notifications,
             Some(Err(error)) => {
@@ -260,9 +274,16 @@ impl Modern {
             }
             None => SubscriptionFilter::default(),
         };
+        if filter.task_ids.is_some() && !declares_tasks(&asker.capabilities) {
+            shared.reply(request.id, None, Err(missing_capability(&tasks_capability())));
+            return;
+        }
         let limit = shared.limits.subscriptions;
+        let too_many =
+            |wanted: &Option<Vec<String>>| wanted.as_ref().is_some_and(|wanted| wanted.len() > limit);
         if self.streams.len() >= limit
-            || filter.resource_subscriptions.as_ref().is_some_and(|u| u.len() > limit)
+            || too_many(&filter.resource_subscriptions)
+            || too_many(&filter.task_ids)
         {
             let text = format!("too many subscriptions: the limit `subscriptions` of {limit} is reached");
             shared.reply(request.id, None, Err(ErrorObject::internal(text)));
@@ -283,7 +304,14 @@ impl Modern {
 
     /// The part of a filter that this server can honour.
     fn honour(&self, shared: &Shared, mut filter: SubscriptionFilter) -> SubscriptionFilter {
-        let offers = |method: Method| shared.check_outgoing(&method, self.profile).is_ok();
+        let offers =
+            |method: Method| shared.check_outgoing(&method, MethodKind::Notification, self.profile).is_ok();
+        let tasks = match &shared.role {
+            Role::Server(server) => server.capabilities.extensions.as_ref(),
+            Role::Client(_) => None,
+        };
+        let tasks = tasks.is_some_and(|known| known.contains_key(crate::types::task::EXTENSION));
+        filter.task_ids = filter.task_ids.filter(|_| tasks);
         filter.tools_list_changed = filter.tools_list_changed.filter(|_| offers(Method::ToolListChanged));
         filter.prompts_list_changed =
             filter.prompts_list_changed.filter(|_| offers(Method::PromptListChanged));
@@ -291,6 +319,15 @@ impl Modern {
             filter.resources_list_changed.filter(|_| offers(Method::ResourceListChanged));
         filter.resource_subscriptions =
             filter.resource_subscriptions.filter(|_| offers(Method::ResourceUpdated));
+        let has_tasks = match &shared.role {
+            Role::Server(server) => server
+                .capabilities
+                .extensions
+                .as_ref()
+                .is_some_and(|known| known.contains_key(crate::types::task::EXTENSION)),
+            Role::Client(_) => false,
+        };
+        filter.task_ids = filter.task_ids.filter(|_| has_tasks);
         filter
     }
 
@@ -329,6 +366,10 @@ impl Modern {
                 }
             }
             Method::Progress if !shared.is_server() => shared.progress(now, &notification),
+            // Only a server has something to report.
+            Method::Progress => {
+                shared.violation(Violation::UnexpectedNotification { method: Method::Progress });
+            }
             _ => {
                 let stream = subscription(&notification);
                 if notification.method == Method::SubscriptionsAcknowledged {
@@ -358,16 +399,13 @@ impl Modern {
         let asker = incoming.context.asker.clone();
         let outcome = match reply {
             Ok(Reply::Complete(result)) => {
-                super::result_object(result).map(|result| self.complete(&method, &result.indexed()))
+                result_object(result).map(|result| self.complete(&method, &result.indexed()))
             }
             Ok(Reply::NeedInput(input)) => self.need_input(&method, &asker, &input),
             Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
-                super::result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
+                result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
             }
-            Ok(Reply::Task(_)) => Err(missing_capability(&format!(
-                "{{\"extensions\":{{\"{}\":{{}}}}}}",
-                crate::types::task::EXTENSION
-            ))),
+            Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
             Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
                 Err(ErrorObject { code: self.profile.resource_not_found, ..error })
             }
@@ -456,6 +494,10 @@ fn declares_tasks(capabilities: &crate::types::ClientCapabilities) -> bool {
     capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(crate::types::task::EXTENSION))
 }
 
+fn tasks_capability() -> String {
+    format!("{{\"extensions\":{{\"{}\":{{}}}}}}", crate::types::task::EXTENSION)
+}
+
 fn missing_capability(required: &str) -> ErrorObject {
     ErrorObject::new(
         code::MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -477,14 +519,18 @@ pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> Error
     }
 }
 
-fn wants(filter: &SubscriptionFilter, method: &Method, uri: Option<&str>) -> bool {
+/// Whether a stream asked for this. `about`: the URI of the resource, or the task.
+fn wants(filter: &SubscriptionFilter, method: &Method, about: Option<&str>) -> bool {
     match method {
         Method::ToolListChanged => filter.tools_list_changed == Some(true),
         Method::PromptListChanged => filter.prompts_list_changed == Some(true),
         Method::ResourceListChanged => filter.resources_list_changed == Some(true),
-        Method::ResourceUpdated => uri.is_some_and(|uri| {
+        Method::ResourceUpdated => about.is_some_and(|uri| {
             let subscribed = filter.resource_subscriptions.as_ref();
             subscribed.is_some_and(|subscribed| subscribed.iter().any(|subscribed| covers(subscribed, uri)))
+        }),
+        Method::Tasks => about.is_some_and(|task| {
+            filter.task_ids.as_ref().is_some_and(|known| known.iter().any(|known| known == task))
         }),
         _ => false,
     }

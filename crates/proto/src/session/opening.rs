@@ -16,15 +16,16 @@ use bytes::Bytes;
 use super::calls::{Call, Expired, Purpose};
 use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
 use super::legacy::Legacy;
-use super::link::{LinkEnd, LinkError};
+use super::link::{LinkEnd, LinkError, Route};
 use super::modern::{self, Modern};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::Shared;
 use super::violation::Violation;
+use crate::decode::Shape;
 use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
 use crate::{
-    Era, ErrorObject, Method, Notification, Payload, Profile, Raw, Request, RequestId, Response, Time,
-    Version, code,
+    DecodeError, Era, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
+    Response, Time, Version, code,
 };
 
 /// What becomes of an opening that has been decided.
@@ -48,6 +49,9 @@ pub(super) struct ClientOpening {
     first_garbage: Option<Bytes>,
     /// How the far end ended at the first start, when it is started afresh.
     probe_end: Option<LinkEnd>,
+    /// How `initialize` was refused, when the refusal named a modern version: then there is one more probe,
+    /// and no more.
+    refusal: Option<ErrorObject>,
 }
 
 impl ClientOpening {
@@ -60,6 +64,7 @@ impl ClientOpening {
             garbage: 0,
             first_garbage: None,
             probe_end: None,
+            refusal: None,
         };
         match client.ask {
             Ask::Auto => {
@@ -78,6 +83,7 @@ impl ClientOpening {
     /// The far end was made afresh: now without the probe.
     pub(super) fn reopened(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) {
         self.probe = None;
+        self.garbage = 0;
         self.send_initialize(shared, client, now);
     }
 
@@ -120,17 +126,19 @@ impl ClientOpening {
             }
             return self.initialize_answered(shared, client, now, response.outcome);
         }
-        match response {
+        match (response, self.probe, self.initialize) {
             // An error without an id while one request is open can only be about that one. Some servers
             // answer the probe so, because they do not read it as a request.
-            Response { id: None, outcome: Err(error) }
-                if self.initialize.is_none() && self.probe.is_some() =>
-            {
-                let probe = self.probe.take();
-                probe.and_then(|probe| shared.calls.take(probe));
+            (Response { id: None, outcome: Err(error) }, Some(probe), None) => {
+                self.probe = None;
+                shared.calls.take(probe);
                 self.probe_answered(shared, client, now, Err(error))
             }
-            response => {
+            (Response { id: None, outcome: Err(error) }, None, Some(initialize)) => {
+                shared.calls.take(initialize);
+                self.initialize_answered(shared, client, now, Err(error))
+            }
+            (response, ..) => {
                 shared.violation(Violation::UnknownReply { id: response.id });
                 None
             }
@@ -168,6 +176,9 @@ impl ClientOpening {
     }
 
     fn fall_back(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) -> Option<Decided> {
+        if let Some(error) = self.refusal.take() {
+            return Some(failed(OpeningFailure::Refused { method: Method::Initialize, error }));
+        }
         if self.initialize.is_none() {
             self.send_initialize(shared, client, now);
         }
@@ -211,14 +222,16 @@ impl ClientOpening {
         supported: Vec<Version>,
         error: ErrorObject,
     ) -> Option<Decided> {
-        let newest = Version::newest_among(Era::Legacy, &supported);
+        let newest = match &client.version {
+            None => Version::newest_among(Era::Legacy, &supported),
+            only => only.as_ref().filter(|only| supported.contains(only)),
+        };
         match newest {
             Some(version) if client.ask == Ask::Auto && self.initialize.is_none() => {
-                if client.version.is_none() {
+                if self.refusal.is_none() {
                     self.offered = version.clone();
                 }
-                self.send_initialize(shared, client, now);
-                None
+                return self.fall_back(shared, client, now);
             }
             Some(_) if self.initialize.is_some() => None,
             _ if supported.is_empty() => {
@@ -249,6 +262,10 @@ impl ClientOpening {
                     && error.code == code::UNSUPPORTED_PROTOCOL_VERSION
                     && supported_versions(&error).contains(&modern::newest().version) =>
             {
+                if self.refusal.is_some() {
+                    return Some(failed(OpeningFailure::Refused { method: Method::Initialize, error }));
+                }
+                self.refusal = Some(error);
                 self.initialize = None;
                 let patience = shared.limits.initialize;
                 self.send_probe(shared, client, now, patience);
@@ -276,7 +293,8 @@ impl ClientOpening {
             // From now on a late answer to the probe decides nothing any more.
             shared.calls.take(probe);
         }
-        shared.send_notification(Notification { method: Method::Initialized, params: None });
+        let initialized = Notification { method: Method::Initialized, params: None };
+        shared.queue.push_own(Message::Notification(initialized), Route::Session);
         shared.events.push_back(Event::Opened);
         Some(Decided::Legacy(Legacy::new(profile, Arc::new(Asker::default()), true)))
     }
@@ -292,11 +310,58 @@ impl ClientOpening {
         }
     }
 
-    pub(super) fn malformed(&mut self, shared: &Shared, excerpt: &Bytes) -> Option<Decided> {
+    /// Something that is no message came: a bad answer to what we have asked, or noise.
+    pub(super) fn malformed(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        error: &DecodeError,
+        excerpt: &Bytes,
+    ) -> Option<Decided> {
+        let id = error.id.as_ref().filter(|_| error.shape != Shape::Request).and_then(RequestId::as_i64);
+        let bad = |method| failed(OpeningFailure::BadReply { method, problem: error.to_string() });
+        if id.is_some() && id == self.initialize {
+            return Some(bad(Method::Initialize));
+        }
+        if let Some(probe) = id.filter(|id| self.probe == Some(*id)) {
+            self.probe = None;
+            shared.calls.take(probe);
+            return match client.ask {
+                Ask::Only(_) => Some(bad(Method::Discover)),
+                Ask::Auto => self.fall_back(shared, client, now),
+            };
+        }
         self.garbage += 1;
         let first = self.first_garbage.get_or_insert_with(|| excerpt.clone()).clone();
         let lines = self.garbage;
         (lines >= shared.limits.opening_garbage).then(|| failed(OpeningFailure::Garbage { lines, first }))
+    }
+
+    /// The stream that owed one of the opening answers has ended without it.
+    pub(super) fn lost(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        id: &RequestId,
+        cause: LinkError,
+    ) -> Option<Decided> {
+        let id = id.as_i64()?;
+        let probed = self.probe == Some(id);
+        if !probed && self.initialize != Some(id) {
+            return None;
+        }
+        shared.calls.take(id);
+        if probed && client.ask == Ask::Auto {
+            self.probe = None;
+            return self.fall_back(shared, client, now);
+        }
+        Some(failed(OpeningFailure::Ended {
+            last: LinkEnd::failed(cause),
+            probe: self.probe_end.take(),
+            garbage: self.first_garbage.clone(),
+        }))
     }
 
     pub(super) fn expired(
@@ -313,28 +378,6 @@ impl ClientOpening {
         Some(failed(OpeningFailure::TimedOut {
             method: expired.method,
             after: expired.after,
-            garbage: self.first_garbage.clone(),
-        }))
-    }
-
-    /// The exchange that owed the answer to an opening request ended without it.
-    pub(super) fn lost(
-        &mut self,
-        shared: &mut Shared,
-        client: &ClientRole,
-        now: Time,
-        id: &RequestId,
-        cause: LinkError,
-    ) -> Option<Decided> {
-        let (id, _) = shared.calls.find(id)?;
-        shared.calls.take(id);
-        if self.probe == Some(id) && client.ask == Ask::Auto {
-            self.probe = None;
-            return self.fall_back(shared, client, now);
-        }
-        Some(failed(OpeningFailure::Ended {
-            last: LinkEnd::failed(cause),
-            probe: self.probe_end.take(),
             garbage: self.first_garbage.clone(),
         }))
     }
@@ -396,7 +439,9 @@ pub(super) enum First {
 /// A request to a server that nobody has opened yet.
 pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> First {
     let speaks_modern = server.speaks(Era::Modern);
-    if speaks_modern && modern::names_its_version(&request) {
+    let speaks_legacy = server.speaks(Era::Legacy);
+    let modern_way = request.method != Method::Initialize && modern::names_its_version(&request);
+    if speaks_modern && (modern_way || !speaks_legacy) {
         let modern = Modern::new(modern::newest(), &shared.role);
         return First::Modern(modern, request);
     }

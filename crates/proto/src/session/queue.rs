@@ -6,6 +6,7 @@
 //! acknowledgement of a subscription before its first event.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::link::{Outbound, Route};
 use crate::{Message, Method, Notification, Payload, Request, RequestId};
@@ -17,6 +18,8 @@ const ENVELOPE: usize = 96;
 pub(super) struct Queue {
     replies: Lane,
     own: Lane,
+    /// The changes that wait to be told, each with its place.
+    changes: Vec<(Notification, Place)>,
 }
 
 /// A first-in first-out line that knows the place of each of its items.
@@ -72,12 +75,26 @@ impl Queue {
         self.replies.push(Outbound::Message { message, route })
     }
 
-    pub(super) fn push_reply_batch(&mut self, messages: alloc::vec::Vec<Message>) {
+    pub(super) fn push_reply_batch(&mut self, messages: Vec<Message>) {
         self.replies.push(Outbound::Batch { messages, route: Route::Session });
     }
 
     pub(super) fn push_own(&mut self, message: Message, route: Route) {
         self.own.push(Outbound::Message { message, route });
+    }
+
+    /// Whether a notification that says the same waits already.
+    pub(super) fn has_change(&mut self, notification: &Notification) -> bool {
+        let first = self.own.first;
+        self.changes.retain(|(_, place)| place.0 >= first);
+        self.changes.iter().any(|(waiting, _)| waiting == notification)
+    }
+
+    /// A notification that says that something has changed.
+    pub(super) fn push_change(&mut self, notification: Notification, route: Route) {
+        let message = Message::Notification(notification.clone());
+        let place = self.own.push(Outbound::Message { message, route });
+        self.changes.push((notification, place));
     }
 
     pub(super) fn push_abort(&mut self, id: RequestId) {
@@ -98,15 +115,6 @@ impl Queue {
         place
     }
 
-    /// Whether the last thing that waits in the lane of our own messages is this notification: then a second
-    /// one would say nothing new.
-    pub(super) fn ends_with_own(&self, notification: &Notification) -> bool {
-        matches!(
-            self.own.items.back(),
-            Some((Outbound::Message { message: Message::Notification(last), .. }, _)) if last == notification
-        )
-    }
-
     pub(super) fn pop(&mut self) -> Option<Outbound> {
         self.replies.pop().or_else(|| self.own.pop())
     }
@@ -114,6 +122,7 @@ impl Queue {
     /// Forgets everything: nobody can take it any more.
     pub(super) fn clear(&mut self) {
         while self.pop().is_some() {}
+        self.changes.clear();
     }
 }
 

@@ -22,7 +22,7 @@ use super::queue::{Queue, message_size, request_size};
 use super::role::Role;
 use super::violation::Violation;
 use super::{NotifyRefused, declared};
-use crate::method::Needs;
+use crate::method::{MethodFacts, MethodKind, Needs};
 use crate::types::{CancelledParams, InputRequired, ProgressParams};
 use crate::{
     Direction, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
@@ -85,15 +85,14 @@ impl Shared {
 
     /// Whether we may send this method to this peer: it exists in the revision, goes in this direction, and
     /// what it needs was declared.
-    pub(super) fn check_outgoing(&self, method: &Method, profile: &Profile) -> Result<(), CallRefused> {
+    pub(super) fn check_outgoing(
+        &self,
+        method: &Method,
+        kind: MethodKind,
+        profile: &Profile,
+    ) -> Result<(), CallRefused> {
         let Some(facts) = method.facts() else { return Ok(()) };
-        let to_server = !self.is_server();
-        let direction_fits = match facts.direction {
-            Direction::Both => true,
-            Direction::ToServer => to_server,
-            Direction::ToClient => !to_server,
-        };
-        if !direction_fits || !facts.exists_in(&profile.version) {
+        if !may_go(facts, kind, !self.is_server(), profile) {
             return Err(CallRefused::NotInVersion {
                 method: method.clone(),
                 version: profile.version.clone(),
@@ -160,6 +159,9 @@ impl Shared {
         let total = call.total.unwrap_or_else(|| self.limits.request_total.max(timeout));
         let made = self.calls.insert(now, call.method.clone(), purpose, timeout, total);
         debug_assert_eq!(id, made, "the id was asked for just before");
+        if call.progress {
+            self.calls.expect_progress(id);
+        }
         self.queue.push_own(message, call.route());
         Ok(id)
     }
@@ -183,11 +185,33 @@ impl Shared {
         );
     }
 
-    /// Sends a notification that belongs to no request.
-    pub(super) fn send_notification(&mut self, notification: Notification) {
-        if !self.queue.ends_with_own(&notification) {
-            self.queue.push_own(Message::Notification(notification), Route::Session);
+    /// Sends a notification that belongs to no request of the peer but perhaps to a stream of its own. One that
+    /// only says that something has changed, and waits already, says that for both.
+    pub(super) fn send_notification(
+        &mut self,
+        notification: Notification,
+        route: Route,
+    ) -> Result<(), NotifyRefused> {
+        let tells_change = matches!(
+            notification.method,
+            Method::ToolListChanged
+                | Method::PromptListChanged
+                | Method::ResourceListChanged
+                | Method::ResourceUpdated
+                | Method::RootsListChanged
+        );
+        if tells_change && self.queue.has_change(&notification) {
+            return Ok(());
         }
+        if self.queue.own_bytes() >= self.limits.queued_calls {
+            return Err(CallRefused::Full { limit: "queued_calls", value: self.limits.queued_calls }.into());
+        }
+        if tells_change {
+            self.queue.push_change(notification, route);
+        } else {
+            self.queue.push_own(Message::Notification(notification), route);
+        }
+        Ok(())
     }
 
     // ---- what comes back ----
@@ -248,12 +272,7 @@ impl Shared {
     /// Whether the peer may ask this of us: else the error to answer with.
     pub(super) fn check_incoming(&mut self, method: &Method, profile: &Profile) -> Result<(), ErrorObject> {
         let Some(facts) = method.facts() else { return Ok(()) };
-        let direction_fits = match facts.direction {
-            Direction::Both => true,
-            Direction::ToServer => self.is_server(),
-            Direction::ToClient => !self.is_server(),
-        };
-        if !direction_fits || !facts.exists_in(&profile.version) {
+        if !may_go(facts, MethodKind::Request, self.is_server(), profile) {
             self.violation(Violation::UnexpectedRequest { method: method.clone() });
             return Err(ErrorObject::method_not_found(facts.name));
         }
@@ -286,7 +305,7 @@ impl Shared {
                 .and_then(|uri| uri.to_string_value().map(alloc::borrow::Cow::into_owned)),
             _ => None,
         };
-        self.debt.admit(request, context, batch, uri);
+        self.debt.admit(request, size, context, batch, uri);
         self.dispatch();
     }
 
@@ -412,14 +431,9 @@ impl Shared {
         profile: &Profile,
         call: Option<RequestId>,
     ) {
-        let expected = notification.method.facts().is_none_or(|facts| {
-            let direction_fits = match facts.direction {
-                Direction::Both => true,
-                Direction::ToServer => self.is_server(),
-                Direction::ToClient => !self.is_server(),
-            };
-            direction_fits && facts.exists_in(&profile.version)
-        });
+        let facts = notification.method.facts();
+        let expected =
+            facts.is_none_or(|facts| may_go(facts, MethodKind::Notification, self.is_server(), profile));
         if expected {
             self.events.push_back(Event::Notification { notification, call });
         } else {
@@ -437,6 +451,14 @@ impl Shared {
     ) -> Result<(), NotifyRefused> {
         let incoming = self.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
         let Some(token) = incoming.context.progress_token.clone() else { return Ok(()) };
+        if !progress.is_finite() {
+            return Err(NotifyRefused::Invalid("progress is not a number".into()));
+        }
+        // Every value must be above the one before.
+        if incoming.reported.is_some_and(|last| progress <= last) {
+            return Ok(());
+        }
+        incoming.reported = Some(progress);
         let params =
             ProgressParams::new(token, progress).with_total_and_message(total, text.map(ToOwned::to_owned));
         let params =
@@ -451,14 +473,23 @@ impl Shared {
 
     /// Sends a notification that belongs to a request of the peer. Log messages are dropped, and counted,
     /// when the peer takes too little.
-    pub(super) fn send_related(&mut self, notification: Notification, id: &RequestId) {
+    pub(super) fn send_related(
+        &mut self,
+        notification: Notification,
+        id: &RequestId,
+    ) -> Result<(), NotifyRefused> {
         if notification.method == Method::LogMessage
             && self.queue.reply_bytes() > self.limits.queued_replies / 2
         {
             self.dropped_logs += 1;
-            return;
+            return Ok(());
+        }
+        if self.queue.reply_bytes() > self.limits.queued_replies {
+            let value = self.limits.queued_replies;
+            return Err(CallRefused::Full { limit: "queued_replies", value }.into());
         }
         self.queue.push_reply(Message::Notification(notification), Route::ReplyTo(id.clone()));
+        Ok(())
     }
 
     // ---- the end ----
@@ -481,6 +512,17 @@ impl Shared {
         self.dispatch();
         Some(outbound)
     }
+}
+
+/// Whether a method exists in a revision, as what it is used for, in the direction it goes.
+fn may_go(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Profile) -> bool {
+    let direction_fits = match facts.direction {
+        Direction::Both => true,
+        Direction::ToServer => to_server,
+        Direction::ToClient => !to_server,
+    };
+    let kind_fits = (facts.kind == MethodKind::Notification) == (kind == MethodKind::Notification);
+    direction_fits && kind_fits && facts.exists_in(&profile.version)
 }
 
 /// The parameters of a notification, when they fit.

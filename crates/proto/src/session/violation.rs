@@ -15,7 +15,7 @@ pub enum Violation {
     Malformed {
         /// Why.
         error: Box<DecodeError>,
-        /// How it begins: at most 200 bytes.
+        /// How it begins: at most 200 bytes; empty for a part of a batch.
         excerpt: Bytes,
     },
     /// A response to a request that was never made, or with an id of another type than ours.
@@ -85,6 +85,7 @@ pub enum Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Malformed { error, excerpt } if excerpt.is_empty() => write!(f, "not a message: {error}"),
             Self::Malformed { error, excerpt } => {
                 write!(f, "not a message: {error}; it begins `{}`", excerpt.escape_ascii())
             }

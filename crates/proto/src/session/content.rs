@@ -1,0 +1,28 @@
+//! What the session itself reads in parameters and results, which it passes on as they are.
+//!
+//! Used by both eras; nothing here is kept. Log levels:
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#log-levels>.
+
+use alloc::borrow::ToOwned;
+
+use crate::types::LoggingLevel;
+use crate::{ErrorObject, Kind, Notification, Payload, Raw};
+
+/// A result is an object in every revision; anything else a handler made is its fault, not the peer's.
+pub(super) fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
+    match result.kind() {
+        Kind::Object => Ok(Payload::from_raw(result)),
+        _ => Err(ErrorObject::internal("the handler's result is not an object".to_owned())),
+    }
+}
+
+/// Whether a subscription to one resource covers another: itself, or one below it.
+pub(super) fn covers(subscribed: &str, uri: &str) -> bool {
+    uri.strip_prefix(subscribed)
+        .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
+}
+
+/// How serious a log message is, where it says so.
+pub(super) fn log_level(notification: &Notification) -> Option<LoggingLevel> {
+    notification.params.as_ref()?.raw().member("level")?.decode().ok()
+}
