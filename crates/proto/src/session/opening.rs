@@ -231,7 +231,7 @@ impl ClientOpening {
                 if self.refusal.is_none() {
                     self.offered = version.clone();
                 }
-                return self.fall_back(shared, client, now);
+                self.fall_back(shared, client, now)
             }
             Some(_) if self.initialize.is_some() => None,
             _ if supported.is_empty() => {
