@@ -171,7 +171,7 @@ pub(crate) struct Output {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// When to use colours; `auto` looks at the terminal, at NO_COLOR and at TERM
-    #[arg(long, value_name = "WHEN", default_value = "auto", hide_possible_values = false)]
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: When,
 }
 

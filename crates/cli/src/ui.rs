@@ -6,13 +6,19 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Color, Style};
+use tokio::sync::oneshot;
 
 use crate::args::{Output, When};
 use crate::failure::Failure;
 use crate::visible;
+
+/// The widest line of progress: a longer one would wrap and could not be taken away.
+const PROGRESS: usize = 72;
 
 /// How the parts of a text are shown where colours are.
 pub(crate) const HEADING: Style = Style::new().bold();
@@ -28,6 +34,8 @@ pub(crate) struct Ui {
     verbose: u8,
     color: ColorChoice,
     secrets: Secrets,
+    /// There is a line of progress to be taken away.
+    in_progress: Arc<AtomicBool>,
 }
 
 /// Standard output took no more.
@@ -51,12 +59,20 @@ impl Ui {
                 When::Never => ColorChoice::Never,
             },
             secrets: Secrets::default(),
+            in_progress: Arc::default(),
         }
     }
 
     /// For what has no options of its own: help, and words that could not be read.
     pub(crate) fn plain() -> Self {
-        Self { json: false, quiet: false, verbose: 0, color: ColorChoice::Auto, secrets: Secrets::default() }
+        Self {
+            json: false,
+            quiet: false,
+            verbose: 0,
+            color: ColorChoice::Auto,
+            secrets: Secrets::default(),
+            in_progress: Arc::default(),
+        }
     }
 
     /// From now on none of these texts is shown on standard error.
@@ -66,14 +82,7 @@ impl Ui {
 
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
     pub(crate) fn result(&self, text: &str) -> Result<(), Unwritten> {
-        let mut out = AutoStream::new(io::stdout(), self.color).lock();
-        let written = out
-            .write_all(text.as_bytes())
-            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
-        written.and_then(|()| out.flush()).map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Unwritten::Gone,
-            _ => Unwritten::Failed(error),
-        })
+        finish(AutoStream::new(io::stdout(), self.color).lock(), text)
     }
 
     /// A result that is data: every byte goes as it is, unless a terminal would obey some of them.
@@ -81,14 +90,27 @@ impl Ui {
         if io::stdout().is_terminal() {
             return self.result(&visible::text(text));
         }
-        let mut out = io::stdout().lock();
-        let written = out
-            .write_all(text.as_bytes())
-            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
-        written.and_then(|()| out.flush()).map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Unwritten::Gone,
-            _ => Unwritten::Failed(error),
-        })
+        finish(io::stdout().lock(), text)
+    }
+
+    /// Prints on a thread of its own: whoever reads our output may let us wait for as long as it likes, and signals are
+    /// heard all the same.
+    pub(crate) async fn aside(
+        &self,
+        print: impl FnOnce(&Self) -> Result<(), Unwritten> + Send + 'static,
+    ) -> Result<(), Unwritten> {
+        let (done, outcome) = oneshot::channel();
+        let ui = self.clone();
+        thread::Builder::new()
+            .name("output".into())
+            .spawn(move || {
+                // Nobody waits for it when a signal has ended the command.
+                let _ = done.send(print(&ui));
+            })
+            .map_err(Unwritten::Failed)?;
+        outcome
+            .await
+            .unwrap_or_else(|_| Err(Unwritten::Failed(io::Error::other("the writing thread failed"))))
     }
 
     /// The width of the terminal that results go to, in columns; `None` when they do not go to one.
@@ -124,20 +146,22 @@ impl Ui {
         self.diagnostic(&format!("{FAINT}server:{FAINT:#} {}", visible::line(line)));
     }
 
-    /// How far a call is: one line that is replaced on a terminal, a line each with `-v` elsewhere.
+    /// How far a call is: one line that is replaced on a terminal, a line each with `-v`, nothing elsewhere.
     pub(crate) fn progress(&self, text: &str) {
         let text = visible::line(text);
-        if self.verbose > 0 || !io::stderr().is_terminal() {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        if self.verbose > 0 || self.quiet || dumb || !io::stderr().is_terminal() {
             self.detail(&text);
-        } else if !self.quiet {
-            let text: String = self.secrets.hide(&text).chars().take(72).collect();
-            let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
+            return;
         }
+        let text: String = self.secrets.hide(&text).chars().take(PROGRESS).collect();
+        self.in_progress.store(true, Ordering::Relaxed);
+        let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
     }
 
     /// Takes the line of the progress away.
     pub(crate) fn progress_over(&self) {
-        if self.verbose == 0 && !self.quiet && io::stderr().is_terminal() {
+        if self.in_progress.swap(false, Ordering::Relaxed) {
             let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
         }
     }
@@ -167,11 +191,23 @@ impl Ui {
     }
 
     fn diagnostic(&self, text: &str) {
+        self.progress_over();
         let text = self.secrets.hide(text);
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
         // One write, so that lines of several threads do not mix. When nobody reads it, nobody misses it.
         let _ = out.write_all(format!("{text}\n").as_bytes());
     }
+}
+
+/// Writes a text to its end, which is a line feed.
+fn finish(mut out: impl Write, text: &str) -> Result<(), Unwritten> {
+    let written = out
+        .write_all(text.as_bytes())
+        .and_then(|()| if text.ends_with('\n') || text.is_empty() { Ok(()) } else { out.write_all(b"\n") });
+    written.and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Unwritten::Gone,
+        _ => Unwritten::Failed(error),
+    })
 }
 
 /// Texts that must not be shown.

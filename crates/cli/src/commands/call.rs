@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::{self, Object};
 use crate::target::{self, shown};
-use crate::ui::{Ui, Unwritten};
+use crate::ui::Ui;
 use crate::visible;
 
 /// From this level on log messages are asked for with `-v`.
@@ -90,7 +90,7 @@ async fn call(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Resul
             return Err(Failure::bad_reply("the result is a task, which was not asked for", Phase::Call));
         }
     };
-    print(ui, &tool, &result)
+    print(ui, &tool, &result).await
 }
 
 /// The server has put the call off, or asks something. The former is waited for; the latter nobody here answers.
@@ -139,11 +139,17 @@ fn far(progress: &ProgressParams) -> String {
 }
 
 /// Prints the result; whether the tool has failed is in the exit.
-fn print(ui: &Ui, tool: &str, result: &Raw) -> Result<Exit, Failure> {
+async fn print(ui: &Ui, tool: &str, result: &Raw) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
         return Err(Failure::bad_reply("the result is no object", Phase::Call));
     };
-    let outcome = if ui.json { ui.result(&visible::json(result.as_str())) } else { contents(ui, &members) };
+    let outcome = if ui.json {
+        let text = visible::json(result.as_str());
+        ui.aside(move |ui| ui.result(&text)).await
+    } else {
+        let text = contents(&members);
+        ui.aside(move |ui| ui.data(&text)).await
+    };
     let exit = written(ui, outcome);
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
         ui.note(&format!("{} says that it has failed", shown(tool.as_ref())));
@@ -152,24 +158,28 @@ fn print(ui: &Ui, tool: &str, result: &Raw) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn contents(ui: &Ui, result: &Object) -> Result<(), Unwritten> {
+/// The contents for a person: text as it is, each piece on lines of its own.
+fn contents(result: &Object) -> String {
     let contents = result.items("content").unwrap_or_default();
     if contents.is_empty() {
-        return match result.value("structuredContent") {
-            Some(value) => ui.result(&visible::json(value.as_str())),
-            None => Ok(()),
-        };
+        return result
+            .value("structuredContent")
+            .map_or_else(String::new, |value| visible::json(value.as_str()));
     }
+    let mut out = String::new();
     for content in contents {
         match Object::of(&content) {
             Some(content) => match (content.text("type").as_deref(), content.text("text")) {
-                (Some("text"), Some(text)) => ui.data(&text)?,
-                _ => ui.result(&line(&content))?,
+                (Some("text"), Some(text)) => out.push_str(&text),
+                _ => out.push_str(&line(&content)),
             },
-            None => ui.result("[content that is no object]")?,
+            None => out.push_str("[content that is no object]"),
+        }
+        if !out.ends_with('\n') {
+            out.push('\n');
         }
     }
-    Ok(())
+    out
 }
 
 /// One line that describes a piece of content that is not text.

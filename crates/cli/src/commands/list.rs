@@ -81,13 +81,14 @@ async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    let outcome = if ui.json {
-        ui.result(&document(client, &lists))
+    let text = if ui.json {
+        document(client, &lists)
     } else {
         ui.note(&header(client));
         // Where there is only a failure to tell, nothing else is told.
-        if lists.is_empty() && !failures.is_empty() { Ok(()) } else { ui.result(&page(&lists, ui.width())) }
+        if lists.is_empty() && !failures.is_empty() { String::new() } else { page(&lists, ui.width()) }
     };
+    let outcome = ui.aside(move |ui| ui.result(&text)).await;
     let exit = written(ui, outcome);
     if exit != Exit::Done {
         return Ok(exit);
@@ -112,7 +113,11 @@ async fn items(client: &Client, section: &Section) -> Result<Vec<Raw>, Failure> 
             // Many a server has resources and does not know the method for templates: it has none.
             Err(failure)
                 if section.member == TEMPLATES.member
-                    && failure.remote.as_ref().is_some_and(|error| error.code == code::METHOD_NOT_FOUND) =>
+                    && failure
+                        .seen
+                        .remote
+                        .as_ref()
+                        .is_some_and(|error| error.code == code::METHOD_NOT_FOUND) =>
             {
                 return Ok(items);
             }
@@ -170,11 +175,9 @@ pub(super) async fn tool(client: &Client, name: &str) -> Result<Option<Object>, 
 /// Everything as one JSON object, in the specification's own shapes.
 fn document(client: &Client, lists: &[(&Section, Vec<Raw>)]) -> String {
     let peer = client.peer();
-    // What cannot be written as JSON was not read from JSON, so nothing is lost.
-    let json = |value: Result<Raw, _>| value.map_or_else(|_: mcpjoin::proto::json::WriteError| None, Some);
     let version = Raw::string(peer.profile.version.as_str());
-    let info = peer.info.as_ref().and_then(|info| json(Raw::from_value(info)));
-    let capabilities = peer.server_capabilities().and_then(|server| json(Raw::from_value(server)));
+    let info = peer.info.as_ref().and_then(|info| Raw::from_value(info).ok());
+    let capabilities = peer.server_capabilities().and_then(|server| Raw::from_value(server).ok());
     let instructions = peer.instructions.as_deref().map(Raw::string);
     let arrays: Vec<(&str, String)> =
         lists.iter().map(|(section, items)| (section.member, object::write_array(items))).collect();

@@ -26,3 +26,6 @@ pub(crate) fn server(limits: Limits) -> Result<Server, BuildError> {
         .logging();
     offers::add(tools::add(server)).build()
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,8 @@ use mcpjoin::server::{PromptArguments, ReadRequest, ServerBuilder};
 
 use super::PICTURE;
 
-const TEMPLATE: &str = "test://template/{id}/data";
-const PROMPT: &str = "test_prompt_with_arguments";
+pub(super) const TEMPLATE: &str = "test://template/{id}/data";
+pub(super) const PROMPT: &str = "test_prompt_with_arguments";
 /// What is proposed where any value will do.
 const PROPOSALS: [&str; 4] = ["hello", "help", "world", "wonder"];
 

@@ -71,7 +71,7 @@ impl Failure {
             }
             OpeningFailure::Refused { method, error } => {
                 let mut failure = new("E_REFUSED", asked(method), "try another --era or --protocol-version");
-                failure.remote = Some(Box::new(error.clone()));
+                failure.seen.remote = Some(error.clone());
                 failure
             }
             OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
@@ -88,7 +88,7 @@ impl Failure {
                         "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m",
                     ),
                 };
-                failure.garbage = garbage.as_deref().map(excerpt);
+                failure.seen.garbage = garbage.as_deref().map(excerpt);
                 failure
             }
             OpeningFailure::Garbage { first, .. } => {
@@ -97,13 +97,13 @@ impl Failure {
                     phase,
                     "a server may write nothing but messages to its standard output: see what this command prints",
                 );
-                failure.garbage = Some(excerpt(first));
+                failure.seen.garbage = Some(excerpt(first));
                 failure
             }
             OpeningFailure::Ended { last, probe, garbage } => {
                 let mut failure = Self::link(last, if probe.is_some() { Phase::Initialize } else { phase });
-                failure.garbage = garbage.as_deref().map(excerpt);
-                if failure.stderr.is_empty()
+                failure.seen.garbage = garbage.as_deref().map(excerpt);
+                if failure.seen.stderr.is_empty()
                     && let Some(probe) = probe
                 {
                     failure.keep_stderr(&probe.stderr);
@@ -138,7 +138,7 @@ impl Failure {
             _ => ("E_SERVER_EXITED", "the server ended in the middle of the conversation".into(), SEE_STDERR),
         };
         let mut failure = Self::new(id, Exit::Connection, phase, message).hint(hint);
-        failure.status = end.exit;
+        failure.seen.status = end.exit;
         failure.keep_stderr(&end.stderr);
         failure
     }
@@ -213,7 +213,7 @@ impl Failure {
             _ => "-v shows what the server says about it",
         };
         let mut failure = Self::new("E_SERVER_ERROR", Exit::ServerError, phase, error.to_string()).hint(hint);
-        failure.remote = Some(Box::new(error.clone()));
+        failure.seen.remote = Some(error.clone());
         failure
     }
 }

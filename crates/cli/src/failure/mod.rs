@@ -66,6 +66,14 @@ pub(crate) struct Failure {
     pub(crate) phase: Phase,
     /// One sentence.
     pub(crate) message: String,
+    /// One thing to try.
+    pub(crate) hint: String,
+    pub(crate) seen: Box<Seen>,
+}
+
+/// What is known of how it came to a failure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
     /// The server's command, as it would be typed.
     pub(crate) command: Option<String>,
     pub(crate) took: Option<Duration>,
@@ -76,26 +84,12 @@ pub(crate) struct Failure {
     /// The first bytes that came and were no message.
     pub(crate) garbage: Option<String>,
     /// What the server answered.
-    pub(crate) remote: Option<Box<ErrorObject>>,
-    /// One thing to try.
-    pub(crate) hint: String,
+    pub(crate) remote: Option<ErrorObject>,
 }
 
 impl Failure {
     pub(crate) fn new(id: &'static str, exit: Exit, phase: Phase, message: impl Into<String>) -> Self {
-        Self {
-            id,
-            exit,
-            phase,
-            message: message.into(),
-            command: None,
-            took: None,
-            status: None,
-            stderr: Vec::new(),
-            garbage: None,
-            remote: None,
-            hint: String::new(),
-        }
+        Self { id, exit, phase, message: message.into(), hint: String::new(), seen: Box::default() }
     }
 
     /// What was typed cannot be used.
@@ -118,8 +112,8 @@ impl Failure {
     /// Adds which server it was, and how long it took.
     #[must_use]
     pub(crate) fn with(mut self, command: &str, took: Duration) -> Self {
-        self.command = Some(command.to_owned());
-        self.took = Some(took);
+        self.seen.command = Some(command.to_owned());
+        self.seen.took = Some(took);
         self
     }
 
@@ -129,7 +123,7 @@ impl Failure {
         let lines: Vec<&str> =
             text.lines().map(str::trim_end).filter(|line| !line.trim_start().is_empty()).collect();
         let from = lines.len().saturating_sub(STDERR_LINES);
-        self.stderr = lines[from..].iter().map(|line| cut(line)).collect();
+        self.seen.stderr = lines[from..].iter().map(|line| cut(line)).collect();
     }
 
     /// For a person: a line that says it all, and below it what is known.
@@ -142,22 +136,22 @@ impl Failure {
         if self.phase != Phase::Usage {
             row("doing", self.phase.as_str());
         }
-        if let Some(command) = &self.command {
+        if let Some(command) = &self.seen.command {
             row("command", &cut(command));
         }
-        if let Some(took) = self.took {
+        if let Some(took) = self.seen.took {
             row("after", &seconds(took));
         }
-        if let Some(status) = self.status {
+        if let Some(status) = self.seen.status {
             row("ended", &status.to_string());
         }
-        for (place, line) in self.stderr.iter().enumerate() {
+        for (place, line) in self.seen.stderr.iter().enumerate() {
             row(if place == 0 { "stderr" } else { "" }, &visible::line(line));
         }
-        if let Some(garbage) = &self.garbage {
+        if let Some(garbage) = &self.seen.garbage {
             row("stdout", &visible::line(garbage));
         }
-        if let Some(data) = self.remote.as_ref().and_then(|error| error.data.as_ref()) {
+        if let Some(data) = self.seen.remote.as_ref().and_then(|error| error.data.as_ref()) {
             row("data", &visible::line(&cut(data.as_str())));
         }
         if !self.hint.is_empty() {
@@ -174,24 +168,24 @@ impl Failure {
         member("message", json!(self.message));
         member("exitCode", json!(self.exit.code()));
         member("phase", json!(self.phase.as_str()));
-        if let Some(command) = &self.command {
+        if let Some(command) = &self.seen.command {
             member("command", json!(command));
         }
-        if let Some(took) = self.took {
+        if let Some(took) = self.seen.took {
             member("elapsedMs", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)));
         }
-        match self.status {
+        match self.seen.status {
             Some(ProcessExit::Code(code)) => member("status", json!({ "code": code })),
             Some(ProcessExit::Signal(signal)) => member("status", json!({ "signal": signal })),
             None => None,
         };
-        if !self.stderr.is_empty() {
-            member("stderr", json!(self.stderr));
+        if !self.seen.stderr.is_empty() {
+            member("stderr", json!(self.seen.stderr));
         }
-        if let Some(garbage) = &self.garbage {
+        if let Some(garbage) = &self.seen.garbage {
             member("stdout", json!(garbage));
         }
-        if let Some(remote) = &self.remote {
+        if let Some(remote) = &self.seen.remote {
             // Of the error's own parts all but the data are scalars; data that serde_json refuses is shown as text.
             let data = remote.data.as_ref().map(|data| {
                 serde_json::from_str(data.as_str()).unwrap_or_else(|_| Value::from(data.as_str()))

@@ -1,6 +1,6 @@
 //! Signals: what was started is gone, whatever it does.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
 use super::support::{Running, command, legacy, start};
@@ -37,13 +37,12 @@ fn b170_ctrl_c_ends_everything_within_five_seconds() {
 
 #[test]
 fn b170_ctrl_c_twice_ends_everything_at_once() {
-    let running = ready(&["list", "-v", "--connect-timeout", "1h", "sh", "-c", STUBBORN]);
+    let mut running = ready(&["list", "-v", "--connect-timeout", "1h", "sh", "-c", STUBBORN]);
     let began = Instant::now();
-    running.signal("INT");
-    running.signal("INT");
-    // Two signals of one kind may become one. The third is then the second.
-    std::thread::sleep(Duration::from_millis(100));
-    running.signal("INT");
+    // Signals of one kind that come together become one, so it is told until it is heard twice.
+    while running.child.try_wait().unwrap().is_none() {
+        running.signal("INT");
+    }
     running.finish().exits(130);
     assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
 }
@@ -71,4 +70,18 @@ fn f10_a_grandchild_that_outlives_its_parent_is_ended() {
     let running = ready(&["call", "-v", "--era", "legacy", "x", "--", "sh", "-c", &script]);
     running.signal("TERM");
     running.finish().exits(143);
+}
+
+#[test]
+fn b170_a_reader_that_does_not_read_holds_nothing_up() {
+    // More than a pipe holds.
+    let script = legacy(
+        r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%0200000d"}]}}\n' 1; cat >/dev/null"#,
+    );
+    let mut running = start(command(["call", "--era", "legacy", "x", "--", "sh", "-c", &script]));
+    let mut stdout = running.child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    running.signal("TERM");
+    running.finish().exits(143);
+    drop(stdout);
 }
