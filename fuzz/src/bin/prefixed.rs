@@ -13,7 +13,7 @@ type Frames = (Vec<Bytes>, Option<FrameError>);
 fuzz_target!(init: start("prefixed"), |data: &[u8]| {
     let mut input = Input::new(data);
     let limit = input.pick(&[0, 1, 7, 255, 4096, 70_000, WHOLE_BUFFER_BYTES]);
-    let room = input.byte() % 2 == 0;
+    let room = input.byte().is_multiple_of(2);
     let plan = input.plan();
     let stream = expand(input.rest());
     let whole = frames(&[&stream], limit, false);

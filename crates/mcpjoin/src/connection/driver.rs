@@ -334,18 +334,20 @@ impl Driver {
     fn keep_time(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
         let deaf = self.deaf_peer.take_if(|(_, until)| *until <= now);
         let mut state = core.lock();
+        let overdue = state.session.poll_timeout().is_some_and(|due| due <= now);
+        let acted = deaf.is_some() || overdue;
         if let Some((cause, _)) = deaf {
             state.session.handle(now, Inbound::Closed { cause });
         }
-        let due = state.session.poll_timeout();
-        if due.is_some_and(|due| due <= now) {
+        if overdue {
             state.session.handle_timeout(now);
         }
         self.take_events(&mut state);
         let due = state.session.poll_timeout();
         drop(state);
-        if !self.events.is_empty() {
+        if acted || !self.events.is_empty() {
             self.run_events(core);
+            // What was done may leave something to send, as a cancellation does, and sending comes before this.
             cx.waker().wake_by_ref();
         }
         let farewell = match &self.stage {

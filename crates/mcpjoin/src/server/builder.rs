@@ -63,6 +63,9 @@ pub enum BuildError {
         /// Why not.
         problem: String,
     },
+    /// A completion for something that is neither a prompt nor a resource template.
+    #[error("there is a completion for something that is neither a prompt nor a resource template")]
+    UnknownReference,
     /// None of the versions that the server was told to speak is known.
     #[error("the server speaks no known protocol version")]
     NoVersion,
@@ -250,12 +253,15 @@ impl ServerBuilder {
         Fut: Future<Output: CompletionOutput> + Send + 'static,
     {
         let reference = of.into();
-        let is_new = self.completions.insert(&reference, f);
         let name = match &reference {
             Reference::Prompt(prompt) => prompt.name.clone(),
             Reference::Resource(template) => template.uri.clone(),
-            _ => String::new(),
+            _ => {
+                self.problem.get_or_insert(BuildError::UnknownReference);
+                return self;
+            }
         };
+        let is_new = self.completions.insert(&reference, f);
         self.fresh(is_new, "completions", &name);
         self
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcpjoin_proto::session::{Asker, Call, CallError, CallRefused, Origin, Reply};
 use mcpjoin_proto::types::{
-    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest, InputResponses,
-    ListRootsParams, ListRootsResult, LoggingLevel,
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest,
+    InputResponses, ListRootsParams, ListRootsResult, LoggingLevel,
 };
 use mcpjoin_proto::{ErrorObject, Method, Payload, Profile, Raw, Request};
 use serde::Serialize;
@@ -191,7 +191,12 @@ impl Context {
 
     async fn ask(&self, question: InputRequest) -> Result<Raw, InputError> {
         if let Some(task) = &self.0.task {
-            return Ok(task.ask(question).await);
+            // What a request may not ask for, the session refuses; here nobody else looks.
+            let capabilities = self.asker().map(|asker| &asker.capabilities);
+            return match capabilities.and_then(|capabilities| undeclared(&question, capabilities)) {
+                Some(capability) => Err(InputError::Undeclared(capability)),
+                None => Ok(task.ask(question).await),
+            };
         }
         if self.0.profile.server_requests {
             return self.ask_now(question).await;
@@ -252,6 +257,24 @@ impl Context {
             _ => Ok(()),
         }
     }
+}
+
+/// The capability that a client lacks for this question.
+fn undeclared(question: &InputRequest, capabilities: &ClientCapabilities) -> Option<&'static str> {
+    let elicitation = capabilities.elicitation.as_ref();
+    let (declared, capability) = match question {
+        InputRequest::CreateMessage(_) => (capabilities.sampling.is_some(), "sampling"),
+        InputRequest::ListRoots(_) => (capabilities.roots.is_some(), "roots"),
+        InputRequest::Elicit(params) if params.is_url() => {
+            (elicitation.is_some_and(|elicitation| elicitation.url.is_some()), "elicitation.url")
+        }
+        // A client that declares nothing in particular means forms.
+        _ => (
+            elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()),
+            "elicitation",
+        ),
+    };
+    (!declared).then_some(capability)
 }
 
 impl fmt::Debug for Context {

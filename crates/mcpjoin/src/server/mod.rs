@@ -58,6 +58,8 @@ pub use input::{InputError, Pause};
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::PromptArguments;
 pub use resources::ReadRequest;
+/// What derives the schemas of arguments and results, in the version that this crate uses.
+pub use schemars;
 pub use template::Variables;
 pub use tools::{NoArguments, TypedTool, tool};
 

@@ -18,7 +18,7 @@ use mcpjoin_proto::types::{
 use mcpjoin_proto::{ErrorObject, Method, Raw, Request, code};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::tools::ToolEntry;
 use super::{Context, Shared};
@@ -239,9 +239,17 @@ pub(super) fn begin(
     Ok(Reply::Task(shown))
 }
 
-/// Tells those who listen of every change, until the task is over.
+/// Tells those who listen of every change, until the task is over or its time is up.
 async fn tell(server: Arc<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
-    while states.changed().await.is_ok() {
+    loop {
+        match timeout_at(task.expires, states.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => {
+                Tasks::purge(&mut server.tasks.lock());
+                return;
+            }
+        }
         if let Ok(shown) = task.write() {
             let limit = MAX_TASKS;
             server.each_connection(|outbox| outbox.task_changed(&task.id, shown.clone(), limit));

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use mcpjoin::proto::Version;
 use mcpjoin::proto::session::CloseCause;
-use mcpjoin::server::{NoArguments, Server, tool};
+use mcpjoin::proto::types::Prompt;
+use mcpjoin::server::{HandlerError, NoArguments, Server, tool};
 use serde_json::{Value, json};
 
 use crate::{Wire, initialize, request, run, text};
@@ -15,6 +16,9 @@ fn server() -> Server {
         .instructions("Ask nicely.")
         .dynamic_tools()
         .tool(tool("hello"), |_: NoArguments, _| async { "hello" })
+        .prompt(Prompt::new("broken"), |_, _| async {
+            Err::<String, _>(HandlerError::new("the backend is gone"))
+        })
         .tool(tool("slow"), |_: NoArguments, _| async {
             tokio::time::sleep(Duration::from_secs(3)).await;
             "at last"
@@ -28,14 +32,14 @@ fn hello(id: i64) -> Value {
 }
 
 #[test]
-fn r25_initialize_is_answered_with_version_name_and_capabilities() {
+fn initialize_is_answered_with_version_name_and_capabilities() {
     run(async {
         let answer = Wire::new(&server()).ask(&initialize("2025-06-18")).await;
         assert_eq!(
             answer["result"],
             json!({
                 "protocolVersion": "2025-06-18",
-                "capabilities": { "tools": { "listChanged": true } },
+                "capabilities": { "prompts": {}, "tools": { "listChanged": true } },
                 "serverInfo": { "name": "s", "version": "1.2.3", "title": "S" },
                 "instructions": "Ask nicely."
             })
@@ -79,6 +83,7 @@ fn r33_what_is_no_request_is_an_error_and_the_server_lives() {
             (r#"{"jsonrpc":"2.0","id":1}"#, -32600),
             (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32600),
             (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}"#, -32602),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"broken"}}"#, -32603),
         ] {
             wire.send(line).await;
             assert_eq!(wire.next().await["error"]["code"], code, "{line}");

@@ -3,6 +3,7 @@
 use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members};
 use mcpjoin::server::{Context, HandlerError, NoArguments, Server, tool};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::{Wire, run, text};
 
@@ -10,6 +11,9 @@ fn server() -> Server {
     Server::builder("s", "1")
         .tool(tool("work").as_task(), |_: NoArguments, cx: Context| async move {
             cx.progress(1.0, None, None);
+            if cx.list_roots().await.is_ok() {
+                return Err(HandlerError::new("this client has not declared roots"));
+            }
             let question = ElicitFormParams::new("Go on?", ElicitationSchema::new(Members::new()));
             let answer = cx.elicit(question).await?;
             Ok::<_, HandlerError>(answer.action.as_str().to_owned())
@@ -121,6 +125,33 @@ fn a_task_is_kept_for_its_time_and_not_longer() {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         let answer = client.ask("tasks/get", json!({ "taskId": never })).await;
         assert_eq!(answer["error"]["code"], -32602);
+    });
+}
+
+#[test]
+fn a_task_whose_time_is_up_is_called_off_although_nobody_asks() {
+    run(async {
+        struct Dropped(mpsc::UnboundedSender<()>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+            }
+        }
+        let (dropped, mut drops) = mpsc::unbounded_channel();
+        let server = Server::builder("s", "1")
+            .tool(tool("held").as_task(), move |_: NoArguments, _| {
+                let held = Dropped(dropped.clone());
+                async move {
+                    let _held = held;
+                    std::future::pending::<()>().await;
+                }
+            })
+            .build()
+            .unwrap();
+        Modern::new(&server).begin("held").await;
+        let begun = tokio::time::Instant::now();
+        drops.recv().await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 3_600);
     });
 }
 

@@ -185,7 +185,7 @@ enum Either {
 #[derive(Serialize, JsonSchema)]
 enum Chain {
     End,
-    Next(Box<Chain>),
+    Next(Box<Self>),
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn schemas_stay_whole_when_they_are_put_into_an_object() {
     run(async {
         let server = Server::builder("s", "1")
             .tool(tool("either"), |_: NoArguments, _| async {
-                Json(Either::Left(Named { name: "x".into() }))
+                Json([Either::Left, Either::Right].map(|either| either(Named { name: "x".into() })))
             })
             .tool(tool("chain"), |_: NoArguments, _| async { Json(Chain::Next(Box::new(Chain::End))) })
             .build()
@@ -260,7 +260,7 @@ fn b53_a_panic_ends_its_call_alone_and_keeps_its_words_to_itself() {
     run(async {
         let panics = async |_: NoArguments, _: mcpjoin::server::Context| -> String { panic!("secret") };
         let server = calculator()
-            .tool(tool("here"), move |a, cx| panics(a, cx))
+            .tool(tool("here"), panics)
             .tool(tool("blocking"), blocking(|_: NoArguments, _| -> String { panic!("secret") }))
             .tool(tool("spawned"), spawned(|_: NoArguments, _| async { panic!("secret") as String }))
             .build()

@@ -143,7 +143,7 @@ impl World {
             17 => drop(self.sides[from].transmit()),
             // Twice on the way.
             18 => {
-                if let Some(Sent::Line(line)) = self.sides[from].transmit() {
+                if let Some(Sent::Line { line, .. }) = self.sides[from].transmit() {
                     self.sides[1 - from].line(now, line.clone());
                     self.sides[1 - from].line(now, line);
                 }
@@ -171,7 +171,7 @@ impl World {
 
     fn arrive(&mut self, at: usize, sent: Sent) {
         match sent {
-            Sent::Line(line) => self.sides[at].line(self.now, line),
+            Sent::Line { line, .. } => self.sides[at].line(self.now, line),
             Sent::Abort(id) => self.sides[at].handle(self.now, Inbound::Detached { id }),
         }
     }

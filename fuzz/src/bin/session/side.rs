@@ -1,7 +1,6 @@
 //! One side of a conversation: a session, what its owner knows of it, and what must hold after every step.
 
 use std::collections::BTreeSet;
-use std::iter;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -9,10 +8,13 @@ use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{
     Call, CallError, Event, Inbound, Limits, LinkCaps, Origin, Outbound, Reply, Role, Session, State,
 };
-use mcpjoin_proto::{Method, RequestId, Time, encode};
+use mcpjoin_proto::{Message, Method, RequestId, Time, encode};
 
 /// No step of a script makes more events or messages than this: more is a loop without an end.
 const MOST: usize = 20_000;
+
+/// More than an id and the words of an error take, in bytes.
+const OVERHEAD: usize = 6000;
 
 pub(crate) struct Side {
     pub(crate) session: Session,
@@ -114,13 +116,14 @@ impl Side {
         let mut out = BytesMut::new();
         let sent = match outbound {
             Outbound::Message { message, .. } => {
+                let is_reply = matches!(message, Message::Response(_));
                 encode::message(&message, &mut out);
                 let line = out.freeze();
                 match decode(&line, &self.session.limits().decode) {
                     Ok(Decoded::Message(_)) => {}
                     other => panic!("we have sent {line:?}, which is {other:?}"),
                 }
-                Sent::Line(line)
+                Sent::Line { line, is_reply }
             }
             Outbound::Batch { messages, .. } => {
                 encode::batch(&messages, &mut out);
@@ -130,7 +133,7 @@ impl Side {
                     // As many replies as there were requests in theirs.
                     other => panic!("we have sent {line:?}, which is {other:?}"),
                 }
-                Sent::Line(line)
+                Sent::Line { line, is_reply: true }
             }
             Outbound::Abort { id } => Sent::Abort(id),
         };
@@ -214,15 +217,30 @@ impl Side {
         assert_eq!(self.session.requests_in_flight(), 0);
         assert_eq!(self.session.poll_timeout(), None);
         assert_eq!(self.session.state(), State::Disconnected);
-        let left = iter::from_fn(|| self.transmit()).take(MOST).count();
-        assert!(left < MOST, "messages without an end");
+        let mut replies = 0;
+        for count in 0.. {
+            assert!(count < MOST, "messages without an end");
+            let Some(sent) = self.transmit() else { break };
+            if let Sent::Line { line, is_reply: true } = sent {
+                replies += line.len();
+            }
+        }
+        // Beyond the bound there are the answers of those who were at work, and to the line that was read last.
+        let limits = self.session.limits();
+        let most = limits.queued_replies
+            + (limits.handling + 2) * (limits.message + OVERHEAD)
+            + (limits.decode.batch + limits.subscriptions) * OVERHEAD;
+        assert!(replies <= most, "{replies} bytes of replies waited");
         assert!(self.session.poll_event().is_none());
     }
 }
 
 /// What has left a session.
 pub(crate) enum Sent {
-    Line(Bytes),
+    Line {
+        line: Bytes,
+        is_reply: bool,
+    },
     /// Its owner has left the exchange of that request of its own.
     Abort(RequestId),
 }

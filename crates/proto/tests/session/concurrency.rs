@@ -1,0 +1,274 @@
+//! Group E of the catalogue: many at once, races, storms, and the end in the middle of it.
+
+use std::sync::Arc;
+
+use mcpjoin_proto::session::{
+    Call, CallRefused, Event, Inbound, Limits, LinkEnd, NotifyRefused, Origin, Reply, Route, State,
+};
+use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
+use mcpjoin_proto::{Method, Notification, Payload, Raw, RequestId, Time, Version};
+
+use crate::common::*;
+
+/// A small generator (xorshift), so that every run is the same.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).unwrap()
+    }
+}
+
+const ERAS: [Version; 2] = [Version::V2025_11_25, Version::V2026_07_28];
+
+#[test]
+fn e89_ten_thousand_replies_in_any_order_find_their_requests() {
+    for version in &ERAS {
+        for shuffled in [false, true] {
+            let mut limits = Limits::default();
+            limits.handling = 10_000;
+            let mut pair = Pair::new(version, Limits::default(), limits);
+            let ids: Vec<RequestId> = (0..10_000)
+                .map(|n| {
+                    let call = Call::new(Method::CallTool).with_params(raw(&format!("{{\"n\":{n}}}")));
+                    pair.client.call(Time::ZERO, &call).unwrap()
+                })
+                .collect();
+            assert!(matches!(
+                pair.client.call(Time::ZERO, &Call::new(Method::CallTool)),
+                Err(CallRefused::Full { limit: "in_flight", value: 10_000 })
+            ));
+            pair.exchange();
+            let mut handled = requests(&mut pair.server);
+            assert_eq!(handled.len(), 10_000);
+            handled.reverse();
+            let mut dice = Dice(42);
+            for place in (1..handled.len()).rev().filter(|_| shuffled) {
+                handled.swap(place, dice.roll(place + 1));
+            }
+            for id in &handled {
+                pair.server.respond(id, Ok(Reply::Complete(raw(&format!("{{\"echo\":{id}}}")))));
+            }
+            pair.exchange();
+            let outcomes = outcomes(&mut pair.client);
+            assert_eq!(outcomes.len(), 10_000);
+            for ((id, outcome), wanted) in outcomes.iter().zip(&handled) {
+                assert_eq!(id, wanted, "in the order of the answers");
+                let Ok(Reply::Complete(result)) = outcome else { panic!("{outcome:?}") };
+                assert_eq!(result.member("echo").unwrap().as_str(), id.to_string());
+            }
+            assert!(ids.iter().all(|id| handled.contains(id) || handled.len() > 100));
+            assert_eq!((pair.client.calls_in_flight(), pair.server.requests_in_flight()), (0, 0));
+        }
+    }
+}
+
+/// Each request is answered and cancelled at once; which of both the peers hear of first is random.
+#[test]
+fn e90_a_cancel_that_races_with_its_reply_ends_the_call_once() {
+    for version in &ERAS {
+        let mut pair = Pair::new(version, Limits::default(), Limits::default());
+        let origin = Arc::new(Origin { link: "memory", peer: None });
+        let mut dice = Dice(7);
+        let (mut answered, mut cancelled) = (0_u32, 0_u32);
+        for _ in 0..50_000 {
+            let id = pair.client.call(Time::ZERO, &Call::new(Method::CallTool)).unwrap();
+            pair.exchange();
+            assert_eq!(requests(&mut pair.server), [id.clone()]);
+            let mut steps = ["reply", "cancel", "to client", "to server"];
+            for place in (1..steps.len()).rev() {
+                steps.swap(place, dice.roll(place + 1));
+            }
+            let mut wanted = true;
+            let mut ends = 0;
+            for step in steps {
+                match step {
+                    "reply" => pair.server.respond(&id, Ok(Reply::empty())),
+                    "cancel" => {
+                        wanted = pair.client.calls_in_flight() == 1;
+                        pair.client.cancel(&id, None);
+                    }
+                    "to client" => {
+                        while let Some(outbound) = pair.server.poll_transmit() {
+                            pair.client.handle(Time::ZERO, arrives(outbound, &origin));
+                        }
+                    }
+                    _ => {
+                        while let Some(outbound) = pair.client.poll_transmit() {
+                            pair.server.handle(Time::ZERO, arrives(outbound, &origin));
+                        }
+                    }
+                }
+                ends += outcomes(&mut pair.client).len();
+            }
+            pair.exchange();
+            ends += outcomes(&mut pair.client).len();
+            events(&mut pair.server);
+            // Either it was answered before it was cancelled, or it was cancelled and nothing is told.
+            assert_eq!(ends, usize::from(!wanted), "{steps:?}");
+            if ends == 1 {
+                answered += 1;
+            } else {
+                cancelled += 1;
+            }
+            assert_eq!(pair.client.calls_in_flight(), 0);
+            assert_eq!(pair.server.requests_in_flight(), 0);
+        }
+        assert!(answered > 5_000 && cancelled > 5_000, "{answered} and {cancelled}: no race");
+        assert_eq!(pair.client.poll_timeout(), None, "no deadline is left");
+    }
+}
+
+#[test]
+fn e91_a_call_that_nobody_waits_for_is_cancelled_once_and_its_late_reply_dropped() {
+    let mut client = opened_client(Limits::default());
+    let id = call(&mut client, Method::CallTool);
+    sent(&mut client);
+    client.cancel(&id, None);
+    client.cancel(&id, None);
+    assert_eq!(
+        sent(&mut client),
+        [format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)]
+    );
+    say(&mut client, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    assert!(outcomes(&mut client).is_empty());
+}
+
+#[test]
+fn e95_a_storm_of_requests_and_cancels_leaves_nothing_behind() {
+    let mut limits = Limits::default();
+    limits.handling = 256;
+    let mut server = opened_server("2025-11-25", limits);
+    // All slots are taken by handlers that do not come back.
+    for id in 0..256 {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+    }
+    assert_eq!(requests(&mut server).len(), 256);
+    for id in 1_000..101_000 {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+        say(
+            &mut server,
+            &format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+            ),
+        );
+        assert_eq!(server.requests_in_flight(), 256);
+    }
+    assert!(events(&mut server).is_empty(), "no handler has heard of any");
+    assert!(sent(&mut server).is_empty(), "and none was refused: what was cancelled takes no room");
+    // With free slots each is begun and ended.
+    let mut server = opened_server("2025-11-25", Limits::default());
+    let mut running = 0_i64;
+    for id in 0..100_000 {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+        say(
+            &mut server,
+            &format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+            ),
+        );
+        for event in events(&mut server) {
+            running += match event {
+                Event::Request { .. } => 1,
+                Event::Cancelled { .. } => -1,
+                other => panic!("{other:?}"),
+            };
+        }
+        assert_eq!(running, 0);
+    }
+    assert_eq!(server.requests_in_flight(), 0);
+}
+
+#[test]
+fn e96_the_end_of_input_with_a_thousand_in_flight_is_drained_for_the_time_of_grace() {
+    let mut server = opened_server("2025-11-25", Limits::default());
+    for id in 0..1_000 {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+    }
+    requests(&mut server);
+    server.handle(at(5), Inbound::Closed { cause: LinkEnd::end_of_stream() });
+    assert_eq!(server.state(), State::ShuttingDown);
+    for id in 0..600_i64 {
+        server.respond(&id.into(), Ok(Reply::empty()));
+    }
+    assert_eq!(sent(&mut server).len(), 600);
+    assert_eq!(server.poll_timeout(), Some(at(15)));
+    server.handle_timeout(at(15));
+    let told = events(&mut server);
+    assert_eq!(told.iter().filter(|event| matches!(event, Event::Cancelled { .. })).count(), 400);
+    assert!(matches!(told.last(), Some(Event::Closed(_))));
+    assert_eq!(server.requests_in_flight(), 0);
+}
+
+#[test]
+fn e97_a_peer_that_reads_no_notifications_fills_no_memory() {
+    let mut limits = Limits::default();
+    limits.queued_calls = 64 * 1024;
+    limits.queued_replies = 64 * 1024;
+    let mut pair = Pair::new(&Version::V2025_11_25, Limits::default(), limits);
+    // Logs of a request: dropped and counted.
+    let mut wanted = Call::new(Method::CallTool);
+    wanted.progress = true;
+    let id = pair.client.call(Time::ZERO, &wanted).unwrap();
+    pair.exchange();
+    requests(&mut pair.server);
+    let message = LogMessageParams::new(LoggingLevel::Info, Raw::string(&"x".repeat(1000)));
+    for _ in 0..10_000 {
+        pair.server.log(&id, &message).unwrap();
+    }
+    assert!(pair.server.dropped_logs() > 9_900, "{}", pair.server.dropped_logs());
+    // Other notifications of a request, and of none: refused, with the name of the bound.
+    let own = Notification {
+        method: Method::parse("notifications/own"),
+        params: Some(Payload::from_raw(raw(&format!("{{\"x\":\"{}\"}}", "x".repeat(1000))))),
+    };
+    for route in [Route::ReplyTo(id), Route::Session] {
+        let refused = (0..10_000).filter(|_| pair.server.notify(own.clone(), route.clone()).is_err()).count();
+        assert!(refused > 9_900, "{route:?}: {refused}");
+        let refused = pair.server.notify(own.clone(), route.clone()).unwrap_err();
+        assert!(matches!(refused, NotifyRefused::NotAllowed(CallRefused::Full { .. })), "{refused}");
+    }
+    // Updates of a thousand resources: each at most once.
+    let waiting = sent(&mut pair.server).iter().map(String::len).sum::<usize>();
+    assert!(waiting < 2 * 64 * 1024 + 4096, "{waiting} bytes waited");
+}
+
+#[test]
+fn e97_long_ids_and_method_names_count_as_what_they_weigh() {
+    let mut limits = Limits::default();
+    limits.queued_replies = 64 * 1024;
+    let mut server = opened_server("2025-11-25", limits);
+    let long = "i".repeat(4000);
+    let mut pings = 0;
+    while server.wants_input() {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#));
+        pings += 1;
+        assert!(pings < 100, "64 KiB of replies with ids of 4 kB");
+    }
+    let mut limits = Limits::default();
+    (limits.handling, limits.waiting) = (1, 64 * 1024);
+    let mut server = opened_server("2025-11-25", limits);
+    for id in 0..100 {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x/{long}"}}"#));
+    }
+    let refused = sent(&mut server).iter().filter(|line| line.contains("`waiting`")).count();
+    assert!(refused > 80, "{refused} of 100 requests of 4 kB were refused at 64 KiB");
+}
+
+#[test]
+fn e98_a_reply_in_flight_at_the_end_of_input_is_sent() {
+    let mut server = opened_server("2025-11-25", Limits::default());
+    say(&mut server, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+    requests(&mut server);
+    server.handle(Time::ZERO, Inbound::Closed { cause: LinkEnd::end_of_stream() });
+    assert!(!server.wants_input());
+    server.respond(&1.into(), Ok(Reply::empty()));
+    assert_eq!(sent(&mut server), [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#]);
+    server.link_sent(Time::ZERO, 10, true);
+    assert!(events(&mut server).is_empty(), "the reply is still on its way");
+    server.link_sent(Time::ZERO, 20, false);
+    assert!(matches!(&events(&mut server)[..], [Event::Closed(_)]));
+}
