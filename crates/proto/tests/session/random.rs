@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// One side and what its owner knows.
 struct Side {
-    session: Session, State,
+    session: Session,
     wire: VecDeque<Bytes>,
     /// Calls that must still end, once each.
     open: BTreeSet<RequestId>,
@@ -248,7 +248,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_call_ends_exactly_once(
