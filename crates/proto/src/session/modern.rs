@@ -371,7 +371,11 @@ impl Modern {
                 shared.violation(Violation::UnexpectedNotification { method: Method::Progress });
             }
             _ => {
-                let stream = subscription(&notification);
+                // What a stream still brings after its end belongs to no call, but is no less true.
+                let stream = subscription(&notification).filter(|id| {
+                    let pending = shared.calls.find(id);
+                    pending.is_some_and(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }))
+                });
                 if notification.method == Method::SubscriptionsAcknowledged {
                     let acknowledged = stream.as_ref().and_then(|id| shared.calls.find(id)).map(|(id, _)| id);
                     if acknowledged.and_then(|id| shared.calls.acknowledge(id)).is_none() {
