@@ -79,10 +79,7 @@ fn r47_spawn_initialize_initialized_list_call_close_exit_in_this_order() {
             Err(_) => line.to_owned(),
         })
         .collect();
-    assert_eq!(
-        methods,
-        ["initialize", "notifications/initialized", "tools/list", "tools/call", "exit 0"]
-    );
+    assert_eq!(methods, ["initialize", "notifications/initialized", "tools/list", "tools/call", "exit 0"]);
 }
 
 #[test]
