@@ -150,7 +150,7 @@ async fn r56_a_connection_sends_requests_notifies_and_closes_over_any_link() {
     client.close().await;
     assert_eq!(client.state(), State::Disconnected);
     let sent = kinds.lock().unwrap().join("\n");
-    for method in ["initialize", "notifications/initialized", "ping"] {
+    for method in ["Initialize,", "Initialized,", "Ping,"] {
         assert!(sent.contains(method), "{method} was not sent: {sent}");
     }
 }
