@@ -1,2 +1,21 @@
-//! The binary.
-fn main() {}
+//! The binary `mcpjoin`: any Model Context Protocol server from the command line.
+//!
+//! Reads the words, hands them to a command, and ends with the code that says how it went.
+
+mod args;
+mod arguments;
+mod commands;
+mod connect;
+mod demo;
+mod exit;
+mod failure;
+mod object;
+mod target;
+mod ui;
+mod visible;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    commands::run(std::env::args_os().collect()).into()
+}

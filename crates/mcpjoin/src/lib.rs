@@ -1,9 +1,38 @@
-//! The library.
+//! Connects any Model Context Protocol client to any server.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use mcpjoin::server::{Json, tool};
+//! use mcpjoin::{Client, Link, Server, proto::Raw};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add { a: i64, b: i64 }
+//!
+//! let server = Server::builder("calculator", "1.0.0")
+//!     .tool(tool("add").description("Adds two numbers"), |n: Add, _| async move { Json(n.a + n.b) })
+//!     .build()?;
+//! let (ours, theirs) = Link::memory();
+//! server.connect(theirs);
+//! let client = Client::builder("example", "1.0.0").connect(ours).await?;
+//! let arguments = Raw::parse(r#"{"a":2,"b":40}"#)?;
+//! let result = client.call_tool("add", Some(arguments)).await?;
+//! assert_eq!(result.structured_content, Some(Raw::parse("42")?));
+//! # Ok(())
+//! # }
+//! ```
 
+pub mod client;
 pub mod connection;
 pub mod handler;
 pub mod link;
 #[cfg(unix)]
 mod process;
+pub mod server;
 
 pub use mcpjoin_proto as proto;
+
+pub use client::Client;
+pub use handler::Handler;
+pub use link::Link;
+pub use server::Server;

@@ -3,19 +3,10 @@
 
 mod support;
 
-use mcpjoin::link::ChildCommand;
-use support::{bare, end, run, sh};
+use std::time::{Duration, Instant};
 
-/// What a process can leak: file descriptors and what they are, threads, zombies.
-fn inventory() -> (Vec<String>, usize, usize) {
-    let mut files: Vec<_> = std::fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .flatten()
-        .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
-        .collect();
-    files.sort();
-    (files, std::fs::read_dir("/proc/self/task").unwrap().count(), support::zombies())
-}
+use mcpjoin::link::ChildCommand;
+use support::{bare, end, run, settled, sh};
 
 async fn closed(script: &str) {
     let mut link = bare(sh(script).start().await.expect("a shell"));
@@ -43,7 +34,7 @@ fn d76_d77_two_hundred_children_and_as_many_failures_leave_nothing() {
     // Each runtime takes its tasks with it, so nothing of them is counted. The keeper's thread and its pipe come
     // with the first child and stay.
     run(closed("cat"));
-    let before = inventory();
+    let before = settled();
     run(async {
         for _ in 0..50 {
             closed("cat").await;
@@ -57,5 +48,24 @@ fn d76_d77_two_hundred_children_and_as_many_failures_leave_nothing() {
             assert!(sh("true").current_dir("/no/such/place").start().await.is_err());
         }
     });
-    assert_eq!(inventory(), before);
+    assert_eq!(settled(), before);
+}
+
+#[test]
+fn d76_many_children_that_end_together_end_in_time() {
+    run(async {
+        let mut links = Vec::new();
+        for _ in 0..100 {
+            links.push(bare(sh("cat").start().await.expect("a shell")));
+        }
+        let start = Instant::now();
+        let ends: Vec<_> =
+            links.into_iter().map(|mut link| tokio::spawn(async move { link.close().await })).collect();
+        for end in ends {
+            assert!(end.await.expect("no panic").exit.is_some());
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        println!("{:?}", start.elapsed());
+    });
+    assert_eq!(support::zombies(), 0);
 }

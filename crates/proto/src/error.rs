@@ -41,8 +41,12 @@ pub struct ErrorObject {
     pub code: i64,
     /// One sentence for a person.
     pub message: String,
-    /// What the sender adds, in a shape of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What the sender adds, in a shape of its own. `null` is `Some`, an absent member is `None`.
+    #[serde(
+        default,
+        deserialize_with = "crate::types::record::present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub data: Option<Raw>,
 }
 

@@ -131,6 +131,16 @@ name! {
     ProgressToken
 }
 
+impl RequestId {
+    /// How many bytes of memory its peer has chosen: none for an integer that a machine word holds.
+    pub(crate) fn held(&self) -> usize {
+        match &self.0 {
+            Name::Integer(_) => 0,
+            Name::Digits(text) | Name::String(text) => text.len(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

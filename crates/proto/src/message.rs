@@ -227,6 +227,12 @@ impl Payload {
         self.member(self.spans().result_type)
     }
 
+    /// The same with its members looked up, for whoever asks for more than one.
+    pub(crate) fn indexed(mut self) -> Self {
+        self.spans = Some(self.spans());
+        self
+    }
+
     /// Where the value of `_meta` lies in the text.
     pub(crate) fn meta_range(&self) -> Option<Range<usize>> {
         let span = self.spans().meta;

@@ -48,8 +48,6 @@ pub struct Profile {
     pub elicitation_url: bool,
     /// Tasks are part of the core protocol.
     pub core_tasks: bool,
-    /// Errors about unreadable requests may come without an id; before, they carry `null`.
-    pub error_without_id: bool,
     /// The code for a resource that does not exist.
     pub resource_not_found: i64,
 }
@@ -65,13 +63,7 @@ static PROFILES: [Profile; 5] = [
         ..LEGACY
     },
     Profile { version: Version::V2025_06_18, ..SINCE_2025_06_18 },
-    Profile {
-        version: Version::V2025_11_25,
-        elicitation_url: true,
-        core_tasks: true,
-        error_without_id: true,
-        ..SINCE_2025_06_18
-    },
+    Profile { version: Version::V2025_11_25, elicitation_url: true, core_tasks: true, ..SINCE_2025_06_18 },
     Profile {
         version: Version::V2026_07_28,
         era: Era::Modern,
@@ -84,7 +76,6 @@ static PROFILES: [Profile; 5] = [
         http_sessions: false,
         structured_any: true,
         elicitation_url: true,
-        error_without_id: true,
         resource_not_found: code::INVALID_PARAMS,
         ..SINCE_2025_06_18
     },
@@ -110,7 +101,6 @@ const LEGACY: Profile = Profile {
     elicitation: false,
     elicitation_url: false,
     core_tasks: false,
-    error_without_id: false,
     resource_not_found: code::RESOURCE_NOT_FOUND,
 };
 

@@ -22,6 +22,8 @@ use super::core::{Core, Slot};
 pub struct Calling {
     core: Arc<Core>,
     stage: Stage,
+    /// Its place among those who wait for room.
+    place: Option<u64>,
 }
 
 enum Stage {
@@ -42,7 +44,7 @@ pub enum CallEvent {
 
 impl Calling {
     pub(super) fn new(core: Arc<Core>, call: Call) -> Self {
-        Self { core, stage: Stage::Unsent(Box::new(call)) }
+        Self { core, stage: Stage::Unsent(Box::new(call)), place: None }
     }
 
     /// The id of the request, once it is sent.
@@ -54,17 +56,26 @@ impl Calling {
         }
     }
 
+    /// Notifications that were dropped because nobody looked at them in time.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        match self.stage {
+            Stage::Sent(id) => self.core.lock().slots.get(&id).map_or(0, |slot| slot.dropped),
+            _ => 0,
+        }
+    }
+
     /// The next thing that comes before the result; `None` when the result is there, to be awaited. Sends the
     /// request when it is not sent yet. Cancel-safe.
     pub async fn next_event(&mut self) -> Option<CallEvent> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
+    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         let core = self.core.clone();
         let mut state = core.lock();
         if let Stage::Unsent(call) = &self.stage {
-            match send(&core, &mut state, call, cx) {
+            match send(&core, &mut state, call, &mut self.place, cx) {
                 Poll::Ready(Ok(id)) => self.stage = Stage::Sent(id),
                 // The result says it.
                 Poll::Ready(Err(_)) => return Poll::Ready(None),
@@ -92,8 +103,13 @@ fn send(
     core: &Core,
     state: &mut super::core::Inner,
     call: &Call,
+    place: &mut Option<u64>,
     cx: &Context<'_>,
 ) -> Poll<Result<i64, CallError>> {
+    let waited = place.take();
+    if let Some(place) = waited {
+        state.room.remove(&place);
+    }
     let refused = match state.session.call(core.now(), call) {
         Ok(id) => {
             // The session counts its ids up from 1.
@@ -106,7 +122,7 @@ fn send(
     };
     match (refused, &state.closed) {
         (CallRefused::Full { .. }, None) => {
-            state.room.push_back(cx.waker().clone());
+            *place = Some(state.wait_for_room(waited, cx.waker()));
             Poll::Pending
         }
         (CallRefused::Closed, Some(cause)) => {
@@ -131,7 +147,7 @@ impl Future for Calling {
         let this = self.get_mut();
         let mut state = this.core.lock();
         if let Stage::Unsent(call) = &this.stage {
-            match send(&this.core, &mut state, call, cx) {
+            match send(&this.core, &mut state, call, &mut this.place, cx) {
                 Poll::Ready(Ok(id)) => this.stage = Stage::Sent(id),
                 Poll::Ready(Err(error)) => {
                     this.stage = Stage::Over;
@@ -159,6 +175,13 @@ impl Future for Calling {
 
 impl Drop for Calling {
     fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            let mut state = self.core.lock();
+            // Woken and gone: the room that it was told of is for the next one.
+            if state.room.remove(&place).is_none() {
+                state.wake_driver();
+            }
+        }
         let Stage::Sent(id) = self.stage else { return };
         let mut state = self.core.lock();
         let answered = state.slots.remove(&id).is_none_or(|slot| slot.outcome.is_some());

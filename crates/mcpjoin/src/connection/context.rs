@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context as TaskContext, Poll, Waker};
 
 use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext};
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
@@ -106,7 +106,6 @@ impl Context {
 
     /// Asks the other side something on behalf of this request. In the modern era a server cannot: it answers
     /// with what it needs instead (`Reply::NeedInput`).
-    #[must_use]
     pub fn call(&self, mut call: Call) -> Calling {
         call.on_behalf_of = self.request_id().cloned();
         Calling::new(self.shared.core.clone(), call)
@@ -127,17 +126,18 @@ impl Context {
 
     /// Waits until nobody waits for the answer any more.
     pub async fn cancelled(&self) {
-        poll_fn(|cx| {
-            let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.is_cancelled() {
-                return Poll::Ready(());
-            }
-            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                waiting.push(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
+        poll_fn(|cx| self.poll_cancelled(cx)).await;
+    }
+
+    pub(super) fn poll_cancelled(&self, cx: &TaskContext<'_>) -> Poll<()> {
+        let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_cancelled() {
+            return Poll::Ready(());
+        }
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Nobody waits for the answer any more: whoever listens is told.

@@ -22,8 +22,9 @@ pub(crate) struct Inner {
     pub(crate) session: Session,
     /// The calls under way, by the id of their request.
     pub(crate) slots: BTreeMap<i64, Slot>,
-    /// Calls that wait for room.
-    pub(crate) room: VecDeque<Waker>,
+    /// Calls that wait for room, in the order in which they came.
+    pub(crate) room: BTreeMap<u64, Waker>,
+    next_place: u64,
     /// Whoever waits for the opening or the end.
     watchers: Vec<Waker>,
     driver: Option<Waker>,
@@ -57,7 +58,8 @@ impl Core {
             state: Mutex::new(Inner {
                 session,
                 slots: BTreeMap::new(),
-                room: VecDeque::new(),
+                room: BTreeMap::new(),
+                next_place: 0,
                 watchers: Vec::new(),
                 driver: None,
                 opened: false,
@@ -112,6 +114,16 @@ impl Inner {
         std::mem::take(&mut self.watchers)
     }
 
+    /// Wakes this waker when there may be room for a call. Whoever waited before keeps its place.
+    pub(crate) fn wait_for_room(&mut self, place: Option<u64>, waker: &Waker) -> u64 {
+        let place = place.unwrap_or_else(|| {
+            self.next_place += 1;
+            self.next_place
+        });
+        self.room.insert(place, waker.clone());
+        place
+    }
+
     /// Who may try again to make a call, as far as there is room.
     pub(crate) fn take_room(&mut self, wake: &mut Vec<Waker>) {
         if self.room.is_empty() || !(self.session.has_room() || self.closed.is_some()) {
@@ -122,7 +134,7 @@ impl Inner {
             0 => self.room.len(),
             _ => self.session.limits().in_flight.saturating_sub(in_flight).min(self.room.len()),
         };
-        wake.extend(self.room.drain(..free));
+        wake.extend(std::iter::from_fn(|| self.room.pop_first()).take(free).map(|(_, waker)| waker));
     }
 }
 

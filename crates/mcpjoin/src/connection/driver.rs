@@ -3,15 +3,14 @@
 //! One task per connection runs it. A turn reads what is there, handles it, runs handlers where they are,
 //! and sends everything that is ready in one go; after a bounded amount it lets others have the thread.
 
-use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -22,7 +21,8 @@ use tokio::time::Sleep;
 use super::OnViolation;
 use super::context::Context;
 use super::core::{Core, Inner};
-use crate::handler::{Answer, ErasedHandler};
+use super::running::{Finished, Running, RunningFuture, panicked, poll_answer};
+use crate::handler::ErasedHandler;
 use crate::link::Io;
 
 /// Messages handled in one turn before everything is sent and others get the thread (64, as measured in the
@@ -31,9 +31,6 @@ const TURN: usize = 64;
 
 /// Bytes of payload handled in one turn, so that 64 large messages do not gather.
 const TURN_BYTES: usize = 256 * 1024;
-
-/// A handler that keeps the thread for longer than this at a time is reported.
-const LONG_POLL: Duration = Duration::from_millis(50);
 
 /// How long what is left in the queue may take to leave when the connection closes.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -47,10 +44,12 @@ pub struct Driver {
     on_violation: Option<OnViolation>,
     running: FuturesUnordered<Running>,
     /// The contexts of the requests that handlers still work on, to tell them of a cancellation.
-    contexts: Vec<(RequestId, Context)>,
+    contexts: BTreeMap<RequestId, Context>,
     timer: Option<Pin<Box<Sleep>>>,
     timer_at: Time,
     stage: Stage,
+    /// Sending has failed. Until then what the peer may still have said is read.
+    deaf_peer: Option<(LinkEnd, Time)>,
     /// Room that is used again in every turn.
     inbound: Vec<Inbound>,
     events: VecDeque<Event>,
@@ -68,26 +67,6 @@ enum Stage {
     Gone,
 }
 
-/// A handler that was not ready at once.
-struct Running {
-    id: Option<RequestId>,
-    method: Box<str>,
-    context: Context,
-    future: RunningFuture,
-}
-
-enum RunningFuture {
-    Request(Answer),
-    Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
-}
-
-/// What became of a handler.
-enum Finished {
-    Answered(RequestId, Result<Reply, ErrorObject>),
-    Told,
-    Cancelled,
-}
-
 impl Driver {
     pub(super) fn new(
         core: Arc<Core>,
@@ -101,10 +80,11 @@ impl Driver {
             handler,
             on_violation,
             running: FuturesUnordered::new(),
-            contexts: Vec::new(),
+            contexts: BTreeMap::new(),
             timer: None,
             timer_at: Time::FAR,
             stage: Stage::Starting,
+            deaf_peer: None,
             inbound: Vec::new(),
             events: VecDeque::new(),
             answers: Vec::new(),
@@ -115,22 +95,28 @@ impl Driver {
     fn turn(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
         let core = self.core.clone();
         let now = core.now();
-        if matches!(self.stage, Stage::Starting) {
-            core.lock().session.open(now);
-            self.stage = Stage::Running;
+        {
+            let mut state = core.lock();
+            state.set_driver(cx.waker());
+            if matches!(self.stage, Stage::Starting) {
+                state.session.open(now);
+                self.stage = Stage::Running;
+            }
         }
         let mut busy = self.read(cx, &core, now);
         busy |= self.settle_running(cx);
         busy |= self.send(cx, &core, now);
         self.keep_time(cx, &core, now);
+        match self.stage {
+            Stage::Reopening => busy |= self.reopen(cx, &core),
+            Stage::Farewell(..) | Stage::Closing(_) => self.say_farewell(cx, &core, now),
+            _ => {}
+        }
         for waker in self.wake.drain(..) {
             waker.wake();
         }
-        match self.stage {
-            Stage::Running | Stage::Starting => {}
-            Stage::Reopening => busy |= self.reopen(cx, &core),
-            Stage::Farewell(..) | Stage::Closing(_) => busy |= self.say_farewell(cx, &core, now),
-            Stage::Gone => return Poll::Ready(()),
+        if matches!(self.stage, Stage::Gone) {
+            return Poll::Ready(());
         }
         if busy {
             cx.waker().wake_by_ref();
@@ -143,11 +129,7 @@ impl Driver {
         if !matches!(self.stage, Stage::Running) {
             return false;
         }
-        let wants_input = {
-            let mut state = core.lock();
-            state.set_driver(cx.waker());
-            state.session.wants_input()
-        };
+        let wants_input = core.lock().session.wants_input();
         let mut bytes = 0;
         while wants_input && self.inbound.len() < TURN && bytes < TURN_BYTES {
             let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
@@ -229,7 +211,7 @@ impl Driver {
                 Event::Reopen => self.stage = Stage::Reopening,
                 Event::Closed(cause) => {
                     self.running.clear();
-                    for (_, context) in self.contexts.drain(..) {
+                    for context in std::mem::take(&mut self.contexts).into_values() {
                         context.cancel();
                     }
                     self.stage = Stage::Farewell(cause, core.now() + FAREWELL);
@@ -254,7 +236,7 @@ impl Driver {
         match poll_answer(&mut future, method.as_str(), &mut TaskContext::from_waker(Waker::noop())) {
             Poll::Ready(answer) => self.answers.push((id, answer)),
             Poll::Pending => {
-                self.contexts.push((id.clone(), context.clone()));
+                self.contexts.insert(id.clone(), context.clone());
                 let method = method.as_str().into();
                 let future = RunningFuture::Request(future);
                 self.running.push(Running { id: Some(id), method, context, future });
@@ -281,8 +263,7 @@ impl Driver {
 
     /// Nobody waits for the answer any more: the handler's future is dropped at its next poll, which is now.
     fn cancel(&mut self, id: &RequestId) {
-        if let Some(place) = self.contexts.iter().position(|(running, _)| running == id) {
-            let (_, context) = self.contexts.swap_remove(place);
+        if let Some(context) = self.contexts.remove(id) {
             context.cancel();
         }
         self.answers.retain(|(answered, _)| answered != id);
@@ -293,9 +274,7 @@ impl Driver {
         for _ in 0..TURN {
             match self.running.poll_next_unpin(cx) {
                 Poll::Ready(Some(Finished::Answered(id, answer))) => {
-                    if let Some(place) = self.contexts.iter().position(|(running, _)| *running == id) {
-                        self.contexts.swap_remove(place);
-                    }
+                    self.contexts.remove(&id);
                     self.answers.push((id, answer));
                 }
                 Poll::Ready(Some(Finished::Told | Finished::Cancelled)) => {}
@@ -307,6 +286,9 @@ impl Driver {
 
     /// Gives the answers to the session and sends what is ready. Says whether there is more to do at once.
     fn send(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
+        if matches!(self.stage, Stage::Reopening | Stage::Closing(_)) {
+            return false;
+        }
         let mut busy = false;
         loop {
             let mut state = core.lock();
@@ -331,8 +313,8 @@ impl Driver {
             let waiting = flushed.is_pending();
             let mut state = core.lock();
             if let Poll::Ready(Err(end)) = flushed {
-                // Nothing can be sent any more. What can still be read is read: there the end is told.
                 tracing::debug!(target: "mcpjoin", %end, "sending has failed");
+                self.deaf_peer.get_or_insert((end, now + FAREWELL));
             }
             state.session.link_sent(now, self.io.sent(), waiting);
             self.take_events(&mut state);
@@ -348,40 +330,47 @@ impl Driver {
         }
     }
 
-    /// Sets the timer to what is due next, and does what is due.
+    /// Does what is due, and sets the timer to what is due next.
     fn keep_time(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
+        let deaf = self.deaf_peer.take_if(|(_, until)| *until <= now);
+        let mut state = core.lock();
+        let overdue = state.session.poll_timeout().is_some_and(|due| due <= now);
+        let acted = deaf.is_some() || overdue;
+        if let Some((cause, _)) = deaf {
+            state.session.handle(now, Inbound::Closed { cause });
+        }
+        if overdue {
+            state.session.handle_timeout(now);
+        }
+        self.take_events(&mut state);
+        let due = state.session.poll_timeout();
+        drop(state);
+        if acted || !self.events.is_empty() {
+            self.run_events(core);
+            // What was done may leave something to send, as a cancellation does, and sending comes before this.
+            cx.waker().wake_by_ref();
+        }
         let farewell = match &self.stage {
             Stage::Farewell(_, until) => Some(*until),
             _ => None,
         };
-        let mut due = {
-            let state = core.lock();
-            state.session.poll_timeout().into_iter().chain(farewell).min()
-        };
-        loop {
-            let Some(at) = due else { return };
-            if at <= now && farewell.is_none() {
-                let mut state = core.lock();
-                state.session.handle_timeout(now);
-                self.take_events(&mut state);
-                due = state.session.poll_timeout().filter(|next| *next > now);
-                drop(state);
-                self.run_events(core);
-                cx.waker().wake_by_ref();
-                continue;
-            }
-            // A timer that rings early is cheaper than one that is set anew for every request.
-            let timer =
-                self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
-            if at < self.timer_at || self.timer_at <= now {
-                timer.as_mut().reset(core.instant(at));
-                self.timer_at = at;
-            }
-            if timer.as_mut().poll(cx).is_ready() {
-                self.timer_at = Time::ZERO;
-                cx.waker().wake_by_ref();
-            }
-            return;
+        let deaf = self.deaf_peer.as_ref().map(|(_, until)| *until);
+        if let Some(at) = [due, farewell, deaf].into_iter().flatten().min() {
+            self.ring_at(cx, core, now, at);
+        }
+    }
+
+    /// Has the task woken at that time, or earlier: a timer that rings early costs less than one that is set
+    /// anew for every request.
+    fn ring_at(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time, at: Time) {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
+        if at < self.timer_at || self.timer_at <= now {
+            timer.as_mut().reset(core.instant(at));
+            self.timer_at = at;
+        }
+        if timer.as_mut().poll(cx).is_ready() {
+            self.timer_at = Time::ZERO;
+            cx.waker().wake_by_ref();
         }
     }
 
@@ -405,26 +394,24 @@ impl Driver {
     }
 
     /// Lets the last messages leave, then closes the link.
-    fn say_farewell(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
+    fn say_farewell(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
         if let Stage::Farewell(cause, until) = &self.stage {
             let flushed = self.io.poll_flush(cx);
             if flushed.is_pending() && now < *until {
-                return false;
+                return;
             }
             self.stage = Stage::Closing(cause.clone());
         }
-        let Stage::Closing(cause) = &self.stage else { return false };
-        let Poll::Ready(end) = self.io.poll_close(cx) else { return false };
+        let Stage::Closing(cause) = &self.stage else { return };
+        let Poll::Ready(end) = self.io.poll_close(cx) else { return };
         let cause = with_exit(cause.clone(), end);
         let mut state = core.lock();
         state.closed = Some(cause);
         state.gone = true;
-        let watchers = state.take_watchers();
+        self.wake.append(&mut state.take_watchers());
         state.take_room(&mut self.wake);
         drop(state);
-        self.wake.extend(watchers);
         self.stage = Stage::Gone;
-        true
     }
 }
 
@@ -436,45 +423,6 @@ fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
         }
         cause => cause,
     }
-}
-
-/// Polls a handler where it is. A panic ends its request alone, and a poll that takes long is reported.
-fn poll_answer(
-    future: &mut Answer,
-    method: &str,
-    cx: &mut TaskContext<'_>,
-) -> Poll<Result<Reply, ErrorObject>> {
-    let started = Instant::now();
-    let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-    report_long_poll(method, started);
-    match polled {
-        Ok(poll) => poll,
-        Err(panic) => Poll::Ready(Err(panicked(method, &*panic))),
-    }
-}
-
-fn report_long_poll(method: &str, started: Instant) {
-    let took = started.elapsed();
-    if took > LONG_POLL {
-        tracing::warn!(
-            target: "mcpjoin",
-            method,
-            ?took,
-            "a handler kept the connection's thread; computing and blocking work belongs in `blocking(..)`"
-        );
-    }
-}
-
-/// The answer to a request whose handler has panicked. What the panic said stays on this side: it may hold
-/// secrets.
-fn panicked(method: &str, panic: &(dyn Any + Send)) -> ErrorObject {
-    let said = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("something that is no text");
-    tracing::error!(target: "mcpjoin", method, panic = said, "a handler panicked");
-    ErrorObject::internal("the handler of this request failed")
 }
 
 fn payload(inbound: &Inbound) -> usize {
@@ -489,40 +437,6 @@ fn payload(inbound: &Inbound) -> usize {
         Inbound::Message { message, .. } => size(message),
         Inbound::Batch { parts, .. } => parts.iter().flatten().map(size).sum(),
         _ => 0,
-    }
-}
-
-impl Future for Running {
-    type Output = Finished;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Finished> {
-        let this = &mut *self;
-        if this.context.is_cancelled() {
-            return Poll::Ready(Finished::Cancelled);
-        }
-        match &mut this.future {
-            RunningFuture::Request(future) => match (poll_answer(future, &this.method, cx), this.id.take()) {
-                (Poll::Ready(answer), Some(id)) => Poll::Ready(Finished::Answered(id, answer)),
-                (Poll::Ready(_), None) => Poll::Ready(Finished::Cancelled),
-                (Poll::Pending, id) => {
-                    this.id = id;
-                    Poll::Pending
-                }
-            },
-            RunningFuture::Notification(future) => {
-                let started = Instant::now();
-                let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-                report_long_poll(&this.method, started);
-                match polled {
-                    Ok(Poll::Pending) => Poll::Pending,
-                    Ok(Poll::Ready(())) => Poll::Ready(Finished::Told),
-                    Err(panic) => {
-                        drop(panicked(&this.method, &*panic));
-                        Poll::Ready(Finished::Told)
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -558,9 +472,9 @@ impl Drop for Driver {
         state.closed.get_or_insert(CloseCause::Local);
         state.gone = true;
         wake.append(&mut state.take_watchers());
-        wake.extend(state.room.drain(..));
+        wake.extend(std::mem::take(&mut state.room).into_values());
         drop(state);
-        for (_, context) in self.contexts.drain(..) {
+        for context in std::mem::take(&mut self.contexts).into_values() {
             context.cancel();
         }
         for waker in wake {

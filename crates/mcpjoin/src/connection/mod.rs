@@ -1,13 +1,14 @@
 //! A session over a link, driven.
 //!
-//! The way of a request: `client` makes a [`Calling`]; [`core`] holds the session, the slots of calls and what
-//! waits for room behind one lock that is never held across an await; [`driver`] moves messages between
+//! The way of a request: `client` makes a [`Calling`]; `core` holds the session, the slots of calls and what
+//! waits for room behind one lock that is never held across an await; `driver` moves messages between
 //! session and link, runs handlers and keeps the time. Nothing here knows tools or resources.
 
 mod calling;
 mod context;
 mod core;
 mod driver;
+mod running;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -81,7 +82,6 @@ impl Connection {
     }
 
     /// Makes a request. Nothing is sent before the [`Calling`] is polled; dropping it cancels the request.
-    #[must_use]
     pub fn call(&self, call: Call) -> Calling {
         Calling::new(self.core.clone(), call)
     }
@@ -97,6 +97,23 @@ impl Connection {
         outcome
     }
 
+    /// Waits until own messages may be sent: too many of them wait for the peer to take them.
+    pub(crate) async fn room(&self) {
+        let mut place = None;
+        poll_fn(|cx| {
+            let mut state = self.core.lock();
+            if let Some(place) = place.take() {
+                state.room.remove(&place);
+            }
+            if state.session.has_room() || state.closed.is_some() {
+                return Poll::Ready(());
+            }
+            place = Some(state.wait_for_room(None, cx.waker()));
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// The other side, once the peers agree.
     #[must_use]
     pub fn peer(&self) -> Option<Arc<Peer>> {
@@ -106,7 +123,14 @@ impl Connection {
     /// Where the session stands.
     #[must_use]
     pub fn state(&self) -> State {
-        self.core.lock().session.state()
+        let state = self.core.lock();
+        match state.session.state() {
+            // The session is over, and what its link has started is not gone yet.
+            State::Disconnected if !state.gone && (state.opened || state.closed.is_some()) => {
+                State::ShuttingDown
+            }
+            session => session,
+        }
     }
 
     /// Why the connection is over; `None` while it is not.

@@ -181,6 +181,7 @@ impl ChildCommand {
             limits: Limits::default(),
             tap: None,
             run: Some(run),
+            sent_before: 0,
             opening: None,
         }))
     }
@@ -259,6 +260,8 @@ struct Child {
     /// Shared by the streams of all runs.
     tap: Option<Arc<Mutex<Tap>>>,
     run: Option<Run>,
+    /// What was sent to earlier runs.
+    sent_before: u64,
     opening: Option<Opening>,
 }
 
@@ -298,8 +301,6 @@ impl Run {
     }
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
-        // Before anything is looked at, so that nothing is missed in between.
-        self.process.register(cx.waker());
         loop {
             if matches!(&self.ending, Ending::No | Ending::Noticed { kind: None, .. }) {
                 match self.stream.poll_inbound(cx) {
@@ -317,6 +318,8 @@ impl Run {
                     Poll::Pending => {}
                 }
             }
+            // Registered before looking, so that nothing is missed in between.
+            self.process.register(cx.waker());
             let ended = self.process.has_ended();
             match &mut self.ending {
                 Ending::No if !ended => return Poll::Pending,
@@ -427,7 +430,7 @@ impl Io for Child {
     }
 
     fn sent(&self) -> u64 {
-        self.run.as_ref().map_or(0, |run| run.stream.sent())
+        self.sent_before.saturating_add(self.run.as_ref().map_or(0, |run| run.stream.sent()))
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
@@ -440,6 +443,7 @@ impl Io for Child {
 
     /// What is left of the last run is ended at once.
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.sent_before = self.sent();
         self.run = None;
         let opening = self.opening.get_or_insert_with(|| {
             let (spec, lines, handle) = (Arc::clone(&self.spec), self.lines.clone(), self.handle.clone());

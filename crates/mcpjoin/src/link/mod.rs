@@ -14,6 +14,8 @@ mod gather;
 mod memory;
 mod pair;
 mod queue;
+#[cfg(unix)]
+mod stdio;
 mod stream;
 mod tap;
 

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -29,8 +30,6 @@ struct Entry<T> {
 struct State<T> {
     values: VecDeque<Entry<T>>,
     bytes: usize,
-    /// How many values the receiver has taken since the queue was made.
-    taken: u64,
     sender_gone: bool,
     receiver_gone: bool,
     sender: Option<Waker>,
@@ -43,9 +42,17 @@ impl<T> State<T> {
     }
 }
 
+/// What both ends share.
+struct Queue<T> {
+    state: Mutex<State<T>>,
+    /// How many values the receiver has taken since the queue was made: asked for in every turn of a connection,
+    /// so it needs no lock. It orders nothing.
+    taken: AtomicU64,
+}
+
 /// The lock is held for a few moves and never while foreign code runs, so a poisoned one is as good as a whole one.
-fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(queue: &Queue<T>) -> MutexGuard<'_, State<T>> {
+    queue.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A waker of this task is kept, another one is replaced: one task polls each end.
@@ -58,14 +65,14 @@ fn keep(slot: &mut Option<Waker>, waker: &Waker) {
 
 /// The sending end. Dropping it ends the queue after what is in it.
 pub(super) struct Sender<T> {
-    state: Arc<Mutex<State<T>>>,
+    queue: Arc<Queue<T>>,
     pushed: VecDeque<Entry<T>>,
     bytes: usize,
 }
 
 /// The receiving end. Dropping it lets every send fail.
 pub(super) struct Receiver<T> {
-    state: Arc<Mutex<State<T>>>,
+    queue: Arc<Queue<T>>,
     taken: VecDeque<Entry<T>>,
 }
 
@@ -75,18 +82,18 @@ pub(super) struct Gone;
 
 /// A new queue.
 pub(super) fn queue<T>() -> (Sender<T>, Receiver<T>) {
-    let state = Arc::new(Mutex::new(State {
+    let state = State {
         values: VecDeque::new(),
         bytes: 0,
-        taken: 0,
         sender_gone: false,
         receiver_gone: false,
         sender: None,
         receiver: None,
-    }));
+    };
+    let queue = Arc::new(Queue { state: Mutex::new(state), taken: AtomicU64::new(0) });
     (
-        Sender { state: Arc::clone(&state), pushed: VecDeque::new(), bytes: 0 },
-        Receiver { state, taken: VecDeque::new() },
+        Sender { queue: Arc::clone(&queue), pushed: VecDeque::new(), bytes: 0 },
+        Receiver { queue, taken: VecDeque::new() },
     )
 }
 
@@ -106,7 +113,7 @@ impl<T> Sender<T> {
         if self.pushed.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.queue);
         if state.receiver_gone {
             drop(state);
             self.pushed.clear();
@@ -135,7 +142,7 @@ impl<T> Sender<T> {
 
     /// Ready when the receiver has room for one value more, or is gone.
     pub(super) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.queue);
         if state.receiver_gone {
             return Poll::Ready(Err(Gone));
         }
@@ -157,12 +164,12 @@ impl<T> Sender<T> {
 
     /// How many values the receiver has taken since the queue was made.
     pub(super) fn taken(&self) -> u64 {
-        lock(&self.state).taken
+        self.queue.taken.load(Ordering::Relaxed)
     }
 
     /// Ends the queue: the receiver gets what was pushed (which is bounded), then the end.
     pub(super) fn finish(&mut self) {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.queue);
         if !state.receiver_gone {
             state.bytes = state.bytes.saturating_add(self.bytes);
             state.values.append(&mut self.pushed);
@@ -191,7 +198,7 @@ impl<T> Receiver<T> {
         if let Some(entry) = self.taken.pop_front() {
             return Poll::Ready(Some(entry.value));
         }
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.queue);
         if state.values.is_empty() {
             if state.sender_gone {
                 return Poll::Ready(None);
@@ -201,7 +208,7 @@ impl<T> Receiver<T> {
         }
         mem::swap(&mut state.values, &mut self.taken);
         state.bytes = 0;
-        state.taken = state.taken.saturating_add(self.taken.len() as u64);
+        self.queue.taken.fetch_add(self.taken.len() as u64, Ordering::Relaxed);
         let waker = state.sender.take();
         drop(state);
         if let Some(waker) = waker {
@@ -213,7 +220,7 @@ impl<T> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.queue);
         state.receiver_gone = true;
         let values = mem::take(&mut state.values);
         let waker = state.sender.take();

@@ -13,7 +13,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent};
-use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::codec::salvage::{Salvaged, SalvagedKind, salvage};
+use mcpjoin_proto::decode::{Decoded, Shape, decode};
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound};
 use mcpjoin_proto::{DecodeError, DecodeErrorKind, DecodeLimits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -44,9 +45,9 @@ impl<R: AsyncRead + Unpin + Send> Source for AnyReader<R> {
     }
 }
 
-/// A pipe or a socket, which can be asked: room is made when something is there, so that a link at rest holds
-/// little, and a buffer whose messages are still in use is not replaced before it must be (measured: 142 against
-/// 103 us per call of 64 KiB).
+// A pipe or a socket, which can be asked: room is made when something is there, so that a link at rest holds
+// little, and a buffer whose messages are still in use is not replaced before it must be (measured: 142 against
+// 103 us per call of 64 KiB).
 #[cfg(unix)]
 macro_rules! ready_first {
     ($type:ty) => {
@@ -70,6 +71,14 @@ macro_rules! ready_first {
 
 #[cfg(unix)]
 ready_first!(tokio::net::unix::pipe::Receiver);
+#[cfg(unix)]
+ready_first!(tokio::net::UnixStream);
+
+impl Source for Box<dyn Source> {
+    fn poll_fill(&mut self, cx: &mut Context<'_>, lines: &mut LineDecoder) -> Poll<io::Result<usize>> {
+        (**self).poll_fill(cx, lines)
+    }
+}
 
 /// How far reading has come.
 enum Reading {
@@ -154,6 +163,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
         self.tap = None;
     }
 
+    #[cfg(unix)]
     /// Reads and throws away, so that whoever writes can go on and end. Ready at the end of the stream.
     pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
@@ -197,18 +207,15 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
         if let Some(tap) = &mut self.tap {
             tap(Way::In, Crossed::Line(head));
         }
-        let kind = DecodeErrorKind::TooLarge { limit: self.limit, length };
-        let error = match decode(head, &self.decoding) {
-            Err(error) => DecodeError { kind, at: self.limit, ..error },
-            // A message followed by white space without end.
-            Ok(_) => DecodeError {
-                kind,
-                at: self.limit,
-                id: None,
-                shape: mcpjoin_proto::decode::Shape::Unknown,
-                excerpt: Box::default(),
-            },
+        let (id, shape) = match salvage(head) {
+            Some(Salvaged { id, kind: SalvagedKind::Response }) => (id, Shape::Response),
+            // Without an id it may be a notification, or its id may come later: somebody may wait.
+            Some(Salvaged { id: Some(id), kind: SalvagedKind::Request }) => (Some(id), Shape::Request),
+            Some(Salvaged { id, .. }) => (id, Shape::Unknown),
+            None => (None, Shape::Unknown),
         };
+        let kind = DecodeErrorKind::TooLarge { limit: self.limit, length };
+        let error = DecodeError { kind, at: self.limit, id, shape, excerpt: Box::default() };
         Inbound::Malformed { error, excerpt: excerpt(head), origin: Arc::clone(&self.origin) }
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::command::{SpawnError, SpawnErrorKind, Spec};
 use super::kept::{Kept, TICK};
-use super::tree::{Family, Marker};
+use super::tree::{Family, Marker, World};
 use super::{Grace, Phase, Process, Shared, spawn as start};
 
 /// A child that has been started, and our side of its pipes.
@@ -121,6 +121,7 @@ fn order(order: Order) {
 fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
     let mut children: Vec<Kept> = Vec::new();
     loop {
+        let world = World::when_needed();
         while let Ok(order) = orders.try_recv() {
             let now = Instant::now();
             match order {
@@ -131,18 +132,21 @@ fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
                 }
                 Order::Close(shared, grace, stdin) => {
                     if let Some(kept) = find(&mut children, &shared) {
-                        kept.close(now, grace, stdin);
+                        kept.close(now, &world, grace, stdin);
                     }
                 }
                 Order::Kill(shared) => {
                     if let Some(kept) = find(&mut children, &shared) {
-                        kept.kill(now);
+                        kept.kill(now, &world);
                     }
                 }
             }
         }
         let now = Instant::now();
-        children.retain_mut(|kept| !kept.advance(now));
+        children.iter_mut().for_each(Kept::look);
+        // After everybody has been looked at: whoever was started by a child that has ended is in it.
+        let world = World::when_needed();
+        children.retain_mut(|kept| !kept.advance(now, &world));
         wait(&children, heard);
     }
 }
@@ -192,6 +196,7 @@ fn launch(spec: &Spec, children: &mut Vec<Kept>) -> Result<Spawned, SpawnError> 
         reaped: Mutex::new(false),
         phase: watch::Sender::new(Phase::default()),
         ended: AtomicBool::new(false),
+        dropped: AtomicBool::new(false),
         link: AtomicWaker::new(),
     });
     let family = Family::new(shared.pid, marker);

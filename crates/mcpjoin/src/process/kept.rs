@@ -12,6 +12,7 @@
 //! The child is observed without being waited for, and is waited for last of all: as long as it is a zombie its
 //! id, which is also the id of its group, cannot belong to anybody else.
 
+use std::cell::LazyCell;
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ use mcpjoin_proto::session::ProcessExit;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
-use super::tree::{Family, Relative, handle};
+use super::tree::{Family, Relative, World, handle};
 use super::{Forced, Grace, Shared, ShutdownReport};
 
 /// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
@@ -54,6 +55,8 @@ pub(super) struct Kept {
     due: Option<Instant>,
     grace: Grace,
     forced: Forced,
+    /// The child has ended, in this way if that is known.
+    noticed: bool,
     exit: Option<ProcessExit>,
     /// What lives of the family after the child's end, as of the last look.
     rest: Vec<Relative>,
@@ -71,6 +74,7 @@ impl Kept {
             due: None,
             grace: Grace::default(),
             forced: Forced::No,
+            noticed: false,
             exit: None,
             rest: Vec::new(),
         }
@@ -78,19 +82,19 @@ impl Kept {
 
     /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
     /// child may be gone at once, and with it the parentage of what it has started.
-    pub(super) fn close(&mut self, now: Instant, grace: Grace, stdin: Option<OwnedFd>) {
+    pub(super) fn close(&mut self, now: Instant, world: &World, grace: Grace, stdin: Option<OwnedFd>) {
         if self.step == Step::Running {
             self.grace = grace;
-            self.family.remember();
+            self.family.remember(world);
             drop(stdin);
-            self.go(Step::EndOfInput, now + grace.end_of_input);
+            self.go(Step::EndOfInput, now, grace.end_of_input);
         }
     }
 
     /// No grace any more.
-    pub(super) fn kill(&mut self, now: Instant) {
+    pub(super) fn kill(&mut self, now: Instant, world: &World) {
         match self.step {
-            Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now),
+            Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now, world),
             Step::Sweeping => self.clear(now),
             Step::Killing | Step::Clearing => {}
         }
@@ -116,24 +120,42 @@ impl Kept {
         }
     }
 
-    /// Does what is due. True when the child is done with.
-    pub(super) fn advance(&mut self, now: Instant) -> bool {
-        if !self.has_ended() {
-            let Some(exit) = self.observe() else { return self.climb(now) };
+    /// Looks whether the child has ended, and tells.
+    pub(super) fn look(&mut self) {
+        if self.noticed || self.has_ended() {
+            return;
+        }
+        if let Some(exit) = self.observe() {
+            self.noticed = true;
             self.exit = exit;
-            let forced = self.step == Step::Killing;
             self.shared.publish(|phase| {
                 phase.ended = true;
                 phase.exit = exit;
             });
-            self.rest = self.family.living();
-            if forced || cfg!(not(target_os = "linux")) {
+        }
+    }
+
+    /// Does what is due. `world` is not older than the last [`look`](Self::look). True when the child is done with.
+    pub(super) fn advance(&mut self, now: Instant, world: &LazyCell<World>) -> bool {
+        if !self.has_ended() {
+            if !self.noticed {
+                return self.climb(now, world);
+            }
+            self.rest = self.family.living(world);
+            if self.shared.dropped.load(Ordering::Acquire) {
+                self.forced = Forced::Killed;
+                self.clear(now);
+            } else if self.step == Step::Killing {
                 self.clear(now);
             } else {
                 self.sweep(now);
             }
+            // Who is left now, a later look must tell: this one is older than the signals.
+            if !self.rest.is_empty() {
+                return false;
+            }
         }
-        self.settle(now)
+        self.settle(now, world)
     }
 
     const fn has_ended(&self) -> bool {
@@ -159,19 +181,19 @@ impl Kept {
     }
 
     /// The next step of the ladder, when it is due.
-    fn climb(&mut self, now: Instant) -> bool {
+    fn climb(&mut self, now: Instant, world: &LazyCell<World>) -> bool {
         if self.due.is_none_or(|due| now < due) {
             return false;
         }
         match self.step {
             Step::Running | Step::Sweeping | Step::Clearing => {}
             Step::EndOfInput => {
-                self.family.remember();
+                self.family.remember(world);
                 self.forced = Forced::Terminated;
                 self.terminate();
-                self.go(Step::Terminating, now + self.grace.terminate);
+                self.go(Step::Terminating, now, self.grace.terminate);
             }
-            Step::Terminating => self.kill_all(now),
+            Step::Terminating => self.kill_all(now, world),
             // Not even SIGKILL has ended it: it hangs in the kernel. Once more, and the report says that it is
             // still there; the keeper goes on watching it, so that it is no zombie when it ends after all.
             Step::Killing => {
@@ -183,11 +205,11 @@ impl Kept {
         false
     }
 
-    fn kill_all(&mut self, now: Instant) {
-        self.family.remember();
+    fn kill_all(&mut self, now: Instant, world: &World) {
+        self.family.remember(world);
         self.forced = Forced::Killed;
         self.shared.signal_group(Signal::KILL);
-        self.go(Step::Killing, now + DEATH);
+        self.go(Step::Killing, now, DEATH);
     }
 
     /// SIGTERM, and SIGCONT for whoever is stopped and could not take it.
@@ -205,7 +227,7 @@ impl Kept {
                 relative.signal(Signal::CONT);
             }
         }
-        self.go(Step::Sweeping, now + SWEEP);
+        self.go(Step::Sweeping, now, SWEEP);
     }
 
     /// Ends what is left.
@@ -214,12 +236,12 @@ impl Kept {
         for relative in &self.rest {
             relative.signal(Signal::KILL);
         }
-        self.go(Step::Clearing, now + DEATH);
+        self.go(Step::Clearing, now, DEATH);
     }
 
     /// Looks who is left. True when nobody is, or when nothing more can be done.
-    fn settle(&mut self, now: Instant) -> bool {
-        self.rest = self.family.living();
+    fn settle(&mut self, now: Instant, world: &World) -> bool {
+        self.rest = self.family.living(world);
         let late = self.due.is_some_and(|due| now >= due);
         match self.step {
             _ if self.rest.is_empty() => self.finish(),
@@ -241,6 +263,8 @@ impl Kept {
 
     /// Waits for the child, which has ended, and tells everybody.
     fn finish(&mut self) -> bool {
+        // Where `/proc` shows nothing (other systems, hidden by a sandbox) the group may still have members.
+        self.shared.signal_group(Signal::KILL);
         let mut reaped = self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
             *reaped = true;
@@ -263,8 +287,9 @@ impl Kept {
         self.shared.publish(|phase| phase.report = Some(Arc::new(report)));
     }
 
-    fn go(&mut self, step: Step, due: Instant) {
+    /// A grace that no clock can hold has no end.
+    fn go(&mut self, step: Step, now: Instant, grace: Duration) {
         self.step = step;
-        self.due = Some(due);
+        self.due = now.checked_add(grace);
     }
 }

@@ -116,6 +116,8 @@ struct Shared {
     phase: watch::Sender<Phase>,
     /// Says the same as `phase.ended`, without its lock.
     ended: AtomicBool,
+    /// The child was killed because its link was dropped: the keeper may see its death before it hears why.
+    dropped: AtomicBool,
     /// The link that drives this child.
     link: AtomicWaker,
 }
@@ -178,6 +180,7 @@ impl Drop for Process {
         // A waker keeps its runtime's driver alive; the keeper and the handles may live longer than that.
         drop(self.shared.link.take());
         if self.shared.phase.borrow().report.is_none() {
+            self.shared.dropped.store(!self.has_ended(), Ordering::Release);
             self.shared.signal_group(Signal::KILL);
             keeper::kill(&self.shared);
         }

@@ -5,11 +5,12 @@
 //! it is remembered by its id and its time of birth. Whoever carries the variable, belongs to the group or was
 //! seen is ours; about everybody else nothing can be proved.
 
+use std::cell::{LazyCell, OnceCell};
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Pid, Signal};
@@ -48,12 +49,16 @@ impl Marker {
         OsString::from_vec(value)
     }
 
-    /// Whether an environment, as `/proc` shows it, carries this name.
-    fn is_in(&self, environment: &[u8]) -> bool {
+    /// What the variable holds in an environment, as `/proc` shows it.
+    fn of(environment: &[u8]) -> Option<&[u8]> {
         environment
             .split(|byte| *byte == 0)
-            .filter_map(|entry| entry.strip_prefix(Self::VARIABLE.as_bytes())?.strip_prefix(b"="))
-            .any(|value| value.split(|byte| *byte == Self::SEPARATOR).any(|name| name == self.0.as_bytes()))
+            .find_map(|entry| entry.strip_prefix(Self::VARIABLE.as_bytes())?.strip_prefix(b"="))
+    }
+
+    /// Whether this name is in the list that a variable holds.
+    fn is_in(&self, marks: &[u8]) -> bool {
+        marks.split(|byte| *byte == Self::SEPARATOR).any(|name| name == self.0.as_bytes())
     }
 }
 
@@ -111,6 +116,8 @@ struct Stat {
     parent: i32,
     group: i32,
     born: u64,
+    /// What [`Marker::VARIABLE`] holds in its environment; read when it is asked for.
+    marks: OnceCell<Option<Vec<u8>>>,
 }
 
 impl Stat {
@@ -134,11 +141,35 @@ impl Stat {
             parent: field(4)?.parse().ok()?,
             group: field(5)?.parse().ok()?,
             born: field(22)?.parse().ok()?,
+            marks: OnceCell::new(),
         })
+    }
+
+    fn is_marked(&self, marker: &Marker) -> bool {
+        let marks = self.marks.get_or_init(|| {
+            let environment = std::fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+            Marker::of(&environment).map(<[u8]>::to_vec)
+        });
+        marks.as_ref().is_some_and(|marks| marker.is_in(marks))
     }
 
     const fn identity(&self) -> Identity {
         Identity { pid: self.pid, born: self.born }
+    }
+}
+
+/// All processes at one moment. Taking it costs a few microseconds for each, so it is taken once for all children
+/// that end together.
+pub(super) struct World(Vec<Stat>);
+
+impl World {
+    /// Looks, when it is first asked for.
+    pub(super) fn when_needed() -> LazyCell<Self> {
+        LazyCell::new(|| {
+            let Ok(entries) = std::fs::read_dir("/proc") else { return Self(Vec::new()) };
+            let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+            Self(pids.filter_map(Stat::read).collect())
+        })
     }
 }
 
@@ -160,56 +191,42 @@ impl Family {
         Self { root, born, marker, seen: HashSet::new() }
     }
 
-    /// Remembers whoever is below the child now, by parentage alone.
-    pub(super) fn remember(&mut self) {
-        let stats = self.younger();
-        self.relatives(&stats, false);
+    /// Remembers whoever is below the child, by parentage alone.
+    pub(super) fn remember(&mut self, world: &World) {
+        self.members(world, false);
     }
 
     /// Whoever belongs to the family and lives, the child itself left out.
-    pub(super) fn living(&mut self) -> Vec<Relative> {
-        let stats = self.younger();
-        let members = self.relatives(&stats, true);
+    pub(super) fn living(&mut self, world: &World) -> Vec<Relative> {
+        let members = self.members(world, true);
         let mut living = Vec::new();
-        for stat in stats.iter().filter(|stat| !stat.dead && members.contains(&stat.pid)) {
+        for stat in members.into_iter().filter(|stat| !stat.dead) {
             let handle = Pid::from_raw(stat.pid).and_then(handle);
             // The handle was opened by id: only when the id still has the same birth is it that process.
-            let same = Stat::read(stat.pid).filter(|now| now.born == stat.born && !now.dead);
-            if same.is_some() {
+            if Stat::read(stat.pid).is_some_and(|now| now.born == stat.born && !now.dead) {
                 living.push(Relative { identity: stat.identity(), name: stat.name.clone(), handle });
             }
         }
         living
     }
 
-    /// Processes that are not older than the child, itself left out.
-    fn younger(&self) -> Vec<Stat> {
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|pid| *pid != self.root)
-            .filter_map(Stat::read)
-            .filter(|stat| stat.born >= self.born)
-            .collect()
-    }
-
-    /// The ids of those that belong to the family. Parents come before their children only by chance, so the
-    /// search goes on until it finds nobody new.
-    fn relatives(&mut self, stats: &[Stat], environment: bool) -> HashSet<i32> {
-        let mut members: HashSet<i32> = HashSet::new();
-        for stat in stats {
-            let ours = stat.group == self.root
-                || stat.parent == self.root
-                || self.seen.contains(&stat.identity())
-                || (environment && !stat.dead && self.is_marked(stat.pid));
-            if ours {
-                members.insert(stat.pid);
-            }
-        }
+    /// Those that belong to the family. Parents come before their children only by chance, so the search goes on
+    /// until it finds nobody new.
+    fn members<'a>(&mut self, world: &'a World, environment: bool) -> Vec<&'a Stat> {
+        // Nobody in it is older than the child.
+        let others = || world.0.iter().filter(|stat| stat.pid != self.root && stat.born >= self.born);
+        let mut members: HashSet<i32> = others()
+            .filter(|stat| {
+                stat.group == self.root
+                    || stat.parent == self.root
+                    || self.seen.contains(&stat.identity())
+                    || (environment && !stat.dead && stat.is_marked(&self.marker))
+            })
+            .map(|stat| stat.pid)
+            .collect();
         loop {
             let before = members.len();
-            for stat in stats {
+            for stat in others() {
                 if members.contains(&stat.parent) {
                     members.insert(stat.pid);
                 }
@@ -218,17 +235,10 @@ impl Family {
                 break;
             }
         }
-        for stat in stats.iter().filter(|stat| members.contains(&stat.pid)) {
-            if self.seen.len() < REMEMBERED {
-                self.seen.insert(stat.identity());
-            }
-        }
+        let members: Vec<_> = others().filter(|stat| members.contains(&stat.pid)).collect();
+        let room = REMEMBERED.saturating_sub(self.seen.len());
+        self.seen.extend(members.iter().map(|stat| stat.identity()).take(room));
         members
-    }
-
-    fn is_marked(&self, pid: i32) -> bool {
-        std::fs::read(OsStr::from_bytes(format!("/proc/{pid}/environ").as_bytes()))
-            .is_ok_and(|environment| self.marker.is_in(&environment))
     }
 }
 
@@ -247,9 +257,10 @@ mod tests {
     #[test]
     fn a_name_is_found_in_a_list_and_only_whole() {
         let marker = Marker("12-0-ab".into());
-        assert!(marker.is_in(b"A=1\0MCPJOIN_CHILD=9-9-9:12-0-ab\0B=2"));
-        assert!(marker.is_in(b"MCPJOIN_CHILD=12-0-ab:1-1-1"));
-        assert!(!marker.is_in(b"MCPJOIN_CHILD=12-0-abc"));
-        assert!(!marker.is_in(b"XMCPJOIN_CHILD=12-0-ab"));
+        let found = |environment| Marker::of(environment).is_some_and(|marks| marker.is_in(marks));
+        assert!(found(b"A=1\0MCPJOIN_CHILD=9-9-9:12-0-ab\0B=2"));
+        assert!(found(b"MCPJOIN_CHILD=12-0-ab:1-1-1"));
+        assert!(!found(b"MCPJOIN_CHILD=12-0-abc"));
+        assert!(!found(b"XMCPJOIN_CHILD=12-0-ab"));
     }
 }

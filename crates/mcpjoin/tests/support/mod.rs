@@ -1,5 +1,6 @@
 //! What several test files need.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -89,4 +90,28 @@ pub(crate) fn zombies() -> usize {
             fields.next() == Some("Z") && fields.next() == Some(us.as_str())
         })
         .count()
+}
+
+/// The inventory once no runtime is left. The keeper may still be returning from waking us, with a waker in hand
+/// that keeps the runtime's driver; that it has let go is nothing that anybody is told, so we look again.
+pub(crate) fn settled() -> (Vec<String>, usize, usize) {
+    let start = std::time::Instant::now();
+    loop {
+        let now = inventory();
+        if !now.0.iter().any(|file| file.contains("eventpoll")) || start.elapsed() > DEADLINE {
+            return now;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// What a process can leak: file descriptors and what they are, threads, zombies.
+fn inventory() -> (Vec<String>, usize, usize) {
+    let mut files: Vec<_> = std::fs::read_dir("/proc/self/fd")
+        .expect("/proc")
+        .flatten()
+        .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
+        .collect();
+    files.sort();
+    (files, std::fs::read_dir("/proc/self/task").expect("/proc").count(), zombies())
 }

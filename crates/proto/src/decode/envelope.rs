@@ -219,9 +219,7 @@ impl Envelope {
         if !self.code.is_there() {
             return fault("it has no code", self.error);
         }
-        let code =
-            core::str::from_utf8(self.code.of(text)).ok().and_then(|digits| digits.parse::<i64>().ok());
-        let Some(code) = code else {
+        let Ok(code) = Raw::cut(text, self.code.range()).decode() else {
             return fault("its code is no integer of 64 bits", self.code);
         };
         if !self.message.is_there() {

@@ -113,13 +113,13 @@ impl Modern {
             return shared.send_notification(notification, Route::Session);
         }
         // What belongs to no request reaches a client only on a stream that asked for it.
-        let uri = notification.params.as_ref().and_then(Payload::uri);
-        let uri = uri.as_ref().and_then(Raw::to_string_value);
-        let task = notification.params.as_ref().filter(|_| notification.method == Method::Tasks);
-        let task = task.and_then(|params| params.raw().member("taskId"));
-        let task = task.as_ref().and_then(Raw::to_string_value);
+        let about = match notification.method {
+            Method::Tasks => notification.params.as_ref().and_then(|params| params.raw().member("taskId")),
+            _ => notification.params.as_ref().and_then(Payload::uri),
+        };
+        let about = about.as_ref().and_then(Raw::to_string_value);
         for (id, filter) in &self.streams {
-            if !wants(filter, &notification.method, uri.as_deref(), task.as_deref()) {
+            if !wants(filter, &notification.method, about.as_deref()) {
                 continue;
             }
             let text = id.to_string();
@@ -279,9 +279,11 @@ impl Modern {
             return;
         }
         let limit = shared.limits.subscriptions;
+        let too_many =
+            |wanted: &Option<Vec<String>>| wanted.as_ref().is_some_and(|wanted| wanted.len() > limit);
         if self.streams.len() >= limit
-            || filter.resource_subscriptions.as_ref().is_some_and(|uris| uris.len() > limit)
-            || filter.task_ids.as_ref().is_some_and(|tasks| tasks.len() > limit)
+            || too_many(&filter.resource_subscriptions)
+            || too_many(&filter.task_ids)
         {
             let text = format!("too many subscriptions: the limit `subscriptions` of {limit} is reached");
             shared.reply(request.id, None, Err(ErrorObject::internal(text)));
@@ -392,7 +394,7 @@ impl Modern {
         let asker = incoming.context.asker.clone();
         let outcome = match reply {
             Ok(Reply::Complete(result)) => {
-                result_object(result).map(|result| self.complete(&method, &result))
+                result_object(result).map(|result| self.complete(&method, &result.indexed()))
             }
             Ok(Reply::NeedInput(input)) => self.need_input(&method, &asker, &input),
             Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
@@ -512,16 +514,17 @@ pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> Error
     }
 }
 
-fn wants(filter: &SubscriptionFilter, method: &Method, uri: Option<&str>, task: Option<&str>) -> bool {
+/// Whether a stream asked for this. `about`: the URI of the resource, or the task.
+fn wants(filter: &SubscriptionFilter, method: &Method, about: Option<&str>) -> bool {
     match method {
         Method::ToolListChanged => filter.tools_list_changed == Some(true),
         Method::PromptListChanged => filter.prompts_list_changed == Some(true),
         Method::ResourceListChanged => filter.resources_list_changed == Some(true),
-        Method::ResourceUpdated => uri.is_some_and(|uri| {
+        Method::ResourceUpdated => about.is_some_and(|uri| {
             let subscribed = filter.resource_subscriptions.as_ref();
             subscribed.is_some_and(|subscribed| subscribed.iter().any(|subscribed| covers(subscribed, uri)))
         }),
-        Method::Tasks => task.is_some_and(|task| {
+        Method::Tasks => about.is_some_and(|task| {
             filter.task_ids.as_ref().is_some_and(|known| known.iter().any(|known| known == task))
         }),
         _ => false,

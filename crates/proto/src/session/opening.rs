@@ -231,7 +231,7 @@ impl ClientOpening {
                 if self.refusal.is_none() {
                     self.offered = version.clone();
                 }
-                return self.fall_back(shared, client, now);
+                self.fall_back(shared, client, now)
             }
             Some(_) if self.initialize.is_some() => None,
             _ if supported.is_empty() => {
@@ -359,7 +359,7 @@ impl ClientOpening {
         }
         Some(failed(OpeningFailure::Ended {
             last: LinkEnd::failed(cause),
-            probe: None,
+            probe: self.probe_end.take(),
             garbage: self.first_garbage.clone(),
         }))
     }

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::link::{Outbound, Route};
-use crate::{Message, Notification, Payload, Request, RequestId};
+use crate::{Message, Method, Notification, Payload, Request, RequestId};
 
 /// What a message costs beside its payload: a generous bound on the text around it.
 const ENVELOPE: usize = 96;
@@ -136,27 +136,33 @@ fn size(outbound: &Outbound) -> usize {
 }
 
 pub(super) fn message_size(message: &Message) -> usize {
-    let length = |payload: &Option<Payload>| payload.as_ref().map_or(0, |payload| payload.raw().len());
-    match message {
-        Message::Request(request) => request_size(request),
-        Message::Notification(told) => told.method.as_str().len() + length(&told.params) + ENVELOPE,
+    let held = match message {
+        Message::Request(request) => return request_size(request),
+        Message::Notification(note) => method_size(&note.method) + payload_size(note.params.as_ref()),
         Message::Response(response) => {
-            let outcome = match &response.outcome {
+            let id = response.id.as_ref().map_or(0, RequestId::held);
+            id + match &response.outcome {
                 Ok(result) => result.raw().len(),
                 Err(error) => error.message.len() + error.data.as_ref().map_or(0, crate::Raw::len),
-            };
-            outcome + response.id.as_ref().map_or(0, id_size) + ENVELOPE
+            }
         }
-    }
+    };
+    held + ENVELOPE
 }
 
+/// What a request holds. Its sender chooses the lengths of its id and of an unknown method, too.
 pub(super) fn request_size(request: &Request) -> usize {
-    let params = request.params.as_ref().map_or(0, |params| params.raw().len());
-    request.method.as_str().len() + id_size(&request.id) + params + ENVELOPE
+    request.id.held() + method_size(&request.method) + payload_size(request.params.as_ref()) + ENVELOPE
 }
 
-/// A string that a peer chose may be as long as [`DecodeLimits`](crate::DecodeLimits) allows; an integer is
-/// part of the envelope.
-fn id_size(id: &RequestId) -> usize {
-    id.as_str().map_or(0, str::len)
+fn payload_size(payload: Option<&Payload>) -> usize {
+    payload.map_or(0, |payload| payload.raw().len())
+}
+
+/// The known names are part of the envelope.
+fn method_size(method: &Method) -> usize {
+    match method {
+        Method::Other(name) => name.len(),
+        _ => 0,
+    }
 }

@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::members::Members;
@@ -72,7 +72,6 @@ macro_rules! capability {
                             match name.as_str() {
                                 $(
                                     $word if read.$field.is_some() => {
-                                        object.next_value::<IgnoredAny>()?;
                                         return Err(de::Error::duplicate_field($word));
                                     }
                                     $word => read.$field = object.next_value()?,

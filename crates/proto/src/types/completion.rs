@@ -7,7 +7,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::meta::Meta;
-use super::number;
 
 record! {
     /// Parameters of `completion/complete`.
@@ -100,7 +99,6 @@ record! {
         values: Vec<String>,
         ---
         /// How many there are in all.
-        #[serde(deserialize_with = "number::integer_option")]
         total: i64 => with_total,
         /// Whether there are more than these.
         has_more: bool => with_has_more,

@@ -137,7 +137,6 @@ record! {
         /// Its media type.
         mime_type: String => with_mime_type,
         /// The length of its contents in bytes, before any encoding.
-        #[serde(deserialize_with = "number::integer_option")]
         size: i64 => with_size,
         /// Its pictures; since 2025-11-25.
         icons: Vec<Icon> => with_icons,

@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 
 use super::capability::{ClientCapabilities, ServerCapabilities};
 use super::meta::Meta;
-use super::number;
 use super::page::CacheScope;
 use crate::{RequestId, Version};
 
@@ -113,7 +112,6 @@ record! {
         /// How the server is meant to be used, for a model.
         instructions: String,
         /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        #[serde(deserialize_with = "number::integer_option")]
         ttl_ms: i64 => with_ttl_ms,
         /// Who may be given the cached result.
         cache_scope: CacheScope => with_cache_scope,

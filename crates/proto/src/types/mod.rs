@@ -10,9 +10,24 @@
 //! A member that a type does not know is passed over, except where the specification invites strangers:
 //! capabilities, `_meta`, and unions, which keep an unknown kind word for word. A word that an enumeration does
 //! not know is kept as `Other`, because a later revision may add one.
+//!
+//! ```
+//! use mcpjoin_proto::Raw;
+//! use mcpjoin_proto::types::{CallToolResult, Content, Tool};
+//!
+//! let tool = Tool::new("add", Raw::parse(r#"{"type":"object"}"#)?).with_title("Add two numbers");
+//! assert_eq!(
+//!     Raw::from_value(&tool)?.as_str(),
+//!     r#"{"name":"add","inputSchema":{"type":"object"},"title":"Add two numbers"}"#
+//! );
+//!
+//! let result: CallToolResult = Raw::parse(r#"{"content":[{"type":"text","text":"3"}]}"#)?.decode()?;
+//! assert_eq!(result.content.first().and_then(Content::as_text), Some("3"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[macro_use]
-mod record;
+pub(crate) mod record;
 
 pub mod capability;
 pub mod completion;

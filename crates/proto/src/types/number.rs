@@ -1,10 +1,8 @@
-//! Numbers as JSON means them. JSON has one kind of number: `50` and `50.0` are the same, and the schemas call
-//! both an integer. Used by the types beside this file through serde's `with` attributes.
+//! How numbers are written. JSON has one kind of number: `50` and `50.0` are the same, and `50` is what everyone
+//! understands. That both are read is the reader's part ([`json`](crate::json)). Named by the types beside this
+//! file in serde's `serialize_with`.
 
-use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::Serializer;
-
-use crate::{Kind, Raw, scan};
 
 /// Above this, not every integer is a double: 2^53 ([RFC 8259, section 6](https://www.rfc-editor.org/rfc/rfc8259#section-6)).
 const EXACT: i64 = 1 << 53;
@@ -32,35 +30,4 @@ pub(crate) fn write_option<S: Serializer>(value: &Option<f64>, serializer: S) ->
         Some(value) => write(value, serializer),
         None => serializer.serialize_none(),
     }
-}
-
-fn integer_of<E: de::Error>(raw: &Raw) -> Result<i64, E> {
-    let bad = || E::custom(format_args!("expected an integer, found {}", shortened(raw.as_str())));
-    if raw.kind() != Kind::Number {
-        return Err(bad());
-    }
-    if scan::is_integer(raw.as_str()) {
-        return raw.as_str().parse().map_err(|_| bad());
-    }
-    raw.as_str().parse().ok().and_then(whole).ok_or_else(bad)
-}
-
-/// Enough of a text to see what it is.
-fn shortened(text: &str) -> &str {
-    text.char_indices().nth(40).map_or(text, |(end, _)| &text[..end])
-}
-
-/// Reads an integer, also one that is written with a fraction of zero or an exponent.
-pub(crate) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    integer_of(&Raw::deserialize(deserializer)?)
-}
-
-/// The same for a member that may be absent or `null`.
-pub(crate) fn integer_option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
-    Option::<Raw>::deserialize(deserializer)?.as_ref().map(integer_of).transpose()
-}
-
-/// Reads any value, `null` too: a member that is there and `null` says something else than one that is absent.
-pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
-    Raw::deserialize(deserializer).map(Some)
 }

@@ -10,7 +10,6 @@ use super::content::{Content, Role};
 use super::input::InputResponses;
 use super::lifecycle::Icon;
 use super::meta::Meta;
-use super::number;
 use super::page::CacheScope;
 
 record! {
@@ -57,7 +56,6 @@ record! {
         /// Where the next page begins; absent on the last one.
         next_cursor: String => with_next_cursor,
         /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        #[serde(deserialize_with = "number::integer_option")]
         ttl_ms: i64 => with_ttl_ms,
         /// Who may be given the cached result.
         cache_scope: CacheScope => with_cache_scope,

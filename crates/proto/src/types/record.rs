@@ -2,6 +2,16 @@
 //! a union told apart by one member. Used by the files beside this one; each macro is the one place that says
 //! how such a shape is read and written.
 
+use serde::{Deserialize, Deserializer};
+
+use crate::Raw;
+
+/// Reads any value, `null` too, for a member that may be absent: there and `null` says something else than not
+/// there. Called by serde, for the members that name it.
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Raw>, D::Error> {
+    Raw::deserialize(deserializer).map(Some)
+}
+
 /// Declares an object: the members that it must have, `---`, and those that it may have.
 ///
 /// Member names are written in camelCase. A member that it may have is absent when it is `None`, and `null`
@@ -103,7 +113,8 @@ macro_rules! open {
 }
 
 /// Declares a union of records that say in the member `$tag` which one they are. The records write that member
-/// themselves (`#[serde(tag = ..., rename = ...)]`). An unknown kind is kept word for word.
+/// themselves (`#[serde(tag = ..., rename = ...)]`); the union reads it, a record alone passes it over. An unknown
+/// kind is kept word for word.
 macro_rules! union {
     (
         $(#[$attribute:meta])*

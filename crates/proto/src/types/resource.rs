@@ -10,7 +10,6 @@ use super::content::{Annotations, ResourceContents};
 use super::input::InputResponses;
 use super::lifecycle::Icon;
 use super::meta::Meta;
-use super::number;
 use super::page::CacheScope;
 
 record! {
@@ -28,7 +27,6 @@ record! {
         /// Its media type.
         mime_type: String => with_mime_type,
         /// The length of its contents in bytes, before any encoding.
-        #[serde(deserialize_with = "number::integer_option")]
         size: i64 => with_size,
         /// Its pictures; since 2025-11-25.
         icons: Vec<Icon> => with_icons,
@@ -73,7 +71,6 @@ record! {
         /// Where the next page begins; absent on the last one.
         next_cursor: String => with_next_cursor,
         /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        #[serde(deserialize_with = "number::integer_option")]
         ttl_ms: i64 => with_ttl_ms,
         /// Who may be given the cached result.
         cache_scope: CacheScope => with_cache_scope,
@@ -94,7 +91,6 @@ record! {
         /// Where the next page begins; absent on the last one.
         next_cursor: String => with_next_cursor,
         /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        #[serde(deserialize_with = "number::integer_option")]
         ttl_ms: i64 => with_ttl_ms,
         /// Who may be given the cached result.
         cache_scope: CacheScope => with_cache_scope,
@@ -129,7 +125,6 @@ record! {
         contents: Vec<ResourceContents>,
         ---
         /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        #[serde(deserialize_with = "number::integer_option")]
         ttl_ms: i64 => with_ttl_ms,
         /// Who may be given the cached result.
         cache_scope: CacheScope => with_cache_scope,

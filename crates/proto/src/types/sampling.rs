@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::content::{AudioContent, Content, ImageContent, Role, TextContent};
 use super::meta::Meta;
 use super::number;
+use super::record;
 use super::task::TaskMetadata;
 use super::tool::Tool;
 use crate::{Kind, Raw};
@@ -20,7 +21,6 @@ record! {
         /// The conversation so far.
         messages: Vec<SamplingMessage>,
         /// The most tokens that the answer may have.
-        #[serde(deserialize_with = "number::integer")]
         max_tokens: i64,
         ---
         /// Which model to take.
@@ -165,7 +165,7 @@ record! {
         content: Vec<Content>,
         ---
         /// The same for a program. `null` is `Some`, an absent member is `None`.
-        #[serde(deserialize_with = "number::present")]
+        #[serde(deserialize_with = "record::present")]
         structured_content: Raw => with_structured_content,
         /// The tool has failed. Absent: it has not.
         is_error: bool => with_is_error,

@@ -128,10 +128,8 @@ record! {
         /// What belongs there.
         description: String => with_description,
         /// The shortest that it may be, in characters.
-        #[serde(deserialize_with = "number::integer_option")]
         min_length: i64 => with_min_length,
         /// The longest that it may be, in characters.
-        #[serde(deserialize_with = "number::integer_option")]
         max_length: i64 => with_max_length,
         /// What it must be.
         format: StringFormat => with_format,
@@ -278,10 +276,8 @@ record! {
         /// What belongs there.
         description: String => with_description,
         /// How many must be chosen.
-        #[serde(deserialize_with = "number::integer_option")]
         min_items: i64 => with_min_items,
         /// How many may be chosen.
-        #[serde(deserialize_with = "number::integer_option")]
         max_items: i64 => with_max_items,
         /// What is chosen before the user chooses.
         default: Vec<String> => with_default,
@@ -311,10 +307,8 @@ record! {
         /// What belongs there.
         description: String => with_description,
         /// How many must be chosen.
-        #[serde(deserialize_with = "number::integer_option")]
         min_items: i64 => with_min_items,
         /// How many may be chosen.
-        #[serde(deserialize_with = "number::integer_option")]
         max_items: i64 => with_max_items,
         /// What is chosen before the user chooses.
         default: Vec<String> => with_default,

@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 
 use super::input::{InputRequests, InputResponses};
 use super::meta::Meta;
-use super::number;
 use crate::{ErrorObject, Raw};
 
 /// The name of the extension in the capabilities of 2026-07-28.
@@ -53,13 +52,12 @@ record! {
         /// When it last changed, in ISO 8601.
         last_updated_at: String as impl Into<String>,
         /// How long it is kept, in milliseconds from its creation; `None`, on the wire `null`, for ever.
-        #[serde(default, deserialize_with = "number::integer_option")]
+        #[serde(default)]
         ttl: Option<i64>,
         ---
         /// How it stands, for a person.
         status_message: String => with_status_message,
         /// How long to wait before asking again, in milliseconds.
-        #[serde(deserialize_with = "number::integer_option")]
         poll_interval: i64 => with_poll_interval,
         /// Set by the session's envelope; `None` when written by hand.
         result_type: String,
@@ -84,7 +82,6 @@ record! {
     TaskMetadata {
         ---
         /// How long the task is to be kept, in milliseconds from its creation.
-        #[serde(deserialize_with = "number::integer_option")]
         ttl: i64 => with_ttl,
     }
 }
@@ -163,13 +160,12 @@ record! {
         /// When it last changed, in ISO 8601.
         last_updated_at: String as impl Into<String>,
         /// How long it is kept, in milliseconds from its creation; `None`, on the wire `null`, for ever.
-        #[serde(default, deserialize_with = "number::integer_option")]
+        #[serde(default)]
         ttl_ms: Option<i64>,
         ---
         /// How it stands, for a person.
         status_message: String => with_status_message,
         /// How long to wait before asking again, in milliseconds.
-        #[serde(deserialize_with = "number::integer_option")]
         poll_interval_ms: i64 => with_poll_interval_ms,
         /// What it waits for, with [`TaskStatus::InputRequired`].
         input_requests: InputRequests => with_input_requests,

@@ -10,8 +10,8 @@ use super::content::Content;
 use super::input::InputResponses;
 use super::lifecycle::Icon;
 use super::meta::Meta;
-use super::number;
 use super::page::CacheScope;
+use super::record;
 use super::task::TaskMetadata;
 use crate::Raw;
 
@@ -91,7 +91,6 @@ record! {
         /// Where the next page begins; absent on the last one.
         next_cursor: String => with_next_cursor,
         /// How long the result stays fresh, in milliseconds from its arrival. Absent or negative: not at all.
-        #[serde(deserialize_with = "number::integer_option")]
         ttl_ms: i64 => with_ttl_ms,
         /// Who may be given the cached result.
         cache_scope: CacheScope => with_cache_scope,
@@ -133,7 +132,7 @@ record! {
         ---
         /// The same for a program: what the tool's output schema describes; since 2025-06-18. An object until
         /// 2025-11-25, any value after that, `null` too: that is `Some`, an absent member is `None`.
-        #[serde(deserialize_with = "number::present")]
+        #[serde(deserialize_with = "record::present")]
         structured_content: Raw => with_structured_content,
         /// The tool has failed, and the content says how. Absent: it has not.
         is_error: bool => with_is_error,

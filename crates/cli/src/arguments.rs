@@ -1,0 +1,163 @@
+//! From what was typed to the arguments of a tool: `k=v` takes the type that the tool's input schema asks for,
+//! `k:=JSON`, `@FILE` and `-` are JSON as they stand. No number and no text is changed on the way.
+//!
+//! Called by `commands::call`. It judges no schema: what a value may be is the server's to say. It only finds out
+//! what kind of JSON a word is to become.
+
+mod schema;
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+
+use mcpjoin::proto::Raw;
+
+use crate::object::{self, Object};
+use crate::target::shown;
+use schema::Kinds;
+
+/// One byte more than may be read: it shows that there is more.
+const HEADROOM: u64 = 1;
+
+/// Arguments as typed, checked as far as that goes without the tool.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Typed {
+    /// In the order in which they were typed; of two with the same name the later one wins, if the earlier one comes
+    /// from an object.
+    members: Vec<(String, Typing)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Typing {
+    /// `k=v`: the schema says what it becomes.
+    Word(String),
+    /// `k:=JSON`
+    Json(Raw),
+    /// A member of an object that was given as a whole.
+    Member(Raw),
+}
+
+impl Typed {
+    /// Reads the operands after the tool's name, and `--args`. Files and standard input are read here, at most
+    /// `limit` bytes each.
+    pub(crate) fn read(object: Option<&str>, operands: &[OsString], limit: usize) -> Result<Self, String> {
+        let mut typed = Self { members: Vec::new() };
+        if let Some(text) = object {
+            typed.object("--args", text.as_bytes().to_vec())?;
+        }
+        for operand in operands {
+            typed.operand(operand, limit)?;
+        }
+        Ok(typed)
+    }
+
+    fn operand(&mut self, operand: &OsStr, limit: usize) -> Result<(), String> {
+        if operand == "-" {
+            let bytes =
+                bounded(std::io::stdin().lock(), limit).map_err(|e| format!("standard input: {e}"))?;
+            return self.object("standard input", bytes);
+        }
+        // A file's name need not be Unicode.
+        if operand.as_encoded_bytes().first() == Some(&b'@') {
+            let path = file(operand).ok_or_else(|| format!("{} names no file", shown(operand)))?;
+            let bytes = std::fs::File::open(&path)
+                .and_then(|file| bounded(file, limit))
+                .map_err(|error| format!("{}: {error}", shown(&path)))?;
+            return self.object(&shown(&path), bytes);
+        }
+        let word = operand.to_str().ok_or_else(|| format!("{} is not Unicode", shown(operand)))?;
+        let Some((name, value)) = word.split_once('=') else {
+            return Err(format!(
+                "{} is no argument: name=value, name:=JSON, @FILE and - are",
+                shown(operand)
+            ));
+        };
+        let (name, typing) = match name.strip_suffix(':') {
+            None => (name, Typing::Word(value.to_owned())),
+            Some(name) => {
+                let json = Raw::parse(value.as_bytes().to_vec())
+                    .map_err(|error| format!("the value of {} is not JSON: {error}", shown(name.as_ref())))?;
+                (name, Typing::Json(json))
+            }
+        };
+        if name.is_empty() {
+            return Err(format!("{} has no name before the =", shown(operand)));
+        }
+        let again =
+            self.members.iter().any(|(known, typing)| known == name && !matches!(typing, Typing::Member(_)));
+        if again {
+            return Err(format!("{} is given twice", shown(name.as_ref())));
+        }
+        self.members.push((name.to_owned(), typing));
+        Ok(())
+    }
+
+    fn object(&mut self, from: &str, bytes: Vec<u8>) -> Result<(), String> {
+        let object = Raw::parse(bytes).map_err(|error| format!("{from} is not JSON: {error}"))?;
+        let object = Object::of(&object)
+            .ok_or_else(|| format!("{from} must be a JSON object without a name twice"))?;
+        self.members.extend(object.into_iter().map(|(name, value)| (name, Typing::Member(value))));
+        Ok(())
+    }
+
+    /// Whether the schema of the tool is needed to know what they mean.
+    pub(crate) fn need_schema(&self) -> bool {
+        self.members.iter().any(|(_, typing)| matches!(typing, Typing::Word(_)))
+    }
+
+    /// The arguments as one object. Without a schema every word is a string.
+    pub(crate) fn object_for(self, input_schema: Option<&Raw>) -> Result<Raw, String> {
+        let schema: Option<serde_json::Value> =
+            input_schema.and_then(|schema| serde_json::from_str(schema.as_str()).ok());
+        let mut members: Vec<(String, Raw)> = Vec::with_capacity(self.members.len());
+        for (name, typing) in self.members {
+            let value = match typing {
+                Typing::Json(value) | Typing::Member(value) => value,
+                Typing::Word(word) => {
+                    let kinds = schema.as_ref().map_or(Kinds::UNKNOWN, |schema| Kinds::of(schema, &name));
+                    kinds.value(&word).ok_or_else(|| {
+                        format!(
+                            "the tool wants {} for {}, which {} is not; {}:=JSON says exactly what to send",
+                            kinds.names(),
+                            shown(name.as_ref()),
+                            shown(word.as_ref()),
+                            shown(name.as_ref()),
+                        )
+                    })?
+                }
+            };
+            // Single arguments win over those of an object, and a later object over an earlier one.
+            match members.iter_mut().find(|(known, _)| *known == name) {
+                Some(member) => member.1 = value,
+                None => members.push((name, value)),
+            }
+        }
+        let text = object::write(members.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        Raw::parse(text).map_err(|error| format!("the arguments cannot be sent: {error}"))
+    }
+}
+
+/// What follows the `@`.
+fn file(operand: &OsStr) -> Option<OsString> {
+    #[cfg(unix)]
+    let path = {
+        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        OsString::from_vec(operand.as_bytes().get(1..)?.to_vec())
+    };
+    #[cfg(not(unix))]
+    let path = OsString::from(operand.to_str()?.get(1..)?);
+    Some(path).filter(|path| !path.is_empty())
+}
+
+/// Reads to the end, if that is not above the limit.
+fn bounded(from: impl Read, limit: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take((limit as u64).saturating_add(HEADROOM)).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        let problem = format!("longer than the limit of {limit} bytes (--max-message-size)");
+        return Err(std::io::Error::other(problem));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

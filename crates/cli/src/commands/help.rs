@@ -1,0 +1,51 @@
+//! `mcpjoin help [VERB | targets]`.
+
+use std::fmt::Write;
+
+use clap::{CommandFactory, Parser};
+
+use super::written;
+use crate::args::{Cli, Help};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::target::TARGETS;
+use crate::ui::{HEADING, NAME, Ui};
+
+/// Prints what was asked about.
+pub(crate) fn run(args: &Help) -> Exit {
+    let ui = Ui::plain();
+    if args.topic.as_deref() == Some("targets") {
+        return written(&ui, ui.result(&targets()));
+    }
+    // What `VERB --help` says.
+    let known = |topic: &str| Cli::command().find_subcommand(topic).is_some();
+    let words = match args.topic.as_deref() {
+        None => vec!["mcpjoin", "--help"],
+        Some(topic) if known(topic) => vec!["mcpjoin", topic, "--help"],
+        Some(topic) => {
+            let failure = Failure::usage(format!("there is no help on {topic}"), "mcpjoin help");
+            ui.failure(&failure);
+            return failure.exit;
+        }
+    };
+    match Cli::try_parse_from(words) {
+        Ok(_) => Exit::Done,
+        Err(help) => written(&ui, ui.clap(&help)),
+    }
+}
+
+/// How a server is named.
+fn targets() -> String {
+    let mut out = format!(
+        "{HEADING}How a server is named{HEADING:#}\n\n  \
+         mcpjoin VERB [OPTIONS] TARGET [OPERANDS]              TARGET is one word\n  \
+         mcpjoin VERB [OPTIONS] [OPERANDS] -- COMMAND ARG...   what follows -- is the server's command\n  \
+         mcpjoin list [OPTIONS] COMMAND ARG...                 a verb without operands needs no --\n\n"
+    );
+    let width = TARGETS.iter().map(|(form, _)| form.len()).max().unwrap_or_default();
+    for (form, meaning) in TARGETS {
+        let _ = writeln!(out, "  {NAME}{form:<width$}{NAME:#}  {meaning}");
+    }
+    out.push_str("\nOptions stand before the target; after the first word of a COMMAND nothing is ours.\n");
+    out
+}

@@ -1,0 +1,332 @@
+//! `mcpjoin list`: what a server has.
+
+use std::fmt::Write;
+
+use mcpjoin::client::Client;
+use mcpjoin::proto::{Raw, code};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::{refused, written};
+use crate::args::List;
+use crate::connect::with_server;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::object::{self, Object};
+use crate::target;
+use crate::ui::{HEADING, NAME, Ui};
+use crate::visible;
+
+/// A list has at most so many pages.
+const PAGES: usize = 1000;
+/// Names are aligned up to this width; longer ones push their description away.
+const NAMES: usize = 56;
+/// Below this width descriptions stand under their names.
+const NARROW: usize = 50;
+
+/// One of the lists that a server may have.
+struct Section {
+    heading: &'static str,
+    method: &'static str,
+    /// The member of the result, and of ours.
+    member: &'static str,
+    /// The member of an item by which it is called.
+    name: &'static str,
+}
+
+const TOOLS: Section = Section { heading: "Tools", method: "tools/list", member: "tools", name: "name" };
+const RESOURCES: Section =
+    Section { heading: "Resources", method: "resources/list", member: "resources", name: "uri" };
+const TEMPLATES: Section = Section {
+    heading: "Resource templates",
+    method: "resources/templates/list",
+    member: "resourceTemplates",
+    name: "uriTemplate",
+};
+const PROMPTS: Section =
+    Section { heading: "Prompts", method: "prompts/list", member: "prompts", name: "name" };
+
+/// Lists what the server has. `escaped`: `--` stood before the first word.
+pub(crate) fn run(args: List, escaped: bool) -> Exit {
+    let mut ui = Ui::new(&args.output);
+    let invocation = match target::without_operands("list", args.words, escaped) {
+        Ok(invocation) => invocation,
+        Err(misuse) => return refused(&ui, misuse),
+    };
+    invocation.notes.iter().for_each(|note| ui.note(note));
+    let shown = ui.clone();
+    with_server(&mut ui, &invocation.target, &args.connect, async |client| list(&shown, client).await)
+}
+
+async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
+    let peer = client.peer();
+    let (tools, resources, prompts) = peer.server_capabilities().map_or((false, false, false), |server| {
+        (server.tools.is_some(), server.resources.is_some(), server.prompts.is_some())
+    });
+    let wanted = |section, wanted: bool| async move {
+        if wanted { Some((section, items(client, section).await)) } else { None }
+    };
+    let (tools, resources, templates, prompts) = tokio::join!(
+        wanted(&TOOLS, tools),
+        wanted(&RESOURCES, resources),
+        wanted(&TEMPLATES, resources),
+        wanted(&PROMPTS, prompts),
+    );
+    let mut lists: Vec<(&Section, Vec<Raw>)> = Vec::new();
+    let mut failures = Vec::new();
+    // What one list lacks hides nothing of the others.
+    for (section, outcome) in [tools, resources, templates, prompts].into_iter().flatten() {
+        match outcome {
+            Ok(items) => lists.push((section, items)),
+            Err(failure) if failure.exit == Exit::ServerError => failures.push(failure),
+            Err(failure) => return Err(failure),
+        }
+    }
+    let text = if ui.json {
+        document(client, &lists)
+    } else {
+        ui.note(&header(client));
+        // Where there is only a failure to tell, nothing else is told.
+        if lists.is_empty() && !failures.is_empty() { String::new() } else { page(&lists, ui.width()) }
+    };
+    let outcome = ui.aside(move |ui| ui.result(&text)).await;
+    let exit = written(ui, outcome);
+    if exit != Exit::Done {
+        return Ok(exit);
+    }
+    let mut failures = failures.into_iter();
+    match failures.next_back() {
+        Some(last) => {
+            failures.for_each(|failure| ui.failure(&failure));
+            Err(last)
+        }
+        None => Ok(exit),
+    }
+}
+
+/// Every item of a list, as the server sent it.
+async fn items(client: &Client, section: &Section) -> Result<Vec<Raw>, Failure> {
+    let mut items = Vec::new();
+    let mut cursors: Vec<String> = Vec::new();
+    loop {
+        let page = match page_of(client, section, cursors.last()).await {
+            Ok(page) => page,
+            // Many a server has resources and does not know the method for templates: it has none.
+            Err(failure)
+                if section.member == TEMPLATES.member
+                    && failure
+                        .seen
+                        .remote
+                        .as_ref()
+                        .is_some_and(|error| error.code == code::METHOD_NOT_FOUND) =>
+            {
+                return Ok(items);
+            }
+            Err(failure) => return Err(failure),
+        };
+        let bad =
+            |what: &str| Failure::bad_reply(format!("the result of {}: {what}", section.method), Phase::List);
+        items.extend(
+            page.items(section.member).ok_or_else(|| bad(&format!("it has no array {}", section.member)))?,
+        );
+        let Some(next) = page.text("nextCursor") else {
+            return Ok(items);
+        };
+        if cursors.contains(&next) {
+            return Err(bad("its pages go round in a circle"));
+        }
+        if cursors.len() + 1 >= PAGES {
+            return Err(bad(&format!("it has more pages than the limit of {PAGES}")));
+        }
+        cursors.push(next);
+    }
+}
+
+async fn page_of(client: &Client, section: &Section, cursor: Option<&String>) -> Result<Object, Failure> {
+    let cursor = cursor.map(|cursor| Raw::string(cursor));
+    let params = cursor.as_ref().map(|cursor| object::write([("cursor", cursor.as_str())]));
+    let params = params.and_then(|params| Raw::parse(params).ok());
+    let result = client
+        .send_request(section.method, params)
+        .await
+        .map_err(|error| Failure::client(&error, Phase::List))?;
+    Object::of(&result).ok_or_else(|| {
+        Failure::bad_reply(format!("the result of {} is no object", section.method), Phase::List)
+    })
+}
+
+/// The tool of that name as the server lists it; `None` when it lists no such tool. Reads no further than it must.
+pub(super) async fn tool(client: &Client, name: &str) -> Result<Option<Object>, Failure> {
+    let mut cursors: Vec<String> = Vec::new();
+    loop {
+        let page = page_of(client, &TOOLS, cursors.last()).await?;
+        let mut tools = page.items(TOOLS.member).unwrap_or_default().into_iter();
+        let found = tools
+            .find_map(|tool| Object::of(&tool).filter(|tool| tool.text(TOOLS.name).as_deref() == Some(name)));
+        if found.is_some() {
+            return Ok(found);
+        }
+        match page.text("nextCursor").filter(|next| !cursors.contains(next) && cursors.len() < PAGES) {
+            Some(next) => cursors.push(next),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Everything as one JSON object, in the specification's own shapes.
+fn document(client: &Client, lists: &[(&Section, Vec<Raw>)]) -> String {
+    let peer = client.peer();
+    let version = Raw::string(peer.profile.version.as_str());
+    let info = peer.info.as_ref().and_then(|info| Raw::from_value(info).ok());
+    let capabilities = peer.server_capabilities().and_then(|server| Raw::from_value(server).ok());
+    let instructions = peer.instructions.as_deref().map(Raw::string);
+    let arrays: Vec<(&str, String)> =
+        lists.iter().map(|(section, items)| (section.member, object::write_array(items))).collect();
+    let facts = [
+        ("protocolVersion", Some(&version)),
+        ("serverInfo", info.as_ref()),
+        ("capabilities", capabilities.as_ref()),
+        ("instructions", instructions.as_ref()),
+    ];
+    let facts = facts.into_iter().filter_map(|(name, value)| Some((name, value?.as_str())));
+    visible::json(&object::write(facts.chain(arrays.iter().map(|(name, array)| (*name, array.as_str())))))
+}
+
+/// Which server it is, in one line.
+fn header(client: &Client) -> String {
+    let peer = client.peer();
+    let server = peer.info.as_ref().map_or_else(
+        || "a server without a name".to_owned(),
+        |info| format!("{} {}", visible::line(&info.name), visible::line(&info.version)),
+    );
+    let era = format!("{:?}", peer.profile.era).to_lowercase();
+    format!("{HEADING}{server}{HEADING:#}, protocol {} ({era})", peer.profile.version.as_str())
+}
+
+/// Everything for a person. `width`: of the terminal, in columns; without one nothing is cut.
+fn page(lists: &[(&Section, Vec<Raw>)], width: Option<usize>) -> String {
+    let sections: Vec<String> = lists
+        .iter()
+        .filter(|(_, items)| !items.is_empty())
+        .map(|(section, items)| {
+            let rows: Vec<(String, String)> = items.iter().map(|item| row(section, item)).collect();
+            let mut out = format!("{HEADING}{}{HEADING:#}\n", section.heading);
+            table(&mut out, &rows, width);
+            out
+        })
+        .collect();
+    if sections.is_empty() {
+        return "nothing is offered\n".into();
+    }
+    sections.join("\n")
+}
+
+/// By what it is called, and the first line of what is said about it.
+fn row(section: &Section, item: &Raw) -> (String, String) {
+    let Some(item) = Object::of(item) else {
+        return ("(not an object)".into(), String::new());
+    };
+    let text = |member: &str| item.text(member).filter(|text| !text.trim().is_empty());
+    let name = text(section.name)
+        .map_or_else(|| "(without a name)".into(), |name| visible::line(&name).into_owned());
+    let said = text("description").or_else(|| text("title")).or_else(|| {
+        // A resource is called by its address, and its name says what it is.
+        if section.name == "name" { None } else { text("name") }
+    });
+    (name, said.map_or_else(String::new, |said| visible::first_line(&said).into_owned()))
+}
+
+/// Two columns, or one below the other where there is little room.
+fn table(out: &mut String, rows: &[(String, String)], width: Option<usize>) {
+    let names =
+        rows.iter().map(|(name, _)| name.width()).filter(|width| *width <= NAMES).max().unwrap_or_default();
+    for (name, said) in rows {
+        let _ = write!(out, "  {NAME}{name}{NAME:#}");
+        if !said.is_empty() {
+            let used = match width {
+                Some(width) if width < NARROW => {
+                    out.push_str("\n    ");
+                    4
+                }
+                _ => {
+                    let gap = names.saturating_sub(name.width()) + 2;
+                    out.push_str(&" ".repeat(gap));
+                    2 + name.width() + gap
+                }
+            };
+            match width {
+                Some(width) => cut(out, said, width.saturating_sub(used).max(1)),
+                None => out.push_str(said),
+            }
+        }
+        out.push('\n');
+    }
+}
+
+/// As much of a text as there is room for.
+fn cut(out: &mut String, text: &str, room: usize) {
+    if text.width() <= room {
+        out.push_str(text);
+        return;
+    }
+    let mut used = 1;
+    for character in text.chars() {
+        used += character.width().unwrap_or_default();
+        if used > room {
+            break;
+        }
+        out.push(character);
+    }
+    out.push('…');
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::proto::Raw;
+
+    use super::{RESOURCES, TOOLS, page};
+
+    fn items(json: &str) -> Vec<Raw> {
+        Raw::parse(json.as_bytes().to_vec()).unwrap().decode().unwrap()
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn names_and_first_lines_are_aligned() {
+        let tools = items(
+            r#"[{"name":"add","description":"Adds.\nAnd more."},{"name":"漢字","title":"Signs"},
+                {"name":"bare"},{"name":"\u001b[31mred","description":"x\u202ey"},7,{"description":"?"}]"#,
+        );
+        let resources = items(r#"[{"uri":"a://b","name":"first"}]"#);
+        let expected = "\
+Tools
+  add               Adds.
+  漢字              Signs
+  bare
+  \\u{1b}[31mred     x\\u{202e}y
+  (not an object)
+  (without a name)  ?
+
+Resources
+  a://b  first
+";
+        assert_eq!(plain(&page(&[(&TOOLS, tools), (&RESOURCES, resources)], None)), expected);
+    }
+
+    #[test]
+    fn b175_every_width_is_possible() {
+        let long = "x".repeat(200);
+        let tools = items(&format!(
+            r#"[{{"name":"{long}","description":"{long}漢"}},{{"name":"a","description":"b c"}}]"#
+        ));
+        for width in (0..120).chain([usize::MAX]) {
+            let text = plain(&page(&[(&TOOLS, tools.clone())], Some(width)));
+            assert!(text.starts_with("Tools\n"), "{width}");
+        }
+        let text = plain(&page(&[(&TOOLS, items(r#"[{"name":"a","description":"bcd"}]"#))], Some(1)));
+        assert_eq!(text, "Tools\n  a\n    …\n");
+        assert_eq!(page(&[], None), "nothing is offered\n");
+    }
+}

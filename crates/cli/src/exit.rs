@@ -1,0 +1,84 @@
+//! How the process ends: the only place that knows exit codes.
+//!
+//! Used by `main` and by whoever decides how a command went. The numbers are part of the interface: scripts rely
+//! on them.
+
+use std::process::ExitCode;
+
+/// How a command went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what was asked.
+    Done,
+    /// What was typed, or the surroundings that it needs, cannot be used.
+    Usage,
+    /// No connection, connection lost, or timed out.
+    Connection,
+    /// The server answered with an error, or with a tool result that says it is one.
+    ServerError,
+    /// Ended by a signal, after everything that was started has been ended.
+    Signal(Signal),
+}
+
+/// The signals that end a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// The terminal is gone.
+    Hangup,
+    /// Ctrl-C.
+    Interrupt,
+    /// A polite `kill`.
+    Terminate,
+}
+
+/// The table for `--help`.
+pub(crate) const TABLE: &str = concat!(
+    "  0    done\n",
+    "  2    wrong usage\n",
+    "  4    no connection, connection lost, or timed out\n",
+    "  5    the server answered with an error, or a tool result is one\n",
+    "  130  interrupted (Ctrl-C)\n",
+    "  143  terminated",
+);
+
+impl Exit {
+    /// The number.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Usage => 2,
+            Self::Connection => 4,
+            Self::ServerError => 5,
+            // What a shell reports for a process that a signal has ended: 128 and the signal's number.
+            Self::Signal(Signal::Hangup) => 129,
+            Self::Signal(Signal::Interrupt) => 130,
+            Self::Signal(Signal::Terminate) => 143,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exit, Signal, TABLE};
+
+    #[test]
+    fn b168_every_code_is_in_the_table_of_the_help() {
+        let known = [
+            Exit::Done,
+            Exit::Usage,
+            Exit::Connection,
+            Exit::ServerError,
+            Exit::Signal(Signal::Interrupt),
+            Exit::Signal(Signal::Terminate),
+        ];
+        let listed: Vec<u8> =
+            TABLE.lines().map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
+        assert_eq!(listed, known.map(Exit::code));
+    }
+}

@@ -1,0 +1,224 @@
+//! From the library's errors to failures: the stable id, the exit code, and what to try.
+
+use mcpjoin::client::ClientError;
+use mcpjoin::link::{SpawnError, SpawnErrorKind};
+use mcpjoin::proto::session::{
+    CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit,
+};
+use mcpjoin::proto::{ErrorObject, Method, code};
+
+use super::{Failure, Phase};
+use crate::exit::Exit;
+
+const SEE_STDERR: &str =
+    "run the command by itself in a terminal; -v shows everything that it writes to standard error";
+/// How the library begins to say that a reply is above the limit of a message.
+const ABOVE: &str = "longer than the limit";
+const TELL: &str = "this is a fault of the server: tell its authors";
+
+impl Failure {
+    /// The server's program could not be started.
+    pub(crate) fn spawn(error: &SpawnError) -> Self {
+        let (id, hint) = match &error.kind {
+            SpawnErrorKind::NotFound { searched } if searched.is_empty() => {
+                ("E_SPAWN_NOT_FOUND", "check the path; it counts from the server's working directory (--cwd)")
+            }
+            SpawnErrorKind::NotFound { .. } => {
+                ("E_SPAWN_NOT_FOUND", "install the program, add its folder to PATH, or give its path")
+            }
+            SpawnErrorKind::NotExecutable { .. } => {
+                ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or name its interpreter first")
+            }
+            SpawnErrorKind::NoInterpreter { .. } => (
+                "E_SPAWN_NO_INTERPRETER",
+                "install the interpreter in the file's first line, or name another one first",
+            ),
+            SpawnErrorKind::IsDirectory { .. } => ("E_SPAWN_DIRECTORY", "name a program inside it"),
+            SpawnErrorKind::WorkingDirectory { .. } => {
+                ("E_SPAWN_CWD", "give --cwd a directory that exists and may be entered")
+            }
+            _ => ("E_SPAWN", "look at the limits of this system (ulimit -a) and at the command's arguments"),
+        };
+        Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint)
+    }
+
+    /// The connection ended, or never began. `phase` says what was being done.
+    pub(crate) fn closed(cause: &CloseCause, phase: Phase) -> Self {
+        match cause {
+            CloseCause::Opening(failure) => Self::opening(failure, phase),
+            CloseCause::Link(end) => Self::link(end, phase),
+            CloseCause::Stalled { .. } => Self::new("E_STALLED", Exit::Connection, phase, cause.to_string())
+                .hint("the server has stopped reading its standard input: see what it waits for"),
+            _ => Self::new("E_CLOSED", Exit::Connection, phase, cause.to_string())
+                .hint("try again; -v shows what the server says"),
+        }
+    }
+
+    fn opening(failure: &OpeningFailure, phase: Phase) -> Self {
+        let asked = |method: &Method| {
+            if *method == Method::Initialize { Phase::Initialize } else { Phase::Probe }
+        };
+        let new =
+            |id, phase, hint: &str| Self::new(id, Exit::Connection, phase, failure.to_string()).hint(hint);
+        match failure {
+            OpeningFailure::UnsupportedVersion { .. } => new(
+                "E_VERSION",
+                Phase::Initialize,
+                "leave out --protocol-version, or ask for one that the server speaks",
+            ),
+            OpeningFailure::NoCommonVersion { .. } => {
+                new("E_VERSION", Phase::Probe, "leave out --protocol-version and --era, or update the server")
+            }
+            OpeningFailure::Refused { method, error } => {
+                let mut failure = new("E_REFUSED", asked(method), "try another --era or --protocol-version");
+                failure.seen.remote = Some(error.clone());
+                failure
+            }
+            OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
+            OpeningFailure::TimedOut { method, garbage, .. } => {
+                let mut failure = match garbage {
+                    Some(_) => new(
+                        "E_NOT_MCP",
+                        asked(method),
+                        "a server may write nothing but messages to its standard output: see what this command prints",
+                    ),
+                    None => new(
+                        "E_SILENT",
+                        asked(method),
+                        "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m",
+                    ),
+                };
+                failure.seen.garbage = garbage.as_deref().map(excerpt);
+                failure
+            }
+            OpeningFailure::Garbage { first, .. } => {
+                let mut failure = new(
+                    "E_NOT_MCP",
+                    phase,
+                    "a server may write nothing but messages to its standard output: see what this command prints",
+                );
+                failure.seen.garbage = Some(excerpt(first));
+                failure
+            }
+            OpeningFailure::Ended { last, probe, garbage } => {
+                let mut failure = Self::link(last, if probe.is_some() { Phase::Initialize } else { phase });
+                failure.seen.garbage = garbage.as_deref().map(excerpt);
+                if failure.seen.stderr.is_empty()
+                    && let Some(probe) = probe
+                {
+                    failure.keep_stderr(&probe.stderr);
+                }
+                failure
+            }
+            _ => new("E_OPENING", phase, SEE_STDERR),
+        }
+    }
+
+    fn link(end: &LinkEnd, phase: Phase) -> Self {
+        let early = matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn);
+        let (id, message, hint) = match (&end.kind, end.exit) {
+            (LinkEndKind::Failed(error), _) => (
+                "E_LINK",
+                format!("the connection failed: {error}"),
+                "try again; -v shows what the server says",
+            ),
+            (_, Some(ProcessExit::Code(126 | 127))) => (
+                "E_SERVER_EXITED",
+                "the server ended at once".into(),
+                "exit codes 126 and 127 mean that a command inside this one was not found or may not be run: check its words and PATH",
+            ),
+            (_, Some(ProcessExit::Signal(9))) => (
+                "E_SERVER_EXITED",
+                "the server was killed".into(),
+                "signal 9 without anybody's doing means that memory ran out: look at the system's log",
+            ),
+            _ if early => {
+                ("E_SERVER_EXITED", "the server ended before it could be talked to".into(), SEE_STDERR)
+            }
+            _ => ("E_SERVER_EXITED", "the server ended in the middle of the conversation".into(), SEE_STDERR),
+        };
+        let mut failure = Self::new(id, Exit::Connection, phase, message).hint(hint);
+        failure.seen.status = end.exit;
+        failure.keep_stderr(&end.stderr);
+        failure
+    }
+
+    /// A request brought no result, as the client sees it.
+    pub(crate) fn client(error: &ClientError, phase: Phase) -> Self {
+        match error {
+            ClientError::Call(error) => Self::call(error, phase),
+            ClientError::BadParams { .. } => {
+                Self::new("E_USAGE", Exit::Usage, phase, error.to_string()).hint("check the arguments")
+            }
+            ClientError::UndeclaredInput { .. } | ClientError::InputFailed { .. } => {
+                Self::needs_input(error.to_string(), phase)
+            }
+            _ => Self::bad_reply(error.to_string(), phase),
+        }
+    }
+
+    /// The server answered with something that is no answer.
+    pub(crate) fn bad_reply(message: impl Into<String>, phase: Phase) -> Self {
+        Self::new("E_BAD_REPLY", Exit::ServerError, phase, message).hint(TELL)
+    }
+
+    /// The server asked for what this program does not give.
+    pub(crate) fn needs_input(message: impl Into<String>, phase: Phase) -> Self {
+        Self::new("E_NEEDS_INPUT", Exit::ServerError, phase, message)
+            .hint("this tool needs a client that can answer questions; mcpjoin call asks nobody")
+    }
+
+    /// A request brought no result.
+    pub(crate) fn call(error: &CallError, phase: Phase) -> Self {
+        let new = |id, exit, hint: &str| Self::new(id, exit, phase, error.to_string()).hint(hint);
+        match error {
+            CallError::Remote(object) => Self::remote(object, phase),
+            CallError::TimedOut { total, .. } => {
+                let hint = if *total {
+                    "ask for less: no call may take longer in all"
+                } else {
+                    "give it more time with --timeout 5m; -v shows what the server says meanwhile"
+                };
+                new("E_TIMEOUT", Exit::Connection, hint)
+            }
+            CallError::Closed(cause) => Self::closed(cause, phase),
+            CallError::Lost(_) => new("E_LOST", Exit::Connection, "try again"),
+            CallError::BadReply { problem, .. } if problem.starts_with(ABOVE) => {
+                new("E_TOO_LARGE", Exit::ServerError, "raise the limit with --max-message-size")
+            }
+            CallError::BadReply { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
+            CallError::Refused(CallRefused::TooLarge { .. }) => {
+                new("E_TOO_LARGE", Exit::Usage, "raise the limit with --max-message-size")
+            }
+            CallError::Refused(CallRefused::Undeclared { .. } | CallRefused::NotInVersion { .. }) => {
+                new("E_NOT_OFFERED", Exit::ServerError, "mcpjoin list shows what this server offers")
+            }
+            CallError::Refused(CallRefused::Closed | CallRefused::NotOpen) => {
+                new("E_CLOSED", Exit::Connection, "try again; -v shows what the server says")
+            }
+            _ => new("E_CALL", Exit::Connection, "try again"),
+        }
+    }
+
+    /// The server answered with an error.
+    pub(crate) fn remote(error: &ErrorObject, phase: Phase) -> Self {
+        let hint = match (error.code, phase) {
+            (code::INVALID_PARAMS, Phase::Call) => {
+                "mcpjoin list shows the tools; list --json shows what each takes"
+            }
+            (code::METHOD_NOT_FOUND, _) => "mcpjoin list shows what this server offers",
+            (code::MISSING_REQUIRED_CLIENT_CAPABILITY, _) => {
+                "this tool asks its client for something that this command does not do"
+            }
+            _ => "-v shows what the server says about it",
+        };
+        let mut failure = Self::new("E_SERVER_ERROR", Exit::ServerError, phase, error.to_string()).hint(hint);
+        failure.seen.remote = Some(error.clone());
+        failure
+    }
+}
+
+/// The first bytes of what was no message.
+fn excerpt(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,222 @@
+//! The failure block: what was being done, with what, for how long, how it ended, and one thing to try. As text for a
+//! person and as one JSON object for a program.
+//!
+//! Made in `cause` from what the library says, and by the commands; printed by `ui`.
+
+mod cause;
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use mcpjoin::proto::ErrorObject;
+use mcpjoin::proto::session::ProcessExit;
+use serde_json::{Map, Value, json};
+
+use crate::exit::Exit;
+use crate::ui::{BAD, FAINT};
+use crate::visible;
+
+/// So many of the last lines that a server wrote to standard error are shown.
+const STDERR_LINES: usize = 12;
+/// A line is cut after so many characters.
+const LINE: usize = 400;
+
+/// What was being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Understanding what was typed.
+    Usage,
+    /// Starting the server.
+    Spawn,
+    /// Asking for its era.
+    Probe,
+    /// Agreeing on a version.
+    Initialize,
+    /// Reading its lists.
+    List,
+    /// Calling a tool.
+    Call,
+    /// Being a server.
+    Serve,
+    /// Writing the result.
+    Output,
+}
+
+impl Phase {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Spawn => "spawn",
+            Self::Probe => "probe",
+            Self::Initialize => "initialize",
+            Self::List => "list",
+            Self::Call => "call",
+            Self::Serve => "serve",
+            Self::Output => "output",
+        }
+    }
+}
+
+/// Why a command did not do what was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// Stable: scripts may look for it.
+    pub(crate) id: &'static str,
+    pub(crate) exit: Exit,
+    pub(crate) phase: Phase,
+    /// One sentence.
+    pub(crate) message: String,
+    /// One thing to try.
+    pub(crate) hint: String,
+    pub(crate) seen: Box<Seen>,
+}
+
+/// What is known of how it came to a failure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// The server's command, as it would be typed.
+    pub(crate) command: Option<String>,
+    pub(crate) took: Option<Duration>,
+    /// How the server's process ended.
+    pub(crate) status: Option<ProcessExit>,
+    /// The last lines that it wrote to standard error.
+    pub(crate) stderr: Vec<String>,
+    /// The first bytes that came and were no message.
+    pub(crate) garbage: Option<String>,
+    /// What the server answered.
+    pub(crate) remote: Option<ErrorObject>,
+}
+
+impl Failure {
+    pub(crate) fn new(id: &'static str, exit: Exit, phase: Phase, message: impl Into<String>) -> Self {
+        Self { id, exit, phase, message: message.into(), hint: String::new(), seen: Box::default() }
+    }
+
+    /// What was typed cannot be used.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new("E_USAGE", Exit::Usage, Phase::Usage, message).hint(hint)
+    }
+
+    /// The system did not give us what we need ourselves.
+    pub(crate) fn system(phase: Phase, error: &std::io::Error) -> Self {
+        Self::new("E_SYSTEM", Exit::Connection, phase, format!("this system refuses: {error}"))
+            .hint("look at its limits (ulimit -a)")
+    }
+
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// Adds which server it was, and how long it took.
+    #[must_use]
+    pub(crate) fn with(mut self, command: &str, took: Duration) -> Self {
+        self.seen.command = Some(command.to_owned());
+        self.seen.took = Some(took);
+        self
+    }
+
+    /// Keeps the end of what a server wrote to standard error.
+    fn keep_stderr(&mut self, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let lines: Vec<&str> =
+            text.lines().map(str::trim_end).filter(|line| !line.trim_start().is_empty()).collect();
+        let from = lines.len().saturating_sub(STDERR_LINES);
+        self.seen.stderr = lines[from..].iter().map(|line| cut(line)).collect();
+    }
+
+    /// For a person: a line that says it all, and below it what is known.
+    pub(crate) fn block(&self) -> String {
+        let mut out =
+            format!("{BAD}error:{BAD:#} {} {FAINT}({}){FAINT:#}", visible::line(&self.message), self.id);
+        let mut row = |label: &str, text: &str| {
+            let _ = write!(out, "\n  {FAINT}{label:<8}{FAINT:#} {text}");
+        };
+        if self.phase != Phase::Usage {
+            row("doing", self.phase.as_str());
+        }
+        if let Some(command) = &self.seen.command {
+            row("command", &cut(command));
+        }
+        if let Some(took) = self.seen.took {
+            row("after", &seconds(took));
+        }
+        if let Some(status) = self.seen.status {
+            row("ended", &status.to_string());
+        }
+        for (place, line) in self.seen.stderr.iter().enumerate() {
+            row(if place == 0 { "stderr" } else { "" }, &visible::line(line));
+        }
+        if let Some(garbage) = &self.seen.garbage {
+            row("stdout", &visible::line(garbage));
+        }
+        if let Some(data) = self.seen.remote.as_ref().and_then(|error| error.data.as_ref()) {
+            row("data", &visible::line(&cut(data.as_str())));
+        }
+        if !self.hint.is_empty() {
+            row("try", &visible::line(&self.hint));
+        }
+        out
+    }
+
+    /// For a program: `{"error": {...}}`. What is not known is absent.
+    pub(crate) fn json(&self) -> Value {
+        let mut error = Map::new();
+        let mut member = |name: &str, value: Value| error.insert(name.to_owned(), value);
+        member("id", json!(self.id));
+        member("message", json!(self.message));
+        member("exitCode", json!(self.exit.code()));
+        member("phase", json!(self.phase.as_str()));
+        if let Some(command) = &self.seen.command {
+            member("command", json!(command));
+        }
+        if let Some(took) = self.seen.took {
+            member("elapsedMs", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)));
+        }
+        match self.seen.status {
+            Some(ProcessExit::Code(code)) => member("status", json!({ "code": code })),
+            Some(ProcessExit::Signal(signal)) => member("status", json!({ "signal": signal })),
+            None => None,
+        };
+        if !self.seen.stderr.is_empty() {
+            member("stderr", json!(self.seen.stderr));
+        }
+        if let Some(garbage) = &self.seen.garbage {
+            member("stdout", json!(garbage));
+        }
+        if let Some(remote) = &self.seen.remote {
+            // Of the error's own parts all but the data are scalars; data that serde_json refuses is shown as text.
+            let data = remote.data.as_ref().map(|data| {
+                serde_json::from_str(data.as_str()).unwrap_or_else(|_| Value::from(data.as_str()))
+            });
+            let mut answer = json!({ "code": remote.code, "message": remote.message });
+            if let Some(data) = data {
+                answer["data"] = data;
+            }
+            member("jsonrpc", answer);
+        }
+        if !self.hint.is_empty() {
+            member("hint", json!(self.hint));
+        }
+        json!({ "error": error })
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LINE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests;

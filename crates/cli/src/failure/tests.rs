@@ -1,0 +1,65 @@
+//! What a failure looks like, as text and as JSON.
+
+use std::time::Duration;
+
+use mcpjoin::proto::session::{CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit};
+
+use super::{Failure, Phase};
+use crate::exit::Exit;
+
+fn died() -> Failure {
+    let last = LinkEnd {
+        kind: LinkEndKind::EndOfStream,
+        exit: Some(ProcessExit::Code(7)),
+        stderr: "one\n\nfatal: \u{1b}[31mno key\u{1b}[0m\n".into(),
+    };
+    let ended = OpeningFailure::Ended { last, probe: None, garbage: Some("Hello\n".into()) };
+    Failure::closed(&CloseCause::Opening(ended), Phase::Probe)
+        .with("sh -c 'exit 7'", Duration::from_millis(12))
+}
+
+/// The text without its styles.
+fn plain(failure: &Failure) -> String {
+    anstream::adapter::strip_str(&failure.block()).to_string()
+}
+
+#[test]
+fn a_failure_is_one_block() {
+    let expected = "\
+error: the server ended before it could be talked to (E_SERVER_EXITED)
+  doing    probe
+  command  sh -c 'exit 7'
+  after    12 ms
+  ended    exit code 7
+  stderr   one
+           fatal: \\u{1b}[31mno key\\u{1b}[0m
+  stdout   Hello\\u{a}
+  try      run the command by itself in a terminal; -v shows everything that it writes to standard error";
+    assert_eq!(plain(&died()), expected);
+}
+
+#[test]
+fn a_failure_is_one_object() {
+    let error = &died().json()["error"];
+    assert_eq!(error["id"], "E_SERVER_EXITED");
+    assert_eq!(error["exitCode"], 4);
+    assert_eq!(error["phase"], "probe");
+    assert_eq!(error["status"]["code"], 7);
+    assert_eq!(error["elapsedMs"], 12);
+    assert_eq!(error["stderr"][0], "one");
+    assert_eq!(error["stdout"], "Hello\n");
+    assert!(error.get("jsonrpc").is_none());
+}
+
+#[test]
+fn of_a_long_stderr_the_end_is_shown() {
+    let mut failure = Failure::new("E_X", Exit::Connection, Phase::Call, "x");
+    let text: String = (0..100).map(|line| format!("line {line}\n")).collect();
+    failure.keep_stderr(text.as_bytes());
+    assert_eq!(failure.seen.stderr.len(), super::STDERR_LINES);
+    assert_eq!(failure.seen.stderr.last().unwrap(), "line 99");
+    failure.keep_stderr("é".repeat(10_000).as_bytes());
+    assert_eq!(failure.seen.stderr[0].chars().count(), super::LINE + 1);
+    failure.keep_stderr(b"\xff\xfe\n");
+    assert_eq!(failure.seen.stderr, ["\u{fffd}\u{fffd}"]);
+}

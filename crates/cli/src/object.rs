@@ -1,0 +1,61 @@
+//! JSON objects as servers send them: members in their order, values untouched. What a server adds of its own, and what
+//! it gets wrong, stays visible, where the library's types would drop the one and refuse the other.
+//!
+//! Used where something is listed or shown rather than understood.
+
+use mcpjoin::proto::types::Members;
+use mcpjoin::proto::{Kind, Raw};
+
+/// An object that has no name twice.
+pub(crate) struct Object(Members<Raw>);
+
+impl Object {
+    /// The members of an object; `None` when it is something else, or has a name twice.
+    pub(crate) fn of(raw: &Raw) -> Option<Self> {
+        if raw.kind() == Kind::Object { raw.decode().ok().map(Self) } else { None }
+    }
+
+    /// The value of a member.
+    pub(crate) fn value(&self, name: &str) -> Option<&Raw> {
+        self.0.get(name)
+    }
+
+    /// The value of a member that is a string.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        self.value(name)?.to_string_value().map(|text| text.into_owned())
+    }
+
+    /// The items of a member that is an array.
+    pub(crate) fn items(&self, name: &str) -> Option<Vec<Raw>> {
+        let value = self.value(name)?;
+        if value.kind() == Kind::Array { value.decode().ok() } else { None }
+    }
+}
+
+impl IntoIterator for Object {
+    type Item = (String, Raw);
+    type IntoIter = <Members<Raw> as IntoIterator>::IntoIter;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The text of an object with these members.
+pub(crate) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut text = String::from("{");
+    for (place, (name, value)) in members.into_iter().enumerate() {
+        text.push_str(if place == 0 { "" } else { "," });
+        text.push_str(Raw::string(name).as_str());
+        text.push(':');
+        text.push_str(value);
+    }
+    text.push('}');
+    text
+}
+
+/// The text of an array of these items.
+pub(crate) fn write_array(items: &[Raw]) -> String {
+    let items: Vec<&str> = items.iter().map(Raw::as_str).collect();
+    format!("[{}]", items.join(","))
+}

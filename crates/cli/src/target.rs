@@ -1,0 +1,278 @@
+//! From the words that were typed to the server that is meant. Pure: looks at nothing but the words.
+//!
+//! The grammar, in which the numbers are those of the project's interface page:
+//!
+//! 1. Our options stand before TARGET or COMMAND; after the first word of a COMMAND nothing is ours.
+//! 2. With `--` the target is what follows, and all words before it are operands.
+//! 3. Verbs with operands and without `--`: the first word is the target.
+//! 4. A word with a scheme is a URL; one that begins with `.`, `/` or a drive letter is a path; another is a program.
+//! 5. `NAME/TOOL` only where NAME is an entry of the configuration.
+//!
+//! What the grammar has and this version cannot do yet is refused by name, never taken for something else.
+
+use std::ffi::{OsStr, OsString};
+
+/// The server that is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A program and its arguments, to be run as a child.
+    Command {
+        /// A path, or a name to be found on `PATH`.
+        program: OsString,
+        /// Its arguments.
+        args: Vec<OsString>,
+    },
+    /// The built-in server, as a child of its own.
+    Demo,
+}
+
+/// What was typed after the options, understood.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Invocation {
+    pub(crate) target: Target,
+    /// What the verb is told beside the target.
+    pub(crate) operands: Vec<OsString>,
+    /// What should be said about the words before anything is done.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Why the words cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Misuse {
+    /// Whether the words are right and this version cannot do it yet.
+    pub(crate) not_built: bool,
+    /// What is wrong.
+    pub(crate) problem: String,
+    /// What to type instead.
+    pub(crate) instead: String,
+}
+
+/// The rows of `mcpjoin help targets`.
+pub(crate) const TARGETS: &[(&str, &str)] = &[
+    ("npx -y PACKAGE", "a command and its arguments, run as a child process"),
+    ("./server, /path/server", "a program; a path that does not exist is an error and never a download"),
+    ("server", "one bare word: a program on PATH"),
+    ("demo:", "the server inside this program, started as a child process"),
+];
+
+/// Long options of ours that are often typed after the server's command.
+const OURS: [&str; 3] = ["--json", "--format", "--trace"];
+
+/// What a word is by its spelling.
+enum Word {
+    /// It has a scheme that is no server of ours, or none yet.
+    Url {
+        scheme: String,
+    },
+    Demo,
+    Path,
+    /// `FILE#NAME`
+    Entry,
+    Bare,
+}
+
+impl Word {
+    fn of(word: &OsStr) -> Self {
+        // A word that is not Unicode is a file's name: no scheme and no configuration has such characters.
+        let Some(text) = word.to_str() else {
+            return Self::Path;
+        };
+        let bytes = text.as_bytes();
+        let drive = bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(1) == Some(&b':');
+        if text.starts_with(['.', '/', '\\']) || drive {
+            return if text.contains('#') && !text.ends_with('#') { Self::Entry } else { Self::Path };
+        }
+        if let Some((scheme, rest)) = text.split_once(':') {
+            let scheme = scheme.to_ascii_lowercase();
+            let spelled_so = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+            if scheme == "demo" && rest.is_empty() {
+                return Self::Demo;
+            }
+            if spelled_so && (rest.starts_with("//") || scheme == "unix" || scheme == "demo") {
+                return Self::Url { scheme };
+            }
+        }
+        if text.split_once('#').is_some_and(|(file, name)| !file.is_empty() && !name.is_empty()) {
+            return Self::Entry;
+        }
+        Self::Bare
+    }
+}
+
+/// The words of a verb without operands: `escaped` when `--` stood before the first of them.
+pub(crate) fn without_operands(
+    verb: &str,
+    words: Vec<OsString>,
+    escaped: bool,
+) -> Result<Invocation, Misuse> {
+    let mut words = words.into_iter();
+    let Some(first) = words.next().filter(|word| !word.is_empty()) else {
+        return Err(Misuse {
+            not_built: false,
+            problem: "no server is named".into(),
+            instead: format!("mcpjoin {verb} TARGET, or mcpjoin {verb} COMMAND [ARG]..."),
+        });
+    };
+    let rest: Vec<OsString> = words.collect();
+    if escaped {
+        return Ok(Invocation {
+            operands: Vec::new(),
+            notes: notes(&first, &rest),
+            target: command(first, rest),
+        });
+    }
+    match Word::of(&first) {
+        Word::Demo | Word::Url { .. } if !rest.is_empty() => Err(Misuse {
+            not_built: false,
+            problem: format!("{verb} takes nothing after {}; options stand before it", shown(&first)),
+            instead: format!(
+                "mcpjoin {verb} {} {}",
+                rest.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" "),
+                shown(&first)
+            ),
+        }),
+        Word::Entry if !rest.is_empty() => {
+            Ok(Invocation { operands: Vec::new(), notes: notes(&first, &rest), target: command(first, rest) })
+        }
+        word => Ok(Invocation {
+            target: target(verb, word, first.clone(), rest.clone())?,
+            operands: Vec::new(),
+            notes: notes(&first, &rest),
+        }),
+    }
+}
+
+/// The words of a verb with operands: `after` is what followed `--`, where there was one.
+pub(crate) fn with_operands(
+    verb: &str,
+    words: Vec<OsString>,
+    after: Option<Vec<OsString>>,
+) -> Result<Invocation, Misuse> {
+    if let Some(after) = after {
+        let mut after = after.into_iter();
+        let Some(program) = after.next().filter(|word| !word.is_empty()) else {
+            return Err(Misuse {
+                not_built: false,
+                problem: "no command follows --".into(),
+                instead: format!("mcpjoin {verb} ... -- COMMAND [ARG]..."),
+            });
+        };
+        let args: Vec<OsString> = after.collect();
+        let notes = notes(&program, &args);
+        return Ok(Invocation { target: command(program, args), operands: words, notes });
+    }
+    let mut words = words.into_iter();
+    let Some(first) = words.next().filter(|word| !word.is_empty()) else {
+        return Err(Misuse {
+            not_built: false,
+            problem: "no server is named".into(),
+            instead: format!("mcpjoin {verb} TARGET ..., or mcpjoin {verb} ... -- COMMAND [ARG]..."),
+        });
+    };
+    let operands: Vec<OsString> = words.collect();
+    match Word::of(&first) {
+        Word::Bare => {
+            let typed: Vec<String> =
+                std::iter::once(&first).chain(&operands).map(|word| shown(word)).collect();
+            let entry = match first.to_str().and_then(|word| word.split_once('/')) {
+                Some((name, tool)) if !name.is_empty() && !tool.is_empty() => "NAME/TOOL and other ",
+                _ => "",
+            };
+            Err(Misuse {
+                not_built: false,
+                problem: format!(
+                    "{} is no target: without -- the first word must be demo: or a path \
+                     ({entry}entries of a configuration are not built yet in this version)",
+                    shown(&first)
+                ),
+                instead: format!("mcpjoin {verb} {} -- COMMAND [ARG]...", typed.join(" ")),
+            })
+        }
+        word => {
+            Ok(Invocation { target: target(verb, word, first, Vec::new())?, operands, notes: Vec::new() })
+        }
+    }
+}
+
+fn target(verb: &str, word: Word, first: OsString, rest: Vec<OsString>) -> Result<Target, Misuse> {
+    let not_built = |what: String| Misuse {
+        not_built: true,
+        problem: format!("not built yet in this version: {what}"),
+        instead: format!("mcpjoin {verb} with a server that is run as a child (mcpjoin help targets)"),
+    };
+    match word {
+        Word::Demo => Ok(Target::Demo),
+        Word::Path | Word::Bare => Ok(command(first, rest)),
+        Word::Entry => Err(not_built("entries of a configuration (FILE#NAME)".into())),
+        Word::Url { scheme } => Err(match scheme.as_str() {
+            "http" | "https" => not_built(format!("Streamable HTTP ({scheme}://)")),
+            "sse+http" | "sse+https" => not_built(format!("HTTP+SSE ({scheme}://)")),
+            "quic" | "tcp" => not_built(format!("MCP over {scheme}://")),
+            "unix" => not_built("MCP over unix:".into()),
+            "orchestra" => not_built("Orchestra (orchestra://)".into()),
+            "demo" => Misuse {
+                not_built: false,
+                problem: "demo: stands alone".into(),
+                instead: format!("mcpjoin {verb} demo:"),
+            },
+            _ => Misuse {
+                not_built: false,
+                problem: format!("no server is reached by {scheme}:"),
+                instead: "mcpjoin help targets".into(),
+            },
+        }),
+    }
+}
+
+const fn command(program: OsString, args: Vec<OsString>) -> Target {
+    Target::Command { program, args }
+}
+
+/// Rule 1: says which words look like ours and are not.
+fn notes(program: &OsStr, args: &[OsString]) -> Vec<String> {
+    OURS.iter()
+        .filter(|ours| {
+            args.iter().filter_map(|word| word.to_str()).any(|word| {
+                word.strip_prefix(**ours).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            })
+        })
+        .map(|ours| format!("{ours} is passed to {}; ours go first", shown(program)))
+        .collect()
+}
+
+/// A word as a person would have to type it, without the user information that a URL may hold.
+pub(crate) fn shown(word: &OsStr) -> String {
+    let word = without_userinfo(&word.to_string_lossy());
+    let word = crate::visible::line(&word);
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,#*".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Hides what stands between `://` and `@`.
+fn without_userinfo(word: &str) -> String {
+    let mut out = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(start) = rest.find("://") {
+        let (before, after) = rest.split_at(start + 3);
+        out.push_str(before);
+        let authority = after.find(['/', '?', '#', ' ']).unwrap_or(after.len());
+        // The last `@`: a password may hold others.
+        rest = match after[..authority].rfind('@') {
+            Some(at) => {
+                out.push_str("***");
+                &after[at..]
+            }
+            None => after,
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests;

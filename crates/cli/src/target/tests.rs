@@ -1,0 +1,182 @@
+//! The grammar as tables: every row of the target table and every rule.
+
+use std::ffi::OsString;
+
+use super::{Invocation, Misuse, TARGETS, Target, shown, with_operands, without_operands};
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+fn child(line: &str) -> Target {
+    let mut words = words(line).into_iter();
+    Target::Command { program: words.next().unwrap(), args: words.collect() }
+}
+
+/// `mcpjoin list LINE`
+fn list(line: &str) -> Result<Invocation, Misuse> {
+    match line.strip_prefix("-- ") {
+        Some(command) => without_operands("list", words(command), true),
+        None => without_operands("list", words(line), false),
+    }
+}
+
+/// `mcpjoin call LINE`
+fn call(line: &str) -> Result<Invocation, Misuse> {
+    match format!(" {line} ").split_once(" -- ") {
+        Some((before, after)) => with_operands("call", words(before), Some(words(after))),
+        None => with_operands("call", words(line), None),
+    }
+}
+
+fn refused(outcome: Result<Invocation, Misuse>, line: &str) -> Misuse {
+    match outcome {
+        Err(misuse) => misuse,
+        Ok(invocation) => panic!("{line} was taken for {invocation:?}"),
+    }
+}
+
+#[test]
+fn every_target_that_is_built() {
+    for (line, target) in [
+        (
+            "npx -y @modelcontextprotocol/server-everything",
+            child("npx -y @modelcontextprotocol/server-everything"),
+        ),
+        ("./server", child("./server")),
+        ("../server --port 1", child("../server --port 1")),
+        ("/path/server", child("/path/server")),
+        (r"C:\server.exe", child(r"C:\server.exe")),
+        ("c:/server.exe", child("c:/server.exe")),
+        ("server", child("server")),
+        ("build/server", child("build/server")),
+        ("server http://a", child("server http://a")),
+        ("file#name word", child("file#name word")),
+        ("npm:thing", child("npm:thing")),
+        ("demo:", Target::Demo),
+        ("DEMO:", Target::Demo),
+        ("-- demo:", child("demo:")),
+        ("-- http://a", child("http://a")),
+        ("npx -- x -- y", child("npx -- x -- y")),
+    ] {
+        let invocation = list(line).unwrap_or_else(|misuse| panic!("{line}: {misuse:?}"));
+        assert_eq!(invocation.target, target, "{line}");
+        assert!(invocation.operands.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn every_target_that_is_not_built_is_refused_by_name() {
+    for (word, named) in [
+        ("http://localhost/mcp", "Streamable HTTP"),
+        ("https://example.com/mcp", "Streamable HTTP"),
+        ("HTTPS://example.com/mcp", "Streamable HTTP"),
+        ("sse+http://localhost/sse", "HTTP+SSE"),
+        ("sse+https://localhost/sse", "HTTP+SSE"),
+        ("quic://localhost:1", "quic://"),
+        ("tcp://localhost:1", "tcp://"),
+        ("unix:/run/x.sock", "unix:"),
+        ("orchestra://localhost:1", "Orchestra"),
+        (".mcp.json#files", "configuration"),
+        ("mcp.json#files", "configuration"),
+    ] {
+        for outcome in [list(word), call(&format!("{word} tool"))] {
+            let misuse = refused(outcome, word);
+            assert!(misuse.not_built, "{word}");
+            assert!(misuse.problem.starts_with("not built yet in this version: "), "{}", misuse.problem);
+            assert!(misuse.problem.contains(named), "{word}: {}", misuse.problem);
+        }
+        let known = word.split(':').next().unwrap().to_lowercase();
+        assert!(!TARGETS.iter().any(|(form, _)| form.starts_with(&known)), "{word} is in the help");
+    }
+}
+
+#[test]
+fn a_scheme_that_nobody_speaks_is_refused() {
+    for word in ["ftp://x", "stdio://x", "demo:x", "demo://x"] {
+        assert!(!refused(list(word), word).not_built);
+    }
+}
+
+#[test]
+fn rule_1_words_of_ours_after_the_command_are_told() {
+    for (line, told) in [
+        ("npx -y x --json", "--json is passed to npx; ours go first"),
+        ("npx --format=json", "--format is passed to npx; ours go first"),
+        ("-- npx --trace f", "--trace is passed to npx; ours go first"),
+    ] {
+        assert_eq!(list(line).unwrap().notes, [told], "{line}");
+    }
+    assert_eq!(call("echo -- npx --json").unwrap().notes.len(), 1);
+    assert!(list("npx --jsonl -y").unwrap().notes.is_empty());
+    let misuse = refused(list("demo: --json"), "demo: --json");
+    assert_eq!(misuse.instead, "mcpjoin list --json demo:");
+}
+
+#[test]
+fn rule_2_all_words_before_the_dashes_are_operands() {
+    let invocation = call("echo message=hi -- npx -y pkg").unwrap();
+    assert_eq!(invocation.target, child("npx -y pkg"));
+    assert_eq!(invocation.operands, words("echo message=hi"));
+    // Whatever they look like.
+    let invocation = call("demo: http://x -- ./server").unwrap();
+    assert_eq!((invocation.target, invocation.operands), (child("./server"), words("demo: http://x")));
+    assert_eq!(call("-- npx -- x").unwrap().target, child("npx -- x"));
+    refused(with_operands("call", words("echo"), Some(Vec::new())), "call echo --");
+}
+
+#[test]
+fn rule_3_the_first_word_must_be_a_target() {
+    let invocation = call("demo: echo message=hi").unwrap();
+    assert_eq!((invocation.target, invocation.operands), (Target::Demo, words("echo message=hi")));
+    let invocation = call("./server echo").unwrap();
+    assert_eq!((invocation.target, invocation.operands), (child("./server"), words("echo")));
+    let misuse = refused(call("echo message=hi"), "echo");
+    assert_eq!(misuse.instead, "mcpjoin call echo message=hi -- COMMAND [ARG]...");
+    let misuse = refused(with_operands("call", vec!["a b".into()], None), "'a b'");
+    assert_eq!(misuse.instead, "mcpjoin call 'a b' -- COMMAND [ARG]...");
+}
+
+#[test]
+fn rule_5_a_name_with_a_tool_needs_an_entry() {
+    assert!(refused(call("files/read path=x"), "files/read").problem.contains("NAME/TOOL"));
+}
+
+#[test]
+fn no_words_and_empty_words_name_no_server() {
+    for outcome in [
+        without_operands("list", Vec::new(), false),
+        without_operands("list", vec![OsString::new()], false),
+        without_operands("list", vec![OsString::new()], true),
+        with_operands("call", Vec::new(), None),
+        with_operands("call", vec![OsString::new()], None),
+        with_operands("call", words("echo"), Some(vec![OsString::new()])),
+    ] {
+        assert!(!refused(outcome, "nothing").instead.is_empty());
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn f32_words_that_are_not_unicode_are_files() {
+    use std::os::unix::ffi::OsStringExt;
+    let word = OsString::from_vec(b"s\xff".to_vec());
+    let invocation = without_operands("list", vec![word.clone(), word.clone()], false).unwrap();
+    assert_eq!(invocation.target, Target::Command { program: word.clone(), args: vec![word.clone()] });
+    assert_eq!(shown(&word), "'s\u{fffd}'");
+}
+
+#[test]
+fn b166_a_word_is_shown_without_user_information() {
+    for (word, text) in [
+        ("postgresql://me:p@ss@host/db", "postgresql://***@host/db"),
+        ("--url=https://t0ken@host", "--url=https://***@host"),
+        ("https://host/@scope", "https://host/@scope"),
+        ("a b", "'a b'"),
+        ("it's", r"'it'\''s'"),
+        ("", "''"),
+        ("\u{1b}[2J", "'\\u{1b}[2J'"),
+    ] {
+        assert_eq!(shown(word.as_ref()), text);
+    }
+}

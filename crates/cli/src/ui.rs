@@ -1,0 +1,260 @@
+//! The only place that prints. Results go to standard output and nothing else does; everything said about them goes
+//! to standard error.
+//!
+//! A reader of our output that goes away ends the command quietly: that is [`Unwritten::Gone`], not a failure.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anstream::{AutoStream, ColorChoice};
+use clap::builder::styling::{AnsiColor, Color, Style};
+use tokio::sync::oneshot;
+
+use crate::args::{Output, When};
+use crate::failure::Failure;
+use crate::visible;
+
+/// The widest line of progress: a longer one would wrap and could not be taken away.
+const PROGRESS: usize = 72;
+
+/// How the parts of a text are shown where colours are.
+pub(crate) const HEADING: Style = Style::new().bold();
+pub(crate) const NAME: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Cyan)));
+pub(crate) const FAINT: Style = Style::new().dimmed();
+pub(crate) const BAD: Style = Style::new().bold().fg_color(Some(Color::Ansi(AnsiColor::Red)));
+
+/// What is printed, where, and how much of it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Ui {
+    pub(crate) json: bool,
+    quiet: bool,
+    verbose: u8,
+    color: ColorChoice,
+    secrets: Secrets,
+    /// There is a line of progress to be taken away.
+    in_progress: Arc<AtomicBool>,
+}
+
+/// Standard output took no more.
+#[derive(Debug)]
+pub(crate) enum Unwritten {
+    /// Whoever read it has gone: nothing is left to do.
+    Gone,
+    /// The disk is full, or the like.
+    Failed(io::Error),
+}
+
+impl Ui {
+    pub(crate) fn new(output: &Output) -> Self {
+        Self {
+            json: output.json,
+            quiet: output.quiet,
+            verbose: output.verbose,
+            color: match output.color {
+                When::Auto => ColorChoice::Auto,
+                When::Always => ColorChoice::Always,
+                When::Never => ColorChoice::Never,
+            },
+            secrets: Secrets::default(),
+            in_progress: Arc::default(),
+        }
+    }
+
+    /// For what has no options of its own: help, and words that could not be read.
+    pub(crate) fn plain() -> Self {
+        Self {
+            json: false,
+            quiet: false,
+            verbose: 0,
+            color: ColorChoice::Auto,
+            secrets: Secrets::default(),
+            in_progress: Arc::default(),
+        }
+    }
+
+    /// From now on none of these texts is shown on standard error.
+    pub(crate) fn hide(&mut self, secrets: Secrets) {
+        self.secrets = secrets;
+    }
+
+    /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
+    pub(crate) fn result(&self, text: &str) -> Result<(), Unwritten> {
+        finish(AutoStream::new(io::stdout(), self.color).lock(), text)
+    }
+
+    /// A result that is data: every byte goes as it is, unless a terminal would obey some of them.
+    pub(crate) fn data(&self, text: &str) -> Result<(), Unwritten> {
+        if io::stdout().is_terminal() {
+            return self.result(&visible::text(text));
+        }
+        finish(io::stdout().lock(), text)
+    }
+
+    /// Prints on a thread of its own: whoever reads our output may let us wait for as long as it likes, and signals are
+    /// heard all the same.
+    pub(crate) async fn aside(
+        &self,
+        print: impl FnOnce(&Self) -> Result<(), Unwritten> + Send + 'static,
+    ) -> Result<(), Unwritten> {
+        let (done, outcome) = oneshot::channel();
+        let ui = self.clone();
+        thread::Builder::new()
+            .name("output".into())
+            .spawn(move || {
+                // Nobody waits for it when a signal has ended the command.
+                let _ = done.send(print(&ui));
+            })
+            .map_err(Unwritten::Failed)?;
+        outcome
+            .await
+            .unwrap_or_else(|_| Err(Unwritten::Failed(io::Error::other("the writing thread failed"))))
+    }
+
+    /// The width of the terminal that results go to, in columns; `None` when they do not go to one.
+    pub(crate) fn width(&self) -> Option<usize> {
+        if !io::stdout().is_terminal() {
+            return None;
+        }
+        let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        asked.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
+    }
+
+    /// Something that is worth knowing about what is done.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet {
+            self.diagnostic(text);
+        }
+    }
+
+    /// Something that `-v` asks for.
+    pub(crate) fn detail(&self, text: &str) {
+        if self.verbose > 0 {
+            self.diagnostic(text);
+        }
+    }
+
+    /// Something that must not be overlooked, although it worked.
+    pub(crate) fn warning(&self, text: &str) {
+        self.diagnostic(&format!("{BAD}warning:{BAD:#} {text}"));
+    }
+
+    /// A line of the server's standard error or log.
+    pub(crate) fn server_line(&self, line: &str) {
+        self.diagnostic(&format!("{FAINT}server:{FAINT:#} {}", visible::line(line)));
+    }
+
+    /// How far a call is: one line that is replaced on a terminal, a line each with `-v`, nothing elsewhere.
+    pub(crate) fn progress(&self, text: &str) {
+        let text = visible::line(text);
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        if self.verbose > 0 || self.quiet || dumb || !io::stderr().is_terminal() {
+            self.detail(&text);
+            return;
+        }
+        let text: String = self.secrets.hide(&text).chars().take(PROGRESS).collect();
+        self.in_progress.store(true, Ordering::Relaxed);
+        let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
+    }
+
+    /// Takes the line of the progress away.
+    pub(crate) fn progress_over(&self) {
+        if self.in_progress.swap(false, Ordering::Relaxed) {
+            let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
+        }
+    }
+
+    pub(crate) const fn verbosity(&self) -> u8 {
+        self.verbose
+    }
+
+    /// Why it did not work. Always shown.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.json {
+            self.diagnostic(&failure.json().to_string());
+        } else {
+            self.diagnostic(&failure.block());
+        }
+    }
+
+    /// Words that clap could not read, or the help that it was asked for.
+    pub(crate) fn clap(&self, error: &clap::Error) -> Result<(), Unwritten> {
+        let text = error.render().ansi().to_string();
+        if error.use_stderr() {
+            self.diagnostic(text.trim_end());
+            Ok(())
+        } else {
+            self.result(&text)
+        }
+    }
+
+    fn diagnostic(&self, text: &str) {
+        self.progress_over();
+        let text = self.secrets.hide(text);
+        let mut out = AutoStream::new(io::stderr(), self.color).lock();
+        // One write, so that lines of several threads do not mix. When nobody reads it, nobody misses it.
+        let _ = out.write_all(format!("{text}\n").as_bytes());
+    }
+}
+
+/// Writes a text to its end, which is a line feed.
+fn finish(mut out: impl Write, text: &str) -> Result<(), Unwritten> {
+    let written = out
+        .write_all(text.as_bytes())
+        .and_then(|()| if text.ends_with('\n') || text.is_empty() { Ok(()) } else { out.write_all(b"\n") });
+    written.and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Unwritten::Gone,
+        _ => Unwritten::Failed(error),
+    })
+}
+
+/// Texts that must not be shown.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(Arc<[String]>);
+
+impl Secrets {
+    /// Shorter values hide nothing that could not be guessed, and what contains them would become unreadable.
+    const SHORTEST: usize = 4;
+
+    pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a OsString>) -> Self {
+        let mut spellings: Vec<String> = Vec::new();
+        for value in values {
+            let value = value.to_string_lossy();
+            if value.len() < Self::SHORTEST {
+                continue;
+            }
+            let quoted = serde_json::Value::from(&*value).to_string();
+            spellings.push(visible::line(&value).into_owned());
+            spellings.push(quoted[1..quoted.len() - 1].to_owned());
+            spellings.push(value.into_owned());
+        }
+        // The longest first: one may be a part of another.
+        spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
+        spellings.dedup();
+        Self(spellings.into())
+    }
+
+    /// The text without them.
+    fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| {
+            if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***") } else { text }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::Secrets;
+
+    #[test]
+    fn b166_secrets_are_hidden_in_every_spelling() {
+        let secrets = Secrets::new(&[OsString::from("hunter2"), "hunter2-long".into(), "q\"\u{1b}q".into()]);
+        assert_eq!(secrets.hide("a hunter2 hunter2-long b"), "a *** *** b");
+        assert_eq!(secrets.hide("q\"\u{1b}q q\"\\u{1b}q q\\\"\\u001bq"), "*** *** ***");
+        assert_eq!(Secrets::new(&[OsString::from("1")]).hide("port 10"), "port 10");
+    }
+}

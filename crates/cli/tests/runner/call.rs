@@ -1,0 +1,142 @@
+//! `mcpjoin call`.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::support::{call_legacy, command, line, run, start};
+
+#[test]
+fn echo_says_what_it_is_told() {
+    let ran = line("call demo: echo message=hi").exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hi\n", ""));
+    let odd = "message=\u{e9}\u{1f600}\n2 = \"three\"";
+    assert_eq!(run(["call", "demo:", "echo", odd]).exits(0).stdout, "\u{e9}\u{1f600}\n2 = \"three\"\n");
+    let program = env!("CARGO_BIN_EXE_mcpjoin");
+    let ran = run(["call", "echo", "message=hi", "--", program, "serve", "demo"]).exits(0);
+    assert_eq!(ran.stdout, "hi\n");
+}
+
+#[test]
+fn words_take_the_type_that_the_tool_asks_for() {
+    let result = line("call --json demo: add a=2 b=40").exits(0).json();
+    assert_eq!(result["structuredContent"], json!({"sum": 42.0}));
+    // The schema of `echo` wants a string, whatever it looks like.
+    assert_eq!(line("call demo: echo message=5").exits(0).stdout, "5\n");
+    line("call demo: add a=two b=1").exits(2).says(&["(E_USAGE)", "a number", "a:=JSON"]);
+    // With JSON as it stands, the server is the judge.
+    line(r#"call demo: add a:="two" b:=1"#).exits(5);
+}
+
+#[test]
+fn arguments_come_from_everywhere() {
+    assert_eq!(run(["call", "--args", r#"{"message":"a"}"#, "demo:", "echo"]).exits(0).stdout, "a\n");
+    let ran = run(["call", "--args", r#"{"message":"a"}"#, "demo:", "echo", "message=b"]).exits(0);
+    assert_eq!(ran.stdout, "b\n");
+
+    let path = std::env::temp_dir().join(format!("mcpjoin-call-{}", std::process::id()));
+    std::fs::write(&path, r#"{"message":"from a file"}"#).unwrap();
+    let operand = format!("@{}", path.display());
+    assert_eq!(run(["call", "demo:", "echo", &operand]).exits(0).stdout, "from a file\n");
+    std::fs::remove_file(&path).unwrap();
+
+    let mut command = command(["call", "demo:", "echo", "-"]);
+    command.stdin(Stdio::piped());
+    let mut running = start(command);
+    running.child.stdin.take().unwrap().write_all(br#"{"message":"from afar"}"#).unwrap();
+    assert_eq!(running.finish().exits(0).stdout, "from afar\n");
+}
+
+#[test]
+fn every_kind_of_content_is_shown() {
+    for (tool, shown) in [
+        ("test_simple_text", "This is a simple text response for testing.\n"),
+        ("test_image_content", "[image, image/png, 69 bytes]\n"),
+        ("test_audio_content", "[audio, audio/wav, 52 bytes]\n"),
+        ("test_embedded_resource", "[resource, test://embedded-resource, text/plain, 37 characters]\n"),
+        ("test_resource_link", "[resource_link, test://static-text, static-text, text/plain]\n"),
+        (
+            "test_multiple_content_types",
+            "Multiple content types test:\n[image, image/png, 69 bytes]\n\
+             [resource, test://mixed-content-resource, application/json, 27 characters]\n",
+        ),
+        ("test_tool_with_logging", "Tool with logging executed successfully\n"),
+        ("test_tool_with_progress", "Tool with progress executed successfully\n"),
+    ] {
+        for era in ["legacy", "modern"] {
+            let ran = line(&format!("call --era {era} demo: {tool}")).exits(0);
+            assert_eq!(ran.stdout, shown, "{tool}");
+            assert_eq!(ran.stderr, "", "{tool}");
+        }
+    }
+}
+
+#[test]
+fn f22_a_result_that_is_an_error_is_exit_5() {
+    let ran = line("call demo: test_error_handling").exits(5);
+    assert_eq!(ran.stdout, "This tool intentionally returns an error for testing\n");
+    assert_eq!(ran.stderr, "test_error_handling says that it has failed\n");
+    assert_eq!(line("call -q demo: test_error_handling").exits(5).stderr, "");
+    assert_eq!(line("call --json demo: test_error_handling").exits(5).json()["isError"], true);
+}
+
+#[test]
+fn f22_a_tool_that_does_not_exist_is_exit_5() {
+    let ran = line("call demo: no-such-tool").exits(5);
+    assert_eq!(ran.stdout, "");
+    ran.says(&["(E_SERVER_ERROR)", "-32602", "no-such-tool", "doing    call", "mcpjoin serve demo"]);
+    line("call demo: no-such-tool a=1").exits(5);
+}
+
+#[test]
+fn log_messages_and_progress_are_shown_with_v() {
+    for era in ["legacy", "modern"] {
+        let ran = line(&format!("call -v --era {era} demo: test_tool_with_logging")).exits(0);
+        assert_eq!(ran.stdout, "Tool with logging executed successfully\n");
+        ran.says(&["server: [info] Tool execution started\n", "server: [info] Tool execution completed\n"]);
+        line(&format!("call -v --era {era} demo: test_tool_with_progress"))
+            .exits(0)
+            .says(&["100 of 100: Done"]);
+    }
+}
+
+#[test]
+fn a_question_to_the_client_is_no_answer() {
+    let modern = line("call --era modern demo: test_elicitation message=who").exits(5);
+    assert_eq!(modern.stdout, "");
+    modern.says(&["elicitation"]);
+    let legacy = line("call --era legacy demo: test_sampling prompt=why").exits(5);
+    assert!(format!("{}{}", legacy.stdout, legacy.stderr).contains("sampling"), "{}", legacy.stdout);
+}
+
+#[test]
+fn f19_json_is_the_result_as_the_server_sent_it() {
+    let result = r#"{"content":[{"type":"hologram","x":1.50},{"type":"text","text":"t"}],"structuredContent":[9007199254740993],"_meta":{"a/b":1},"own":true}"#;
+    let body = format!(
+        "read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{result}}}'; cat >/dev/null"
+    );
+    let ran = call_legacy(&["--json"], &body).exits(0);
+    let expected: serde_json::Value = serde_json::from_str(result).unwrap();
+    assert_eq!(ran.json(), expected);
+    assert!(ran.stdout.contains("1.50"), "{}", ran.stdout);
+    assert_eq!(call_legacy(&[], &body).exits(0).stdout, "[hologram]\nt\n");
+}
+
+#[test]
+fn f19_a_structured_result_without_content_is_shown() {
+    let body = r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"structuredContent":{"a":1}}}'; cat >/dev/null"#;
+    assert_eq!(call_legacy(&[], body).exits(0).stdout, "{\n  \"a\": 1\n}\n");
+}
+
+#[test]
+fn b173_every_name_can_be_called() {
+    let long = "x".repeat(10_000);
+    for name in ["two words", "--", "-x", "a\nb", "a=b", "'", &long] {
+        let ran = run(["call", &format!("--tool={name}"), "demo:"]).exits(5);
+        // The server has no such tool, so it was asked.
+        assert!(ran.stderr.contains("-32602"), "{name}: {}", ran.stderr);
+    }
+    run(["call", "demo:", "two words"]).exits(5).says(&["two words"]);
+    run(["call", "demo:", "a\nb"]).exits(5).says(&[r"unknown tool: a\nb"]);
+}

@@ -1,0 +1,189 @@
+//! What does not work, and how it is said.
+
+use std::time::{Duration, Instant};
+
+use super::support::{call_legacy, command, legacy, line, run, start};
+
+/// Answers `tools/list` with no tool.
+const NO_TOOL: &str =
+    r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'; cat >/dev/null"#;
+
+#[test]
+fn r8_a_missing_program_is_told_at_once() {
+    let failure = line("list --json mcpjoin-no-such-program").exits(4).failure();
+    assert!(failure["elapsedMs"].as_u64().unwrap() < 200, "{failure}");
+    let ran = line("list mcpjoin-no-such-program --flag").exits(4);
+    assert_eq!(ran.stdout, "");
+    ran.says(&[
+        "(E_SPAWN_NOT_FOUND)",
+        "doing    spawn",
+        "command  mcpjoin-no-such-program --flag",
+        "try      ",
+    ]);
+}
+
+#[test]
+fn f29_a_path_that_does_not_exist_is_an_error_and_nothing_else() {
+    for words in ["list ./nope/server", "list /nope/server x", "call ./nope/server tool", "list nope/server"]
+    {
+        line(words).exits(4).says(&["(E_SPAWN_NOT_FOUND)", "nope/server", "check the path"]);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_run_says_why() {
+    line("list /etc/passwd").exits(4).says(&["(E_SPAWN_NOT_EXECUTABLE)", "chmod"]);
+    line("list /tmp").exits(4).says(&["(E_SPAWN_DIRECTORY)"]);
+    line("list --cwd /no/such/folder cat").exits(4).says(&["(E_SPAWN_CWD)"]);
+}
+
+#[test]
+fn a_server_that_ends_at_once_leaves_its_last_words() {
+    let began = Instant::now();
+    let ran = run(["list", "sh", "-c", "echo fatal >&2; exit 7"]).exits(4);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(ran.stdout, "");
+    ran.says(&[
+        "(E_SERVER_EXITED)",
+        "ended    exit code 7",
+        "stderr   fatal",
+        "command  sh -c 'echo fatal >&2; exit 7'",
+    ]);
+}
+
+#[test]
+fn a_failure_is_one_json_object_with_json() {
+    let ran = run(["list", "--json", "sh", "-c", "echo fatal >&2; exit 7"]).exits(4);
+    assert_eq!(ran.stdout, "");
+    let failure = ran.failure();
+    assert_eq!(failure["id"], "E_SERVER_EXITED");
+    assert_eq!(failure["exitCode"], 4);
+    assert_eq!(failure["phase"], "initialize");
+    assert_eq!(failure["status"]["code"], 7);
+    assert_eq!(failure["stderr"][0], "fatal");
+    assert!(failure["elapsedMs"].is_u64());
+    assert!(!failure["hint"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn a_signal_that_ended_the_server_is_named() {
+    call_legacy(&[], "kill -9 $$").exits(4).says(&[
+        "(E_SERVER_EXITED)",
+        "doing    call",
+        "ended    signal 9",
+    ]);
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_of_a_call_leaves_its_last_words() {
+    let ran = call_legacy(&[], "read -r line; echo 'out of luck' >&2; exit 3").exits(4);
+    ran.says(&["(E_SERVER_EXITED)", "doing    call", "ended    exit code 3", "stderr   out of luck"]);
+}
+
+#[test]
+fn what_is_no_server_is_told_with_its_first_words() {
+    let ran =
+        run(["list", "--connect-timeout", "300ms", "sh", "-c", "echo Welcome; cat >/dev/null"]).exits(4);
+    ran.says(&["(E_NOT_MCP)", "stdout   Welcome"]);
+    let garbage =
+        "while read -r x; do :; done & i=0; while [ $i -lt 40 ]; do echo banner $i; i=$((i+1)); done; wait";
+    run(["list", "sh", "-c", garbage]).exits(4).says(&["(E_NOT_MCP)", "stdout   banner 0"]);
+}
+
+#[test]
+fn a_silent_server_is_given_up() {
+    let began = Instant::now();
+    let ran = run(["list", "--connect-timeout", "200ms", "sh", "-c", "cat >/dev/null"]).exits(4);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    ran.says(&["(E_SILENT)", "doing    initialize", "--connect-timeout"]);
+}
+
+#[test]
+fn an_answer_that_does_not_come_is_a_timeout() {
+    let ran = call_legacy(&["--timeout", "200ms"], "cat >/dev/null").exits(4);
+    ran.says(&["(E_TIMEOUT)", "tools/call", "200 ms", "--timeout"]);
+}
+
+#[test]
+fn f22_an_error_of_the_server_and_a_result_that_is_one_are_told_in_the_exit_code() {
+    let error = r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no","data":{"why":1}}}'; cat >/dev/null"#;
+    let ran = call_legacy(&[], error).exits(5).says(&[
+        "(E_SERVER_ERROR)",
+        "JSON-RPC error -32602: no",
+        r#"{"why":1}"#,
+    ]);
+    assert_eq!(ran.stdout, "");
+    let failure = call_legacy(&["--json"], error).exits(5).failure();
+    assert_eq!(failure["jsonrpc"]["code"], -32602);
+    assert_eq!(failure["jsonrpc"]["data"]["why"], 1);
+
+    let failed = r#"read -r line; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"broken"}],"isError":true}}'; cat >/dev/null"#;
+    let ran = call_legacy(&[], failed).exits(5);
+    assert_eq!(ran.stdout, "broken\n");
+    assert_eq!(call_legacy(&["--json"], failed).exits(5).json()["isError"], true);
+}
+
+#[test]
+fn a_version_that_the_server_does_not_speak_is_told() {
+    let script = legacy("cat >/dev/null");
+    let ran = run(["list", "--protocol-version", "2024-11-05", "sh", "-c", &script]).exits(4);
+    ran.says(&["(E_VERSION)", "2025-11-25", "2024-11-05"]);
+}
+
+#[test]
+fn a_message_above_the_limit_names_the_limit() {
+    let big = r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%05000d"}]}}\n' 1; cat >/dev/null"#;
+    let ran = call_legacy(&["--max-message-size", "4KiB", "--timeout", "5s"], big).exits(5);
+    ran.says(&["(E_TOO_LARGE)", "4096", "--max-message-size"]);
+    // And so it is with what we send.
+    let argument = format!("a={}", "x".repeat(8192));
+    let ran = run([
+        "call",
+        "--max-message-size",
+        "4KiB",
+        "--era",
+        "legacy",
+        "x",
+        &argument,
+        "--",
+        "sh",
+        "-c",
+        &legacy(NO_TOOL),
+    ])
+    .exits(2);
+    ran.says(&["(E_TOO_LARGE)", "4096", "--max-message-size"]);
+}
+
+#[test]
+fn b166_values_of_variables_are_shown_nowhere() {
+    let secret = "hunter2-and-more";
+    let variable = format!("TOKEN={secret}");
+    for options in [&["-vv"][..], &["--json"], &[]] {
+        let mut words = vec!["list", "-e", &variable];
+        words.extend(options);
+        words.extend(["sh", "-c", "echo token is $TOKEN >&2; echo $TOKEN; exit 1"]);
+        let ran = run(words).exits(4);
+        assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
+        assert!(ran.stderr.contains("token is ***"), "{}", ran.stderr);
+    }
+    let ran = run(["list", "mcpjoin-no-such", "postgres://me:hunter2@host/db"]).exits(4);
+    assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+    let ran = run(["list", "https://me:hunter2@host/mcp"]).exits(2);
+    assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+}
+
+#[test]
+fn b167_what_a_server_sends_cannot_drive_the_terminal() {
+    let ran = run(["list", "sh", "-c", r"printf '\033[2Jgone\007\n' >&2; exit 1"]).exits(4);
+    assert!(!ran.stderr.contains(['\u{1b}', '\u{7}']), "{}", ran.stderr);
+    ran.says(&[r"\u{1b}[2Jgone\u{7}"]);
+    let error = r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"\\u001b[2J\\u202e"}}\n'; cat >/dev/null"#;
+    call_legacy(&[], error).exits(5).says(&[r"\u{1b}[2J\u{202e}"]);
+}
+
+#[test]
+fn standard_error_that_is_closed_changes_nothing() {
+    let mut command = command(["list", "mcpjoin-no-such-program"]);
+    command.stderr(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    start(command).finish().exits(4);
+}

@@ -1,0 +1,29 @@
+//! The binary as a person or a script meets it: words in; standard output, standard error and the exit code out.
+//!
+//! What needs no process is tested beside its code; here is what only the whole shows.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
+
+mod call;
+mod failures;
+mod help;
+mod list;
+mod signals;
+mod support;
+mod surroundings;
+mod usage;
+
+/// A file that nobody declares is a test that nobody runs.
+#[test]
+fn every_file_here_is_declared() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runner");
+    let source = std::fs::read_to_string(folder.join("main.rs")).unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("main.rs") {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            assert!(source.contains(&format!("mod {name};")), "{name}.rs is not declared");
+        }
+    }
+}

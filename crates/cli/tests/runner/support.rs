@@ -1,0 +1,143 @@
+//! Runs the binary, and looks for what it left behind.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Every process that a test starts inherits this variable, with a value of its own for each run.
+const MARK: &str = "MCPJOIN_CLI_TEST";
+
+/// What one run came to.
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The one JSON document on standard output.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+
+    /// The failure that `--json` puts on standard error.
+    #[track_caller]
+    pub(crate) fn failure(&self) -> serde_json::Value {
+        let document: serde_json::Value =
+            serde_json::from_str(&self.stderr).unwrap_or_else(|error| panic!("{error}: {}", self.stderr));
+        document["error"].clone()
+    }
+
+    /// Both outputs have everything of that.
+    #[track_caller]
+    pub(crate) fn says(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is missing in: {}", self.stderr);
+        }
+        self
+    }
+}
+
+/// A run of the binary that can be looked at while it runs.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    mark: String,
+}
+
+/// The binary, with nothing on its standard input and nothing of the test's own terminal settings.
+pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpjoin"));
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Starts a command of [`command`].
+pub(crate) fn start(mut command: Command) -> Running {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+    let child = command.env(MARK, &mark).spawn().unwrap();
+    Running { child, mark }
+}
+
+impl Running {
+    /// Waits for the end and for everything that is still to be read. Then nothing that was started may be there.
+    #[track_caller]
+    pub(crate) fn finish(self) -> Ran {
+        let Self { child, mark } = self;
+        let output = child.wait_with_output().unwrap();
+        nothing_left(&mark);
+        ran(output.status, output.stdout, output.stderr)
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+}
+
+/// Runs the binary to its end.
+#[track_caller]
+pub(crate) fn run(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
+    start(command(words)).finish()
+}
+
+/// Runs a line of words, split at spaces.
+#[track_caller]
+pub(crate) fn line(words: &str) -> Ran {
+    run(words.split(' '))
+}
+
+fn ran(status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8>) -> Ran {
+    Ran {
+        code: status.code(),
+        stdout: String::from_utf8(stdout).unwrap(),
+        stderr: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+#[track_caller]
+fn nothing_left(mark: &str) {
+    let variable = format!("{MARK}={mark}");
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap() {
+        let path = entry.unwrap().path();
+        let own = |name: &str| std::fs::read(Path::new(&path).join(name)).unwrap_or_default();
+        // A process that has just ended cannot be read and is not there.
+        if own("environ").split(|byte| *byte == 0).any(|known| known == variable.as_bytes()) {
+            left.push(String::from_utf8_lossy(&own("cmdline")).replace('\0', " "));
+        }
+    }
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// A server of the legacy era in shell: it answers `initialize`, and then `body` runs. To be asked with `--era legacy`,
+/// so that its first request has the id 1, and what comes after `notifications/initialized` the id 2.
+pub(crate) fn legacy(body: &str) -> String {
+    format!(
+        r#"read -r line
+printf '%s\n' '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}},"logging":{{}}}},"serverInfo":{{"name":"shell","version":"1"}}}}}}'
+read -r line
+{body}"#
+    )
+}
+
+/// Calls the tool `x` without arguments on such a server.
+#[track_caller]
+pub(crate) fn call_legacy(options: &[&str], body: &str) -> Ran {
+    let script = legacy(body);
+    let mut words = vec!["call", "--era", "legacy"];
+    words.extend(options);
+    words.extend(["x", "--", "sh", "-c", &script]);
+    run(words)
+}

@@ -1,0 +1,138 @@
+//! Terminals, locales, variables, pipes: what is around the program.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Stdio;
+
+use super::support::{command, legacy, run, start};
+
+#[test]
+fn f32_words_and_variables_that_are_not_unicode_are_passed_on() {
+    let odd = OsString::from_vec(b"od\xffd".to_vec());
+    let mut variable = OsString::from("ODD=");
+    variable.push(&odd);
+    let mut command = command(["list", "-v", "-e"]);
+    command.arg(&variable).args([
+        "sh",
+        "-c",
+        "printf '%s %s %s' \"$1\" \"$ODD\" \"$OURS\" | od -An -c >&2; exit 1",
+        "sh",
+    ]);
+    command.arg(&odd).env("OURS", &odd);
+    let ran = start(command).finish().exits(4);
+    let last = ran.stderr.lines().find(|line| line.contains("stderr ")).unwrap_or_default();
+    assert_eq!(last.matches("o   d 377   d").count(), 3, "{}", ran.stderr);
+
+    let mut command = super::support::command(["call", "demo:"]);
+    command.arg(&odd);
+    start(command).finish().exits(2).says(&["is not Unicode"]);
+    let mut command = super::support::command(["help"]);
+    command.arg(&odd);
+    start(command).finish().exits(2);
+    let mut command = super::support::command(["list"]);
+    command.arg(&odd);
+    start(command).finish().exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
+}
+
+#[test]
+fn the_environment_is_passed_on_or_kept_back() {
+    let script = "echo \"[$OURS][$NAMED][$HOME]\" >&2; exit 1";
+    for (options, shown) in [
+        (&["-e", "NAMED=n"][..], "[ours][n][/h]"),
+        (&["--env-clean", "-e", "NAMED=n"], "[][n][/h]"),
+        (&["--env-clean", "-e", "OURS"], "[***][][/h]"),
+        (&["--env-clean", "-e", "OURS", "-e", "HOME=/x"], "[***][][/x]"),
+    ] {
+        let mut command = command(["list"]);
+        command.args(options).args(["sh", "-c", script]).env("OURS", "ours").env("HOME", "/h");
+        start(command).finish().exits(4).says(&[shown]);
+    }
+}
+
+#[test]
+fn the_working_directory_is_the_one_that_is_asked_for() {
+    run(["list", "--cwd", "/usr", "sh", "-c", "pwd >&2; exit 1"]).exits(4).says(&["stderr   /usr"]);
+}
+
+/// Lists one tool.
+fn one_tool() -> String {
+    legacy(
+        r#"while read -r line; do case "$line" in *tools/list*)
+printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"plain","description":"A tool.\nMore.","inputSchema":{"type":"object"}}]}}';;
+esac; done"#,
+    )
+}
+
+#[test]
+fn b175_odd_terminals_change_no_word() {
+    let script = one_tool();
+    let expected = "Tools\n  plain  A tool.\n";
+    for variables in [
+        &[("COLUMNS", "1")][..],
+        &[("COLUMNS", "0")],
+        &[("COLUMNS", "99999999999999999999")],
+        &[("TERM", "dumb")],
+        &[("NO_COLOR", "1")],
+        &[("LC_ALL", "C")],
+        &[("LC_ALL", "tlh_KX.KOI8-R")],
+    ] {
+        let mut command = command(["list", "--era", "legacy", "sh", "-c", &script]);
+        command.envs(variables.iter().copied());
+        let ran = start(command).finish().exits(0);
+        assert_eq!(ran.stdout, expected, "{variables:?}");
+    }
+}
+
+#[test]
+fn colours_are_there_when_asked_for_and_only_then() {
+    let script = one_tool();
+    let colored = |options: &[&str], variables: &[(&str, &str)]| {
+        let mut command = command(["list", "--era", "legacy"]);
+        command.args(options).args(["sh", "-c", &script]).envs(variables.iter().copied());
+        start(command).finish().exits(0).stdout.contains('\u{1b}')
+    };
+    assert!(!colored(&[], &[]));
+    assert!(colored(&["--color", "always"], &[]));
+    assert!(colored(&["--color", "always"], &[("NO_COLOR", "1")]));
+    assert!(!colored(&["--color", "never"], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!colored(&["--json", "--color", "always"], &[]));
+}
+
+#[test]
+fn b169_a_reader_that_goes_away_ends_it_quietly() {
+    // More than a pipe holds, and nobody who reads it.
+    let script = legacy(
+        r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%0200000d"}]}}\n' 1; cat >/dev/null"#,
+    );
+    let mut running = start(command(["call", "--era", "legacy", "x", "--", "sh", "-c", &script]));
+    let mut first = [0; 10];
+    let mut stdout = running.child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    drop(stdout);
+    let ran = running.finish().exits(0);
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let script = one_tool();
+    let mut command = command(["list", "-q", "--era", "legacy", "sh", "-c", &script]);
+    command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    start(command).finish().exits(2).says(&["(E_OUTPUT)"]);
+}
+
+#[test]
+fn b176_it_works_without_a_home() {
+    let script = one_tool();
+    let mut command = command(["list", "--era", "legacy", "sh", "-c", &script]);
+    command.env("HOME", "/no/such/home").env_remove("XDG_CACHE_HOME").env("TMPDIR", "/no/such/folder");
+    start(command).finish().exits(0);
+}
+
+#[test]
+fn b171_standard_input_that_is_closed_is_no_argument() {
+    let mut command = command(["call", "demo:", "echo", "-"]);
+    command.stdin(Stdio::null());
+    start(command).finish().exits(2).says(&["standard input is not JSON"]);
+}

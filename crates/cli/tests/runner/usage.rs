@@ -1,0 +1,83 @@
+//! Words that cannot be used: exit 2, and nothing is started.
+
+use super::support::{line, run};
+
+#[test]
+fn b168_words_that_cannot_be_used_are_exit_2() {
+    for words in [
+        "",
+        "nonsense",
+        "list",
+        "list --nonsense demo:",
+        "list --",
+        "list --json=maybe demo:",
+        "list -q -v demo:",
+        "list demo: --json",
+        "list http://localhost/mcp",
+        "list .mcp.json#files",
+        "list ftp://x",
+        "list --era old demo:",
+        "list --protocol-version 2020-01-01 demo:",
+        "list --era modern --protocol-version 2025-06-18 demo:",
+        "list -e =x demo:",
+        "list -e MCPJOIN_NO_SUCH_VARIABLE demo:",
+        "call",
+        "call demo:",
+        "call echo message=hi",
+        "call files/read",
+        "call demo: echo message",
+        "call demo: echo a:={",
+        "call demo: echo a=1 a=2",
+        "call demo: echo --args [1]",
+        "call demo: echo @/no/such/file",
+        "call echo --",
+        "serve",
+        "serve nothing",
+        "help nothing",
+    ] {
+        let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
+        let ran = run(&words).exits(2);
+        assert_eq!(ran.stdout, "", "{words:?}");
+        assert!(!ran.stderr.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn b177_times_and_sizes_that_cannot_be_meant_are_exit_2() {
+    for option in ["--timeout", "--connect-timeout", "-t"] {
+        for time in ["0", "-1", "1e18", "1000000000000000000", "", "soon"] {
+            run(["list", option, time, "demo:"]).exits(2);
+        }
+    }
+    for size in ["0", "-1", "1e18", "9GiB", "", "big"] {
+        run(["list", "--max-message-size", size, "demo:"]).exits(2);
+    }
+}
+
+#[test]
+fn what_is_not_built_says_so() {
+    for target in
+        ["http://localhost/mcp", "sse+https://h/sse", "quic://h:1", "unix:/x", "orchestra://h:1", "f.json#n"]
+    {
+        line(&format!("list {target}")).exits(2).says(&["not built yet in this version", "(E_NOT_BUILT)"]);
+        let failure = line(&format!("call --json {target} tool")).exits(2).failure();
+        assert_eq!(failure["id"], "E_NOT_BUILT");
+    }
+}
+
+#[test]
+fn the_right_line_is_shown() {
+    line("call echo message=hi")
+        .exits(2)
+        .says(&["try      mcpjoin call echo message=hi -- COMMAND [ARG]..."]);
+    line("list demo: --json").exits(2).says(&["try      mcpjoin list --json demo:"]);
+    line("list --jsn demo:").exits(2).says(&["--json"]);
+}
+
+#[test]
+fn rule_1_words_of_ours_after_the_command_are_told_and_passed_on() {
+    let ran = run(["list", "sh", "-c", "echo \"given $*\" >&2; exit 1", "sh", "--json"]).exits(4);
+    ran.says(&["--json is passed to sh; ours go first", "stderr   given --json", "error:"]);
+    let ran = run(["list", "-q", "sh", "-c", "exit 1", "sh", "--json"]).exits(4);
+    assert!(!ran.stderr.contains("ours go first"), "{}", ran.stderr);
+}

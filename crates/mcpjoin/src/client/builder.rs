@@ -1,0 +1,215 @@
+//! What a client is made of, and connecting it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use mcpjoin_proto::session::{Ask, ClientRole, Limits, Role, Violation};
+use mcpjoin_proto::types::{
+    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation, Root,
+};
+use mcpjoin_proto::{ErrorObject, Notification, Profile, Version};
+use tokio::time::Instant;
+
+use super::input::{Answers, ClientHandler, OnNotification};
+use super::subscription::Watched;
+use super::{Client, ConnectError, Inner, OpenConnection};
+use crate::connection::{Connection, OnViolation, Setup};
+use crate::link::Link;
+
+/// How often a server may ask for input before a request is given up: as often as the official Inspector does.
+const MAX_ROUNDS: usize = 10;
+
+/// Pages of one list (adversarial case 66).
+const MAX_PAGES: usize = 1000;
+
+/// A client to be. Made by [`Client::builder`].
+///
+/// What it can do for a server is declared by what is registered here, in both eras, and nothing else is.
+#[must_use = "a builder connects nothing by itself"]
+pub struct ClientBuilder {
+    info: Implementation,
+    ask: Ask,
+    version: Option<Version>,
+    limits: Limits,
+    max_rounds: usize,
+    max_pages: usize,
+    answers: Answers,
+    on_notification: Option<OnNotification>,
+    on_violation: Option<OnViolation>,
+}
+
+impl ClientBuilder {
+    pub(super) fn new(name: &str, version: &str) -> Self {
+        Self {
+            info: Implementation::new(name, version),
+            ask: Ask::Auto,
+            version: None,
+            limits: Limits::default(),
+            max_rounds: MAX_ROUNDS,
+            max_pages: MAX_PAGES,
+            answers: Answers::default(),
+            on_notification: None,
+            on_violation: None,
+        }
+    }
+
+    /// How the client describes itself, with more than its name and version.
+    pub fn implementation(mut self, info: Implementation) -> Self {
+        self.info = info;
+        self
+    }
+
+    /// Which era to ask for. Unless this says otherwise, the client finds out.
+    pub const fn ask(mut self, ask: Ask) -> Self {
+        self.ask = ask;
+        self
+    }
+
+    /// Speak this version and no other. One of the legacy era is offered with `initialize` without a probe.
+    pub fn protocol_version(mut self, version: Version) -> Self {
+        if let Some(profile) = Profile::of(&version) {
+            self.ask = Ask::Only(profile.era);
+        }
+        self.version = Some(version);
+        self
+    }
+
+    /// The bounds of the connection.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How often a server may ask for input, or put a request off, before it is given up with
+    /// [`ClientError::TooManyRounds`](super::ClientError::TooManyRounds): 10.
+    pub const fn max_rounds(mut self, rounds: usize) -> Self {
+        self.max_rounds = rounds;
+        self
+    }
+
+    /// How many pages a list may have before it is given up with
+    /// [`ClientError::TooManyPages`](super::ClientError::TooManyPages): 1,000.
+    pub const fn max_pages(mut self, pages: usize) -> Self {
+        self.max_pages = pages;
+        self
+    }
+
+    /// The places that servers may work in. Declares `roots`; [`Client::set_roots`] changes them later.
+    pub fn roots(mut self, roots: Vec<Root>) -> Self {
+        self.answers.declare_roots(roots);
+        self
+    }
+
+    /// Answers servers that want a message from a model. Declares `sampling`.
+    ///
+    /// An error ends the server's question, and in the modern era the request that it belongs to. The future must not
+    /// block: in the legacy era it runs in the task that drives the connection.
+    pub fn sampling<F, A>(mut self, answer: F) -> Self
+    where
+        F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
+    {
+        self.answers.set_sampling(answer);
+        self
+    }
+
+    /// The model may use tools that a server's question brings along. Declares `sampling.tools`, where sampling is
+    /// declared; without it such questions are refused.
+    pub const fn sampling_tools(mut self, tools: bool) -> Self {
+        self.answers.sampling_tools = tools;
+        self
+    }
+
+    /// `includeContext` is heeded. Declares `sampling.context`, where sampling is declared.
+    pub const fn sampling_context(mut self, context: bool) -> Self {
+        self.answers.sampling_context = context;
+        self
+    }
+
+    /// Answers servers that want input from the user. Declares `elicitation` by form.
+    ///
+    /// An error ends the server's question, and in the modern era the request that it belongs to; a user who says no
+    /// is no error, but an answer. The future must not block: in the legacy era it runs in the task that drives the
+    /// connection.
+    pub fn elicitation<F, A>(mut self, answer: F) -> Self
+    where
+        F: Fn(ElicitParams) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
+    {
+        self.answers.set_elicitation(answer);
+        self
+    }
+
+    /// The user can also be asked with a page in a browser. Declares `elicitation.url`, where elicitation is declared;
+    /// without it such questions are refused.
+    pub const fn elicitation_url(mut self, url: bool) -> Self {
+        self.answers.elicitation_url = url;
+        self
+    }
+
+    /// Hears what the server tells by itself: changes of lists and resources, log messages. What belongs to a
+    /// [`Subscription`](super::Subscription) does not come here. Must not block.
+    pub fn on_notification(mut self, hear: impl Fn(Notification) + Send + Sync + 'static) -> Self {
+        self.on_notification = Some(Arc::new(hear));
+        self
+    }
+
+    /// Hears of every rule that the server breaks. The connection goes on. Must not block.
+    pub fn on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+        self.on_violation = Some(Box::new(hear));
+        self
+    }
+
+    /// Connects: finds out how the server speaks, agrees with it, and is then ready. The connection is driven by a
+    /// task of its own. Dropping the future ends everything that was begun.
+    ///
+    /// # Errors
+    /// When the peers do not agree: with what was tried, what came back, and how the far end has ended. By then
+    /// nothing of it is left.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn connect(self, link: Link) -> Result<Client, ConnectError> {
+        let started = Instant::now();
+        let answers = Arc::new(self.answers);
+        let mut role = ClientRole::new(self.info, answers.capabilities());
+        role.ask = self.ask;
+        role.version = self.version;
+        let setup = Setup { role: Role::Client(role), limits: self.limits, on_violation: self.on_violation };
+        let handler =
+            ClientHandler { answers: answers.clone(), on_notification: self.on_notification.clone() };
+        let (connection, driver) = Connection::new(link, setup, handler);
+        let connection = OpenConnection(connection);
+        tokio::spawn(driver);
+        let Ok(peer) = connection.opened().await else {
+            // Only when everything is gone is it known how it ended.
+            let cause = connection.closed().await;
+            return Err(ConnectError::new(cause, started.elapsed()));
+        };
+        Ok(Client {
+            inner: Arc::new(Inner {
+                watched: Watched::default(),
+                connection,
+                peer,
+                answers,
+                on_notification: self.on_notification,
+                log_level: AtomicU8::new(0),
+                max_rounds: self.max_rounds,
+                max_pages: self.max_pages,
+            }),
+        })
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("info", &self.info)
+            .field("ask", &self.ask)
+            .field("version", &self.version)
+            .field("answers", &self.answers)
+            .finish_non_exhaustive()
+    }
+}

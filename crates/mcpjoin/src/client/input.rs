@@ -1,0 +1,196 @@
+//! The answers to what a server asks: a message from a model, input from a user, the roots.
+//!
+//! Registered once, in the [`ClientBuilder`](super::ClientBuilder), and used in both eras: a legacy server asks
+//! with requests of its own, which come in through [`ClientHandler`]; a modern one asks in place of a result, which
+//! `rounds` sees. <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::try_join_all;
+use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::types::{
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult,
+    ElicitationCapability, InputRequest, InputRequests, InputResponse, InputResponses, ListRootsResult, Root,
+    RootsCapability, SamplingCapability,
+};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
+
+use super::ClientError;
+use crate::connection::Context;
+use crate::handler::Handler;
+
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ErrorObject>> + Send>>;
+type Answerer<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
+
+/// Whoever wants to hear of notifications.
+pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
+
+/// What this client can answer. What is not here is not declared.
+#[derive(Default)]
+pub(super) struct Answers {
+    roots: Option<Mutex<Vec<Root>>>,
+    sampling: Option<Answerer<CreateMessageParams, CreateMessageResult>>,
+    elicitation: Option<Answerer<ElicitParams, ElicitResult>>,
+    pub(super) sampling_tools: bool,
+    pub(super) sampling_context: bool,
+    pub(super) elicitation_url: bool,
+}
+
+/// Why a question has no answer.
+enum Unanswered {
+    /// This client did not say that it can.
+    Undeclared,
+    Failed(ErrorObject),
+}
+
+impl From<ErrorObject> for Unanswered {
+    fn from(error: ErrorObject) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Answers {
+    pub(super) fn set_sampling<F, A>(&mut self, answerer: F)
+    where
+        F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
+    {
+        self.sampling = Some(Box::new(move |params| Box::pin(answerer(params))));
+    }
+
+    pub(super) fn set_elicitation<F, A>(&mut self, answerer: F)
+    where
+        F: Fn(ElicitParams) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
+    {
+        self.elicitation = Some(Box::new(move |params| Box::pin(answerer(params))));
+    }
+
+    pub(super) fn declare_roots(&mut self, roots: Vec<Root>) {
+        self.roots = Some(Mutex::new(roots));
+    }
+
+    /// Other roots from now on. Says whether roots were declared at all.
+    pub(super) fn replace_roots(&self, roots: Vec<Root>) -> bool {
+        let Some(known) = &self.roots else { return false };
+        *known.lock().unwrap_or_else(PoisonError::into_inner) = roots;
+        true
+    }
+
+    /// Exactly what was registered.
+    pub(super) fn capabilities(&self) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        if self.roots.is_some() {
+            capabilities = capabilities.with_roots(RootsCapability::default().with_list_changed(true));
+        }
+        if self.sampling.is_some() {
+            let mut sampling = SamplingCapability::default();
+            sampling.tools = self.sampling_tools.then(Raw::empty_object);
+            sampling.context = self.sampling_context.then(Raw::empty_object);
+            capabilities = capabilities.with_sampling(sampling);
+        }
+        if self.elicitation.is_some() {
+            let mut elicitation = ElicitationCapability::default().with_form(Raw::empty_object());
+            elicitation.url = self.elicitation_url.then(Raw::empty_object);
+            capabilities = capabilities.with_elicitation(elicitation);
+        }
+        capabilities
+    }
+
+    async fn answer(&self, question: InputRequest) -> Result<InputResponse, Unanswered> {
+        let unwritable = |error: mcpjoin_proto::json::WriteError| {
+            Unanswered::Failed(ErrorObject::internal(error.to_string()))
+        };
+        match (question, &self.sampling, &self.elicitation, &self.roots) {
+            (InputRequest::CreateMessage(params), Some(answerer), ..) => {
+                if (params.tools.is_some() || params.tool_choice.is_some()) && !self.sampling_tools {
+                    return Err(Unanswered::Undeclared);
+                }
+                let result = answerer(*params).await?;
+                InputResponse::from_create_message(&result).map_err(unwritable)
+            }
+            (InputRequest::Elicit(params), _, Some(answerer), _) => {
+                let declared = match &params {
+                    ElicitParams::Form(_) => true,
+                    ElicitParams::Url(_) => self.elicitation_url,
+                    _ => false,
+                };
+                if !declared {
+                    return Err(Unanswered::Undeclared);
+                }
+                let result = answerer(params).await?;
+                InputResponse::from_elicit(&result).map_err(unwritable)
+            }
+            (InputRequest::ListRoots(_), _, _, Some(roots)) => {
+                let roots = roots.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                InputResponse::from_list_roots(&ListRootsResult::new(roots)).map_err(unwritable)
+            }
+            _ => Err(Unanswered::Undeclared),
+        }
+    }
+
+    /// Answers all questions at once, under their names. The first that has no answer ends the others.
+    pub(super) async fn answer_all(
+        self: Arc<Self>,
+        method: Method,
+        questions: InputRequests,
+    ) -> Result<InputResponses, ClientError> {
+        let answers = questions.into_iter().map(|(key, question)| {
+            let (answers, method) = (&self, &method);
+            async move {
+                let asked = Method::parse(question.method());
+                match answers.answer(question).await {
+                    Ok(answer) => Ok((key, answer)),
+                    Err(Unanswered::Undeclared) => {
+                        Err(ClientError::UndeclaredInput { method: method.clone(), key, asked })
+                    }
+                    Err(Unanswered::Failed(error)) => {
+                        let error = Box::new(error);
+                        Err(ClientError::InputFailed { method: method.clone(), key, asked, error })
+                    }
+                }
+            }
+        });
+        Ok(try_join_all(answers).await?.into_iter().collect())
+    }
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers").field("declared", &self.capabilities()).finish_non_exhaustive()
+    }
+}
+
+/// What a client says to a server that asks by itself, and where its notifications go.
+pub(super) struct ClientHandler {
+    pub(super) answers: Arc<Answers>,
+    pub(super) on_notification: Option<OnNotification>,
+}
+
+impl Handler for ClientHandler {
+    async fn request(&self, request: Request, _: Context) -> Result<Reply, ErrorObject> {
+        if !matches!(request.method, Method::CreateMessage | Method::Elicit | Method::ListRoots) {
+            return Err(ErrorObject::method_not_found(request.method.as_str()));
+        }
+        let params = request.params.map(Payload::into_raw);
+        let question = InputRequest::from_parts(request.method.as_str(), params)
+            .map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
+        match self.answers.answer(question).await {
+            Ok(answer) => Ok(Reply::Complete(answer.into_raw())),
+            Err(Unanswered::Failed(error)) => Err(error),
+            Err(Unanswered::Undeclared) => Err(ErrorObject::invalid_params(format!(
+                "{} asks in a way that this client has not declared",
+                request.method
+            ))),
+        }
+    }
+
+    async fn notification(&self, notification: Notification, _: Context) {
+        if let Some(on_notification) = &self.on_notification {
+            on_notification(notification);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Requests that a server may answer with questions: `tools/call`, `prompts/get`, `resources/read`.
+//!
+//! Whatever the server needs is answered by what the client was built with, and the request is made again with a
+//! new id, the answers and the server's state, until there is a result.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>. A request that failed is never
+//! made again: a tool may have run although its answer was lost.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use mcpjoin_proto::session::{Call, CallError, Reply};
+use mcpjoin_proto::types::{
+    CallToolParams, CallToolResult, GetPromptParams, GetPromptResult, InputRequired, InputResponses,
+    LoggingLevel, Meta, ReadResourceParams, ReadResourceResult,
+};
+use mcpjoin_proto::{Method, RequestId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Sleep;
+
+use super::{Client, ClientError, decode, encode};
+use crate::connection::{CallEvent, Calling};
+
+/// A tool being called.
+pub type ToolCall = RoundTrip<CallToolParams>;
+
+/// A prompt being filled in.
+pub type PromptCall = RoundTrip<GetPromptParams>;
+
+/// A resource being read.
+pub type ResourceRead = RoundTrip<ReadResourceParams>;
+
+/// How long to wait before asking again when the server gave only a state; doubled each time in a row.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest such wait.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A request in progress that may take several rounds: zero or more [`CallEvent`]s, then the result.
+///
+/// Awaiting it gives the result; [`RoundTrip::next_event`] gives what comes before. Nothing is sent before the first
+/// poll; the setters belong before it. Dropping it before the result is there cancels it: the server is told that nobody
+/// waits any more.
+///
+/// Each round has the timeouts of a request of its own; while a question is being answered no clock runs.
+#[must_use = "nothing is sent before it is polled"]
+pub struct RoundTrip<P: Question> {
+    client: Client,
+    params: P,
+    timeout: Option<Duration>,
+    total: Option<Duration>,
+    progress: bool,
+    log_level: Option<LoggingLevel>,
+    rounds: usize,
+    pause: Duration,
+    stage: Stage<P::Result>,
+}
+
+enum Stage<R> {
+    Unsent,
+    Calling(Calling),
+    Answering(Pin<Box<dyn Future<Output = Result<InputResponses, ClientError>> + Send>>),
+    Pausing(Pin<Box<Sleep>>),
+    Done(Result<R, ClientError>),
+    Over,
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The parameters of a request that a server may answer with questions. Nobody else implements it.
+pub trait Question: sealed::Sealed + Serialize + Unpin + Send {
+    /// What the request ends with.
+    type Result: DeserializeOwned + Unpin + Send;
+
+    /// The method of the request.
+    #[doc(hidden)]
+    const METHOD: Method;
+
+    /// The members that make it a further round.
+    #[doc(hidden)]
+    fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>);
+
+    #[doc(hidden)]
+    fn state(&mut self) -> Option<String>;
+
+    #[doc(hidden)]
+    fn meta(&mut self) -> &mut Option<Meta>;
+}
+
+macro_rules! question {
+    ($($params:ident, $method:ident => $result:ident;)*) => {$(
+        impl sealed::Sealed for $params {}
+
+        impl Question for $params {
+            type Result = $result;
+            const METHOD: Method = Method::$method;
+
+            fn set_input(&mut self, responses: Option<InputResponses>, state: Option<String>) {
+                self.input_responses = responses;
+                self.request_state = state;
+            }
+
+            fn state(&mut self) -> Option<String> {
+                self.request_state.take()
+            }
+
+            fn meta(&mut self) -> &mut Option<Meta> {
+                &mut self.meta
+            }
+        }
+    )*};
+}
+
+question! {
+    CallToolParams, CallTool => CallToolResult;
+    GetPromptParams, GetPrompt => GetPromptResult;
+    ReadResourceParams, ReadResource => ReadResourceResult;
+}
+
+impl<P: Question> RoundTrip<P> {
+    pub(super) const fn new(client: Client, params: P, progress: bool) -> Self {
+        Self {
+            client,
+            params,
+            timeout: None,
+            total: None,
+            progress,
+            log_level: None,
+            rounds: 0,
+            pause: FIRST_PAUSE,
+            stage: Stage::Unsent,
+        }
+    }
+
+    /// How long each round may take without a sign of life. Absent: the connection's own
+    /// ([`Limits::request`](mcpjoin_proto::session::Limits), 60 s). Progress starts it again.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How long each round may take in all, progress or not. Absent: the connection's own
+    /// ([`Limits::request_total`](mcpjoin_proto::session::Limits), 10 min).
+    pub const fn total(mut self, total: Duration) -> Self {
+        self.total = Some(total);
+        self
+    }
+
+    /// Whether to ask for progress. Tools are asked unless this says no; prompts and resources are not.
+    pub const fn progress(mut self, progress: bool) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// From which level on log messages are wanted, for this request alone; in the modern era. Absent: what
+    /// [`Client::set_level`] said last.
+    pub const fn log_level(mut self, level: LoggingLevel) -> Self {
+        self.log_level = Some(level);
+        self
+    }
+
+    /// What is said beside the request, in its `_meta`.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        *self.params.meta() = Some(meta);
+        self
+    }
+
+    /// The id of the request under way: another one in each round; `None` between rounds.
+    #[must_use]
+    pub fn id(&self) -> Option<RequestId> {
+        match &self.stage {
+            Stage::Calling(calling) => calling.id(),
+            _ => None,
+        }
+    }
+
+    /// The next thing that comes before the result; `None` when the result is there, to be awaited. Sends the
+    /// request when it is not sent yet. Cancel-safe.
+    pub async fn next_event(&mut self) -> Option<CallEvent> {
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
+        loop {
+            if let Stage::Calling(calling) = &mut self.stage
+                && let Some(event) = ready!(calling.poll_event(cx))
+            {
+                return Poll::Ready(Some(event));
+            }
+            if matches!(self.stage, Stage::Done(_) | Stage::Over) {
+                return Poll::Ready(None);
+            }
+            ready!(self.step(cx));
+        }
+    }
+
+    /// One stage further.
+    fn step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.stage = match &mut self.stage {
+            Stage::Unsent => match self.send() {
+                Ok(calling) => Stage::Calling(calling),
+                Err(error) => Stage::Done(Err(error)),
+            },
+            Stage::Calling(calling) => {
+                let reply = ready!(Pin::new(calling).poll(cx));
+                self.judge(reply)
+            }
+            Stage::Answering(answers) => match ready!(answers.as_mut().poll(cx)) {
+                Ok(responses) => {
+                    let state = self.params.state();
+                    self.params.set_input(Some(responses), state);
+                    Stage::Unsent
+                }
+                Err(error) => Stage::Done(Err(error)),
+            },
+            Stage::Pausing(sleep) => {
+                ready!(sleep.as_mut().poll(cx));
+                Stage::Unsent
+            }
+            Stage::Done(_) | Stage::Over => return Poll::Ready(()),
+        };
+        Poll::Ready(())
+    }
+
+    fn send(&self) -> Result<Calling, ClientError> {
+        let mut call = Call::new(P::METHOD).with_params(encode(&P::METHOD, &self.params)?);
+        call.timeout = self.timeout;
+        call.total = self.total;
+        call.progress = self.progress;
+        call.log_level = self.log_level.or_else(|| self.client.remembered_level());
+        Ok(self.client.inner.connection.call(call))
+    }
+
+    fn judge(&mut self, reply: Result<Reply, CallError>) -> Stage<P::Result> {
+        match reply {
+            Ok(Reply::Complete(result)) => Stage::Done(decode(&P::METHOD, &result)),
+            Ok(Reply::NeedInput(input)) => self.next_round(*input),
+            Ok(Reply::Task(_)) => Stage::Done(Err(ClientError::BadResult {
+                method: P::METHOD,
+                what: "it is a task, which was not asked for".into(),
+            })),
+            Err(error) => Stage::Done(Err(error.into())),
+        }
+    }
+
+    /// Each reply's state replaces the one before it, and each round's answers those before them.
+    fn next_round(&mut self, input: InputRequired) -> Stage<P::Result> {
+        let limit = self.client.inner.max_rounds;
+        if self.rounds >= limit {
+            return Stage::Done(Err(ClientError::TooManyRounds { method: P::METHOD, limit }));
+        }
+        self.rounds += 1;
+        self.params.set_input(None, input.request_state);
+        match input.input_requests {
+            Some(questions) if !questions.is_empty() => {
+                self.pause = FIRST_PAUSE;
+                let answers = self.client.inner.answers.clone();
+                Stage::Answering(Box::pin(answers.answer_all(P::METHOD, questions)))
+            }
+            // The server sheds load, or waits for something of its own.
+            _ => {
+                let sleep = tokio::time::sleep(self.pause);
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                Stage::Pausing(Box::pin(sleep))
+            }
+        }
+    }
+}
+
+impl<P: Question> Future for RoundTrip<P> {
+    type Output = Result<P::Result, ClientError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        loop {
+            match &this.stage {
+                Stage::Done(_) => {
+                    if let Stage::Done(result) = std::mem::replace(&mut this.stage, Stage::Over) {
+                        return Poll::Ready(result);
+                    }
+                }
+                Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
+                _ => ready!(this.step(cx)),
+            }
+        }
+    }
+}
+
+impl<P: Question> fmt::Debug for RoundTrip<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoundTrip")
+            .field("method", &P::METHOD)
+            .field("id", &self.id())
+            .field("rounds", &self.rounds)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,336 @@
+//! Describing a server.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, RwLock};
+
+use mcpjoin_proto::session::{Limits, ServerRole};
+use mcpjoin_proto::types::{
+    CompleteParams, Implementation, Prompt, PromptsCapability, Reference, Resource, ResourceTemplate,
+    ResourcesCapability, ServerCapabilities, Tool, ToolsCapability, task,
+};
+use mcpjoin_proto::{Raw, Version};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::completion::Completions;
+use super::prompts::PromptEntry;
+use super::resources::{ResourceEntry, TemplateEntry};
+use super::task::Tasks;
+use super::tools::ToolEntry;
+use super::{
+    CompletionOutput, Context, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Server,
+    Shared, ToolOutput, TypedTool, input,
+};
+
+/// How many entries a page of a list has unless [`ServerBuilder::page_size`] says otherwise: more than most servers
+/// offer, because not every client reads a second page.
+const PAGE_SIZE: usize = 1000;
+
+/// Why a server cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Two entries of one list have the same name or URI.
+    #[error("there are two of the name `{name}` in the list of {list}")]
+    Duplicate {
+        /// Which list.
+        list: &'static str,
+        /// The name or URI.
+        name: String,
+    },
+    /// The arguments of a tool are an object, and its schema says so.
+    #[error("the schema of the arguments of the tool `{tool}` is not that of an object")]
+    ArgumentsAreNoObject {
+        /// The tool.
+        tool: String,
+    },
+    /// A URI template that is not of level 1 of RFC 6570.
+    #[error("the URI template `{template}` is not of level 1: {problem}")]
+    Template {
+        /// The template.
+        template: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A description that cannot be written as JSON: a number in it is not finite.
+    #[error("the description of `{name}` cannot be written: {problem}")]
+    NotWritable {
+        /// Of what.
+        name: String,
+        /// Why not.
+        problem: String,
+    },
+    /// A completion for something that is neither a prompt nor a resource template.
+    #[error("there is a completion for something that is neither a prompt nor a resource template")]
+    UnknownReference,
+    /// None of the versions that the server was told to speak is known.
+    #[error("the server speaks no known protocol version")]
+    NoVersion,
+}
+
+/// Describes a [`Server`]. What is registered is what it declares.
+#[must_use]
+pub struct ServerBuilder {
+    info: Implementation,
+    instructions: Option<String>,
+    versions: Vec<Version>,
+    limits: Limits,
+    page_size: usize,
+    logging: bool,
+    subscriptions: bool,
+    dynamic: [bool; 3],
+    tasks: bool,
+    offer: Offer,
+    completions: Completions,
+    problem: Option<BuildError>,
+}
+
+impl ServerBuilder {
+    pub(super) fn new(name: &str, version: &str) -> Self {
+        Self {
+            info: Implementation::new(name, version),
+            instructions: None,
+            versions: Version::ALL.into(),
+            limits: Limits::default(),
+            page_size: PAGE_SIZE,
+            logging: false,
+            subscriptions: false,
+            dynamic: [false; 3],
+            tasks: false,
+            offer: Offer::default(),
+            completions: Completions::default(),
+            problem: None,
+        }
+    }
+
+    /// Its name, for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.info = self.info.with_title(title);
+        self
+    }
+
+    /// How it is meant to be used, for a model.
+    pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.instructions = Some(instructions.into());
+        self
+    }
+
+    /// The protocol versions that it speaks; without this, all five.
+    pub fn versions(mut self, versions: impl IntoIterator<Item = Version>) -> Self {
+        self.versions = versions.into_iter().collect();
+        self
+    }
+
+    /// The bounds of each connection.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How many entries a page of a list has: at least 1; without this, 1,000.
+    pub fn page_size(mut self, entries: usize) -> Self {
+        self.page_size = entries.max(1);
+        self
+    }
+
+    /// It sends log messages ([`Context::log`]).
+    pub const fn logging(mut self) -> Self {
+        self.logging = true;
+        self
+    }
+
+    /// It tells when resources change ([`ServerHandle::notify_resource_updated`](super::ServerHandle::notify_resource_updated)).
+    pub const fn subscriptions(mut self) -> Self {
+        self.subscriptions = true;
+        self
+    }
+
+    /// Its tools may change while it runs, through [`Server::handle`]; it has a list of them, empty or not.
+    pub const fn dynamic_tools(mut self) -> Self {
+        self.dynamic[0] = true;
+        self
+    }
+
+    /// The same for its resources and resource templates.
+    pub const fn dynamic_resources(mut self) -> Self {
+        self.dynamic[1] = true;
+        self
+    }
+
+    /// The same for its prompts.
+    pub const fn dynamic_prompts(mut self) -> Self {
+        self.dynamic[2] = true;
+        self
+    }
+
+    fn take<T>(&mut self, made: Result<T, BuildError>) -> Option<T> {
+        made.map_err(|problem| self.problem.get_or_insert(problem)).ok()
+    }
+
+    fn fresh(&mut self, is_new: bool, list: &'static str, name: &str) {
+        if !is_new {
+            self.problem.get_or_insert_with(|| BuildError::Duplicate { list, name: name.to_owned() });
+        }
+    }
+
+    fn with_tool(mut self, made: Result<ToolEntry, BuildError>) -> Self {
+        if let Some(entry) = self.take(made) {
+            self.tasks |= entry.as_task;
+            let name = entry.name.clone();
+            let is_new = self.offer.tools.insert(&name, entry);
+            self.fresh(is_new, "tools", &name);
+        }
+        self
+    }
+
+    /// A tool. The handler's parameters say what its arguments are, its output what comes back.
+    pub fn tool<A, F, Fut>(self, tool: TypedTool<A>, f: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + 'static,
+        F: Fn(A, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ToolOutput> + Send + 'static,
+    {
+        self.with_tool(ToolEntry::typed(tool, f))
+    }
+
+    /// A tool whose arguments stay JSON: an object, which nobody has held against the schema.
+    pub fn raw_tool<F, Fut>(self, tool: Tool, f: F) -> Self
+    where
+        F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ToolOutput> + Send + 'static,
+    {
+        self.with_tool(ToolEntry::new(tool, false, f))
+    }
+
+    /// A resource.
+    pub fn resource<F, Fut>(mut self, resource: Resource, f: F) -> Self
+    where
+        F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ResourceOutput> + Send + 'static,
+    {
+        if let Some(entry) = self.take(ResourceEntry::new(&resource, f)) {
+            let is_new = self.offer.resources.insert(&resource.uri, entry);
+            self.fresh(is_new, "resources", &resource.uri);
+        }
+        self
+    }
+
+    /// Resources whose URIs follow a template of level 1 of
+    /// [RFC 6570](https://www.rfc-editor.org/rfc/rfc6570#section-1.2): `{name}` stands for one or more characters
+    /// without `/`, `?` and `#`.
+    pub fn resource_template<F, Fut>(mut self, template: ResourceTemplate, f: F) -> Self
+    where
+        F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ResourceOutput> + Send + 'static,
+    {
+        if let Some(entry) = self.take(TemplateEntry::new(&template, f)) {
+            let is_new = self.offer.templates.insert(&template.uri_template, entry);
+            self.fresh(is_new, "resource templates", &template.uri_template);
+        }
+        self
+    }
+
+    /// A prompt. Arguments that it declares as required are there when the handler is called.
+    pub fn prompt<F, Fut>(mut self, prompt: Prompt, f: F) -> Self
+    where
+        F: Fn(PromptArguments, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: PromptOutput> + Send + 'static,
+    {
+        if let Some(entry) = self.take(PromptEntry::new(&prompt, f)) {
+            let is_new = self.offer.prompts.insert(&prompt.name, entry);
+            self.fresh(is_new, "prompts", &prompt.name);
+        }
+        self
+    }
+
+    /// Proposals for the arguments of a prompt or the variables of a resource template.
+    pub fn completion<F, Fut>(mut self, of: impl Into<Reference>, f: F) -> Self
+    where
+        F: Fn(CompleteParams, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: CompletionOutput> + Send + 'static,
+    {
+        let reference = of.into();
+        let name = match &reference {
+            Reference::Prompt(prompt) => prompt.name.clone(),
+            Reference::Resource(template) => template.uri.clone(),
+            _ => {
+                self.problem.get_or_insert(BuildError::UnknownReference);
+                return self;
+            }
+        };
+        let is_new = self.completions.insert(&reference, f);
+        self.fresh(is_new, "completions", &name);
+        self
+    }
+
+    /// The server.
+    ///
+    /// # Errors
+    /// The first thing that was wrong with its description.
+    pub fn build(self) -> Result<Server, BuildError> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        if !self.versions.iter().any(|version| version.era().is_some()) {
+            return Err(BuildError::NoVersion);
+        }
+        let capabilities = self.capabilities();
+        let mut role = ServerRole::new(self.info, capabilities);
+        role.instructions = self.instructions;
+        role.versions = self.versions;
+        Ok(Server(Arc::new(Shared {
+            role,
+            limits: self.limits,
+            page_size: self.page_size,
+            offer: RwLock::new(self.offer),
+            completions: self.completions,
+            tasks: Tasks::default(),
+            connections: Mutex::default(),
+            key: input::Key::new(),
+            epoch: Instant::now(),
+        })))
+    }
+
+    /// Exactly what was registered.
+    fn capabilities(&self) -> ServerCapabilities {
+        let [tools, resources, prompts] = self.dynamic;
+        let offer = &self.offer;
+        let mut capabilities = ServerCapabilities::default();
+        if tools || !offer.tools.is_empty() {
+            let mut declared = ToolsCapability::default();
+            declared.list_changed = tools.then_some(true);
+            capabilities = capabilities.with_tools(declared);
+        }
+        if resources || self.subscriptions || !offer.resources.is_empty() || !offer.templates.is_empty() {
+            let mut declared = ResourcesCapability::default();
+            declared.list_changed = resources.then_some(true);
+            declared.subscribe = self.subscriptions.then_some(true);
+            capabilities = capabilities.with_resources(declared);
+        }
+        if prompts || !offer.prompts.is_empty() {
+            let mut declared = PromptsCapability::default();
+            declared.list_changed = prompts.then_some(true);
+            capabilities = capabilities.with_prompts(declared);
+        }
+        if !self.completions.is_empty() {
+            capabilities = capabilities.with_completions(Raw::empty_object());
+        }
+        if self.logging {
+            capabilities = capabilities.with_logging(Raw::empty_object());
+        }
+        if self.tasks {
+            let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
+            capabilities = capabilities.with_extensions(extensions);
+        }
+        capabilities
+    }
+}
+
+impl fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerBuilder").field("info", &self.info).finish_non_exhaustive()
+    }
+}

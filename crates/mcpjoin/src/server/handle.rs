@@ -1,0 +1,201 @@
+//! Changing what a server offers while it runs.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use mcpjoin_proto::Raw;
+use mcpjoin_proto::types::{Prompt, Resource, ResourceTemplate, Tool};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use super::prompts::PromptEntry;
+use super::resources::{ResourceEntry, TemplateEntry};
+use super::subscription::ChangedList;
+use super::tools::ToolEntry;
+use super::{
+    BuildError, Context, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Shared, ToolOutput,
+    TypedTool,
+};
+
+/// Changes what a server offers, and tells every client that wants to hear of it. Cheap to clone.
+///
+/// A list can be changed when the server was built to tell of its changes
+/// ([`ServerBuilder::dynamic_tools`](super::ServerBuilder::dynamic_tools) and its kind): clients may keep what they
+/// have read of any other.
+#[derive(Clone)]
+pub struct ServerHandle(Arc<Shared>);
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// The server does not declare that this list changes.
+    #[error("the server does not declare that its list of {0} changes")]
+    Fixed(&'static str),
+    /// What was to be added cannot be.
+    #[error(transparent)]
+    Entry(#[from] BuildError),
+}
+
+impl ServerHandle {
+    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+
+    fn check(&self, list: ChangedList) -> Result<(), ChangeError> {
+        let capabilities = &self.0.role.capabilities;
+        let (declared, name) = match list {
+            ChangedList::Tools => (capabilities.tools.as_ref().and_then(|c| c.list_changed), "tools"),
+            ChangedList::Resources => {
+                (capabilities.resources.as_ref().and_then(|c| c.list_changed), "resources")
+            }
+            ChangedList::Prompts => (capabilities.prompts.as_ref().and_then(|c| c.list_changed), "prompts"),
+        };
+        if declared == Some(true) { Ok(()) } else { Err(ChangeError::Fixed(name)) }
+    }
+
+    fn changed(&self, list: ChangedList) {
+        self.0.each_connection(|outbox| outbox.list_changed(list));
+    }
+
+    /// Adds a tool, or puts it in the place of the one of its name.
+    ///
+    /// # Errors
+    /// When the list of tools is fixed, or the arguments are no object.
+    pub fn add_tool<A, F, Fut>(&self, tool: TypedTool<A>, f: F) -> Result<(), ChangeError>
+    where
+        A: DeserializeOwned + JsonSchema + 'static,
+        F: Fn(A, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ToolOutput> + Send + 'static,
+    {
+        self.check(ChangedList::Tools)?;
+        self.put_tool(ToolEntry::typed(tool, f)?)
+    }
+
+    /// Adds a tool whose arguments stay JSON, or puts it in the place of the one of its name.
+    ///
+    /// # Errors
+    /// When the list of tools is fixed, or the schema is not that of an object.
+    pub fn add_raw_tool<F, Fut>(&self, tool: Tool, f: F) -> Result<(), ChangeError>
+    where
+        F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ToolOutput> + Send + 'static,
+    {
+        self.check(ChangedList::Tools)?;
+        self.put_tool(ToolEntry::new(tool, false, f)?)
+    }
+
+    fn put_tool(&self, entry: ToolEntry) -> Result<(), ChangeError> {
+        if entry.as_task && !self.0.offers_tasks() {
+            return Err(ChangeError::Fixed("extensions (tasks)"));
+        }
+        let name = entry.name.clone();
+        self.0.write().tools.insert(&name, entry);
+        self.changed(ChangedList::Tools);
+        Ok(())
+    }
+
+    /// Takes a tool away. Says whether there was one. Calls under way go on.
+    ///
+    /// # Errors
+    /// When the list of tools is fixed.
+    pub fn remove_tool(&self, name: &str) -> Result<bool, ChangeError> {
+        self.check(ChangedList::Tools)?;
+        let removed = self.0.write().tools.remove(name);
+        if removed {
+            self.changed(ChangedList::Tools);
+        }
+        Ok(removed)
+    }
+
+    /// Adds a resource, or puts it in the place of the one of its URI.
+    ///
+    /// # Errors
+    /// When the list of resources is fixed.
+    pub fn add_resource<F, Fut>(&self, resource: Resource, f: F) -> Result<(), ChangeError>
+    where
+        F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ResourceOutput> + Send + 'static,
+    {
+        self.check(ChangedList::Resources)?;
+        let entry = ResourceEntry::new(&resource, f)?;
+        self.0.write().resources.insert(&resource.uri, entry);
+        self.changed(ChangedList::Resources);
+        Ok(())
+    }
+
+    /// Adds a resource template, or puts it in the place of the same template.
+    ///
+    /// # Errors
+    /// When the list of resources is fixed, or the template is not of level 1.
+    pub fn add_resource_template<F, Fut>(&self, template: ResourceTemplate, f: F) -> Result<(), ChangeError>
+    where
+        F: Fn(ReadRequest, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ResourceOutput> + Send + 'static,
+    {
+        self.check(ChangedList::Resources)?;
+        let entry = TemplateEntry::new(&template, f)?;
+        self.0.write().templates.insert(&template.uri_template, entry);
+        self.changed(ChangedList::Resources);
+        Ok(())
+    }
+
+    /// Takes a resource or a resource template away. Says whether there was one.
+    ///
+    /// # Errors
+    /// When the list of resources is fixed.
+    pub fn remove_resource(&self, uri: &str) -> Result<bool, ChangeError> {
+        self.check(ChangedList::Resources)?;
+        let removed = {
+            let mut offer = self.0.write();
+            offer.resources.remove(uri) || offer.templates.remove(uri)
+        };
+        if removed {
+            self.changed(ChangedList::Resources);
+        }
+        Ok(removed)
+    }
+
+    /// Adds a prompt, or puts it in the place of the one of its name.
+    ///
+    /// # Errors
+    /// When the list of prompts is fixed.
+    pub fn add_prompt<F, Fut>(&self, prompt: Prompt, f: F) -> Result<(), ChangeError>
+    where
+        F: Fn(PromptArguments, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: PromptOutput> + Send + 'static,
+    {
+        self.check(ChangedList::Prompts)?;
+        let entry = PromptEntry::new(&prompt, f)?;
+        self.0.write().prompts.insert(&prompt.name, entry);
+        self.changed(ChangedList::Prompts);
+        Ok(())
+    }
+
+    /// Takes a prompt away. Says whether there was one.
+    ///
+    /// # Errors
+    /// When the list of prompts is fixed.
+    pub fn remove_prompt(&self, name: &str) -> Result<bool, ChangeError> {
+        self.check(ChangedList::Prompts)?;
+        let removed = self.0.write().prompts.remove(name);
+        if removed {
+            self.changed(ChangedList::Prompts);
+        }
+        Ok(removed)
+    }
+
+    /// Tells everyone who is subscribed to that resource, or to one around it, that it has changed. Several changes
+    /// of one resource may be told as one. Does nothing when the server was built without
+    /// [`subscriptions`](super::ServerBuilder::subscriptions).
+    pub fn notify_resource_updated(&self, uri: &str) {
+        let limit = self.0.limits.subscriptions;
+        self.0.each_connection(|outbox| outbox.resource_updated(uri, limit));
+    }
+}
+
+impl std::fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.role.info.name.fmt(f)
+    }
+}

@@ -1,0 +1,248 @@
+//! Asking the client while a request is handled: written once, played in the way of the era.
+//!
+//! In the legacy era a question is a request of the server's own. In the modern era the server may only answer: the
+//! first question without an answer ends the handler ([`InputError::Needed`], passed on with `?`), the client makes
+//! its request again with the answer, and the handler runs again from its start, with the answers that are there.
+//! So what a handler does before its last question may be done several times.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
+//!
+//! The answers so far travel with the client (`requestState`), sealed with a key that only this process knows:
+//! for that method, that tool or prompt or resource, those arguments, and ten minutes. An answer counts only beside
+//! the state that asked for it, so nobody can answer a question about one call in another.
+
+use std::fmt;
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use mcpjoin_proto::session::CallError;
+use mcpjoin_proto::types::{InputRequest, InputRequests, InputRequired, InputResponses, Members};
+use mcpjoin_proto::{ErrorObject, Kind, Payload, Raw};
+use sha2::{Digest as _, Sha256};
+
+/// How long a sealed state is good for: long enough for a person to fill in a form.
+const LIFETIME: Duration = Duration::from_secs(600);
+
+/// Why a question has no answer yet, or none at all.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The client is asked when the handler ends with this: pass it on with `?`.
+    Needed(Pause),
+    /// The client has not declared that it answers such questions: the missing capability. (In the modern era the
+    /// session says so to the client, with the error -32021.)
+    Undeclared(&'static str),
+    /// The question was asked and brought no answer.
+    Failed(CallError),
+    /// The client's answer, or the state that it gave back, is not valid: the error to answer with.
+    Refused(ErrorObject),
+}
+
+/// The end of a handler that has to ask first: the questions, and the state that the client gives back.
+#[derive(Debug)]
+pub struct Pause(Box<InputRequired>);
+
+impl Pause {
+    pub(super) fn into_input(self) -> Box<InputRequired> {
+        self.0
+    }
+}
+
+// Not a `std::error::Error`: `HandlerError` has to know it from those when it comes through `?`.
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Needed(_) => f.write_str("the client has to be asked first"),
+            Self::Undeclared(capability) => {
+                write!(f, "the client does not declare the capability `{capability}`")
+            }
+            Self::Failed(error) => error.fmt(f),
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+/// What only this process knows.
+pub(super) struct Key(Option<[u8; 32]>);
+
+impl Key {
+    pub(super) fn new() -> Self {
+        let mut key = [0; 32];
+        Self(getrandom::fill(&mut key).is_ok().then_some(key))
+    }
+
+    fn mac(&self) -> Result<Hmac<Sha256>, ErrorObject> {
+        self.0
+            .as_ref()
+            .and_then(|key| Hmac::new_from_slice(key).ok())
+            .ok_or_else(|| ErrorObject::internal("this system gives no random numbers to seal a state with"))
+    }
+}
+
+/// The answers of one request, in the order of its questions.
+pub(super) struct Rounds {
+    /// What the state is good for: the digest of method, target and arguments.
+    request: [u8; 32],
+    answers: Vec<Raw>,
+    /// The answer to the one question that was open.
+    fresh: Option<Raw>,
+    asked: usize,
+}
+
+impl Rounds {
+    /// The answers that a request brings.
+    pub(super) fn of(
+        key: &Key,
+        now: Duration,
+        method: &str,
+        params: Option<&Payload>,
+    ) -> Result<Self, ErrorObject> {
+        let request = digest(method, params);
+        let mut rounds = Self { request, answers: Vec::new(), fresh: None, asked: 0 };
+        let state = params.and_then(|params| params.raw().member("requestState"));
+        let Some(state) = state.filter(|state| state.kind() != Kind::Null) else { return Ok(rounds) };
+        let state = state.to_string_value().ok_or_else(|| refused("is not a string"))?;
+        rounds.answers = open(key, now, &request, &state)?;
+        let responses = params.and_then(|params| params.raw().member("inputResponses"));
+        if let Some(responses) = responses.filter(|responses| responses.kind() != Kind::Null) {
+            let responses: InputResponses = responses
+                .decode()
+                .map_err(|error| ErrorObject::invalid_params(format!("`inputResponses`: {error}")))?;
+            let name = name(rounds.answers.len());
+            rounds.fresh = responses.get(&name).map(|response| response.raw().clone());
+        }
+        Ok(rounds)
+    }
+
+    /// The answer to the next question, or the end of this round.
+    pub(super) fn ask(
+        &mut self,
+        key: &Key,
+        now: Duration,
+        question: InputRequest,
+    ) -> Result<Raw, InputError> {
+        let number = self.asked;
+        self.asked += 1;
+        if let Some(answer) = self.answers.get(number) {
+            return Ok(answer.clone());
+        }
+        if number == self.answers.len()
+            && let Some(answer) = self.fresh.take()
+        {
+            self.answers.push(answer.clone());
+            return Ok(answer);
+        }
+        let state = self.seal(key, now).map_err(InputError::Refused)?;
+        // The number of the first question that is open, whatever else was asked beside it.
+        let mut questions = InputRequests::new();
+        questions.insert(name(self.answers.len()), question);
+        let input = InputRequired::default().with_input_requests(questions).with_request_state(state);
+        Err(InputError::Needed(Pause(Box::new(input))))
+    }
+
+    fn seal(&self, key: &Key, now: Duration) -> Result<String, ErrorObject> {
+        let answers =
+            Raw::from_value(&self.answers).map_err(|error| ErrorObject::internal(error.to_string()))?;
+        let until = (now + LIFETIME).as_millis();
+        let body = format!("{until:x}.{answers}");
+        let mut mac = key.mac()?;
+        mac.update(&self.request);
+        mac.update(body.as_bytes());
+        Ok(format!("{}.{body}", hex(&mac.finalize().into_bytes())))
+    }
+}
+
+/// The name of a question.
+fn name(number: usize) -> String {
+    format!("ask-{}", number + 1)
+}
+
+fn refused(why: &str) -> ErrorObject {
+    ErrorObject::invalid_params(format!("`requestState` {why}"))
+}
+
+/// The answers in a state, when we have sealed it for that request and not too long ago.
+fn open(key: &Key, now: Duration, request: &[u8; 32], state: &str) -> Result<Vec<Raw>, ErrorObject> {
+    let foreign = || refused("is not what this server has given for this request");
+    let (tag, body) = state.split_once('.').ok_or_else(foreign)?;
+    let tag = unhex(tag).ok_or_else(foreign)?;
+    let mut mac = key.mac()?;
+    mac.update(request);
+    mac.update(body.as_bytes());
+    mac.verify_slice(&tag).map_err(|_| foreign())?;
+    let (until, answers) = body.split_once('.').ok_or_else(foreign)?;
+    let until = u128::from_str_radix(until, 16).map_err(|_| foreign())?;
+    if until < now.as_millis() {
+        return Err(refused("has expired: make the request again without it"));
+    }
+    Raw::parse(answers.to_owned()).ok().and_then(|answers| answers.decode().ok()).ok_or_else(foreign)
+}
+
+/// What a request asks for, whatever the order of the members of its arguments.
+fn digest(method: &str, params: Option<&Payload>) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    text(&mut digest, b'm', method);
+    let target = params.and_then(|params| params.name().or_else(|| params.uri()));
+    for part in [target, params.and_then(Payload::arguments)] {
+        match part {
+            Some(part) => value(&mut digest, &part),
+            None => digest.update(b"-"),
+        }
+    }
+    digest.finalize().into()
+}
+
+/// Bounded in depth: the scanner has passed the text.
+fn value(digest: &mut Sha256, raw: &Raw) {
+    match raw.kind() {
+        Kind::Object => {
+            let mut members: Vec<(String, Raw)> =
+                raw.decode::<Members<Raw>>().unwrap_or_default().into_iter().collect();
+            members.sort_by(|(left, _), (right, _)| left.cmp(right));
+            digest.update(b"{");
+            for (name, member) in &members {
+                text(digest, b'k', name);
+                value(digest, member);
+            }
+            digest.update(b"}");
+        }
+        Kind::Array => {
+            digest.update(b"[");
+            for item in raw.decode::<Vec<Raw>>().unwrap_or_default() {
+                value(digest, &item);
+            }
+            digest.update(b"]");
+        }
+        Kind::String => match raw.to_string_value() {
+            Some(string) => text(digest, b's', &string),
+            None => text(digest, b'?', raw.as_str()),
+        },
+        _ => text(digest, b'l', raw.as_str()),
+    }
+}
+
+/// A text with its kind and its length, so that no two sequences of texts are the same bytes.
+fn text(digest: &mut Sha256, kind: u8, text: &str) {
+    digest.update([kind]);
+    digest.update((text.len() as u64).to_be_bytes());
+    digest.update(text.as_bytes());
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing into a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    digits
+        .chunks(2)
+        .map(|pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok()))
+        .collect()
+}

@@ -1,0 +1,125 @@
+//! Lists that are looked up by name and read in pages, in the order in which their entries were added.
+//!
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor names the last
+//! entry of its page, so pages stay right when entries come and go between them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mcpjoin_proto::types::PageParams;
+use mcpjoin_proto::{ErrorObject, Payload, Raw, Request};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+/// Entries with names.
+pub(super) struct List<E> {
+    /// With their numbers, which only grow.
+    entries: Vec<(u64, Arc<E>)>,
+    by_name: HashMap<Box<str>, Arc<E>>,
+    last: u64,
+}
+
+impl<E> Default for List<E> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), by_name: HashMap::new(), last: 0 }
+    }
+}
+
+impl<E> List<E> {
+    pub(super) fn get(&self, name: &str) -> Option<&Arc<E>> {
+        self.by_name.get(name)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<E>> {
+        self.entries.iter().map(|(_, entry)| entry)
+    }
+
+    /// Adds an entry, or puts it in the place of the one that has its name. Says whether the name was new.
+    pub(super) fn insert(&mut self, name: &str, entry: E) -> bool {
+        let entry = Arc::new(entry);
+        match self.by_name.insert(name.into(), entry.clone()) {
+            Some(old) => {
+                if let Some(place) = self.entries.iter_mut().find(|(_, known)| Arc::ptr_eq(known, &old)) {
+                    place.1 = entry;
+                }
+                false
+            }
+            None => {
+                self.last += 1;
+                self.entries.push((self.last, entry));
+                true
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        let Some(old) = self.by_name.remove(name) else { return false };
+        self.entries.retain(|(_, entry)| !Arc::ptr_eq(entry, &old));
+        true
+    }
+
+    /// The page that a request asks for, as the result that has it in the member `member`.
+    pub(super) fn page(
+        &self,
+        request: &Request,
+        member: &'static str,
+        size: usize,
+        show: impl Fn(&E) -> Raw,
+    ) -> Result<Raw, ErrorObject> {
+        let after = match cursor(request.params.as_ref())? {
+            None => 0,
+            Some(cursor) => self.read_cursor(member, &cursor)?,
+        };
+        let start = self.entries.partition_point(|(number, _)| *number <= after);
+        let rest = &self.entries[start..];
+        let page = &rest[..rest.len().min(size)];
+        let next_cursor = match page.last() {
+            Some((number, _)) if page.len() < rest.len() => Some(write_cursor(member, *number)),
+            _ => None,
+        };
+        let items: Vec<Raw> = page.iter().map(|(_, entry)| show(entry)).collect();
+        Raw::from_value(&Page { member, items, next_cursor })
+            .map_err(|error| ErrorObject::internal(error.to_string()))
+    }
+
+    fn read_cursor(&self, member: &str, cursor: &str) -> Result<u64, ErrorObject> {
+        cursor
+            .strip_prefix(member)
+            .and_then(|rest| rest.strip_prefix('-'))
+            .and_then(|number| u64::from_str_radix(number, 16).ok())
+            .filter(|number| *number <= self.last && write_cursor(member, *number) == cursor)
+            .ok_or_else(|| ErrorObject::invalid_params("`cursor` is not one that this server has given"))
+    }
+}
+
+fn write_cursor(member: &str, number: u64) -> String {
+    format!("{member}-{number:x}")
+}
+
+fn cursor(params: Option<&Payload>) -> Result<Option<String>, ErrorObject> {
+    let Some(params) = params else { return Ok(None) };
+    let params: PageParams =
+        params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
+    Ok(params.cursor)
+}
+
+struct Page {
+    member: &'static str,
+    items: Vec<Raw>,
+    next_cursor: Option<String>,
+}
+
+impl Serialize for Page {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry(self.member, &self.items)?;
+        if let Some(cursor) = &self.next_cursor {
+            object.serialize_entry("nextCursor", cursor)?;
+        }
+        object.end()
+    }
+}

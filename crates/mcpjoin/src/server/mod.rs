@@ -1,0 +1,231 @@
+//! A server from plain functions.
+//!
+//! A [`Server`] is described once ([`Server::builder`]) and serves any number of connections at once, in both eras
+//! and all revisions. Each handler is written once: what differs between the revisions is put in and taken out
+//! around it. It runs in the task of its connection, beside all other handlers of that connection; see
+//! [`blocking`] and [`spawned`] for those that keep a thread busy.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/server>
+//!
+//! ```
+//! use mcpjoin::server::{HandlerError, Json, Server, tool};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Add { a: i64, b: i64 }
+//!
+//! let server = Server::builder("calculator", "1.0.0")
+//!     .tool(tool("add").description("Adds two numbers"), |numbers: Add, _cx| async move {
+//!         numbers.a.checked_add(numbers.b).map(Json).ok_or_else(|| HandlerError::new("too large"))
+//!     })
+//!     .build()?;
+//! # Ok::<(), mcpjoin::server::BuildError>(())
+//! ```
+
+mod blocking;
+mod builder;
+mod completion;
+mod context;
+mod error;
+mod handle;
+mod input;
+mod list;
+mod output;
+mod prompts;
+mod resources;
+mod schema;
+mod service;
+mod subscription;
+mod task;
+mod template;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use mcpjoin_proto::Raw;
+use mcpjoin_proto::session::{CloseCause, Limits, Role, ServerRole};
+use serde::Serialize;
+use tokio::time::Instant;
+
+pub use blocking::{Elsewhere, blocking, spawned};
+pub use builder::{BuildError, ServerBuilder};
+pub use context::Context;
+pub use error::HandlerError;
+pub use handle::{ChangeError, ServerHandle};
+pub use input::{InputError, Pause};
+pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
+pub use prompts::PromptArguments;
+pub use resources::ReadRequest;
+/// What derives the schemas of arguments and results, in the version that this crate uses.
+pub use schemars;
+pub use template::Variables;
+pub use tools::{NoArguments, TypedTool, tool};
+
+use self::completion::Completions;
+use self::list::List;
+use self::prompts::PromptEntry;
+use self::resources::{ResourceEntry, TemplateEntry};
+use self::service::Service;
+use self::subscription::Outbox;
+use self::task::Tasks;
+use self::tools::ToolEntry;
+use crate::connection::{Connection, Driver, Setup};
+use crate::link::Link;
+
+/// A server: what it offers, for any number of connections. Cheap to clone.
+#[derive(Clone)]
+pub struct Server(Arc<Shared>);
+
+/// What all connections of a server share.
+struct Shared {
+    role: ServerRole,
+    limits: Limits,
+    page_size: usize,
+    offer: RwLock<Offer>,
+    completions: Completions,
+    tasks: Tasks,
+    connections: Mutex<Connections>,
+    /// Seals what clients keep for us.
+    key: input::Key,
+    epoch: Instant,
+}
+
+/// What a server offers.
+#[derive(Default)]
+struct Offer {
+    tools: List<ToolEntry>,
+    resources: List<ResourceEntry>,
+    templates: List<TemplateEntry>,
+    prompts: List<PromptEntry>,
+}
+
+#[derive(Default)]
+struct Connections {
+    last: u64,
+    outboxes: BTreeMap<u64, Arc<Outbox>>,
+}
+
+impl Server {
+    /// Begins the description of a server with that name and version of its own.
+    pub fn builder(name: &str, version: &str) -> ServerBuilder {
+        ServerBuilder::new(name, version)
+    }
+
+    /// Serves a peer until the connection is over, and says why it is. Dropping the future ends the connection.
+    pub async fn serve(&self, link: Link) -> CloseCause {
+        let (connection, serving) = self.open(link);
+        serving.run().await;
+        connection.closed().await
+    }
+
+    /// Serves a peer in a task of the current runtime, as long as the connection lives: with or without the handle.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn connect(&self, link: Link) -> Connection {
+        let (connection, serving) = self.open(link);
+        tokio::spawn(serving.run());
+        connection
+    }
+
+    /// To change what it offers, and to tell of changes.
+    #[must_use]
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle::new(self.0.clone())
+    }
+
+    fn open(&self, link: Link) -> (Connection, Serving) {
+        let setup = Setup {
+            role: Role::Server(self.0.role.clone()),
+            limits: self.0.limits.clone(),
+            on_violation: None,
+        };
+        let (connection, driver) = Connection::new(link, setup, Service(self.0.clone()));
+        let outbox = Arc::new(Outbox::default());
+        let number = {
+            let mut connections = self.0.connections();
+            connections.last += 1;
+            let number = connections.last;
+            connections.outboxes.insert(number, outbox.clone());
+            number
+        };
+        let listed = Listed { server: self.0.clone(), number };
+        (connection.clone(), Serving { connection, driver, outbox, listed })
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("info", &self.0.role.info).finish_non_exhaustive()
+    }
+}
+
+/// A connection that is served.
+struct Serving {
+    connection: Connection,
+    driver: Driver,
+    outbox: Arc<Outbox>,
+    listed: Listed,
+}
+
+impl Serving {
+    async fn run(self) {
+        let Self { connection, driver, outbox, listed } = self;
+        tokio::select! {
+            biased;
+            () = driver => {}
+            () = outbox.run(&connection) => {}
+        }
+        drop(listed);
+    }
+}
+
+/// The entry of a connection in the server's list of them.
+struct Listed {
+    server: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.server.connections().outboxes.remove(&self.number);
+    }
+}
+
+impl Shared {
+    fn read(&self) -> RwLockReadGuard<'_, Offer> {
+        self.offer.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Offer> {
+        self.offer.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn each_connection(&self, tell: impl Fn(&Outbox)) {
+        for outbox in self.connections().outboxes.values() {
+            tell(outbox);
+        }
+    }
+
+    /// Since the server was built, on the monotonic clock.
+    fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    fn offers_tasks(&self) -> bool {
+        let extensions = self.role.capabilities.extensions.as_ref();
+        extensions.is_some_and(|known| known.contains_key(mcpjoin_proto::types::task::EXTENSION))
+    }
+}
+
+/// A description as the lists show it.
+fn shown<T: Serialize>(name: &str, description: &T) -> Result<Raw, BuildError> {
+    Raw::from_value(description)
+        .map_err(|error| BuildError::NotWritable { name: name.to_owned(), problem: error.to_string() })
+}

@@ -1,0 +1,80 @@
+//! JSON Schemas of types, and what older revisions are told in their place.
+//!
+//! 2020-12 is the dialect that the specification assumes:
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic#json-schema-usage>.
+
+use mcpjoin_proto::Raw;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value, json};
+
+/// The schema of arguments. `None` when the type does not describe an object.
+pub(super) fn of_input<T: JsonSchema>() -> Option<Raw> {
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    let mut object = object(schema)?;
+    match object.get("type") {
+        Some(kind) if kind == "object" => {}
+        Some(_) => return None,
+        // An enum of objects says so in each alternative; the specification wants it at the root.
+        None => {
+            object.insert("type".into(), json!("object"));
+        }
+    }
+    Raw::from_value(&Value::Object(object)).ok()
+}
+
+/// The schema of a structured result.
+pub(super) fn of_output<T: JsonSchema>() -> Option<Raw> {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    Raw::from_value(schema.as_value()).ok()
+}
+
+fn object(schema: Schema) -> Option<Map<String, Value>> {
+    match schema.to_value() {
+        Value::Object(object) => Some(object),
+        _ => None,
+    }
+}
+
+/// Whether a schema says that its values are objects.
+pub(super) fn is_of_object(schema: &Raw) -> bool {
+    schema.member("type").is_some_and(|kind| kind.to_string_value().as_deref() == Some("object"))
+}
+
+/// The schema of an object that holds a value of `schema` as its member `result`. `None` when the schema speaks of
+/// itself as a whole: inside another one it would speak of that.
+pub(super) fn wrapped(schema: &Raw) -> Option<Raw> {
+    let mut inner: Value = schema.decode().ok()?;
+    if refers_to_root(&inner) {
+        return None;
+    }
+    let definitions = inner.as_object_mut().and_then(|inner| {
+        inner.remove("$schema");
+        inner.remove("$defs")
+    });
+    let mut outer = json!({ "type": "object", "properties": { "result": inner }, "required": ["result"] });
+    if let (Some(definitions), Some(outer)) = (definitions, outer.as_object_mut()) {
+        outer.insert("$defs".into(), definitions);
+    }
+    Raw::from_value(&outer).ok()
+}
+
+/// An object with that value as its member `result`.
+pub(super) fn wrap(value: &Raw) -> Option<Raw> {
+    Raw::from_value(&std::collections::BTreeMap::from([("result", value)])).ok()
+}
+
+/// Whether a reference leads anywhere but into `$defs`.
+fn refers_to_root(schema: &Value) -> bool {
+    match schema {
+        Value::Object(object) => object.iter().any(|(key, value)| match (key.as_str(), value) {
+            ("$ref" | "$dynamicRef", Value::String(target)) => {
+                target.starts_with('#') && !target.starts_with("#/$defs/")
+            }
+            _ => refers_to_root(value),
+        }),
+        Value::Array(array) => array.iter().any(refers_to_root),
+        _ => false,
+    }
+}

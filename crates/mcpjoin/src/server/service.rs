@@ -1,0 +1,130 @@
+//! The server as the connection's handler: which request goes where.
+
+use std::sync::Arc;
+
+use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::{ErrorObject, Method, Profile, Request};
+
+use super::prompts;
+use super::resources::{self, Reader};
+use super::{Context, Shared, completion, task, tools};
+use crate::connection;
+use crate::handler::Handler;
+
+/// Answers the requests of one connection.
+pub(super) struct Service(pub(super) Arc<Shared>);
+
+impl Handler for Service {
+    async fn request(&self, request: Request, cx: connection::Context) -> Result<Reply, ErrorObject> {
+        let server = &self.0;
+        let Some(profile) = cx.profile() else {
+            return Err(ErrorObject::invalid_request("the session is not open"));
+        };
+        let context = |request: &Request| Context::new(server.clone(), cx.clone(), profile, request);
+        match request.method {
+            Method::CallTool => self.call_tool(profile, &request, context(&request)).await,
+            Method::ListTools => self.list_tools(profile, &request),
+            Method::ListResources => {
+                let offer = server.read();
+                let page = offer.resources.page(&request, "resources", server.page_size, |r| r.shown.clone());
+                page.map(Reply::Complete)
+            }
+            Method::ListResourceTemplates => {
+                let offer = server.read();
+                let member = "resourceTemplates";
+                let page = offer.templates.page(&request, member, server.page_size, |t| t.shown.clone());
+                page.map(Reply::Complete)
+            }
+            Method::ReadResource => {
+                let (uri, reader) = self.reader(profile, &request)?;
+                reader.read(uri, context(&request)).await
+            }
+            Method::Subscribe => self.reader(profile, &request).map(|_| Reply::empty()),
+            // Taking back what was never asked for does no harm.
+            Method::Unsubscribe => resources::uri(request.params.as_ref()).map(|_| Reply::empty()),
+            Method::ListPrompts => {
+                let offer = server.read();
+                let page = offer.prompts.page(&request, "prompts", server.page_size, |p| p.shown.clone());
+                page.map(Reply::Complete)
+            }
+            Method::GetPrompt => {
+                let params = prompts::params(request.params.as_ref())?;
+                let prompt = server.read().prompts.get(&params.name).cloned();
+                let prompt = prompt.ok_or_else(|| unknown("prompt", &params.name))?;
+                prompt.give(params.arguments.unwrap_or_default(), context(&request)).await
+            }
+            Method::Complete => {
+                let params = completion::params(request.params.as_ref())?;
+                self.check_reference(&params.reference)?;
+                server.completions.complete(params, context(&request)).await
+            }
+            Method::GetTask | Method::UpdateTask | Method::CancelTask
+                if server.offers_tasks() && profile.result_type =>
+            {
+                task::answer(server, &request, cx.asker().map(AsRef::as_ref))
+            }
+            _ => Err(ErrorObject::method_not_found(request.method.as_str())),
+        }
+    }
+}
+
+impl Service {
+    async fn call_tool(
+        &self,
+        profile: &'static Profile,
+        request: &Request,
+        cx: Context,
+    ) -> Result<Reply, ErrorObject> {
+        let (name, arguments) = tools::name_and_arguments(request.params.as_ref())?;
+        let entry = {
+            let name = name.to_string_value().unwrap_or_default();
+            let entry = self.0.read().tools.get(&name).cloned();
+            entry.ok_or_else(|| unknown("tool", &name))?
+        };
+        if entry.as_task && profile.result_type && cx.asker().is_some_and(|asker| task::is_declared(asker)) {
+            return task::begin(&self.0, entry, arguments, &cx);
+        }
+        let outcome = entry.call(arguments, cx).await;
+        entry.finish(profile, outcome)
+    }
+
+    fn list_tools(&self, profile: &Profile, request: &Request) -> Result<Reply, ErrorObject> {
+        let offer = self.0.read();
+        let page = offer.tools.page(request, "tools", self.0.page_size, |tool| tool.show(profile));
+        page.map(Reply::Complete)
+    }
+
+    fn reader(&self, profile: &Profile, request: &Request) -> Result<(String, Reader), ErrorObject> {
+        let uri = resources::uri(request.params.as_ref())?;
+        let offer = self.0.read();
+        let reader = Reader::find(&offer.resources, &offer.templates, &uri);
+        drop(offer);
+        match reader {
+            Some(reader) => Ok((uri, reader)),
+            None => Err(resources::not_found_in(profile, &uri)),
+        }
+    }
+
+    fn check_reference(&self, reference: &mcpjoin_proto::types::Reference) -> Result<(), ErrorObject> {
+        use mcpjoin_proto::types::Reference;
+        let offer = self.0.read();
+        let (known, kind, name) = match reference {
+            Reference::Prompt(prompt) => {
+                (offer.prompts.get(&prompt.name).is_some(), "prompt", prompt.name.as_str())
+            }
+            Reference::Resource(template) => {
+                let uri = template.uri.as_str();
+                let known = offer.templates.get(uri).is_some() || offer.resources.get(uri).is_some();
+                (known, "resource template", uri)
+            }
+            _ => (false, "reference", ""),
+        };
+        if known { Ok(()) } else { Err(unknown(kind, name)) }
+    }
+}
+
+/// The error for a name that leads nowhere. The name is the peer's, so it is shown shortened.
+fn unknown(kind: &str, name: &str) -> ErrorObject {
+    let shown: String = name.chars().take(100).collect();
+    ErrorObject::invalid_params(format!("unknown {kind}: {}", shown.escape_debug()))
+}

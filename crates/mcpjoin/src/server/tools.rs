@@ -1,0 +1,254 @@
+//! Tools: declared with a name, arguments and a function; listed and called.
+//!
+//! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. A call whose arguments do not fit is a
+//! result that says so (`isError`), for the model to read; a tool that does not exist is an error (-32602).
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::types::{CallToolResult, Content, Tool, ToolAnnotations};
+use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, schema};
+
+/// A tool whose arguments are a Rust type, which the handler's first parameter says.
+///
+/// ```
+/// use mcpjoin::server::tool;
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add { a: i64, b: i64 }
+/// let add = tool::<Add>("add").description("Adds two numbers").read_only();
+/// # drop(add);
+/// ```
+#[must_use]
+pub fn tool<A>(name: impl Into<String>) -> TypedTool<A> {
+    TypedTool { tool: Tool::new(name, Raw::empty_object()), as_task: false, arguments: PhantomData }
+}
+
+/// A tool that is being described; see [`tool`].
+pub struct TypedTool<A> {
+    tool: Tool,
+    as_task: bool,
+    arguments: PhantomData<fn(A)>,
+}
+
+/// For tools that take no arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+pub struct NoArguments {}
+
+impl<A> TypedTool<A> {
+    /// What it does, for a model.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.tool = self.tool.with_description(description);
+        self
+    }
+
+    /// Its name, for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.tool = self.tool.with_title(title);
+        self
+    }
+
+    /// What it does to the world.
+    #[must_use]
+    pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
+        self.tool = self.tool.with_annotations(annotations);
+        self
+    }
+
+    /// It changes nothing: the annotation `readOnlyHint`.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        let annotations = self.tool.annotations.take().unwrap_or_default();
+        self.annotations(annotations.with_read_only_hint(true))
+    }
+
+    /// Everything else that a description may have: icons, `_meta`.
+    #[must_use]
+    pub fn describe(mut self, change: impl FnOnce(Tool) -> Tool) -> Self {
+        self.tool = change(self.tool);
+        self
+    }
+
+    /// A client that speaks the extension `io.modelcontextprotocol/tasks` is given a task in place of the result,
+    /// which it asks for later. All others wait for the result.
+    #[must_use]
+    pub const fn as_task(mut self) -> Self {
+        self.as_task = true;
+        self
+    }
+}
+
+impl<A: JsonSchema> TypedTool<A> {
+    /// The tool with what its types say: the schema of the arguments, and of the output where it has one.
+    pub(super) fn finish<O: ToolOutput>(mut self) -> Result<(Tool, bool), BuildError> {
+        self.tool.input_schema = schema::of_input::<A>()
+            .ok_or_else(|| BuildError::ArgumentsAreNoObject { tool: self.tool.name.clone() })?;
+        if self.tool.output_schema.is_none() {
+            self.tool.output_schema = O::output_schema();
+        }
+        Ok((self.tool, self.as_task))
+    }
+}
+
+impl<A> fmt::Debug for TypedTool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tool.fmt(f)
+    }
+}
+
+pub(super) type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolReply, HandlerError>> + Send>>;
+type ToolCall = dyn Fn(Raw, Context) -> ToolFuture + Send + Sync;
+
+/// A tool as the server keeps it.
+pub(super) struct ToolEntry {
+    pub(super) name: Box<str>,
+    call: Box<ToolCall>,
+    pub(super) as_task: bool,
+    /// Values of its structured result go into an object where a structured result must be one.
+    wraps: bool,
+    /// Its entry in the list: for revisions with any structured results, with objects alone, with none.
+    shown: [Raw; 3],
+}
+
+impl ToolEntry {
+    pub(super) fn new<F, Fut>(tool: Tool, as_task: bool, f: F) -> Result<Self, BuildError>
+    where
+        F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ToolOutput> + Send + 'static,
+    {
+        if !schema::is_of_object(&tool.input_schema) {
+            return Err(BuildError::ArgumentsAreNoObject { tool: tool.name });
+        }
+        let call = Box::new(move |arguments: Raw, cx: Context| -> ToolFuture {
+            let future = f(arguments, cx);
+            Box::pin(async move { future.await.into_tool_reply() })
+        });
+        Self::of(tool, as_task, call)
+    }
+
+    pub(super) fn typed<A, F, Fut>(tool: TypedTool<A>, f: F) -> Result<Self, BuildError>
+    where
+        A: DeserializeOwned + JsonSchema,
+        F: Fn(A, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: ToolOutput> + Send + 'static,
+    {
+        let (tool, as_task) = tool.finish::<Fut::Output>()?;
+        let call = Box::new(move |arguments: Raw, cx: Context| -> ToolFuture {
+            match arguments.decode::<A>() {
+                Ok(arguments) => {
+                    let future = f(arguments, cx);
+                    Box::pin(async move { future.await.into_tool_reply() })
+                }
+                Err(problem) => {
+                    let failed = CallToolResult::error(format!("invalid arguments: {problem}"));
+                    Box::pin(std::future::ready(Ok(ToolReply::Result(failed))))
+                }
+            }
+        });
+        Self::of(tool, as_task, call)
+    }
+
+    fn of(tool: Tool, as_task: bool, call: Box<ToolCall>) -> Result<Self, BuildError> {
+        let name = tool.name.as_str().into();
+        let show = |tool: &Tool| {
+            Raw::from_value(tool).map_err(|error| BuildError::NotWritable {
+                name: tool.name.clone(),
+                problem: error.to_string(),
+            })
+        };
+        let any = show(&tool)?;
+        let output = tool.output_schema.clone();
+        let wraps = output.as_ref().is_some_and(|output| !schema::is_of_object(output));
+        let mut tool = tool;
+        if wraps {
+            tool.output_schema = output.as_ref().and_then(schema::wrapped);
+        }
+        let objects = show(&tool)?;
+        tool.output_schema = None;
+        let none = show(&tool)?;
+        Ok(Self { name, call, as_task, wraps, shown: [any, objects, none] })
+    }
+
+    /// Its entry in the list.
+    pub(super) fn show(&self, profile: &Profile) -> Raw {
+        let [any, objects, none] = &self.shown;
+        match (profile.structured_any, profile.structured_content) {
+            (true, _) => any.clone(),
+            (_, true) => objects.clone(),
+            _ => none.clone(),
+        }
+    }
+
+    pub(super) fn call(&self, arguments: Raw, cx: Context) -> ToolFuture {
+        (self.call)(arguments, cx)
+    }
+
+    /// What a handler gave, as the answer in that revision.
+    pub(super) fn finish(
+        &self,
+        profile: &Profile,
+        outcome: Result<ToolReply, HandlerError>,
+    ) -> Result<Reply, ErrorObject> {
+        let reply = match outcome {
+            Ok(reply) => reply,
+            Err(error) => error.into_tool_reply()?,
+        };
+        match reply {
+            ToolReply::Reply(reply) => Ok(reply),
+            ToolReply::Result(mut result) => {
+                self.adapt(profile, &mut result);
+                Raw::from_value(&result)
+                    .map(Reply::Complete)
+                    .map_err(|error| ErrorObject::internal(error.to_string()))
+            }
+        }
+    }
+
+    /// Says in the words of the revision what only a newer one has words for.
+    fn adapt(&self, profile: &Profile, result: &mut CallToolResult) {
+        if let Some(value) = &result.structured_content {
+            if !profile.structured_content {
+                result.structured_content = None;
+            } else if !profile.structured_any && (self.wraps || value.kind() != Kind::Object) {
+                result.structured_content = schema::wrap(value);
+            }
+        }
+        if profile.audio && profile.resource_links {
+            return;
+        }
+        for content in &mut result.content {
+            let text = match content {
+                Content::ResourceLink(link) if !profile.resource_links => link.uri.clone(),
+                Content::Audio(audio) if !profile.audio => format!("[sound of type {}]", audio.mime_type),
+                _ => continue,
+            };
+            *content = Content::text(text);
+        }
+    }
+}
+
+/// The name and the arguments of a call.
+pub(super) fn name_and_arguments(params: Option<&Payload>) -> Result<(Raw, Raw), ErrorObject> {
+    let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
+    let name = params.name().ok_or_else(|| ErrorObject::invalid_params("`name` is missing"))?;
+    if name.kind() != Kind::String {
+        return Err(ErrorObject::invalid_params("`name` is not a string"));
+    }
+    let arguments = match params.arguments() {
+        None => Raw::empty_object(),
+        Some(arguments) => match arguments.kind() {
+            Kind::Object => arguments,
+            Kind::Null => Raw::empty_object(),
+            _ => return Err(ErrorObject::invalid_params("`arguments` is not an object")),
+        },
+    };
+    Ok((name, arguments))
+}

@@ -1,0 +1,233 @@
+//! What can only be seen from outside a process: this program runs itself a second time, and kills that or talks
+//! to it. So it is a program of its own and not a test harness.
+#![cfg_attr(not(target_os = "linux"), allow(unused, reason = "written for Linux's /proc"))]
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "what is printed is what is tested")]
+
+mod support;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mcpjoin::link::Link;
+use mcpjoin::proto::session::{Inbound, Outbound, Route};
+
+const ROLE: &str = "MCPJOIN_TEST_ROLE";
+
+const CASES: &[(&str, fn())] = &[
+    ("d78_a_child_is_gone_when_our_process_is_killed", kill_the_owner),
+    ("r38_r42_f34_over_pipes_only_messages_reach_standard_output", over_pipes),
+    ("f34_over_sockets_which_stay_blocking_for_others", over_sockets),
+    ("f34_over_files", over_files),
+    ("d85_without_file_descriptors_starting_fails_and_leaks_nothing", out_of_files),
+];
+
+fn main() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("owner") => return own_a_child(),
+        Ok("server") => return serve(),
+        Ok("starved") => return starve(),
+        _ => {}
+    }
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    // What a test runner asks for.
+    if args.iter().any(|arg| arg == "--list") {
+        for (name, _) in CASES.iter().filter(|_| !args.iter().any(|arg| arg == "--ignored")) {
+            println!("{name}: test");
+        }
+        return;
+    }
+    let wanted = args.iter().find(|arg| !arg.starts_with('-'));
+    for (name, case) in CASES.iter().filter(|(name, _)| wanted.is_none_or(|wanted| name.contains(wanted))) {
+        case();
+        println!("{name} ... ok");
+    }
+}
+
+fn again(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("our own program"));
+    command.env(ROLE, role);
+    command
+}
+
+/// The second run: has a child that ignores the end of its input, and waits to be killed.
+fn own_a_child() {
+    support::run(async {
+        let command = support::sh("exec sleep 1000");
+        let handle = command.handle();
+        let _link = command.start().await.expect("a shell");
+        println!("{}", handle.pid().expect("a pid"));
+        std::future::pending::<()>().await;
+    });
+}
+
+fn kill_the_owner() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    let mut owner = again("owner").stdout(Stdio::piped()).spawn().expect("a second run");
+    let mut line = String::new();
+    BufReader::new(owner.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let child: i32 = line.trim().parse().expect("a pid");
+    assert!(support::lives(child.unsigned_abs()));
+    let handle = pidfd_open(Pid::from_raw(child).expect("a pid"), PidfdFlags::empty()).expect("a process");
+    owner.kill().expect("a process");
+    owner.wait().expect("a process");
+    let two_seconds = Timespec::try_from(Duration::from_secs(2)).expect("a time");
+    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&two_seconds)).expect("a handle");
+    assert_eq!(ended, 1, "the child lives on");
+    assert!(!support::lives(child.unsigned_abs()));
+}
+
+/// The second run: sends every message back, and prints what it should not.
+fn serve() {
+    support::run(async {
+        println!("before the link");
+        let mut link = support::bare(Link::stdio().expect("standard streams"));
+        assert!(Link::stdio().is_err(), "twice");
+        println!("a stray line");
+        let stray = Command::new("echo").arg("of a child").status().expect("echo");
+        assert!(stray.success());
+        loop {
+            match link.recv().await {
+                Inbound::Message { message, .. } => {
+                    link.send(Outbound::Message { message, route: Route::Session }).await.expect("a reader");
+                }
+                Inbound::Closed { .. } => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        link.close().await;
+        println!("after the link");
+    });
+}
+
+const BEFORE: &str = "before the link\n";
+
+/// Two messages, one of them larger than any pipe.
+fn messages() -> String {
+    let line =
+        |text: &str| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{\"x\":\"{text}\"}}}}\n");
+    line("small") + &line(&"x".repeat(2 * 1024 * 1024))
+}
+
+fn assert_stray(stderr: &str) {
+    assert_eq!(stderr, "a stray line\nof a child\nafter the link\n");
+}
+
+fn over_pipes() {
+    let mut server = again("server")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a second run");
+    let mut stdin = server.stdin.take().expect("a pipe");
+    let sending = std::thread::spawn(move || stdin.write_all(messages().as_bytes()).expect("a reader"));
+    let output = server.wait_with_output().expect("an end");
+    sending.join().expect("sent");
+    assert_stray(&String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", output.status);
+    assert!(output.stdout == (BEFORE.to_owned() + &messages()).into_bytes());
+}
+
+fn over_sockets() {
+    use rustix::fs::{OFlags, fcntl_getfl};
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    // Somebody else who has inherited the same end.
+    let shared = theirs.try_clone().expect("a descriptor");
+    let stdin = OwnedFd::from(theirs.try_clone().expect("a descriptor"));
+    let mut server = again("server")
+        .stdin(stdin)
+        .stdout(OwnedFd::from(theirs))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a second run");
+    let mut writing = ours.try_clone().expect("a descriptor");
+    let sending = std::thread::spawn(move || {
+        writing.write_all(messages().as_bytes()).expect("a reader");
+        writing.shutdown(std::net::Shutdown::Write).expect("a socket");
+    });
+    let mut received = vec![0; BEFORE.len() + messages().len()];
+    (&ours).read_exact(&mut received).expect("an echo");
+    sending.join().expect("sent");
+    assert!(received == (BEFORE.to_owned() + &messages()).into_bytes());
+    let mut stderr = String::new();
+    server.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
+    assert!(server.wait().expect("an end").success(), "{stderr}");
+    assert_stray(&stderr);
+    assert!(!fcntl_getfl(&shared).expect("flags").contains(OFlags::NONBLOCK));
+}
+
+fn over_files() {
+    let path = |name: &str| std::env::temp_dir().join(format!("mcpjoin-{name}-{}", std::process::id()));
+    let (input, output) = (path("input"), path("output"));
+    std::fs::write(&input, messages()).expect("a file");
+    let mut written = File::options().read(true).append(true).create(true).open(&output).expect("a file");
+    let server = again("server")
+        .stdin(File::open(&input).expect("a file"))
+        .stdout(written.try_clone().expect("a descriptor"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a second run");
+    let end = server.wait_with_output().expect("an end");
+    std::fs::remove_file(&input).expect("a file");
+    std::fs::remove_file(&output).expect("a file");
+    assert_stray(&String::from_utf8_lossy(&end.stderr));
+    assert!(end.status.success());
+    let mut text = String::new();
+    written.seek(SeekFrom::Start(0)).expect("a file");
+    written.read_to_string(&mut text).expect("text");
+    assert!(text == BEFORE.to_owned() + &messages());
+}
+
+fn out_of_files() {
+    let output = again("starved").output().expect("a second run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The second run: has no file descriptor left, at each place where one is needed, and then has them again.
+fn starve() {
+    use mcpjoin::link::SpawnErrorKind;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let open = || std::fs::read_dir("/proc/self/fd").expect("/proc").count();
+    let closed = async || {
+        let mut link = support::bare(support::sh("cat").start().await.expect("a shell"));
+        link.close().await;
+    };
+    // What is needed once is there from now on.
+    support::run(closed());
+    let inventory = support::settled();
+    support::run(async {
+        let usual = getrlimit(Resource::Nofile);
+        let before = open();
+        let mut failures = 0;
+        for spare in 0..32 {
+            // Counting took one itself.
+            let current = Some((before - 1 + spare) as u64);
+            setrlimit(Resource::Nofile, Rlimit { current, maximum: usual.maximum }).expect("a lower limit");
+            let command = support::sh("cat");
+            let handle = command.handle();
+            let started = command.start().await;
+            setrlimit(Resource::Nofile, usual).expect("the limit from before");
+            match started {
+                Ok(link) => {
+                    drop(link);
+                    handle.ended().await.expect("a report");
+                }
+                Err(error) => {
+                    assert!(matches!(error.kind, SpawnErrorKind::System(_)), "{error}");
+                    failures += 1;
+                }
+            }
+        }
+        assert!((5..32).contains(&failures), "{failures}");
+        closed().await;
+    });
+    assert_eq!(support::settled(), inventory);
+}

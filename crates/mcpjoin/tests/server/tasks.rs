@@ -1,0 +1,192 @@
+//! Tools that run as tasks.
+
+use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members};
+use mcpjoin::server::{Context, HandlerError, NoArguments, Server, tool};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::{Wire, run, text};
+
+fn server() -> Server {
+    Server::builder("s", "1")
+        .tool(tool("work").as_task(), |_: NoArguments, cx: Context| async move {
+            cx.progress(1.0, None, None);
+            if cx.list_roots().await.is_ok() {
+                return Err(HandlerError::new("this client has not declared roots"));
+            }
+            let question = ElicitFormParams::new("Go on?", ElicitationSchema::new(Members::new()));
+            let answer = cx.elicit(question).await?;
+            Ok::<_, HandlerError>(answer.action.as_str().to_owned())
+        })
+        .tool(tool("never").as_task(), |_: NoArguments, _| std::future::pending::<()>())
+        .tool(tool("panics").as_task(), |_: NoArguments, _| async { panic!("secret") as String })
+        .tool(tool("fails").as_task(), |_: NoArguments, _| async {
+            Err::<String, _>(HandlerError::new("no luck"))
+        })
+        .build()
+        .unwrap()
+}
+
+struct Modern(Wire, i64, bool);
+
+impl Modern {
+    fn new(server: &Server) -> Self {
+        Self(Wire::new(server), 0, true)
+    }
+
+    async fn send(&mut self, method: &str, mut params: Value) {
+        self.1 += 1;
+        let extensions = if self.2 { json!({ "io.modelcontextprotocol/tasks": {} }) } else { json!({}) };
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {
+                "elicitation": { "form": {} }, "extensions": extensions
+            },
+            "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "0" }
+        });
+        self.0.send(&crate::request(self.1, method, &params).to_string()).await;
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.send(method, params).await;
+        self.0.next().await
+    }
+
+    async fn begin(&mut self, tool: &str) -> Value {
+        let answer = self.ask("tools/call", json!({ "name": tool })).await;
+        assert_eq!(answer["result"]["resultType"], "task", "{answer}");
+        assert_eq!(answer["result"]["status"], "working");
+        answer["result"]["taskId"].clone()
+    }
+
+    async fn get(&mut self, task: &Value) -> Value {
+        self.ask("tasks/get", json!({ "taskId": task })).await["result"].clone()
+    }
+}
+
+#[test]
+fn a_task_is_asked_for_answered_and_fetched() {
+    run(async {
+        let mut client = Modern::new(&server());
+        let task = client.begin("work").await;
+        let listen = json!({ "notifications": { "taskIds": [task, "other"] } });
+        let acknowledged = client.ask("subscriptions/listen", listen).await;
+        assert_eq!(acknowledged["params"]["notifications"]["taskIds"], json!([task, "other"]));
+        let shown = client.get(&task).await;
+        assert_eq!(shown["resultType"], "complete");
+        assert_eq!(shown["status"], "input_required");
+        assert_eq!(shown["inputRequests"]["ask-1"]["params"]["message"], "Go on?");
+        assert_eq!((&shown["ttlMs"], &shown["pollIntervalMs"]), (&json!(3_600_000), &json!(1000)));
+        let update = json!({ "taskId": task, "inputResponses": {
+            "ask-1": { "action": "decline" }, "ask-9": { "is": "passed over" }
+        } });
+        client.send("tasks/update", update).await;
+        let (mut acknowledged, mut last) = (false, Value::Null);
+        while !acknowledged || last["status"] != "completed" {
+            let message = client.0.next().await;
+            match message["method"].as_str() {
+                Some("notifications/tasks") => last = message["params"].clone(),
+                None => acknowledged = message["result"]["resultType"] == "complete",
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(last["taskId"], task);
+        let shown = client.get(&task).await;
+        assert_eq!((&shown["status"], text(&shown["result"])), (&json!("completed"), "decline"));
+    });
+}
+
+#[test]
+fn a_task_ends_as_its_tool_does() {
+    run(async {
+        let mut client = Modern::new(&server());
+        let fails = client.begin("fails").await;
+        let shown = client.get(&fails).await;
+        assert_eq!((&shown["status"], &shown["result"]["isError"]), (&json!("completed"), &json!(true)));
+        let panics = client.begin("panics").await;
+        let shown = client.get(&panics).await;
+        assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!(-32603)));
+        assert!(!shown.to_string().contains("secret"));
+        let never = client.begin("never").await;
+        assert_eq!(client.get(&never).await["status"], "working");
+        let cancelled = client.ask("tasks/cancel", json!({ "taskId": never })).await;
+        assert_eq!(cancelled["result"]["resultType"], "complete");
+        assert_eq!(client.get(&never).await["status"], "cancelled");
+    });
+}
+
+#[test]
+fn a_task_is_kept_for_its_time_and_not_longer() {
+    run(async {
+        let mut client = Modern::new(&server());
+        let never = client.begin("never").await;
+        tokio::time::sleep(std::time::Duration::from_secs(3_599)).await;
+        assert_eq!(client.get(&never).await["status"], "working");
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let answer = client.ask("tasks/get", json!({ "taskId": never })).await;
+        assert_eq!(answer["error"]["code"], -32602);
+    });
+}
+
+#[test]
+fn a_task_whose_time_is_up_is_called_off_although_nobody_asks() {
+    run(async {
+        struct Dropped(mpsc::UnboundedSender<()>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+            }
+        }
+        let (dropped, mut drops) = mpsc::unbounded_channel();
+        let server = Server::builder("s", "1")
+            .tool(tool("held").as_task(), move |_: NoArguments, _| {
+                let held = Dropped(dropped.clone());
+                async move {
+                    let _held = held;
+                    std::future::pending::<()>().await;
+                }
+            })
+            .build()
+            .unwrap();
+        Modern::new(&server).begin("held").await;
+        let begun = tokio::time::Instant::now();
+        drops.recv().await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 3_600);
+    });
+}
+
+#[test]
+fn no_more_tasks_are_kept_than_the_bound() {
+    run(async {
+        let mut client = Modern::new(&server());
+        for _ in 0..1024 {
+            client.begin("never").await;
+        }
+        let answer = client.ask("tools/call", json!({ "name": "never" })).await;
+        assert_eq!(answer["error"]["code"], -32603);
+    });
+}
+
+#[test]
+fn clients_that_know_no_tasks_wait_for_the_result() {
+    run(async {
+        let server = server();
+        let mut client = Modern::new(&server);
+        client.2 = false;
+        let answer = client.ask("tools/call", json!({ "name": "fails" })).await;
+        assert_eq!(text(&answer["result"]), "no luck");
+        for (method, params) in [
+            ("tasks/get", json!({ "taskId": "x" })),
+            ("tasks/cancel", json!({ "taskId": "x" })),
+            ("subscriptions/listen", json!({ "notifications": { "taskIds": ["x"] } })),
+        ] {
+            let answer = client.ask(method, params).await;
+            assert_eq!(answer["error"]["code"], -32021, "{method}");
+        }
+        let mut legacy = Wire::opened(&server).await;
+        let answer = legacy.ask(&crate::request(1, "tools/call", &json!({ "name": "fails" }))).await;
+        assert_eq!(text(&answer["result"]), "no luck");
+        let answer = legacy.ask(&crate::request(2, "tasks/get", &json!({ "taskId": "x" }))).await;
+        assert_eq!(answer["error"]["code"], -32601);
+    });
+}

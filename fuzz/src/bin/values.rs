@@ -1,0 +1,55 @@
+//! JSON values: the reader and the writer of typed values agree with serde_json.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mcpjoin_fuzz::{expand, start};
+use mcpjoin_proto::types::{CallToolResult, InitializeParams, ListToolsResult};
+use mcpjoin_proto::{Kind, Raw, scan};
+use serde_json::Value;
+
+fuzz_target!(init: start("values"), |data: &[u8]| {
+    let Ok(raw) = Raw::parse(expand(data)) else { return };
+    let text = raw.as_str();
+    assert!(std::str::from_utf8(raw.as_bytes()).is_ok());
+    let ours = raw.decode::<Value>();
+    match (&ours, serde_json::from_str::<Value>(text)) {
+        (Ok(ours), Ok(theirs)) => assert_eq!(*ours, theirs),
+        // Numbers that no machine word holds, and nesting: the bounds are not the same ones.
+        (Ok(_), Err(error)) => assert!(error.to_string().contains("number") || error.to_string().contains("recursion")),
+        // We round no integer.
+        (Err(error), Ok(_)) => {
+            let error = error.to_string();
+            assert!(error.contains("does not fit") || error.contains("out of range"), "{error}");
+        },
+        (Err(_), Err(_)) => {}
+    }
+    if let Ok(value) = ours {
+        let written = Raw::from_value(&value).expect("a value can be written");
+        assert_eq!(Raw::parse(written.as_str().to_owned()).as_ref(), Ok(&written), "what is written is valid");
+        assert!(!written.as_str().contains('\n'));
+        match serde_json::from_str::<Value>(written.as_str()) {
+            Ok(again) => assert_eq!(again, value),
+            // Its limit is one level below ours.
+            Err(error) => assert!(error.to_string().contains("recursion"), "{error}"),
+        }
+    }
+    // Text is passed through unchanged.
+    assert_eq!(raw.decode::<Raw>().as_ref(), Ok(&raw));
+    assert_eq!(Raw::from_value(&raw).as_ref(), Ok(&raw));
+    if raw.kind() == Kind::String {
+        assert_eq!(raw.to_string_value().as_deref(), serde_json::from_str::<String>(text).ok().as_deref());
+    }
+    for (_, range) in scan::members(&raw) {
+        assert!(serde_json::from_str::<serde::de::IgnoredAny>(&text[range]).is_ok());
+    }
+    // Types of the protocol: whatever is read can be written and read again as the same.
+    again::<InitializeParams>(&raw);
+    again::<CallToolResult>(&raw);
+    again::<ListToolsResult>(&raw);
+});
+
+fn again<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(raw: &Raw) {
+    let Ok(value) = raw.decode::<T>() else { return };
+    let written = Raw::from_value(&value).expect("what was read can be written");
+    assert_eq!(written.decode::<T>().as_ref(), Ok(&value));
+}

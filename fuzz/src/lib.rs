@@ -1,0 +1,165 @@
+//! What the fuzz targets share: their command line, and inputs that say how they are to be cut.
+//!
+//! Each target is a program of libFuzzer. Called as `NAME --seconds N` it replays `corpus/NAME` and goes on with
+//! mutations for N seconds; with any other arguments it is libFuzzer itself
+//! (<https://llvm.org/docs/LibFuzzer.html#options>).
+
+use std::env;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The longest input that is tried, in bytes: room for some messages, and short enough for thousands of tries a
+/// second. What needs more says so with [`expand`].
+const MOST_BYTES: usize = 4096;
+
+/// Nothing that is tried may take longer, in seconds.
+const MOST_SECONDS: u32 = 10;
+
+/// To be called before the first input: becomes libFuzzer with the arguments that `--seconds N` stands for.
+///
+/// # Panics
+/// When the arguments are wrong or the folders cannot be made.
+pub fn start(name: &str) {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().is_none_or(|argument| argument != "--seconds") {
+        return;
+    }
+    let seconds = arguments.next().and_then(|argument| argument.to_str()?.parse::<u32>().ok());
+    let seconds = seconds.expect("--seconds needs a number");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = here.join("target/found").join(name);
+    let artifacts = here.join("artifacts");
+    for folder in [&found, &artifacts] {
+        fs::create_dir_all(folder).expect("the folders of a run can be made");
+    }
+    let mut command = Command::new(env::current_exe().expect("a program knows where it is"));
+    command
+        .arg(format!("-artifact_prefix={}/{name}-", artifacts.display()))
+        .arg(format!("-timeout={MOST_SECONDS}"))
+        .arg("-rss_limit_mb=2048")
+        .arg("-print_final_stats=1")
+        .arg("-verbosity=0");
+    if seconds == 0 {
+        command.arg("-runs=0");
+    } else {
+        command.arg(format!("-max_total_time={seconds}")).arg(format!("-max_len={MOST_BYTES}"));
+        // The first folder is where libFuzzer keeps what it finds.
+        command.arg(found);
+    }
+    let error = command.arg(here.join("corpus").join(name)).exec();
+    panic!("cannot start libFuzzer: {error}");
+}
+
+/// Bytes that are taken from the front of an input, to decide something with.
+#[derive(Debug)]
+pub struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    /// The whole input.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The next byte; 0 when there is none.
+    pub fn byte(&mut self) -> u8 {
+        self.next().unwrap_or(0)
+    }
+
+    /// One of some values.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[usize::from(self.byte()) % from.len()]
+    }
+
+    /// Up to the next line feed, or what is left.
+    pub fn line(&mut self) -> &'a [u8] {
+        let end = self.0.iter().position(|byte| *byte == b'\n');
+        let (line, rest) = match end {
+            Some(end) => (&self.0[..end], &self.0[end + 1..]),
+            None => (self.0, &[][..]),
+        };
+        self.0 = rest;
+        line
+    }
+
+    /// How the rest is to be cut: one byte that says how many sizes follow, and the sizes.
+    pub fn plan(&mut self) -> Plan {
+        let sizes = usize::from(self.byte()) % 16;
+        Plan((0..sizes).map(|_| self.byte()).collect())
+    }
+
+    /// All that is left.
+    #[must_use]
+    pub const fn rest(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl Iterator for Input<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+}
+
+/// The sizes of the pieces that a stream arrives in, over and over.
+#[derive(Clone, Debug)]
+pub struct Plan(Vec<u8>);
+
+impl Plan {
+    /// Cuts a stream. Sizes below 128 are bytes; from there on they are steps of 256 bytes. A long stream gets
+    /// larger pieces the longer it goes on: what small ones show they have shown by then.
+    pub fn pieces<'a>(&self, stream: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut sizes = self.0.iter().cycle();
+        let mut rest = stream;
+        let mut pieces = Vec::new();
+        while !rest.is_empty() {
+            let size = match sizes.next() {
+                None => 1,
+                Some(&size @ 0..128) => usize::from(size),
+                Some(&size) => usize::from(size - 127) * 256,
+            };
+            let size = (size << (pieces.len() / 128).min(8)).min(Self::LARGEST);
+            // Two empty pieces in a row say no more than one, and would never end.
+            let size = if size == 0 && pieces.last().is_none_or(|piece: &&[u8]| piece.is_empty()) {
+                1
+            } else {
+                size
+            };
+            let (piece, left) = rest.split_at(size.min(rest.len()));
+            pieces.push(piece);
+            rest = left;
+        }
+        pieces
+    }
+
+    /// The largest piece that [`Plan::pieces`] makes, in bytes: half of a link's read.
+    pub const LARGEST: usize = 32 * 1024;
+}
+
+/// What [`expand`] makes at most, in bytes: enough to pass every size that the codecs know.
+const MOST_EXPANDED: usize = 300_000;
+
+/// Replaces 0x1A and the byte N behind it with N times 257 bytes of `x`, so that a short input can be a long stream.
+#[must_use]
+pub fn expand(input: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(input.len());
+    let mut bytes = input.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte == 0x1A {
+            let times = bytes.next().copied().unwrap_or(0);
+            let wanted = out.len() + usize::from(times) * 257;
+            if wanted <= MOST_EXPANDED {
+                out.resize(wanted, b'x');
+            }
+        } else {
+            out.push(byte);
+        }
+    }
+    out
+}
