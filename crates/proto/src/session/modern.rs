@@ -319,15 +319,6 @@ impl Modern {
             filter.resources_list_changed.filter(|_| offers(Method::ResourceListChanged));
         filter.resource_subscriptions =
             filter.resource_subscriptions.filter(|_| offers(Method::ResourceUpdated));
-        let has_tasks = match &shared.role {
-            Role::Server(server) => server
-                .capabilities
-                .extensions
-                .as_ref()
-                .is_some_and(|known| known.contains_key(crate::types::task::EXTENSION)),
-            Role::Client(_) => false,
-        };
-        filter.task_ids = filter.task_ids.filter(|_| has_tasks);
         filter
     }
 

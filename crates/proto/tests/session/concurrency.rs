@@ -6,7 +6,7 @@ use mcpjoin_proto::session::{
     Call, CallRefused, Event, Inbound, Limits, LinkEnd, NotifyRefused, Origin, Reply, Route, State,
 };
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
-use mcpjoin_proto::{Method, Notification, Payload, Raw, RequestId, Time, Version};
+use mcpjoin_proto::{Method, Notification, Payload, Raw, Time, Version};
 
 use crate::common::*;
 
@@ -31,12 +31,10 @@ fn e89_ten_thousand_replies_in_any_order_find_their_requests() {
             let mut limits = Limits::default();
             limits.handling = 10_000;
             let mut pair = Pair::new(version, Limits::default(), limits);
-            let ids: Vec<RequestId> = (0..10_000)
-                .map(|n| {
-                    let call = Call::new(Method::CallTool).with_params(raw(&format!("{{\"n\":{n}}}")));
-                    pair.client.call(Time::ZERO, &call).unwrap()
-                })
-                .collect();
+            for n in 0..10_000 {
+                let call = Call::new(Method::CallTool).with_params(raw(&format!("{{\"n\":{n}}}")));
+                pair.client.call(Time::ZERO, &call).unwrap();
+            }
             assert!(matches!(
                 pair.client.call(Time::ZERO, &Call::new(Method::CallTool)),
                 Err(CallRefused::Full { limit: "in_flight", value: 10_000 })
@@ -60,7 +58,6 @@ fn e89_ten_thousand_replies_in_any_order_find_their_requests() {
                 let Ok(Reply::Complete(result)) = outcome else { panic!("{outcome:?}") };
                 assert_eq!(result.member("echo").unwrap().as_str(), id.to_string());
             }
-            assert!(ids.iter().all(|id| handled.contains(id) || handled.len() > 100));
             assert_eq!((pair.client.calls_in_flight(), pair.server.requests_in_flight()), (0, 0));
         }
     }
