@@ -197,3 +197,9 @@ fn standard_error_that_is_closed_changes_nothing() {
     command.stderr(std::fs::File::options().write(true).open("/dev/full").unwrap());
     start(command).finish().exits(4);
 }
+
+#[test]
+fn a_bound_below_what_opens_a_session_is_told_at_once() {
+    let ran = line("list --max-message-size 1 demo:").exits(2);
+    ran.says(&["E_TOO_LARGE", "server/discover was not sent", "raise --max-message-size"]);
+}
