@@ -95,15 +95,16 @@ impl Driver {
     fn turn(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
         let core = self.core.clone();
         let now = core.now();
-        {
+        let wants_input = {
             let mut state = core.lock();
             state.set_driver(cx.waker());
             if matches!(self.stage, Stage::Starting) {
                 state.session.open(now);
                 self.stage = Stage::Running;
             }
-        }
-        let mut busy = self.read(cx, &core, now);
+            state.session.wants_input()
+        };
+        let mut busy = self.read(cx, &core, now, wants_input);
         busy |= self.settle_running(cx);
         busy |= self.send(cx, &core, now);
         self.keep_time(cx, &core, now);
@@ -125,11 +126,10 @@ impl Driver {
     }
 
     /// Reads what is there, up to a bound, and handles it. Says whether more may be there.
-    fn read(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
+    fn read(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time, wants_input: bool) -> bool {
         if !matches!(self.stage, Stage::Running) {
             return false;
         }
-        let wants_input = core.lock().session.wants_input();
         let mut bytes = 0;
         while wants_input && self.inbound.len() < TURN && bytes < TURN_BYTES {
             let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
@@ -271,6 +271,9 @@ impl Driver {
 
     /// Polls the handlers that were woken. Says whether more were woken than one turn takes.
     fn settle_running(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        if self.running.is_empty() {
+            return false;
+        }
         for _ in 0..TURN {
             match self.running.poll_next_unpin(cx) {
                 Poll::Ready(Some(Finished::Answered(id, answer))) => {
@@ -295,9 +298,12 @@ impl Driver {
             for (id, answer) in self.answers.drain(..) {
                 state.session.respond(&id, answer);
             }
-            let mut pushed = false;
+            let (mut pushed, mut all) = (false, false);
             while self.io.has_room() {
-                let Some(outbound) = state.session.poll_transmit() else { break };
+                let Some(outbound) = state.session.poll_transmit() else {
+                    all = true;
+                    break;
+                };
                 self.io.push(outbound);
                 pushed = true;
             }
@@ -324,7 +330,7 @@ impl Driver {
                 busy = true;
             }
             // What did not fit before may fit now.
-            if !pushed || waiting {
+            if all || !pushed || waiting {
                 return busy;
             }
         }
