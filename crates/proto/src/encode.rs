@@ -113,8 +113,9 @@ fn head<'a>(message: &'a Message, out: &mut BytesMut) -> Option<&'a Raw> {
 
 fn id(id: Option<&RequestId>, out: &mut BytesMut) {
     out.put_slice(br#","id":"#);
-    match id {
-        Some(id) => put(out, format_args!("{id}")),
+    match id.map(|id| (id, id.as_i64())) {
+        Some((_, Some(number))) => put_integer(number, out),
+        Some((id, None)) => put(out, format_args!("{id}")),
         None => out.put_slice(b"null"),
     }
 }
@@ -126,7 +127,7 @@ fn method(method: &str, out: &mut BytesMut) {
 
 fn error(fault: &ErrorObject, out: &mut BytesMut) {
     out.put_slice(br#","error":{"code":"#);
-    put(out, format_args!("{}", fault.code));
+    put_integer(fault.code, out);
     out.put_slice(br#","message":"#);
     put_string(&fault.message, out);
     if let Some(data) = &fault.data {
@@ -141,6 +142,10 @@ fn put_string(string: &str, out: &mut BytesMut) {
     out.reserve(string.len() + 2);
     // `BytesMut` grows: the only error that `fmt::Write` has for it is one for 2^64 bytes.
     let _ = json::write_string(string, out);
+}
+
+fn put_integer(number: i64, out: &mut BytesMut) {
+    out.put_slice(json::integer_text(number.unsigned_abs(), number < 0, &mut [0; json::INTEGER_BYTES]));
 }
 
 fn put(out: &mut BytesMut, text: core::fmt::Arguments<'_>) {

@@ -24,6 +24,7 @@ use crate::{Kind, Raw, scan};
 
 pub(crate) use escape::{append_string, push_string, write_string};
 pub(crate) use raw::{deserialize_raw, serialize_raw};
+pub(crate) use write::{INTEGER_BYTES, integer_text};
 
 /// How deep arrays and objects may lie in each other while they are read or written with serde, which needs
 /// the stack for each. Twice the scanner's limit: a text may be put together from texts.

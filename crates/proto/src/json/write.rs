@@ -82,7 +82,14 @@ pub(super) fn push_float(
 
 /// Appends an integer.
 fn push_integer(magnitude: u64, negative: bool, out: &mut Vec<u8>) {
-    let mut digits = [0_u8; 20];
+    out.extend_from_slice(integer_text(magnitude, negative, &mut [0; INTEGER_BYTES]));
+}
+
+/// The longest text of an integer of 64 bits, in bytes.
+pub(crate) const INTEGER_BYTES: usize = 21;
+
+/// Writes an integer into the end of that room.
+pub(crate) fn integer_text(magnitude: u64, negative: bool, digits: &mut [u8; INTEGER_BYTES]) -> &[u8] {
     let mut at = digits.len();
     let mut rest = magnitude;
     loop {
@@ -94,9 +101,10 @@ fn push_integer(magnitude: u64, negative: bool, out: &mut Vec<u8>) {
         }
     }
     if negative {
-        out.push(b'-');
+        at -= 1;
+        digits[at] = b'-';
     }
-    out.extend_from_slice(&digits[at..]);
+    &digits[at..]
 }
 
 macro_rules! integers {

@@ -4,6 +4,7 @@
 //! refused with an error that names the bound. So reading never has to stop because of requests, and the
 //! answers that handlers wait for are always read.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -45,7 +46,8 @@ struct Batch {
 
 #[derive(Debug, Default)]
 pub(super) struct Debt {
-    incoming: BTreeMap<RequestId, Incoming>,
+    /// Boxed, so that the entries of the map stay small: it moves them whenever a request comes or goes.
+    incoming: BTreeMap<RequestId, Box<Incoming>>,
     /// By the number of their arrival.
     waiting: BTreeMap<u64, Waiting>,
     waiting_bytes: usize,
@@ -60,7 +62,7 @@ impl Debt {
     }
 
     pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut Incoming> {
-        self.incoming.get_mut(id)
+        self.incoming.get_mut(id).map(Box::as_mut)
     }
 
     /// Requests that have no answer yet.
@@ -77,6 +79,11 @@ impl Debt {
         self.waiting_bytes
     }
 
+    /// Whether a request that may be handled at once has no other before it.
+    pub(super) fn is_nobody_waiting(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Takes a request in and lets it wait its turn.
     pub(super) fn admit(
         &mut self,
@@ -86,14 +93,38 @@ impl Debt {
         batch: Option<u64>,
         uri: Option<String>,
     ) {
-        self.numbers += 1;
+        self.enter(&request, context, batch, uri, false);
         self.waiting_bytes += size;
+        self.waiting.insert(self.numbers, Waiting { request, size });
+    }
+
+    /// Takes a request in that a handler begins with now.
+    pub(super) fn begin(
+        &mut self,
+        request: &Request,
+        context: RequestContext,
+        batch: Option<u64>,
+        uri: Option<String>,
+    ) {
+        self.enter(request, context, batch, uri, true);
+        self.handled += 1;
+    }
+
+    fn enter(
+        &mut self,
+        request: &Request,
+        context: RequestContext,
+        batch: Option<u64>,
+        uri: Option<String>,
+        handled: bool,
+    ) {
+        self.numbers += 1;
         if let Some(batch) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
             batch.outstanding += 1;
         }
         self.incoming.insert(
             request.id.clone(),
-            Incoming {
+            Box::new(Incoming {
                 method: request.method.clone(),
                 context,
                 batch,
@@ -101,10 +132,9 @@ impl Debt {
                 progress: None,
                 reported: None,
                 number: self.numbers,
-                handled: false,
-            },
+                handled,
+            }),
         );
-        self.waiting.insert(self.numbers, Waiting { request, size });
     }
 
     /// The next request that a handler may begin with.
@@ -118,7 +148,7 @@ impl Debt {
     }
 
     /// The request is answered or cancelled. Says whether a handler had begun with it.
-    pub(super) fn settle(&mut self, id: &RequestId) -> Option<(Incoming, bool)> {
+    pub(super) fn settle(&mut self, id: &RequestId) -> Option<(Box<Incoming>, bool)> {
         let entry = self.incoming.remove(id)?;
         if entry.handled {
             self.handled -= 1;

@@ -5,6 +5,7 @@
 //! envelope looks; everything that is the same for both is done here, once.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -311,6 +312,11 @@ impl Shared {
                 .and_then(|uri| uri.to_string_value().map(alloc::borrow::Cow::into_owned)),
             _ => None,
         };
+        if !must_wait && self.debt.is_nobody_waiting() {
+            self.debt.begin(&request, context.clone(), batch, uri);
+            self.events.push_back(Event::Request { request, context });
+            return;
+        }
         self.debt.admit(request, size, context, batch, uri);
         self.dispatch();
     }
@@ -350,7 +356,7 @@ impl Shared {
         &mut self,
         id: &RequestId,
         outcome: Result<Payload, ErrorObject>,
-    ) -> Option<super::debt::Incoming> {
+    ) -> Option<Box<super::debt::Incoming>> {
         let (incoming, _) = self.debt.settle(id)?;
         let mut message = Message::Response(Response { id: Some(id.clone()), outcome });
         if let Some(length) = self.too_large(&message) {
