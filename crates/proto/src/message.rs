@@ -5,13 +5,15 @@
 //! Parameters and results stay JSON text ([`Raw`]) until somebody asks for a type. Made by
 //! [`decode`](crate::decode) from bytes or by a session from a call; written by [`encode`](crate::encode).
 
+use alloc::borrow::Cow;
 use core::ops::Range;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::json::WriteError;
+use crate::json::{self, ReadError, WriteError};
 use crate::scan;
-use crate::{ErrorObject, Method, Raw, RequestId};
+use crate::{ErrorObject, Kind, Method, Raw, RequestId};
 
 /// One message of JSON-RPC 2.0.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,6 +211,12 @@ impl Payload {
         self.member(self.spans().name)
     }
 
+    /// The value of the `name` member; `None` when it is absent or no string.
+    #[must_use]
+    pub fn name_string(&self) -> Option<Cow<'_, str>> {
+        json::string_value(self.text(self.spans().name)?)
+    }
+
     /// The `uri` member: which resource is meant. JSON text, quotes and escapes included.
     #[must_use]
     pub fn uri(&self) -> Option<Raw> {
@@ -221,6 +229,22 @@ impl Payload {
         self.member(self.spans().arguments)
     }
 
+    /// What the `arguments` member is; `None` when it is absent.
+    #[must_use]
+    pub fn arguments_kind(&self) -> Option<Kind> {
+        Some(Kind::of(self.text(self.spans().arguments)?.as_bytes()))
+    }
+
+    /// Reads the `arguments` member where it lies. Without one, or when it is `null`, that is an object without
+    /// members.
+    ///
+    /// # Errors
+    /// As [`Raw::decode`].
+    pub fn decode_arguments<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
+        let text = self.text(self.spans().arguments).filter(|text| *text != "null");
+        json::from_text(text.unwrap_or("{}"))
+    }
+
     /// The `resultType` member of a result. JSON text, quotes included.
     #[must_use]
     pub fn result_type(&self) -> Option<Raw> {
@@ -231,6 +255,13 @@ impl Payload {
     pub(crate) fn indexed(mut self) -> Self {
         self.spans = Some(self.spans());
         self
+    }
+
+    /// Looks its members up, where nobody has yet, for all who ask later.
+    pub(crate) fn index(&mut self) {
+        if self.spans.is_none() {
+            self.spans = Some(self.spans());
+        }
     }
 
     /// Where the value of `_meta` lies in the text.
@@ -252,6 +283,10 @@ impl Payload {
             }
             spans
         })
+    }
+
+    fn text(&self, span: Span) -> Option<&str> {
+        if span.is_there() { self.raw.as_str().get(span.range()) } else { None }
     }
 
     fn member(&self, span: Span) -> Option<Raw> {

@@ -141,7 +141,7 @@ impl Raw {
     /// The value of a JSON string; `None` when the text is no string.
     #[must_use]
     pub fn to_string_value(&self) -> Option<alloc::borrow::Cow<'_, str>> {
-        json::string_value(self)
+        json::string_value(self.as_str())
     }
 
     /// The bytes, shared.

@@ -37,14 +37,14 @@ impl Context {
         server: Arc<Shared>,
         connection: connection::Context,
         profile: &'static Profile,
-        request: &Request,
+        request: Request,
     ) -> Self {
         Self(Arc::new(Inner {
             connection,
             server,
             profile,
-            method: request.method.clone(),
-            params: request.params.clone(),
+            method: request.method,
+            params: request.params,
             rounds: Mutex::default(),
             task: None,
         }))

@@ -1,5 +1,6 @@
 //! The server as the connection's handler: which request goes where.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
@@ -15,14 +16,38 @@ use crate::handler::Handler;
 pub(super) struct Service(pub(super) Arc<Shared>);
 
 impl Handler for Service {
-    async fn request(&self, request: Request, cx: connection::Context) -> Result<Reply, ErrorObject> {
+    fn request(
+        &self,
+        request: Request,
+        cx: connection::Context,
+    ) -> impl Future<Output = Result<Reply, ErrorObject>> + Send {
+        async move {
+            let Some(profile) = cx.profile() else {
+                return Err(ErrorObject::invalid_request("the session is not open"));
+            };
+            match request.method {
+                Method::CallTool => {
+                    let context = Context::new(self.0.clone(), cx, profile, request);
+                    self.call_tool(profile, context).await
+                }
+                // Boxed: the future of a call, which is what servers are asked for most, need not have their size.
+                _ => Box::pin(self.other(profile, request, cx)).await,
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Answers what is no call of a tool.
+    async fn other(
+        &self,
+        profile: &'static Profile,
+        request: Request,
+        cx: connection::Context,
+    ) -> Result<Reply, ErrorObject> {
         let server = &self.0;
-        let Some(profile) = cx.profile() else {
-            return Err(ErrorObject::invalid_request("the session is not open"));
-        };
-        let context = |request: &Request| Context::new(server.clone(), cx.clone(), profile, request);
+        let context = |request: Request| Context::new(server.clone(), cx.clone(), profile, request);
         match request.method {
-            Method::CallTool => self.call_tool(profile, &request, context(&request)).await,
             Method::ListTools => self.list_tools(profile, &request),
             Method::ListResources => {
                 let offer = server.read();
@@ -37,7 +62,7 @@ impl Handler for Service {
             }
             Method::ReadResource => {
                 let (uri, reader) = self.reader(profile, &request)?;
-                reader.read(uri, context(&request)).await
+                reader.read(uri, context(request)).await
             }
             Method::Subscribe => self.reader(profile, &request).map(|_| Reply::empty()),
             // Taking back what was never asked for does no harm.
@@ -51,12 +76,12 @@ impl Handler for Service {
                 let params = prompts::params(request.params.as_ref())?;
                 let prompt = server.read().prompts.get(&params.name).cloned();
                 let prompt = prompt.ok_or_else(|| unknown("prompt", &params.name))?;
-                prompt.give(params.arguments.unwrap_or_default(), context(&request)).await
+                prompt.give(params.arguments.unwrap_or_default(), context(request)).await
             }
             Method::Complete => {
                 let params = completion::params(request.params.as_ref())?;
                 self.check_reference(&params.reference)?;
-                server.completions.complete(params, context(&request)).await
+                server.completions.complete(params, context(request)).await
             }
             Method::GetTask | Method::UpdateTask | Method::CancelTask
                 if server.offers_tasks() && profile.result_type =>
@@ -66,25 +91,17 @@ impl Handler for Service {
             _ => Err(ErrorObject::method_not_found(request.method.as_str())),
         }
     }
-}
 
-impl Service {
-    async fn call_tool(
-        &self,
-        profile: &'static Profile,
-        request: &Request,
-        cx: Context,
-    ) -> Result<Reply, ErrorObject> {
-        let (name, arguments) = tools::name_and_arguments(request.params.as_ref())?;
+    async fn call_tool(&self, profile: &'static Profile, cx: Context) -> Result<Reply, ErrorObject> {
         let entry = {
-            let name = name.to_string_value().unwrap_or_default();
+            let name = tools::name(cx.params())?;
             let entry = self.0.read().tools.get(&name).cloned();
             entry.ok_or_else(|| unknown("tool", &name))?
         };
         if entry.as_task && profile.result_type && cx.asker().is_some_and(|asker| task::is_declared(asker)) {
-            return task::begin(&self.0, entry, arguments, &cx);
+            return task::begin(&self.0, entry, &cx);
         }
-        let outcome = entry.call(arguments, cx).await;
+        let outcome = entry.call(cx).await;
         entry.finish(profile, outcome)
     }
 

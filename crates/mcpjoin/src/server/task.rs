@@ -208,7 +208,6 @@ pub(super) fn is_declared(asker: &Asker) -> bool {
 pub(super) fn begin(
     server: &Arc<Shared>,
     entry: Arc<ToolEntry>,
-    arguments: Raw,
     cx: &Context,
 ) -> Result<Reply, ErrorObject> {
     let task = Arc::new(Task::new()?);
@@ -217,7 +216,7 @@ pub(super) fn begin(
     let work = {
         let task = task.clone();
         async move {
-            let called = AssertUnwindSafe(async { entry.call(arguments, cx).await });
+            let called = AssertUnwindSafe(async { entry.call(cx).await });
             let end = match called.catch_unwind().await {
                 Err(_) => End::Failed(ErrorObject::internal("the handler of this task failed")),
                 Ok(outcome) => match entry.finish(profile, outcome) {

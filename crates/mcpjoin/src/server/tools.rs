@@ -3,6 +3,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/tools>. A call whose arguments do not fit is a
 //! result that says so (`isError`), for the model to read; a tool that does not exist is an error (-32602).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -105,7 +106,7 @@ impl<A> fmt::Debug for TypedTool<A> {
 }
 
 pub(super) type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolReply, HandlerError>> + Send>>;
-type ToolCall = dyn Fn(Raw, Context) -> ToolFuture + Send + Sync;
+type ToolCall = dyn Fn(Context) -> ToolFuture + Send + Sync;
 
 /// A tool as the server keeps it.
 pub(super) struct ToolEntry {
@@ -127,8 +128,8 @@ impl ToolEntry {
         if !schema::is_of_object(&tool.input_schema) {
             return Err(BuildError::ArgumentsAreNoObject { tool: tool.name });
         }
-        let call = Box::new(move |arguments: Raw, cx: Context| -> ToolFuture {
-            let future = f(arguments, cx);
+        let call = Box::new(move |cx: Context| -> ToolFuture {
+            let future = f(arguments(cx.params()), cx);
             Box::pin(async move { future.await.into_tool_reply() })
         });
         Self::of(tool, as_task, call)
@@ -141,8 +142,12 @@ impl ToolEntry {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         let (tool, as_task) = tool.finish::<Fut::Output>()?;
-        let call = Box::new(move |arguments: Raw, cx: Context| -> ToolFuture {
-            match arguments.decode::<A>() {
+        let call = Box::new(move |cx: Context| -> ToolFuture {
+            let arguments = match cx.params() {
+                Some(params) => params.decode_arguments::<A>(),
+                None => Raw::empty_object().decode::<A>(),
+            };
+            match arguments {
                 Ok(arguments) => {
                     let future = f(arguments, cx);
                     Box::pin(async move { future.await.into_tool_reply() })
@@ -187,8 +192,9 @@ impl ToolEntry {
         }
     }
 
-    pub(super) fn call(&self, arguments: Raw, cx: Context) -> ToolFuture {
-        (self.call)(arguments, cx)
+    /// Calls it with the arguments of the request.
+    pub(super) fn call(&self, cx: Context) -> ToolFuture {
+        (self.call)(cx)
     }
 
     /// What a handler gave, as the answer in that revision.
@@ -235,20 +241,21 @@ impl ToolEntry {
     }
 }
 
-/// The name and the arguments of a call.
-pub(super) fn name_and_arguments(params: Option<&Payload>) -> Result<(Raw, Raw), ErrorObject> {
+/// The name of the tool that is called, once it is clear that the arguments are some.
+pub(super) fn name(params: Option<&Payload>) -> Result<Cow<'_, str>, ErrorObject> {
     let params = params.ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    let name = params.name().ok_or_else(|| ErrorObject::invalid_params("`name` is missing"))?;
-    if name.kind() != Kind::String {
-        return Err(ErrorObject::invalid_params("`name` is not a string"));
+    let name = params.name_string().ok_or_else(|| {
+        let problem = if params.name().is_some() { "`name` is not a string" } else { "`name` is missing" };
+        ErrorObject::invalid_params(problem)
+    })?;
+    match params.arguments_kind() {
+        None | Some(Kind::Object | Kind::Null) => Ok(name),
+        Some(_) => Err(ErrorObject::invalid_params("`arguments` is not an object")),
     }
-    let arguments = match params.arguments() {
-        None => Raw::empty_object(),
-        Some(arguments) => match arguments.kind() {
-            Kind::Object => arguments,
-            Kind::Null => Raw::empty_object(),
-            _ => return Err(ErrorObject::invalid_params("`arguments` is not an object")),
-        },
-    };
-    Ok((name, arguments))
+}
+
+/// The arguments of a call; without any, or with `null`, an object without members.
+fn arguments(params: Option<&Payload>) -> Raw {
+    let arguments = params.and_then(Payload::arguments);
+    arguments.filter(|arguments| arguments.kind() == Kind::Object).unwrap_or_else(Raw::empty_object)
 }

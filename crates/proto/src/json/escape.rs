@@ -37,12 +37,19 @@ pub(crate) fn append_string(value: &str, out: &mut Vec<u8>) {
             at += stop + 1;
         }
     }
-    for &byte in &bytes[at..] {
-        if byte < 0x20 || byte == b'"' || byte == b'\\' {
+    // What is left is less than a block; filled up it is looked at and copied as one.
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let mut chunk = [b' '; block::WIDTH];
+        chunk[..rest.len()].copy_from_slice(rest);
+        let stop = (block::stops(chunk.into()).trailing_zeros() as usize).min(rest.len());
+        let before = out.len();
+        out.extend_from_slice(&chunk);
+        out.truncate(before + stop);
+        if let Some(&byte) = rest.get(stop) {
             push_escape(byte, out);
-        } else {
-            out.push(byte);
         }
+        at += stop + 1;
     }
     out.push(b'"');
 }

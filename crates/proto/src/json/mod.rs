@@ -117,15 +117,19 @@ pub(crate) fn to_raw<T: Serialize + ?Sized>(value: &T) -> Result<Raw, WriteError
 
 /// Reads a text as a `T`.
 pub(crate) fn from_raw<T: DeserializeOwned>(raw: &Raw) -> Result<T, ReadError> {
-    T::deserialize(&mut read::Reader::new(raw.as_str()))
+    from_text(raw.as_str())
 }
 
-/// The value of a JSON string; `None` for any other text.
-pub(crate) fn string_value(raw: &Raw) -> Option<Cow<'_, str>> {
-    if raw.kind() != Kind::String {
+/// Reads a part of a [`Raw`] that is a JSON value as a `T`.
+pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> Result<T, ReadError> {
+    T::deserialize(&mut read::Reader::new(text))
+}
+
+/// The value of a JSON string, the text being one that the scanner has passed; `None` for any other text.
+pub(crate) fn string_value(text: &str) -> Option<Cow<'_, str>> {
+    if Kind::of(text.as_bytes()) != Kind::String {
         return None;
     }
-    let text = raw.as_str();
     let (end, escaped) = scan::string_end(text.as_bytes(), 1);
     Some(scan::unescape(text.get(1..end)?, escaped))
 }

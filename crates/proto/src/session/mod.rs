@@ -152,7 +152,11 @@ impl Session {
         self.shared.fail_call(id, |_| CallError::Lost(cause));
     }
 
-    fn request(&mut self, request: Request, origin: &Arc<Origin>, batch: Option<u64>) {
+    fn request(&mut self, mut request: Request, origin: &Arc<Origin>, batch: Option<u64>) {
+        // What came over a link in memory was not scanned, and more than one asks from here on.
+        if let Some(params) = &mut request.params {
+            params.index();
+        }
         let shared = &mut self.shared;
         match &mut self.phase {
             Phase::Idle | Phase::Over => {}
