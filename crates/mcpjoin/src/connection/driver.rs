@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -192,11 +192,16 @@ impl Driver {
 
     /// Does what the events ask for that needs no lock.
     fn run_events(&mut self, core: &Arc<Core>) {
+        // When the last handler gave the thread back: with nothing in between, the next begins there, and the
+        // clock is read once for both.
+        let mut clock = None;
         while let Some(event) = self.events.pop_front() {
+            let since = clock.take();
             match event {
                 Event::Request { request, context } => {
                     let context = Context::of_request(core.clone(), request.id.clone(), context);
-                    self.begin_request(request, context);
+                    let began = since.unwrap_or_else(Instant::now);
+                    clock = self.begin_request(request, context, began);
                 }
                 Event::Notification { notification, .. } => {
                     self.begin_notification(notification, Context::of_notification(core.clone()));
@@ -221,7 +226,8 @@ impl Driver {
         }
     }
 
-    fn begin_request(&mut self, request: Request, context: Context) {
+    /// Runs the handler until it first waits. Says when that was, if nothing went wrong.
+    fn begin_request(&mut self, request: Request, context: Context, mut clock: Instant) -> Option<Instant> {
         let id = request.id.clone();
         let method = request.method.clone();
         let handler = self.handler.clone();
@@ -230,10 +236,11 @@ impl Driver {
             Ok(future) => future,
             Err(panic) => {
                 self.answers.push((id, Err(panicked(method.as_str(), &*panic))));
-                return;
+                return None;
             }
         };
-        match poll_answer(&mut future, method.as_str(), &mut TaskContext::from_waker(Waker::noop())) {
+        let mut cx = TaskContext::from_waker(Waker::noop());
+        match poll_answer(&mut future, method.as_str(), &mut cx, &mut clock) {
             Poll::Ready(answer) => self.answers.push((id, answer)),
             Poll::Pending => {
                 self.contexts.insert(id.clone(), context.clone());
@@ -242,6 +249,7 @@ impl Driver {
                 self.running.push(Running { id: Some(id), method, context, future });
             }
         }
+        Some(clock)
     }
 
     fn begin_notification(&mut self, notification: Notification, context: Context) {

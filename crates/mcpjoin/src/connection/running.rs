@@ -45,14 +45,17 @@ impl Future for Running {
             return Poll::Ready(Finished::Cancelled);
         }
         match &mut this.future {
-            RunningFuture::Request(future) => match (poll_answer(future, &this.method, cx), this.id.take()) {
-                (Poll::Ready(answer), Some(id)) => Poll::Ready(Finished::Answered(id, answer)),
-                (Poll::Ready(_), None) => Poll::Ready(Finished::Cancelled),
-                (Poll::Pending, id) => {
-                    this.id = id;
-                    Poll::Pending
+            RunningFuture::Request(future) => {
+                let polled = poll_answer(future, &this.method, cx, &mut Instant::now());
+                match (polled, this.id.take()) {
+                    (Poll::Ready(answer), Some(id)) => Poll::Ready(Finished::Answered(id, answer)),
+                    (Poll::Ready(_), None) => Poll::Ready(Finished::Cancelled),
+                    (Poll::Pending, id) => {
+                        this.id = id;
+                        Poll::Pending
+                    }
                 }
-            },
+            }
             RunningFuture::Notification(future) => {
                 let started = Instant::now();
                 let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
@@ -70,23 +73,26 @@ impl Future for Running {
     }
 }
 
-/// Polls a handler where it is. A panic ends its request alone, and a poll that takes long is reported.
+/// Polls a handler where it is. A panic ends its request alone, and a poll that takes long is reported. `clock`
+/// says when the poll begins, and then when it has ended, which is when the next one may begin.
 pub(super) fn poll_answer(
     future: &mut Answer,
     method: &str,
     cx: &mut TaskContext<'_>,
+    clock: &mut Instant,
 ) -> Poll<Result<Reply, ErrorObject>> {
-    let started = Instant::now();
     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-    report_long_poll(method, started);
+    *clock = report_long_poll(method, *clock);
     match polled {
         Ok(poll) => poll,
         Err(panic) => Poll::Ready(Err(panicked(method, &*panic))),
     }
 }
 
-fn report_long_poll(method: &str, started: Instant) {
-    let took = started.elapsed();
+/// Says what time it is now.
+fn report_long_poll(method: &str, started: Instant) -> Instant {
+    let now = Instant::now();
+    let took = now.saturating_duration_since(started);
     if took > LONG_POLL {
         tracing::warn!(
             target: "mcpjoin",
@@ -95,6 +101,7 @@ fn report_long_poll(method: &str, started: Instant) {
             "a handler kept the connection's thread; computing and blocking work belongs in `blocking(..)`"
         );
     }
+    now
 }
 
 /// The answer to a request whose handler has panicked. What the panic said stays on this side: it may hold
