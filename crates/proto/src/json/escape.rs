@@ -37,21 +37,23 @@ pub(crate) fn append_string(value: &str, out: &mut Vec<u8>) {
             at += stop + 1;
         }
     }
-    // What is left is less than a block; filled up it is looked at and copied as one.
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        let mut chunk = [b' '; block::WIDTH];
-        chunk[..rest.len()].copy_from_slice(rest);
-        let stop = (block::stops(chunk.into()).trailing_zeros() as usize).min(rest.len());
-        let before = out.len();
-        out.extend_from_slice(&chunk);
-        out.truncate(before + stop);
-        if let Some(&byte) = rest.get(stop) {
-            push_escape(byte, out);
+    let rest = &bytes[at..];
+    if rest.iter().any(|&byte| must_escape(byte)) {
+        for &byte in rest {
+            if must_escape(byte) {
+                push_escape(byte, out);
+            } else {
+                out.push(byte);
+            }
         }
-        at += stop + 1;
+    } else {
+        out.extend_from_slice(rest);
     }
     out.push(b'"');
+}
+
+const fn must_escape(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 #[inline]
