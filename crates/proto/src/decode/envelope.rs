@@ -254,6 +254,13 @@ impl Envelope {
                     Ok(Some(RequestId::from(&*value)))
                 }
             }
+            // What nearly every peer counts with. The scanner has seen that it is a number.
+            Some(b'0'..=b'9')
+                if written.len() <= 18.min(limits.id_bytes) && written.iter().all(u8::is_ascii_digit) =>
+            {
+                let add = |value: i64, digit: &u8| value * 10 + i64::from(digit - b'0');
+                Ok(Some(RequestId::from(written.iter().fold(0, add))))
+            }
             Some(b'-' | b'0'..=b'9') => {
                 let digits = core::str::from_utf8(written).map_err(|_| wrong())?;
                 if !scan::is_integer(digits) {

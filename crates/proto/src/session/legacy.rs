@@ -130,9 +130,9 @@ impl Legacy {
                 Ok(()) if request.method == Method::SetLevel => self.set_level(&request),
                 Ok(())
                     if request.method == Method::Subscribe
-                        && self.is_full(shared, uri_of(&request).as_deref()) =>
+                        && self.is_full(shared.limits.subscriptions, uri_of(&request).as_deref()) =>
                 {
-                    Err(too_many_subscriptions(shared))
+                    Err(too_many_subscriptions(shared.limits.subscriptions))
                 }
                 Ok(()) => {
                     let context = self.context(&request, origin);
@@ -145,9 +145,8 @@ impl Legacy {
     }
 
     /// Whether a subscription to this resource would be one too many.
-    fn is_full(&self, shared: &Shared, uri: Option<&str>) -> bool {
-        self.subscribed.len() >= shared.limits.subscriptions
-            && !uri.is_some_and(|uri| self.subscribed.contains(uri))
+    fn is_full(&self, limit: usize, uri: Option<&str>) -> bool {
+        self.subscribed.len() >= limit && !uri.is_some_and(|uri| self.subscribed.contains(uri))
     }
 
     fn context(&self, request: &Request, origin: Arc<Origin>) -> RequestContext {
@@ -204,17 +203,18 @@ impl Legacy {
             )),
             Err(error) => Err(error),
         };
-        // Several may have been asked for before one was granted: the bound holds when they are.
-        let subscribes = shared.debt.find(id).filter(|incoming| incoming.method == Method::Subscribe);
-        let uri = subscribes.map(|incoming| incoming.uri.clone());
-        let outcome = match uri {
-            Some(uri) if outcome.is_ok() && self.is_full(shared, uri.as_deref()) => {
-                Err(too_many_subscriptions(shared))
+        let limit = shared.limits.subscriptions;
+        let mut granted = outcome.is_ok();
+        let settled = shared.settle(id, |incoming| {
+            // Several may have been asked for before one was granted: the bound holds when they are.
+            if granted && incoming.method == Method::Subscribe && self.is_full(limit, incoming.uri.as_deref())
+            {
+                granted = false;
+                return Err(too_many_subscriptions(limit));
             }
-            _ => outcome,
-        };
-        let granted = outcome.is_ok();
-        let Some(incoming) = shared.settle(id, outcome) else { return };
+            outcome
+        });
+        let Some(incoming) = settled else { return };
         match (incoming.method, incoming.uri) {
             (Method::Subscribe, Some(uri)) if granted => {
                 self.subscribed.insert(uri);
@@ -227,8 +227,7 @@ impl Legacy {
     }
 }
 
-fn too_many_subscriptions(shared: &Shared) -> ErrorObject {
-    let limit = shared.limits.subscriptions;
+fn too_many_subscriptions(limit: usize) -> ErrorObject {
     ErrorObject::internal(alloc::format!(
         "too many subscriptions: the limit `subscriptions` of {limit} is reached"
     ))

@@ -389,24 +389,23 @@ impl Modern {
     }
 
     pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
-        let Some(incoming) = shared.debt.find(id) else { return };
-        let method = incoming.method.clone();
-        let asker = incoming.context.asker.clone();
-        let outcome = match reply {
-            Ok(Reply::Complete(result)) => {
-                result_object(result).map(|result| self.complete(&method, &result.indexed()))
+        shared.settle(id, |incoming| {
+            let (method, asker) = (&incoming.method, &incoming.context.asker);
+            match reply {
+                Ok(Reply::Complete(result)) => {
+                    result_object(result).map(|result| self.complete(method, &result.indexed()))
+                }
+                Ok(Reply::NeedInput(input)) => self.need_input(method, asker, &input),
+                Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
+                    result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
+                }
+                Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
+                Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
+                    Err(ErrorObject { code: self.profile.resource_not_found, ..error })
+                }
+                Err(error) => Err(error),
             }
-            Ok(Reply::NeedInput(input)) => self.need_input(&method, &asker, &input),
-            Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
-                result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
-            }
-            Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
-            Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
-                Err(ErrorObject { code: self.profile.resource_not_found, ..error })
-            }
-            Err(error) => Err(error),
-        };
-        shared.settle(id, outcome);
+        });
     }
 
     fn need_input(

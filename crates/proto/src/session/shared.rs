@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
 use super::calls::{Call, Calls, Expired, Pending, Purpose};
-use super::debt::Debt;
+use super::debt::{Debt, Incoming};
 use super::envelope::{self, Additions};
 use super::event::{
     CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply, RequestContext,
@@ -351,13 +351,15 @@ impl Shared {
         self.queue.push_reply(message, Route::Session);
     }
 
-    /// The answer of a handler. Says which request it settles, `None` when nobody waits for it.
+    /// The answer of a handler, which `judge` makes from what is known about the request. Says which request it
+    /// settles, `None` when nobody waits for it.
     pub(super) fn settle(
         &mut self,
         id: &RequestId,
-        outcome: Result<Payload, ErrorObject>,
-    ) -> Option<Box<super::debt::Incoming>> {
+        judge: impl FnOnce(&Incoming) -> Result<Payload, ErrorObject>,
+    ) -> Option<Box<Incoming>> {
         let (incoming, _) = self.debt.settle(id)?;
+        let outcome = judge(&incoming);
         let mut message = Message::Response(Response { id: Some(id.clone()), outcome });
         if let Some(length) = self.too_large(&message) {
             let limit = self.limits.message;
