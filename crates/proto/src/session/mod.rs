@@ -335,6 +335,7 @@ impl Session {
         let done = self.shared.debt.len() == 0 && self.shared.queue.is_empty() && self.stall.is_none();
         if done || *until <= now {
             let end = end.clone();
+            self.shared.refuse_all();
             self.finish(CloseCause::Link(end));
         }
     }
