@@ -58,7 +58,7 @@ pub(crate) fn limits(connect: &Connect) -> Limits {
 
 /// Connects to the server, runs `work`, and ends everything. The exit is that of `work`, or says what came between.
 pub(crate) fn with_server(
-    ui: &mut Ui,
+    ui: &Ui,
     target: &Target,
     connect: &Connect,
     work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
@@ -191,7 +191,7 @@ impl Signals {
 }
 
 /// From the options to what is started and how it is talked to. Hides the values of variables from then on.
-fn plan(ui: &mut Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
+fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
     let variables = variables(&connect.env)?;
     ui.hide(Secrets::new(variables.iter().map(|(_, value)| value)));
 

@@ -5,8 +5,8 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use anstream::{AutoStream, ColorChoice};
@@ -33,7 +33,8 @@ pub(crate) struct Ui {
     quiet: bool,
     verbose: u8,
     color: ColorChoice,
-    secrets: Secrets,
+    /// Shared by all clones, so that none of them shows what another one hides.
+    secrets: Arc<OnceLock<Secrets>>,
     /// There is a line of progress to be taken away.
     in_progress: Arc<AtomicBool>,
 }
@@ -58,7 +59,7 @@ impl Ui {
                 When::Always => ColorChoice::Always,
                 When::Never => ColorChoice::Never,
             },
-            secrets: Secrets::default(),
+            secrets: Arc::default(),
             in_progress: Arc::default(),
         }
     }
@@ -70,14 +71,20 @@ impl Ui {
             quiet: false,
             verbose: 0,
             color: ColorChoice::Auto,
-            secrets: Secrets::default(),
+            secrets: Arc::default(),
             in_progress: Arc::default(),
         }
     }
 
-    /// From now on none of these texts is shown on standard error.
-    pub(crate) fn hide(&mut self, secrets: Secrets) {
-        self.secrets = secrets;
+    /// From now on none of these texts is shown on standard error. Said once.
+    pub(crate) fn hide(&self, secrets: Secrets) {
+        // A second time would be a second server, which no command has.
+        let _ = self.secrets.set(secrets);
+    }
+
+    /// The text without what must not be shown.
+    fn hidden(&self, text: &str) -> String {
+        self.secrets.get().map_or_else(|| text.to_owned(), |secrets| secrets.hide(text))
     }
 
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
@@ -154,7 +161,7 @@ impl Ui {
             self.detail(&text);
             return;
         }
-        let text: String = self.secrets.hide(&text).chars().take(PROGRESS).collect();
+        let text: String = self.hidden(&text).chars().take(PROGRESS).collect();
         self.in_progress.store(true, Ordering::Relaxed);
         let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
     }
@@ -192,7 +199,7 @@ impl Ui {
 
     fn diagnostic(&self, text: &str) {
         self.progress_over();
-        let text = self.secrets.hide(text);
+        let text = self.hidden(text);
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
         // One write, so that lines of several threads do not mix. When nobody reads it, nobody misses it.
         let _ = out.write_all(format!("{text}\n").as_bytes());
@@ -211,8 +218,7 @@ fn finish(mut out: impl Write, text: &str) -> Result<(), Unwritten> {
 }
 
 /// Texts that must not be shown.
-#[derive(Clone, Default)]
-pub(crate) struct Secrets(Arc<[String]>);
+pub(crate) struct Secrets(Box<[String]>);
 
 impl Secrets {
     /// Shorter values hide nothing that could not be guessed, and what contains them would become unreadable.

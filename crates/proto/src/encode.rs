@@ -55,6 +55,14 @@ pub fn frame(message: &Message, out: &mut BytesMut) -> Option<Rest> {
     None
 }
 
+/// How long a message is on the wire, in bytes, without the line's end.
+#[must_use]
+pub fn length(message: &Message) -> usize {
+    let mut text = BytesMut::new();
+    let rest = frame(message, &mut text);
+    text.len() + rest.map_or(0, |rest| rest.payload.len() + rest.tail.len())
+}
+
 /// Writes messages as one batch. The caller gives at least one: an empty batch is no message.
 pub fn batch(messages: &[Message], out: &mut BytesMut) {
     out.put_u8(b'[');

@@ -441,7 +441,7 @@ fn f122_retry_is_clamped_and_text_is_ignored() {
 }
 
 #[test]
-fn r61_data_of_an_event_in_one_piece_is_not_copied() {
+fn data_of_an_event_in_one_piece_is_not_copied() {
     let piece = Bytes::from("event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n");
     let mut decoder = SseDecoder::new(1000);
     decoder.push(piece.clone());

@@ -670,7 +670,7 @@ fn f109_a_client_takes_both_kinds_of_reply() {
 }
 
 #[test]
-fn r61_the_reply_is_read_by_its_type() {
+fn the_reply_is_read_by_its_type() {
     assert_eq!(MediaType::of(Some(b"text/event-stream;charset=utf-8")), MediaType::EventStream);
     assert_eq!(MediaType::of(Some(b"application/json")), MediaType::Json);
     assert_eq!(MediaType::of(Some(b"text/html")), MediaType::Other);

@@ -22,7 +22,7 @@ const LOG_LEVEL: LoggingLevel = LoggingLevel::Info;
 
 /// Calls the tool. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(args: Call, separated: bool) -> Exit {
-    let mut ui = Ui::new(&args.output);
+    let ui = Ui::new(&args.output);
     let after = separated.then_some(args.command);
     let invocation = match target::with_operands("call", args.words, after) {
         Ok(invocation) => invocation,
@@ -43,9 +43,8 @@ pub(crate) fn run(args: Call, separated: bool) -> Exit {
         Ok(arguments) => arguments,
         Err(problem) => return misuse(&ui, problem),
     };
-    let printer = ui.clone();
-    with_server(&mut ui, &invocation.target, &args.connect, async |client| {
-        call(&printer, client, tool, arguments).await
+    with_server(&ui, &invocation.target, &args.connect, async |client| {
+        call(&ui, client, tool, arguments).await
     })
 }
 

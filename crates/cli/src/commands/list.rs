@@ -47,14 +47,13 @@ const PROMPTS: Section =
 
 /// Lists what the server has. `escaped`: `--` stood before the first word.
 pub(crate) fn run(args: List, escaped: bool) -> Exit {
-    let mut ui = Ui::new(&args.output);
+    let ui = Ui::new(&args.output);
     let invocation = match target::without_operands("list", args.words, escaped) {
         Ok(invocation) => invocation,
         Err(misuse) => return refused(&ui, misuse),
     };
     invocation.notes.iter().for_each(|note| ui.note(note));
-    let shown = ui.clone();
-    with_server(&mut ui, &invocation.target, &args.connect, async |client| list(&shown, client).await)
+    with_server(&ui, &invocation.target, &args.connect, async |client| list(&ui, client).await)
 }
 
 async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {

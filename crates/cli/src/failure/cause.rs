@@ -61,6 +61,10 @@ impl Failure {
         let new =
             |id, phase, hint: &str| Self::new(id, Exit::Connection, phase, failure.to_string()).hint(hint);
         match failure {
+            OpeningFailure::Unsent { method, .. } => {
+                Self::new("E_TOO_LARGE", Exit::Usage, asked(method), failure.to_string())
+                    .hint("raise --max-message-size")
+            }
             OpeningFailure::UnsupportedVersion { .. } => new(
                 "E_VERSION",
                 Phase::Initialize,

@@ -166,6 +166,16 @@ fn b166_values_of_variables_are_shown_nowhere() {
         assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
         assert!(ran.stderr.contains("token is ***"), "{}", ran.stderr);
     }
+    // Nor when the server says it itself: in the answer to the request for log messages, in one, and in an error.
+    let told = r#"read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{}}'
+read -r line; echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"its '"$TOKEN"'"}}'
+echo '{"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no '"$TOKEN"'","data":{"of":"'"$TOKEN"'"}}}'; cat >/dev/null"#;
+    for option in ["-q", "-v", "--json"] {
+        let ran = call_legacy(&["-e", &variable, option], told);
+        assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
+    }
+    call_legacy(&["-e", &variable, "-v"], told).exits(5).says(&["[info] its ***", "no ***"]);
+
     let ran = run(["list", "mcpjoin-no-such", "postgres://me:hunter2@host/db"]).exits(4);
     assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
     let ran = run(["list", "https://me:hunter2@host/mcp"]).exits(2);
@@ -186,4 +196,10 @@ fn standard_error_that_is_closed_changes_nothing() {
     let mut command = command(["list", "mcpjoin-no-such-program"]);
     command.stderr(std::fs::File::options().write(true).open("/dev/full").unwrap());
     start(command).finish().exits(4);
+}
+
+#[test]
+fn a_bound_below_what_opens_a_session_is_told_at_once() {
+    let ran = line("list --max-message-size 1 demo:").exits(2);
+    ran.says(&["E_TOO_LARGE", "server/discover was not sent", "raise --max-message-size"]);
 }

@@ -10,6 +10,7 @@ mod failures;
 mod help;
 mod list;
 mod signals;
+mod stdio;
 mod support;
 mod surroundings;
 mod usage;

@@ -192,7 +192,8 @@ pub(super) const fn link_end(cause: &CloseCause) -> Option<&LinkEnd> {
 fn phase(cause: &CloseCause) -> Phase {
     let CloseCause::Opening(failure) = cause else { return Phase::Opening };
     match failure {
-        OpeningFailure::Refused { method, .. }
+        OpeningFailure::Unsent { method, .. }
+        | OpeningFailure::Refused { method, .. }
         | OpeningFailure::BadReply { method, .. }
         | OpeningFailure::TimedOut { method, .. } => match method {
             Method::Initialize => Phase::Initialize,

@@ -238,10 +238,10 @@ fn a_state_is_good_for_its_request_alone_and_for_ten_minutes() {
         let bad = client.call(it(), json!([]), first["requestState"].clone()).await;
         assert_eq!(bad["error"]["code"], -32602);
 
-        tokio::time::sleep(Duration::from_secs(590)).await;
+        tokio::time::advance(Duration::from_secs(590)).await;
         let in_time = client.call(it(), roots(), first["requestState"].clone()).await;
         assert_eq!(in_time["result"]["inputRequests"]["ask-2"]["method"], "elicitation/create");
-        tokio::time::sleep(Duration::from_secs(11)).await;
+        tokio::time::advance(Duration::from_secs(11)).await;
         let late = client.call(it(), roots(), first["requestState"].clone()).await;
         assert_eq!(late["error"]["code"], -32602);
         assert!(late["error"]["message"].as_str().unwrap().contains("expired"));

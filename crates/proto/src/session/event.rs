@@ -253,6 +253,14 @@ pub enum CloseCause {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpeningFailure {
+    /// The opening request could not be sent.
+    #[error("{method} was not sent: {refused}")]
+    Unsent {
+        /// `initialize` or `server/discover`.
+        method: Method,
+        /// Why not.
+        refused: CallRefused,
+    },
     /// The server answered with a version that this side does not speak.
     #[error(
         "the server speaks protocol version {answered}, which this client does not (it offered {offered})"

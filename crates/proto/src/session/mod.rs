@@ -95,7 +95,11 @@ impl Session {
             return;
         }
         self.phase = match self.shared.role.clone() {
-            Role::Client(client) => Phase::Asking(ClientOpening::start(&mut self.shared, &client, now)),
+            Role::Client(client) => {
+                let (opening, decided) = ClientOpening::start(&mut self.shared, &client, now);
+                self.phase = Phase::Asking(opening);
+                return self.decide(decided);
+            }
             Role::Server(_) => Phase::Waiting,
         };
     }
@@ -103,7 +107,8 @@ impl Session {
     /// The far end was made afresh, as [`Event::Reopen`] asked for.
     pub fn reopened(&mut self, now: Time) {
         if let (Phase::Asking(opening), Role::Client(client)) = (&mut self.phase, self.shared.role.clone()) {
-            opening.reopened(&mut self.shared, &client, now);
+            let decided = opening.reopened(&mut self.shared, &client, now);
+            self.decide(decided);
         }
     }
 

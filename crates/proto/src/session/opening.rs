@@ -56,7 +56,7 @@ pub(super) struct ClientOpening {
 
 impl ClientOpening {
     /// Sends the first request.
-    pub(super) fn start(shared: &mut Shared, client: &ClientRole, now: Time) -> Self {
+    pub(super) fn start(shared: &mut Shared, client: &ClientRole, now: Time) -> (Self, Option<Decided>) {
         let mut opening = Self {
             probe: None,
             initialize: None,
@@ -66,43 +66,71 @@ impl ClientOpening {
             probe_end: None,
             refusal: None,
         };
-        match client.ask {
+        let decided = match client.ask {
             Ask::Auto => {
                 let patience = shared.limits.probe;
-                opening.send_probe(shared, client, now, patience);
+                opening.send_probe(shared, client, now, patience)
             }
             Ask::Only(Era::Modern) => {
                 let patience = shared.limits.initialize;
-                opening.send_probe(shared, client, now, patience);
+                opening.send_probe(shared, client, now, patience)
             }
             Ask::Only(Era::Legacy) => opening.send_initialize(shared, client, now),
-        }
-        opening
+        };
+        (opening, decided)
     }
 
     /// The far end was made afresh: now without the probe.
-    pub(super) fn reopened(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) {
+    pub(super) fn reopened(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+    ) -> Option<Decided> {
         self.probe = None;
         self.garbage = 0;
-        self.send_initialize(shared, client, now);
+        self.send_initialize(shared, client, now)
     }
 
-    fn send_probe(&mut self, shared: &mut Shared, client: &ClientRole, now: Time, patience: Duration) {
+    fn send_probe(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+        patience: Duration,
+    ) -> Option<Decided> {
         let meta = modern::client_meta(modern::newest(), client);
         let meta: Vec<(&str, &str)> = meta.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let mut call = Call::new(Method::Discover).with_timeout(patience);
         call.total = Some(patience);
-        self.probe = shared.send_request(now, &call, Purpose::Opening, &meta).ok();
+        match shared.send_request(now, &call, Purpose::Opening, &meta) {
+            Ok(id) => {
+                self.probe = Some(id);
+                None
+            }
+            Err(refused) => Some(failed(OpeningFailure::Unsent { method: Method::Discover, refused })),
+        }
     }
 
-    fn send_initialize(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) {
+    fn send_initialize(
+        &mut self,
+        shared: &mut Shared,
+        client: &ClientRole,
+        now: Time,
+    ) -> Option<Decided> {
         let patience = shared.limits.initialize;
         let params =
             InitializeParams::new(self.offered.clone(), client.capabilities.clone(), client.info.clone());
         let mut call = Call::new(Method::Initialize).with_timeout(patience);
         call.total = Some(patience);
         call.params = Payload::from_value(&params).ok();
-        self.initialize = shared.send_request(now, &call, Purpose::Opening, &[]).ok();
+        match shared.send_request(now, &call, Purpose::Opening, &[]) {
+            Ok(id) => {
+                self.initialize = Some(id);
+                None
+            }
+            Err(refused) => Some(failed(OpeningFailure::Unsent { method: Method::Initialize, refused })),
+        }
     }
 
     pub(super) fn response(
@@ -179,10 +207,10 @@ impl ClientOpening {
         if let Some(error) = self.refusal.take() {
             return Some(failed(OpeningFailure::Refused { method: Method::Initialize, error }));
         }
-        if self.initialize.is_none() {
-            self.send_initialize(shared, client, now);
+        match self.initialize {
+            None => self.send_initialize(shared, client, now),
+            Some(_) => None,
         }
-        None
     }
 
     fn choose(
@@ -268,8 +296,7 @@ impl ClientOpening {
                 self.refusal = Some(error);
                 self.initialize = None;
                 let patience = shared.limits.initialize;
-                self.send_probe(shared, client, now, patience);
-                return None;
+                return self.send_probe(shared, client, now, patience);
             }
             Err(failure) => return Some(failed(failure)),
         };

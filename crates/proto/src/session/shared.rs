@@ -26,7 +26,7 @@ use crate::method::{MethodFacts, MethodKind, Needs};
 use crate::types::{CancelledParams, InputRequired, ProgressParams};
 use crate::{
     Direction, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
-    Response, Time,
+    Response, Time, encode,
 };
 
 pub(super) struct Shared {
@@ -126,6 +126,13 @@ impl Shared {
         }
     }
 
+    /// The length of a message on the wire, when it is above the bound. Counted exactly only near the bound.
+    fn too_large(&self, message: &Message) -> Option<usize> {
+        let limit = self.limits.message;
+        let may_be = message_size(message) > limit;
+        may_be.then(|| encode::length(message)).filter(|length| *length > limit)
+    }
+
     /// Sends a request with these additions in its envelope.
     pub(super) fn send_request(
         &mut self,
@@ -151,8 +158,7 @@ impl Shared {
         };
         let message =
             Message::Request(Request { id: RequestId::from(id), method: call.method.clone(), params });
-        let length = message_size(&message);
-        if length > self.limits.message {
+        if let Some(length) = self.too_large(&message) {
             return Err(CallRefused::TooLarge { length, limit: self.limits.message });
         }
         let timeout = call.timeout.unwrap_or(self.limits.request);
@@ -347,8 +353,7 @@ impl Shared {
     ) -> Option<super::debt::Incoming> {
         let (incoming, _) = self.debt.settle(id)?;
         let mut message = Message::Response(Response { id: Some(id.clone()), outcome });
-        let length = message_size(&message);
-        if length > self.limits.message {
+        if let Some(length) = self.too_large(&message) {
             let limit = self.limits.message;
             let error = ErrorObject::internal(format!(
                 "the result of {length} bytes is above the limit `message` of {limit} bytes"
