@@ -31,7 +31,6 @@ mod violation;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 
 use bytes::Bytes;
 
@@ -586,16 +585,5 @@ impl Session {
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.shared.limits
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("state", &self.state())
-            .field("profile", &self.profile().map(|profile| &profile.version))
-            .field("calls", &self.calls_in_flight())
-            .field("requests", &self.requests_in_flight())
-            .finish_non_exhaustive()
     }
 }
