@@ -34,7 +34,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 
 fn fault(path: &str, bytes: u64) -> Option<String> {
     let installed = ["node_modules", "venv", "target", "__pycache__", ".venv"];
-    if let Some(folder) = path.split('/').find(|part| installed.contains(part)) {
+    // A module may be called `target`; a build's folder never lies among the sources.
+    let outside_sources = path.split('/').take_while(|part| *part != "src");
+    if let Some(folder) = outside_sources.into_iter().find(|part| installed.contains(part)) {
         return Some(format!("`{folder}` is made, not kept"));
     }
     if [".log", ".orig", ".rej", ".pyc", ".profraw"].iter().any(|end| path.ends_with(end)) {
@@ -53,6 +55,8 @@ mod tests {
         assert!(fault("interop/venv/bin/python", 1).is_some());
         assert!(fault("build.log", 1).is_some());
         assert!(fault("crates/proto/src/lib.rs", 2 << 20).is_some());
+        assert!(fault("fuzz/target/debug/x", 1).is_some());
         assert_eq!(fault("crates/proto/src/targets.rs", 1), None);
+        assert_eq!(fault("crates/cli/src/target/tests.rs", 1), None);
     }
 }

@@ -227,6 +227,42 @@ fn small_questions_with_large_answers_block_nobody() {
     }
 }
 
+/// The bound of handled requests is 1,024 and that of waiting ones 8 MiB; a caller may have 10,000 calls in
+/// flight. Whoever calls so much at handlers that take their time is refused by name, and nothing stops.
+#[test]
+fn calls_that_outrun_slow_handlers_are_refused_by_the_name_of_the_bound() {
+    let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
+    let params = payload(64 * 1024);
+    let mut client = Peer::new(pair.client, Method::CallTool, &params, 10_000);
+    let mut server = pair.server;
+    let origin = Arc::new(Origin { link: "pipe", peer: None });
+    let (mut there, mut back, mut watch) = (Pipe::default(), Pipe::default(), Watch::default());
+    let mut handled = VecDeque::new();
+    loop {
+        let mut moved = client.act();
+        while let Some(event) = server.poll_event() {
+            moved = true;
+            let Event::Request { request, .. } = event else { panic!("{event:?}") };
+            handled.push_back(request.id);
+        }
+        moved |= there.write(&mut client.session, &mut client.watch);
+        moved |= back.write(&mut server, &mut watch);
+        moved |= there.read(&mut server, &origin);
+        moved |= back.read(&mut client.session, &origin);
+        if !moved {
+            // Only now does a handler come to its end.
+            let Some(id) = handled.pop_front() else { break };
+            server.respond(&id, Ok(Reply::empty()));
+        }
+    }
+    assert_eq!(client.answered + client.failed.len(), 10_000);
+    assert!(client.answered >= 1_024 + 120, "{} were handled", client.answered);
+    for error in &client.failed {
+        let CallError::Remote(error) = error else { panic!("{error}") };
+        assert!(error.data.as_ref().is_some_and(|data| data.as_str().contains(r#""limit":"waiting""#)));
+    }
+}
+
 /// Every tool call asks its user, and the answers are read although no more calls can be handled.
 #[test]
 fn two_thousand_calls_that_each_elicit_pass_a_server_that_handles_sixteen() {

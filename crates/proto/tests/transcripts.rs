@@ -71,7 +71,7 @@ fn every_transcript_happens_as_it_is_written() {
         }
     }
     eprintln!("{conversations} conversations");
-    assert!(conversations >= 60, "only {conversations} conversations were found");
+    assert!(conversations >= 189, "only {conversations} conversations were found");
     assert!(complaints.is_empty(), "{complaints}");
 }
 

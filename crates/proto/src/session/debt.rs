@@ -56,6 +56,13 @@ pub(super) struct Debt {
     batches: BTreeMap<u64, Batch>,
 }
 
+impl Incoming {
+    /// Whether a handler has begun with it.
+    pub(super) const fn is_handled(&self) -> bool {
+        self.handled
+    }
+}
+
 impl Debt {
     pub(super) fn contains(&self, id: &RequestId) -> bool {
         self.incoming.contains_key(id)
@@ -63,6 +70,14 @@ impl Debt {
 
     pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut Incoming> {
         self.incoming.get_mut(id).map(Box::as_mut)
+    }
+
+    /// The ids of all requests that have no answer yet: those that wait first, so that none of them is begun
+    /// while the others are settled.
+    pub(super) fn ids(&self) -> Vec<RequestId> {
+        let waiting = self.waiting.values().map(|waiting| &waiting.request.id);
+        let handled = self.incoming.iter().filter(|(_, incoming)| incoming.handled).map(|(id, _)| id);
+        waiting.chain(handled).cloned().collect()
     }
 
     /// Requests that have no answer yet.

@@ -31,7 +31,6 @@ mod violation;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 
 use bytes::Bytes;
 
@@ -344,6 +343,7 @@ impl Session {
         let done = self.shared.debt.len() == 0 && self.shared.queue.is_empty() && self.stall.is_none();
         if done || *until <= now {
             let end = end.clone();
+            self.shared.refuse_all();
             self.finish(CloseCause::Link(end));
         }
     }
@@ -589,16 +589,5 @@ impl Session {
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.shared.limits
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("state", &self.state())
-            .field("profile", &self.profile().map(|profile| &profile.version))
-            .field("calls", &self.calls_in_flight())
-            .field("requests", &self.requests_in_flight())
-            .finish_non_exhaustive()
     }
 }

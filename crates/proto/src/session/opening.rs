@@ -112,12 +112,7 @@ impl ClientOpening {
         }
     }
 
-    fn send_initialize(
-        &mut self,
-        shared: &mut Shared,
-        client: &ClientRole,
-        now: Time,
-    ) -> Option<Decided> {
+    fn send_initialize(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) -> Option<Decided> {
         let patience = shared.limits.initialize;
         let params =
             InitializeParams::new(self.offered.clone(), client.capabilities.clone(), client.info.clone());

@@ -507,6 +507,17 @@ impl Shared {
 
     // ---- the end ----
 
+    /// The time to finish is over: what is not answered by now is refused.
+    pub(super) fn refuse_all(&mut self) {
+        for id in self.debt.ids() {
+            let handled = self.debt.find(&id).is_some_and(|incoming| incoming.is_handled());
+            self.settle(&id, Err(ErrorObject::internal("the server ended before the request was answered")));
+            if handled {
+                self.events.push_back(Event::Cancelled { id, reason: None });
+            }
+        }
+    }
+
     /// Everything that is under way ends with the session.
     pub(super) fn end(&mut self, cause: CloseCause) {
         let shared = Arc::new(cause.clone());

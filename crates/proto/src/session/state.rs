@@ -1,7 +1,9 @@
 //! Where a session stands, and why it does not send something.
 
 use alloc::string::String;
+use core::fmt;
 
+use super::Session;
 use super::event::CallRefused;
 
 /// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
@@ -33,4 +35,16 @@ pub enum NotifyRefused {
     /// What it says does not fit it.
     #[error("the notification is not valid: {0}")]
     Invalid(String),
+}
+
+/// Where it stands and how much is under way; never what is said.
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("state", &self.state())
+            .field("profile", &self.profile().map(|profile| &profile.version))
+            .field("calls", &self.calls_in_flight())
+            .field("requests", &self.requests_in_flight())
+            .finish_non_exhaustive()
+    }
 }

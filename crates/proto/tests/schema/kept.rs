@@ -144,7 +144,7 @@ fn null_is_a_value_where_any_value_may_be() {
 }
 
 #[test]
-fn unknown_capabilities_are_kept_at_every_level() {
+fn b52_unknown_capabilities_are_kept_at_every_level() {
     let server = r#"{"tools":{"listChanged":true,"x":[1]},"resources":{"subscribe":false,"y":null},
         "prompts":{"z":{}},"logging":{"w":1},"completions":{"v":1},"experimental":{"u":{"t":1}},
         "extensions":{"io.modelcontextprotocol/tasks":{"s":1}},
@@ -161,7 +161,7 @@ fn unknown_capabilities_are_kept_at_every_level() {
 }
 
 #[test]
-fn the_keys_of_meta_are_kept_in_their_order() {
+fn b52_the_keys_of_meta_are_kept_in_their_order() {
     let meta =
         r#""_meta":{"z":1,"progressToken":"p","a":{"c":1, "b":2},"io.modelcontextprotocol/x":null,"":1.0}"#;
     let (_, written) = kept::<CallToolParams>(&format!(r#"{{"name":"a",{meta}}}"#));

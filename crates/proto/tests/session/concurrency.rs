@@ -181,22 +181,29 @@ fn e95_a_storm_of_requests_and_cancels_leaves_nothing_behind() {
 
 #[test]
 fn e96_the_end_of_input_with_a_thousand_in_flight_is_drained_for_the_time_of_grace() {
-    let mut server = opened_server("2025-11-25", Limits::default());
+    let mut limits = Limits::default();
+    limits.handling = 900;
+    let mut server = opened_server("2025-11-25", limits);
     for id in 0..1_000 {
         say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
     }
-    requests(&mut server);
+    assert_eq!(requests(&mut server).len(), 900);
     server.handle(at(5), Inbound::Closed { cause: LinkEnd::end_of_stream() });
     assert_eq!(server.state(), State::ShuttingDown);
-    for id in 0..600_i64 {
+    for id in 0..50_i64 {
         server.respond(&id.into(), Ok(Reply::empty()));
     }
-    assert_eq!(sent(&mut server).len(), 600);
+    assert_eq!(sent(&mut server).len(), 50);
+    assert_eq!(requests(&mut server).len(), 50, "what waited goes on");
     assert_eq!(server.poll_timeout(), Some(at(15)));
     server.handle_timeout(at(15));
     let told = events(&mut server);
-    assert_eq!(told.iter().filter(|event| matches!(event, Event::Cancelled { .. })).count(), 400);
+    assert_eq!(told.iter().filter(|event| matches!(event, Event::Cancelled { .. })).count(), 900);
+    assert_eq!(told.len(), 901, "no handler begins now");
     assert!(matches!(told.last(), Some(Event::Closed(_))));
+    let refused = sent(&mut server);
+    assert_eq!(refused.len(), 950, "every request has its answer");
+    assert!(refused.iter().all(|line| line.contains("the server ended before")));
     assert_eq!(server.requests_in_flight(), 0);
 }
 

@@ -1,0 +1,104 @@
+//! Servers that are not what they should be, as child processes: what a client says of them, and how soon.
+//!
+//! Each is a line of shell. The cases are those of the adversarial catalogue, groups A and C.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mcpjoin::Client;
+use mcpjoin::client::{ClientBuilder, ConnectError};
+use mcpjoin::link::{ChildCommand, SpawnErrorKind};
+use mcpjoin::proto::Era;
+use mcpjoin::proto::session::{Ask, ProcessExit, Violation};
+
+/// What answers `initialize` with the id 1.
+const ANSWER: &str = r#"printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}'"#;
+
+fn shell(script: &str) -> ChildCommand {
+    ChildCommand::new("sh").arg("-c").arg(script)
+}
+
+fn legacy() -> ClientBuilder {
+    Client::builder("c", "1").ask(Ask::Only(Era::Legacy))
+}
+
+async fn refused(builder: ClientBuilder, script: &str) -> (ConnectError, Duration) {
+    let link = shell(script).start().await.unwrap();
+    let began = Instant::now();
+    let error = builder.connect(link).await.unwrap_err();
+    (error, began.elapsed())
+}
+
+#[tokio::test]
+async fn c59_a_server_that_exits_at_once_is_told_with_its_code() {
+    let (error, took) = refused(legacy(), "exit 7").await;
+    assert_eq!(error.exit(), Some(ProcessExit::Code(7)));
+    assert!(error.to_string().contains("exit code 7"), "{error}");
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    let (error, took) = refused(Client::builder("c", "1"), "kill -9 $$").await;
+    assert_eq!(error.exit(), Some(ProcessExit::Signal(9)));
+    // It was started a second time, without the probe, and both deaths are told.
+    assert!(error.to_string().contains("started a second time"), "{error}");
+    assert!(took < Duration::from_millis(1000), "{took:?}");
+}
+
+#[tokio::test]
+async fn c60_the_last_words_of_a_server_are_in_the_error() {
+    let (error, _) = refused(legacy(), "echo first >&2; echo 'fatal: DATABASE_URL missing' >&2; exit 1").await;
+    assert!(error.to_string().contains("fatal: DATABASE_URL missing"), "{error}");
+    let stderr = &error.link_end().unwrap().stderr;
+    assert_eq!(&stderr[..], b"first\nfatal: DATABASE_URL missing\n");
+}
+
+#[tokio::test]
+async fn c61_when_a_server_dies_every_call_under_way_is_told_at_once() {
+    // Dies when it has read three calls.
+    let script = format!("read -r line; {ANSWER}; read -r line; read -r a; read -r b; read -r c; echo 'out of memory' >&2; exit 3");
+    let link = shell(&script).start().await.unwrap();
+    let client = legacy().connect(link).await.unwrap();
+    let began = Instant::now();
+    let calls = (0..3).map(|_| IntoFuture::into_future(client.call_tool("t", None)));
+    for result in futures_util::future::join_all(calls).await {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("exit code 3") && error.contains("out of memory"), "{error}");
+    }
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert_eq!(client.exit(), Some(ProcessExit::Code(3)));
+}
+
+#[tokio::test]
+async fn c62_each_reason_for_not_starting_has_its_own_error() {
+    let kind = async |command: ChildCommand| command.start().await.unwrap_err().kind;
+    let missing = kind(ChildCommand::new("mcpjoin-no-such-program")).await;
+    assert!(matches!(missing, SpawnErrorKind::NotFound { .. }), "{missing:?}");
+    let path = kind(ChildCommand::new("./nope/server")).await;
+    assert!(matches!(path, SpawnErrorKind::NotFound { .. }), "{path:?}");
+    let file = kind(ChildCommand::new("/etc/passwd")).await;
+    assert!(matches!(file, SpawnErrorKind::NotExecutable { .. }), "{file:?}");
+    let folder = kind(ChildCommand::new("/tmp")).await;
+    assert!(matches!(folder, SpawnErrorKind::IsDirectory { .. }), "{folder:?}");
+    let elsewhere = kind(ChildCommand::new("sh").current_dir("/no/such/folder")).await;
+    assert!(matches!(elsewhere, SpawnErrorKind::WorkingDirectory { .. }), "{elsewhere:?}");
+}
+
+#[tokio::test]
+async fn a16_a17_log_text_on_standard_output_is_reported_and_the_session_works() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let log = heard.clone();
+    let script = format!(
+        "echo 'Starting server ...'; read -r line; printf 'log: '; {ANSWER}; {ANSWER}; read -r line; read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{{\"tools\":[]}}}}'; cat >/dev/null"
+    );
+    let link = shell(&script).start().await.unwrap();
+    let client = legacy()
+        .on_violation(move |violation: &Violation| log.lock().unwrap().push(violation.to_string()))
+        .connect(link)
+        .await
+        .unwrap();
+    assert_eq!(client.list_tools().all().await.unwrap(), []);
+    let heard = heard.lock().unwrap().join("\n");
+    assert!(heard.contains("it begins `Starting server ...`"), "{heard}");
+    assert!(heard.contains("it begins `log: {"), "{heard}");
+}
