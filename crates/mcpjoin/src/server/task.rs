@@ -205,11 +205,7 @@ pub(super) fn is_declared(asker: &Asker) -> bool {
 }
 
 /// Begins a call as a task.
-pub(super) fn begin(
-    server: &Arc<Shared>,
-    entry: Arc<ToolEntry>,
-    cx: &Context,
-) -> Result<Reply, ErrorObject> {
+pub(super) fn begin(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: &Context) -> Result<Reply, ErrorObject> {
     let task = Arc::new(Task::new()?);
     server.tasks.insert(task.clone())?;
     let (cx, profile) = (cx.in_task(task.clone()), cx.profile());
