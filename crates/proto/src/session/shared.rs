@@ -511,7 +511,9 @@ impl Shared {
     pub(super) fn refuse_all(&mut self) {
         for id in self.debt.ids() {
             let handled = self.debt.find(&id).is_some_and(|incoming| incoming.is_handled());
-            self.settle(&id, Err(ErrorObject::internal("the server ended before the request was answered")));
+            self.settle(&id, |_| {
+                Err(ErrorObject::internal("the server ended before the request was answered"))
+            });
             if handled {
                 self.events.push_back(Event::Cancelled { id, reason: None });
             }
