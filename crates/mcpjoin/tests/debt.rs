@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
+use mcpjoin::connection::Connection;
 use mcpjoin::proto::session::{Ask, Call, CloseCause, Limits};
 use mcpjoin::proto::types::{CreateMessageResult, ElicitAction, ElicitResult, Role, SamplingContent};
 use mcpjoin::proto::{Era, Method, Raw};
 use mcpjoin::server::{Context, HandlerError, NoArguments, tool};
 use mcpjoin::{Client, Link, Server};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 /// The two ends of a pair of pipes that hold `bytes` each.
 fn pipes(bytes: usize) -> (Link, Link) {
@@ -36,8 +37,8 @@ fn echo() -> Server {
 }
 
 /// 10,000 calls of 64 KiB from each side would be 2.5 GB through an unoptimised build; the session's own test
-/// makes them all. Here are enough to fill every buffer on the way a hundred times over.
-const CALLS: usize = 400;
+/// makes them all. Here are enough to fill every buffer on the way dozens of times over.
+const CALLS: usize = 150;
 
 #[tokio::test]
 async fn two_peers_that_both_call_through_pipes_of_4_kib_never_block_each_other() {
@@ -116,10 +117,15 @@ async fn c67_two_thousand_calls_that_each_ask_back_are_answered_by_a_server_that
     assert_eq!(most.load(Ordering::SeqCst), 16);
 }
 
-/// Reads nothing of what the server writes, and says whatever it is given to say.
-async fn deaf_client(requests: usize) -> (mcpjoin::connection::Connection, tokio::io::DuplexStream) {
+/// A client that asks for megabytes and reads nothing of what the server writes; how many were made for it.
+async fn deaf_client(requests: usize) -> (Connection, DuplexStream, Arc<AtomicUsize>) {
+    let made = Arc::new(AtomicUsize::new(0));
+    let counting = made.clone();
     let server = Server::builder("s", "1")
-        .tool(tool("megabyte"), |_: NoArguments, _| async { "x".repeat(1 << 20) })
+        .tool(tool("megabyte"), move |_: NoArguments, _| {
+            counting.fetch_add(1, Ordering::SeqCst);
+            async { "x".repeat(1 << 20) }
+        })
         .build()
         .unwrap();
     let (mut ours, theirs) = tokio::io::duplex(64 * 1024);
@@ -135,18 +141,18 @@ async fn deaf_client(requests: usize) -> (mcpjoin::connection::Connection, tokio
     }
     said.push('\n');
     ours.write_all(said.as_bytes()).await.unwrap();
-    (connection, ours)
+    (connection, ours, made)
 }
 
 #[tokio::test(start_paused = true)]
 async fn e92_a_peer_that_reads_late_gets_everything_and_the_server_holds_little_meanwhile() {
-    let (connection, mut ours) = deaf_client(400).await;
+    let (connection, mut ours, made) = deaf_client(400).await;
     // Virtual time passes only when everybody waits: for the peer.
     let nothing: Result<(), _> = tokio::time::timeout(Duration::from_secs(20), std::future::pending()).await;
     assert!(nothing.is_err());
-    // Each reply is a megabyte: of 400 only as many were made as the bound of 8 MiB and what is on the way hold.
-    let (_, owed) = connection.in_flight();
-    assert!(owed >= 385, "{} of 400 replies were made for a peer that reads none", 400 - owed);
+    // Each reply is a megabyte: only as many were made as the bound of 8 MiB and what is on the way hold.
+    let made = made.load(Ordering::SeqCst);
+    assert!((1..=10).contains(&made), "{made} of 400 replies were made for a peer that reads none");
     let mut bytes = vec![0; 1 << 20];
     let mut lines = 0;
     while lines < 401 {
@@ -159,7 +165,7 @@ async fn e92_a_peer_that_reads_late_gets_everything_and_the_server_holds_little_
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_never_reads_is_given_up_after_thirty_seconds() {
     let began = tokio::time::Instant::now();
-    let (connection, _ours) = deaf_client(400).await;
+    let (connection, _ours, _) = deaf_client(400).await;
     let cause = connection.closed().await;
     assert!(matches!(cause, CloseCause::Stalled { .. }), "{cause}");
     let took = began.elapsed();

@@ -47,7 +47,8 @@ async fn c59_a_server_that_exits_at_once_is_told_with_its_code() {
 
 #[tokio::test]
 async fn c60_the_last_words_of_a_server_are_in_the_error() {
-    let (error, _) = refused(legacy(), "echo first >&2; echo 'fatal: DATABASE_URL missing' >&2; exit 1").await;
+    let (error, _) =
+        refused(legacy(), "echo first >&2; echo 'fatal: DATABASE_URL missing' >&2; exit 1").await;
     assert!(error.to_string().contains("fatal: DATABASE_URL missing"), "{error}");
     let stderr = &error.link_end().unwrap().stderr;
     assert_eq!(&stderr[..], b"first\nfatal: DATABASE_URL missing\n");
@@ -56,7 +57,9 @@ async fn c60_the_last_words_of_a_server_are_in_the_error() {
 #[tokio::test]
 async fn c61_when_a_server_dies_every_call_under_way_is_told_at_once() {
     // Dies when it has read three calls.
-    let script = format!("read -r line; {ANSWER}; read -r line; read -r a; read -r b; read -r c; echo 'out of memory' >&2; exit 3");
+    let script = format!(
+        "read -r line; {ANSWER}; read -r line; read -r a; read -r b; read -r c; echo 'out of memory' >&2; exit 3"
+    );
     let link = shell(&script).start().await.unwrap();
     let client = legacy().connect(link).await.unwrap();
     let began = Instant::now();

@@ -102,6 +102,26 @@ fn every_path_that_the_architecture_names_exists() {
     assert!(gone.is_empty(), "ARCHITECTURE.md names what does not exist: {gone:#?}");
 }
 
+#[test]
+fn the_example_of_the_readme_is_the_one_that_is_tested() {
+    let documentation = fs::read_to_string(root().join("crates/mcpjoin/src/lib.rs")).expect("the library");
+    let tested: Vec<&str> = documentation
+        .lines()
+        .filter_map(|line| line.strip_prefix("//!"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .skip_while(|line| !line.starts_with("```"))
+        .skip(1)
+        .take_while(|line| !line.starts_with("```"))
+        .filter(|line| !line.starts_with("# "))
+        .collect();
+    assert!((10..=15).contains(&tested.len()), "the example has {} lines", tested.len());
+    let readme = fs::read_to_string(root().join("README.md")).expect("the project has a README.md");
+    assert!(
+        readme.contains(&format!("```rust\n{}\n```", tested.join("\n"))),
+        "the README has another example"
+    );
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // The project's sources.
 

@@ -54,6 +54,8 @@ pub struct Driver {
     inbound: Vec<Inbound>,
     events: VecDeque<Event>,
     answers: Vec<(RequestId, Result<Reply, ErrorObject>)>,
+    /// Bytes of those answers.
+    answered: usize,
     wake: Vec<Waker>,
 }
 
@@ -88,6 +90,7 @@ impl Driver {
             inbound: Vec::new(),
             events: VecDeque::new(),
             answers: Vec::new(),
+            answered: 0,
             wake: Vec::new(),
         }
     }
@@ -190,14 +193,20 @@ impl Driver {
         state.take_room(&mut self.wake);
     }
 
-    /// Does what the events ask for that needs no lock.
-    fn run_events(&mut self, core: &Arc<Core>) {
+    /// Does what the events ask for that needs no lock. Says whether anything was done.
+    fn run_events(&mut self, core: &Arc<Core>) -> bool {
+        let waiting = self.events.len();
         // When the last handler gave the thread back: with nothing in between, the next begins there, and the
         // clock is read once for both.
         let mut clock = None;
         while let Some(event) = self.events.pop_front() {
             let since = clock.take();
             match event {
+                Event::Request { .. } if self.answered >= TURN_BYTES && !self.give_answers(core) => {
+                    // The peer takes too little of what it is owed. The rest waits until it has taken more.
+                    self.events.push_front(event);
+                    break;
+                }
                 Event::Request { request, context } => {
                     let context = Context::of_request(core.clone(), request.id.clone(), context);
                     let began = since.unwrap_or_else(Instant::now);
@@ -224,6 +233,28 @@ impl Driver {
                 _ => {}
             }
         }
+        self.events.len() < waiting
+    }
+
+    /// Gives the answers to the session. Says whether it has room for more: a peer that takes nothing is
+    /// owed no more than the bound, however many small questions with large answers it has asked.
+    fn give_answers(&mut self, core: &Core) -> bool {
+        let mut state = core.lock();
+        for (id, answer) in self.answers.drain(..) {
+            state.session.respond(&id, answer);
+        }
+        let room = state.session.has_reply_room() || state.closed.is_some();
+        if room {
+            self.answered = 0;
+        }
+        room
+    }
+
+    fn answer(&mut self, id: RequestId, answer: Result<Reply, ErrorObject>) {
+        if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answer {
+            self.answered += result.len();
+        }
+        self.answers.push((id, answer));
     }
 
     /// Runs the handler until it first waits. Says when that was, if nothing went wrong.
@@ -235,13 +266,13 @@ impl Driver {
         let mut future = match called {
             Ok(future) => future,
             Err(panic) => {
-                self.answers.push((id, Err(panicked(method.as_str(), &*panic))));
+                self.answer(id, Err(panicked(method.as_str(), &*panic)));
                 return None;
             }
         };
         let mut cx = TaskContext::from_waker(Waker::noop());
         match poll_answer(&mut future, method.as_str(), &mut cx, &mut clock) {
-            Poll::Ready(answer) => self.answers.push((id, answer)),
+            Poll::Ready(answer) => self.answer(id, answer),
             Poll::Pending => {
                 self.contexts.insert(id.clone(), context.clone());
                 let method = method.as_str().into();
@@ -286,7 +317,7 @@ impl Driver {
             match self.running.poll_next_unpin(cx) {
                 Poll::Ready(Some(Finished::Answered(id, answer))) => {
                     self.contexts.remove(&id);
-                    self.answers.push((id, answer));
+                    self.answer(id, answer);
                 }
                 Poll::Ready(Some(Finished::Told | Finished::Cancelled)) => {}
                 Poll::Ready(None) | Poll::Pending => return false,
@@ -306,6 +337,9 @@ impl Driver {
             for (id, answer) in self.answers.drain(..) {
                 state.session.respond(&id, answer);
             }
+            if state.session.has_reply_room() {
+                self.answered = 0;
+            }
             let (mut pushed, mut all) = (false, false);
             while self.io.has_room() {
                 let Some(outbound) = state.session.poll_transmit() else {
@@ -317,9 +351,7 @@ impl Driver {
             }
             self.take_events(&mut state);
             drop(state);
-            if !self.events.is_empty() {
-                self.run_events(core);
-            }
+            self.run_events(core);
             if !self.answers.is_empty() {
                 continue;
             }
@@ -333,12 +365,10 @@ impl Driver {
             state.session.link_sent(now, self.io.sent(), waiting);
             self.take_events(&mut state);
             drop(state);
-            if !self.events.is_empty() {
-                self.run_events(core);
-                busy = true;
-            }
+            busy |= self.run_events(core);
             // What did not fit before may fit now.
-            if all || !pushed || waiting {
+            let quiet = all && self.events.is_empty() && self.answers.is_empty();
+            if quiet || !pushed || waiting {
                 return busy;
             }
         }
@@ -359,8 +389,7 @@ impl Driver {
         self.take_events(&mut state);
         let due = state.session.poll_timeout();
         drop(state);
-        if acted || !self.events.is_empty() {
-            self.run_events(core);
+        if self.run_events(core) || acted {
             // What was done may leave something to send, as a cancellation does, and sending comes before this.
             cx.waker().wake_by_ref();
         }
@@ -413,6 +442,9 @@ impl Driver {
             let flushed = self.io.poll_flush(cx);
             if flushed.is_pending() && now < *until {
                 return;
+            }
+            if flushed.is_pending() {
+                self.io.discard();
             }
             self.stage = Stage::Closing(cause.clone());
         }

@@ -429,6 +429,12 @@ impl Io for Child {
         }
     }
 
+    fn discard(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.stream.discard();
+        }
+    }
+
     fn sent(&self) -> u64 {
         self.sent_before.saturating_add(self.run.as_ref().map_or(0, |run| run.stream.sent()))
     }

@@ -59,6 +59,9 @@ pub(crate) trait Io: Send {
     /// reading may go on to give what is still readable, then [`Inbound::Closed`].
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
 
+    /// Throws away what was pushed and has not left: the far end takes nothing, and nobody will wait for it.
+    fn discard(&mut self) {}
+
     /// How many bytes (or, where nothing is serialised, messages) were handed to the far end since the link was made.
     /// The session learns from it whether the peer takes anything.
     fn sent(&self) -> u64;

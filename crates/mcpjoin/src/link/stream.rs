@@ -298,6 +298,10 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
         written.map_err(|error| LinkEnd::failed(link_error(&error)))
     }
 
+    fn discard(&mut self) {
+        self.gather.clear();
+    }
+
     fn sent(&self) -> u64 {
         self.sent
     }

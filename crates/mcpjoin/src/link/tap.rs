@@ -93,6 +93,10 @@ impl Io for Tapped {
         self.io.poll_flush(cx)
     }
 
+    fn discard(&mut self) {
+        self.io.discard();
+    }
+
     fn sent(&self) -> u64 {
         self.io.sent()
     }

@@ -533,6 +533,13 @@ impl Session {
             && self.draining.is_none()
     }
 
+    /// Whether more may be owed to the peer: less than half of the bound of replies waits for it. An owner that
+    /// runs many handlers in one go asks in between.
+    #[must_use]
+    pub fn has_reply_room(&self) -> bool {
+        self.shared.has_reply_room()
+    }
+
     /// Whether a call may be made now; if not, room comes with the next answer or when the link takes more.
     #[must_use]
     pub fn has_room(&self) -> bool {

@@ -330,8 +330,12 @@ impl Shared {
     }
 
     fn may_dispatch(&self) -> bool {
+        self.debt.handled() < self.limits.handling && self.has_reply_room()
+    }
+
+    pub(super) fn has_reply_room(&self) -> bool {
         let queued = self.queue.reply_bytes();
-        self.debt.handled() < self.limits.handling && (queued == 0 || queued < self.limits.queued_replies / 2)
+        queued == 0 || queued < self.limits.queued_replies / 2
     }
 
     /// A reply that needs no handler, or the refusal of a request.
