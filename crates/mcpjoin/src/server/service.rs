@@ -1,6 +1,5 @@
 //! The server as the connection's handler: which request goes where.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
@@ -16,23 +15,17 @@ use crate::handler::Handler;
 pub(super) struct Service(pub(super) Arc<Shared>);
 
 impl Handler for Service {
-    fn request(
-        &self,
-        request: Request,
-        cx: connection::Context,
-    ) -> impl Future<Output = Result<Reply, ErrorObject>> + Send {
-        async move {
-            let Some(profile) = cx.profile() else {
-                return Err(ErrorObject::invalid_request("the session is not open"));
-            };
-            match request.method {
-                Method::CallTool => {
-                    let context = Context::new(self.0.clone(), cx, profile, request);
-                    self.call_tool(profile, context).await
-                }
-                // Boxed: the future of a call, which is what servers are asked for most, need not have their size.
-                _ => Box::pin(self.other(profile, request, cx)).await,
+    async fn request(&self, request: Request, cx: connection::Context) -> Result<Reply, ErrorObject> {
+        let Some(profile) = cx.profile() else {
+            return Err(ErrorObject::invalid_request("the session is not open"));
+        };
+        match request.method {
+            Method::CallTool => {
+                let context = Context::new(self.0.clone(), cx, profile, request);
+                self.call_tool(profile, context).await
             }
+            // Boxed: the future of a call, which is what servers are asked for most, need not have their size.
+            _ => Box::pin(self.other(profile, request, cx)).await,
         }
     }
 }
