@@ -60,7 +60,7 @@ fn arguments_and_results_are_typed() {
             let result = ask(&client, "tools/call", json!({ "name": "greet" })).await.unwrap();
             assert_eq!(text(&result), "hello");
             let result = call(&client, "echo", json!({ "n": 1.50, "z": 1, "a": 2 })).await.unwrap();
-            let echoed: Value = serde_json::from_str(&text(&result)).unwrap();
+            let echoed: Value = serde_json::from_str(text(&result)).unwrap();
             assert_eq!(echoed, json!({ "a": 2, "n": 1.5, "z": 1 }));
         }
     });
