@@ -18,20 +18,10 @@ pub struct Profile {
     pub batching: bool,
     /// The server may send requests of its own. From 2026-07-28 on it answers with `input_required` instead.
     pub server_requests: bool,
-    /// Every request carries version, capabilities and client in its `_meta`.
-    pub request_meta: bool,
     /// Every result carries `resultType`.
     pub result_type: bool,
-    /// Lists, reads and `server/discover` carry `ttlMs` and `cacheScope`.
-    pub cache_hints: bool,
     /// To cancel on HTTP is to close the exchange, and a peer that leaves has cancelled.
     pub leaving_cancels: bool,
-    /// HTTP requests carry `MCP-Protocol-Version`.
-    pub version_header: bool,
-    /// HTTP requests carry `Mcp-Method` and `Mcp-Name`, and calls `Mcp-Param-*`.
-    pub method_headers: bool,
-    /// HTTP keeps sessions (`Mcp-Session-Id`, GET, DELETE).
-    pub http_sessions: bool,
     /// `structuredContent` exists.
     pub structured_content: bool,
     /// `structuredContent` may be any JSON value, and `outputSchema` any schema; before, both are objects.
@@ -42,12 +32,8 @@ pub struct Profile {
     pub resource_links: bool,
     /// `completions` is a capability that must be declared.
     pub completions_capability: bool,
-    /// Elicitation by form exists.
-    pub elicitation: bool,
     /// Elicitation by URL exists.
     pub elicitation_url: bool,
-    /// Tasks are part of the core protocol.
-    pub core_tasks: bool,
     /// The code for a resource that does not exist.
     pub resource_not_found: i64,
 }
@@ -57,23 +43,18 @@ static PROFILES: [Profile; 5] = [
     Profile {
         version: Version::V2025_03_26,
         batching: true,
-        http_sessions: true,
         audio: true,
         completions_capability: true,
         ..LEGACY
     },
     Profile { version: Version::V2025_06_18, ..SINCE_2025_06_18 },
-    Profile { version: Version::V2025_11_25, elicitation_url: true, core_tasks: true, ..SINCE_2025_06_18 },
+    Profile { version: Version::V2025_11_25, elicitation_url: true, ..SINCE_2025_06_18 },
     Profile {
         version: Version::V2026_07_28,
         era: Era::Modern,
         server_requests: false,
-        request_meta: true,
         result_type: true,
-        cache_hints: true,
         leaving_cancels: true,
-        method_headers: true,
-        http_sessions: false,
         structured_any: true,
         elicitation_url: true,
         resource_not_found: code::INVALID_PARAMS,
@@ -86,32 +67,22 @@ const LEGACY: Profile = Profile {
     era: Era::Legacy,
     batching: false,
     server_requests: true,
-    request_meta: false,
     result_type: false,
-    cache_hints: false,
     leaving_cancels: false,
-    version_header: false,
-    method_headers: false,
-    http_sessions: false,
     structured_content: false,
     structured_any: false,
     audio: false,
     resource_links: false,
     completions_capability: false,
-    elicitation: false,
     elicitation_url: false,
-    core_tasks: false,
     resource_not_found: code::RESOURCE_NOT_FOUND,
 };
 
 const SINCE_2025_06_18: Profile = Profile {
-    version_header: true,
-    http_sessions: true,
     structured_content: true,
     audio: true,
     resource_links: true,
     completions_capability: true,
-    elicitation: true,
     ..LEGACY
 };
 
