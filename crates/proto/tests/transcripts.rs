@@ -450,6 +450,8 @@ impl<'a> Words<'a> {
             let number: usize = value.parse().unwrap();
             match name {
                 "handling" => limits.handling = number,
+                "handling_bytes" => limits.handling_bytes = number,
+                "subscription_bytes" => limits.subscription_bytes = number,
                 "waiting" => limits.waiting = number,
                 "in_flight" => limits.in_flight = number,
                 "queued_calls" => limits.queued_calls = number,

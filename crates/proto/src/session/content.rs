@@ -4,6 +4,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging#log-levels>.
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 
 use crate::types::LoggingLevel;
 use crate::{ErrorObject, Kind, Notification, Payload, Raw};
@@ -25,4 +26,16 @@ pub(super) fn covers(subscribed: &str, uri: &str) -> bool {
 /// How serious a log message is, where it says so.
 pub(super) fn log_level(notification: &Notification) -> Option<LoggingLevel> {
     notification.params.as_ref()?.raw().member("level")?.decode().ok()
+}
+
+/// The refusal of one subscription more than the bound.
+pub(super) fn too_many_subscriptions(limit: usize) -> ErrorObject {
+    ErrorObject::internal(format!("too many subscriptions: the limit `subscriptions` of {limit} is reached"))
+}
+
+/// The refusal of a subscription to something whose name is too long to keep.
+pub(super) fn too_long_subscription(limit: usize) -> ErrorObject {
+    ErrorObject::internal(format!(
+        "the name of what is subscribed to is above the limit `subscription_bytes` of {limit}"
+    ))
 }

@@ -27,6 +27,7 @@ pub(super) struct Incoming {
     /// What was last reported.
     pub(super) reported: Option<f64>,
     number: u64,
+    size: usize,
     handled: bool,
 }
 
@@ -52,6 +53,7 @@ pub(super) struct Debt {
     waiting: BTreeMap<u64, Waiting>,
     waiting_bytes: usize,
     handled: usize,
+    handled_bytes: usize,
     numbers: u64,
     batches: BTreeMap<u64, Batch>,
 }
@@ -90,6 +92,11 @@ impl Debt {
         self.handled
     }
 
+    /// What those requests hold, in bytes.
+    pub(super) const fn handled_bytes(&self) -> usize {
+        self.handled_bytes
+    }
+
     pub(super) const fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
@@ -108,7 +115,7 @@ impl Debt {
         batch: Option<u64>,
         uri: Option<String>,
     ) {
-        self.enter(&request, context, batch, uri, false);
+        self.enter(&request, size, context, batch, uri, false);
         self.waiting_bytes += size;
         self.waiting.insert(self.numbers, Waiting { request, size });
     }
@@ -117,17 +124,20 @@ impl Debt {
     pub(super) fn begin(
         &mut self,
         request: &Request,
+        size: usize,
         context: RequestContext,
         batch: Option<u64>,
         uri: Option<String>,
     ) {
-        self.enter(request, context, batch, uri, true);
+        self.enter(request, size, context, batch, uri, true);
         self.handled += 1;
+        self.handled_bytes += size;
     }
 
     fn enter(
         &mut self,
         request: &Request,
+        size: usize,
         context: RequestContext,
         batch: Option<u64>,
         uri: Option<String>,
@@ -147,6 +157,7 @@ impl Debt {
                 progress: None,
                 reported: None,
                 number: self.numbers,
+                size,
                 handled,
             }),
         );
@@ -159,6 +170,7 @@ impl Debt {
         let entry = self.incoming.get_mut(&request.id)?;
         entry.handled = true;
         self.handled += 1;
+        self.handled_bytes += size;
         Some((request, entry.context.clone()))
     }
 
@@ -167,6 +179,7 @@ impl Debt {
         let entry = self.incoming.remove(id)?;
         if entry.handled {
             self.handled -= 1;
+            self.handled_bytes -= entry.size;
         } else if let Some(Waiting { size, .. }) = self.waiting.remove(&entry.number) {
             self.waiting_bytes -= size;
         }

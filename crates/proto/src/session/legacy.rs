@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::NotifyRefused;
 use super::calls::{Call, Purpose};
-use super::content::{covers, log_level, result_object};
+use super::content::{covers, log_level, result_object, too_long_subscription, too_many_subscriptions};
 use super::event::{Asker, CallRefused, Event, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::shared::Shared;
@@ -130,6 +130,13 @@ impl Legacy {
                 Ok(()) if request.method == Method::SetLevel => self.set_level(&request),
                 Ok(())
                     if request.method == Method::Subscribe
+                        && uri_of(&request)
+                            .is_some_and(|uri| uri.len() > shared.limits.subscription_bytes) =>
+                {
+                    Err(too_long_subscription(shared.limits.subscription_bytes))
+                }
+                Ok(())
+                    if request.method == Method::Subscribe
                         && self.is_full(shared.limits.subscriptions, uri_of(&request).as_deref()) =>
                 {
                     Err(too_many_subscriptions(shared.limits.subscriptions))
@@ -225,12 +232,6 @@ impl Legacy {
             _ => {}
         }
     }
-}
-
-fn too_many_subscriptions(limit: usize) -> ErrorObject {
-    ErrorObject::internal(alloc::format!(
-        "too many subscriptions: the limit `subscriptions` of {limit} is reached"
-    ))
 }
 
 /// The resource that a request is about.

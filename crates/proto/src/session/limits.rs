@@ -29,6 +29,8 @@ pub struct Limits {
     pub opening_garbage: usize,
     /// Requests of the peer being handled at once: 1,024.
     pub handling: usize,
+    /// Bytes of the requests being handled at once: 128 MiB. One is always handled, however large it is.
+    pub handling_bytes: usize,
     /// Bytes of requests that wait to be handled: 8 MiB. What comes beyond is refused.
     pub waiting: usize,
     /// Bytes of replies not yet taken by the link: 8 MiB. Beyond, nothing is read.
@@ -41,8 +43,10 @@ pub struct Limits {
     pub write_stall: Duration,
     /// How long requests in progress may go on after the peer has closed its side: 10 s.
     pub drain: Duration,
-    /// Resources that a peer may be subscribed to, and streams it may listen on: 1,024 each.
+    /// Resources and tasks that a peer may be subscribed to, and streams it may listen on: 1,024 each.
     pub subscriptions: usize,
+    /// Bytes of the name of a resource or task that a peer may be subscribed to: 8 KiB.
+    pub subscription_bytes: usize,
 }
 
 impl Default for Limits {
@@ -56,6 +60,7 @@ impl Default for Limits {
             probe: Duration::from_secs(5),
             opening_garbage: 20,
             handling: 1024,
+            handling_bytes: 128 * MIB,
             waiting: 8 * MIB,
             queued_replies: 8 * MIB,
             in_flight: 10_000,
@@ -63,6 +68,7 @@ impl Default for Limits {
             write_stall: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             subscriptions: 1024,
+            subscription_bytes: 8 * 1024,
         }
     }
 }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use super::NotifyRefused;
 use super::calls::{Call, Pending, Purpose};
-use super::content::{covers, log_level, result_object};
+use super::content::{covers, log_level, result_object, too_long_subscription, too_many_subscriptions};
 use super::envelope::{self, Additions};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
 use super::link::{Origin, Route};
@@ -279,14 +279,14 @@ impl Modern {
             return;
         }
         let limit = shared.limits.subscriptions;
-        let too_many =
-            |wanted: &Option<Vec<String>>| wanted.as_ref().is_some_and(|wanted| wanted.len() > limit);
-        if self.streams.len() >= limit
-            || too_many(&filter.resource_subscriptions)
-            || too_many(&filter.task_ids)
-        {
-            let text = format!("too many subscriptions: the limit `subscriptions` of {limit} is reached");
-            shared.reply(request.id, None, Err(ErrorObject::internal(text)));
+        let held: usize = self.streams.values().map(|filter| names(filter).count()).sum();
+        if self.streams.len() >= limit || held + names(&filter).count() > limit {
+            shared.reply(request.id, None, Err(too_many_subscriptions(limit)));
+            return;
+        }
+        let longest = shared.limits.subscription_bytes;
+        if names(&filter).any(|name| name.len() > longest) {
+            shared.reply(request.id, None, Err(too_long_subscription(longest)));
             return;
         }
         let honoured = self.honour(shared, filter);
@@ -511,6 +511,11 @@ pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> Error
         Ok(data) => error.with_data(data),
         Err(_) => error,
     }
+}
+
+/// What a stream names: resources and tasks.
+fn names(filter: &SubscriptionFilter) -> impl Iterator<Item = &String> {
+    filter.resource_subscriptions.iter().chain(&filter.task_ids).flatten()
 }
 
 /// Whether a stream asked for this. `about`: the URI of the resource, or the task.

@@ -313,7 +313,7 @@ impl Shared {
             _ => None,
         };
         if !must_wait && self.debt.is_nobody_waiting() {
-            self.debt.begin(&request, context.clone(), batch, uri);
+            self.debt.begin(&request, size, context.clone(), batch, uri);
             self.events.push_back(Event::Request { request, context });
             return;
         }
@@ -330,7 +330,9 @@ impl Shared {
     }
 
     fn may_dispatch(&self) -> bool {
-        self.debt.handled() < self.limits.handling && self.has_reply_room()
+        let handled = self.debt.handled();
+        let fits = handled == 0 || self.debt.handled_bytes() < self.limits.handling_bytes;
+        handled < self.limits.handling && fits && self.has_reply_room()
     }
 
     pub(super) fn has_reply_room(&self) -> bool {
