@@ -39,7 +39,7 @@ Arguments are given one by one, or together:
   @FILE         an object in JSON, read from a file
   -             an object in JSON, read from standard input";
 
-/// Talks to any Model Context Protocol server, whatever its transport and its revision.
+/// Talks to Model Context Protocol servers, whatever revision they speak.
 #[derive(Debug, Parser)]
 #[command(
     name = "mcpjoin",
