@@ -300,6 +300,23 @@ impl core::fmt::Debug for Payload {
     }
 }
 
+impl Message {
+    /// The bytes of what it carries: its params or its result, or an error's text and data. What stands around
+    /// them is not counted.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        let length = |payload: Option<&Payload>| payload.map_or(0, |payload| payload.raw().len());
+        match self {
+            Self::Request(request) => length(request.params.as_ref()),
+            Self::Notification(notification) => length(notification.params.as_ref()),
+            Self::Response(Response { outcome: Ok(result), .. }) => result.raw().len(),
+            Self::Response(Response { outcome: Err(error), .. }) => {
+                error.message.len() + error.data.as_ref().map_or(0, Raw::len)
+            }
+        }
+    }
+}
+
 impl From<Request> for Message {
     fn from(request: Request) -> Self {
         Self::Request(request)

@@ -10,7 +10,7 @@ use std::task::Waker;
 
 use mcpjoin_proto::session::{CallError, CloseCause, Reply, Session};
 use mcpjoin_proto::types::ProgressParams;
-use mcpjoin_proto::{Notification, Time};
+use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
 
 pub(crate) struct Core {
@@ -89,6 +89,11 @@ impl Core {
 }
 
 impl Inner {
+    /// Where what comes for this request of ours is put; `None` when nobody waits for it any more.
+    pub(crate) fn slot(&mut self, id: &RequestId) -> Option<&mut Slot> {
+        self.slots.get_mut(&id.as_i64()?)
+    }
+
     /// There is something to do for the driver.
     pub(crate) fn wake_driver(&mut self) {
         if let Some(waker) = self.driver.take() {

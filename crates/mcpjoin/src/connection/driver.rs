@@ -159,23 +159,24 @@ impl Driver {
         while let Some(event) = state.session.poll_event() {
             match event {
                 Event::Outcome { id, outcome } => {
-                    if let Some(slot) = id.as_i64().and_then(|id| state.slots.get_mut(&id)) {
+                    if let Some(slot) = state.slot(&id) {
                         slot.outcome = Some(outcome);
                         self.wake.extend(slot.waker.take());
                     }
                 }
                 Event::Progress { id, progress } => {
-                    if let Some(slot) = id.as_i64().and_then(|id| state.slots.get_mut(&id)) {
+                    if let Some(slot) = state.slot(&id) {
                         slot.progress = Some(progress);
                         self.wake.extend(slot.waker.take());
                     }
                 }
-                Event::Notification { notification, call: Some(id) }
-                    if id.as_i64().is_some_and(|id| state.slots.contains_key(&id)) =>
-                {
-                    if let Some(slot) = id.as_i64().and_then(|id| state.slots.get_mut(&id)) {
-                        slot.push(notification);
-                        self.wake.extend(slot.waker.take());
+                Event::Notification { notification, call } => {
+                    match call.as_ref().and_then(|id| state.slot(id)) {
+                        Some(slot) => {
+                            slot.push(notification);
+                            self.wake.extend(slot.waker.take());
+                        }
+                        None => self.events.push_back(Event::Notification { notification, call }),
                     }
                 }
                 Event::Opened => {
@@ -471,17 +472,11 @@ fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
     }
 }
 
+/// The bytes of what came in, as far as it is worth counting.
 fn payload(inbound: &Inbound) -> usize {
-    let size = |message: &Message| match message {
-        Message::Request(request) => request.params.as_ref().map_or(0, |params| params.raw().len()),
-        Message::Notification(notification) => {
-            notification.params.as_ref().map_or(0, |params| params.raw().len())
-        }
-        Message::Response(response) => response.outcome.as_ref().map_or(0, |result| result.raw().len()),
-    };
     match inbound {
-        Inbound::Message { message, .. } => size(message),
-        Inbound::Batch { parts, .. } => parts.iter().flatten().map(size).sum(),
+        Inbound::Message { message, .. } => message.payload_len(),
+        Inbound::Batch { parts, .. } => parts.iter().flatten().map(Message::payload_len).sum(),
         _ => 0,
     }
 }
@@ -500,30 +495,19 @@ impl Drop for Driver {
         if matches!(self.stage, Stage::Gone) {
             return;
         }
-        let mut wake = std::mem::take(&mut self.wake);
-        let mut state = self.core.lock();
+        let core = self.core.clone();
+        let mut state = core.lock();
         state.session.close();
-        while let Some(event) = state.session.poll_event() {
-            match event {
-                Event::Outcome { id, outcome } => {
-                    if let Some(slot) = id.as_i64().and_then(|id| state.slots.get_mut(&id)) {
-                        slot.outcome = Some(outcome);
-                        wake.extend(slot.waker.take());
-                    }
-                }
-                Event::Closed(cause) => state.closed = Some(cause),
-                _ => {}
-            }
-        }
+        self.take_events(&mut state);
         state.closed.get_or_insert(CloseCause::Local);
         state.gone = true;
-        wake.append(&mut state.take_watchers());
-        wake.extend(std::mem::take(&mut state.room).into_values());
+        self.wake.append(&mut state.take_watchers());
+        self.wake.extend(std::mem::take(&mut state.room).into_values());
         drop(state);
         for context in std::mem::take(&mut self.contexts).into_values() {
             context.cancel();
         }
-        for waker in wake {
+        for waker in self.wake.drain(..) {
             waker.wake();
         }
     }

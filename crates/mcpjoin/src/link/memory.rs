@@ -95,19 +95,7 @@ impl Io for Memory {
     }
 }
 
-/// Roughly what a message holds in memory, in bytes: its payload, or an error's text and data.
+/// Roughly what a message holds in memory, in bytes: what it carries, and itself.
 pub(super) fn weight(message: &Message) -> usize {
-    let payload = match message {
-        Message::Request(request) => request.params.as_ref().map_or(0, |params| params.raw().len()),
-        Message::Notification(notification) => {
-            notification.params.as_ref().map_or(0, |params| params.raw().len())
-        }
-        Message::Response(response) => match &response.outcome {
-            Ok(result) => result.raw().len(),
-            Err(error) => {
-                error.message.len().saturating_add(error.data.as_ref().map_or(0, |data| data.len()))
-            }
-        },
-    };
-    payload.saturating_add(size_of::<Message>())
+    message.payload_len() + size_of::<Message>()
 }

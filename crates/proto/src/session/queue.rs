@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::link::{Outbound, Route};
-use crate::{Message, Method, Notification, Payload, Request, RequestId};
+use crate::{Message, Method, Notification, Request, RequestId};
 
 /// What a message costs beside its payload: a generous bound on the text around it.
 const ENVELOPE: usize = 96;
@@ -136,27 +136,18 @@ fn size(outbound: &Outbound) -> usize {
 }
 
 pub(super) fn message_size(message: &Message) -> usize {
-    let held = match message {
+    let name = match message {
         Message::Request(request) => return request_size(request),
-        Message::Notification(note) => method_size(&note.method) + payload_size(note.params.as_ref()),
-        Message::Response(response) => {
-            let id = response.id.as_ref().map_or(0, RequestId::held);
-            id + match &response.outcome {
-                Ok(result) => result.raw().len(),
-                Err(error) => error.message.len() + error.data.as_ref().map_or(0, crate::Raw::len),
-            }
-        }
+        Message::Notification(notification) => method_size(&notification.method),
+        Message::Response(response) => response.id.as_ref().map_or(0, RequestId::held),
     };
-    held + ENVELOPE
+    name + message.payload_len() + ENVELOPE
 }
 
 /// What a request holds. Its sender chooses the lengths of its id and of an unknown method, too.
 pub(super) fn request_size(request: &Request) -> usize {
-    request.id.held() + method_size(&request.method) + payload_size(request.params.as_ref()) + ENVELOPE
-}
-
-fn payload_size(payload: Option<&Payload>) -> usize {
-    payload.map_or(0, |payload| payload.raw().len())
+    let params = request.params.as_ref().map_or(0, |params| params.raw().len());
+    request.id.held() + method_size(&request.method) + params + ENVELOPE
 }
 
 /// The known names are part of the envelope.
