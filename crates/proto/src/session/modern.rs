@@ -397,7 +397,7 @@ impl Modern {
                 }
                 Ok(Reply::NeedInput(input)) => self.need_input(method, asker, &input),
                 Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
-                    result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", &task))
+                    result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", "", &task))
                 }
                 Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
                 Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
@@ -425,32 +425,30 @@ impl Modern {
             }
         }
         let result = Payload::from_value(input).map_err(|error| ErrorObject::internal(error.to_string()))?;
-        Ok(self.enclose("\"resultType\":\"input_required\",", &result))
+        Ok(self.enclose("\"resultType\":\"input_required\",", "", &result))
     }
 
     /// Puts the envelope of a finished result around it. A result that a gateway passes on may have it already.
     fn complete(&self, method: &Method, result: &Payload) -> Payload {
         let has = |key: &str| result.raw().member(key).is_some();
-        let mut lead = String::new();
-        if result.result_type().is_none() {
-            lead.push_str(COMPLETE);
-        }
+        let mut hints = String::new();
         if method.is_cacheable() {
             // Without a hint from the handler the result is stale at once and for nobody else.
             if !has("ttlMs") {
-                lead.push_str("\"ttlMs\":0,");
+                hints.push_str("\"ttlMs\":0,");
             }
             if !has("cacheScope") {
-                lead.push_str("\"cacheScope\":\"private\",");
+                hints.push_str("\"cacheScope\":\"private\",");
             }
         }
-        self.enclose(&lead, result)
+        self.enclose(COMPLETE, &hints, result)
     }
 
-    fn enclose(&self, lead: &str, result: &Payload) -> Payload {
-        let lead =
-            if result.result_type().is_some() && lead.starts_with("\"resultType\"") { "" } else { lead };
-        envelope::splice(Some(result), &Additions { lead, meta: &self.meta() })
+    /// Puts the kind of result, where it does not say it itself, and the hints in front.
+    fn enclose(&self, kind: &str, hints: &str, result: &Payload) -> Payload {
+        let kind = if result.result_type().is_some() { "" } else { kind };
+        let lead = [kind, hints].concat();
+        envelope::splice(Some(result), &Additions { lead: &lead, meta: &self.meta() })
     }
 }
 
