@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -94,9 +95,15 @@ fn first_text(result: &Value) -> &str {
 #[test]
 fn the_scan_for_processes_finds_one_that_is_left() {
     let mark = format!("control-{}", std::process::id());
-    let mut left =
-        Command::new("cat").env(MARK, &mark).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    // `spawn` returns once the child runs the new program, and so with the new environment.
+    let mut left = Command::new("cat")
+        .env(MARK, &mark)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // `spawn` may return before the new program has its environment; its first answer comes after that.
+    left.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+    left.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     assert_eq!(running(&mark).unwrap(), ["cat"]);
     drop(left.stdin.take());
     assert!(left.wait().unwrap().success());
