@@ -4,8 +4,10 @@
 //! An option stands here only when it does something.
 
 mod call;
+mod completions;
 mod connect;
 mod list;
+mod man;
 mod output;
 mod serve;
 mod values;
@@ -14,8 +16,10 @@ use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use call::Call;
+pub(crate) use completions::Completions;
 pub(crate) use connect::{Connect, EraChoice};
 pub(crate) use list::List;
+pub(crate) use man::Man;
 pub(crate) use output::{Output, When};
 pub(crate) use serve::{Serve, Served};
 
@@ -65,6 +69,8 @@ pub(crate) enum Verb {
     List(List),
     Call(Call),
     Serve(Serve),
+    Completions(Completions),
+    Man(Man),
     Help(Help),
 }
 

@@ -1,8 +1,10 @@
 //! One file for each verb, and what leads to them.
 
 mod call;
+mod completions;
 mod help;
 mod list;
+mod man;
 mod serve;
 
 use std::ffi::OsString;
@@ -38,6 +40,8 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
             call::run(args, separated)
         }
         Verb::Serve(args) => serve::run(&args),
+        Verb::Completions(args) => completions::run(&args),
+        Verb::Man(args) => man::run(&args),
         Verb::Help(args) => help::run(&args),
     }
 }

@@ -9,6 +9,7 @@ mod call;
 mod failures;
 mod help;
 mod list;
+mod pages;
 mod signals;
 mod stdio;
 mod support;
