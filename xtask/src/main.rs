@@ -5,6 +5,7 @@
 
 mod counts;
 mod dependencies;
+mod dist;
 mod fuzz;
 mod interop;
 mod requirements;
@@ -28,6 +29,7 @@ cargo xtask CHORE
   requirements       R1 to R86, each with the test that shows it
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   interop install    the published servers that the interop tests run against, into interop/ (needs npm and python3)
+  dist               the archive, the npm package and the wheel, into target/dist
   fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus";
 
 fn main() -> ExitCode {
@@ -49,6 +51,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["requirements"] => requirements::print(&root),
         ["deny"] => dependencies::run(&root),
         ["interop", "install"] => interop::install(&root),
+        ["dist"] => dist::run(&root).map(drop),
         ["fuzz"] => fuzz::run(&root, 0),
         ["fuzz", seconds] => fuzz::run(&root, seconds.parse()?),
         [] | ["help" | "--help" | "-h"] => {

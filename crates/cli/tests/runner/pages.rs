@@ -26,7 +26,9 @@ fn every_shell_completes_every_verb() {
 #[test]
 fn bash_reads_its_script() {
     let script = run(["completions", "bash"]).exits(0).stdout;
-    let question = format!("{script}\nCOMP_WORDS=(mcpjoin li); COMP_CWORD=1; _mcpjoin mcpjoin li mcpjoin; echo ${{COMPREPLY[@]}}");
+    let question = format!(
+        "{script}\nCOMP_WORDS=(mcpjoin li); COMP_CWORD=1; _mcpjoin mcpjoin li mcpjoin; echo ${{COMPREPLY[@]}}"
+    );
     let mut bash =
         Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash is installed");
     bash.stdin.take().unwrap().write_all(question.as_bytes()).unwrap();
