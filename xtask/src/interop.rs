@@ -81,7 +81,7 @@ fn pins(folder: &Path) -> Result<String> {
 }
 
 /// The programs that are not there, by the name a person knows them by.
-fn missing() -> Vec<&'static str> {
+pub(crate) fn missing() -> Vec<&'static str> {
     let runs = |program: &str, arguments: &[&str]| {
         Command::new(program)
             .args(arguments)

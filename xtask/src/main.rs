@@ -3,6 +3,7 @@
 //! Called by people and by `.ci/run`; never part of what a user of mcpjoin builds.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a chore is for")]
 
+mod bench;
 mod counts;
 mod dependencies;
 mod dist;
@@ -29,6 +30,8 @@ cargo xtask CHORE
   requirements       R1 to R86, each with the test that shows it
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   interop install    the published servers that the interop tests run against, into interop/ (needs npm and python3)
+  bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
+                     mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines (bench/README.md)
   dist               the archive, the npm package and the wheel, into target/dist
   fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus";
 
@@ -51,6 +54,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["requirements"] => requirements::print(&root),
         ["deny"] => dependencies::run(&root),
         ["interop", "install"] => interop::install(&root),
+        ["bench", options @ ..] => bench::run(&root, &bench::Options::parse(options)?),
         ["dist"] => dist::run(&root).map(drop),
         ["fuzz"] => fuzz::run(&root, 0),
         ["fuzz", seconds] => fuzz::run(&root, seconds.parse()?),

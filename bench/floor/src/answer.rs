@@ -1,0 +1,99 @@
+//! Answers as little as an echo server must, in 2025-11-25: the id and the text are copied as they stand.
+
+use std::borrow::Cow;
+
+use mcpjoin_proto::scan;
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+const INITIALIZE: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"floor","version":"0.0.0"}}"#;
+const TOOLS: &str = r#"{"tools":[{"name":"echo","description":"Says what it is told","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}]}"#;
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow)]
+    arguments: Arguments<'a>,
+}
+
+#[derive(Deserialize)]
+struct Arguments<'a> {
+    #[serde(borrow)]
+    message: &'a RawValue,
+}
+
+/// Appends the answer to a line, without a line feed; false when it has none.
+pub(crate) fn borrowed(line: &[u8], out: &mut Vec<u8>) -> bool {
+    let request: Request<'_> = serde_json::from_slice(line).expect("the generator writes requests");
+    let Some(id) = request.id else { return false };
+    begin(out, id.get().as_bytes());
+    if request.method == "tools/call" {
+        let params = request.params.expect("a call has params").get();
+        let call: Call<'_> = serde_json::from_str(params).expect("a call of echo");
+        echo(out, call.arguments.message.get().as_bytes());
+    } else {
+        result(out, &request.method);
+    }
+    true
+}
+
+/// The same after one scan that checks everything. What is where is then found by its name: a floor may know who asks.
+pub(crate) fn scanned(line: &[u8], out: &mut Vec<u8>) -> bool {
+    scan::value(line).expect("the generator writes JSON");
+    let Some(id) = after(line, b"\"id\":") else { return false };
+    let digits = id.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    begin(out, &id[..digits]);
+    match after(line, b"\"message\":") {
+        // The text is the last that stands in a call: `"...."}}}`.
+        Some(message) => echo(out, &message[..message.len() - 3]),
+        None => {
+            let method = after(line, b"\"method\":\"").expect("a request has a method");
+            let end = memchr::memchr(b'"', method).expect("a string has an end");
+            result(out, std::str::from_utf8(&method[..end]).expect("it was scanned"));
+        }
+    }
+    true
+}
+
+/// What stands behind a name.
+fn after<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    // All of our names stand in the first bytes of a call.
+    let head = &line[..line.len().min(256)];
+    memmem::find(head, name).map(|at| &line[at + name.len()..])
+}
+
+fn begin(out: &mut Vec<u8>, id: &[u8]) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id);
+}
+
+fn echo(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend_from_slice(br#","result":{"content":[{"type":"text","text":"#);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"}]}}");
+}
+
+fn result(out: &mut Vec<u8>, method: &str) {
+    let result = match method {
+        "initialize" => INITIALIZE,
+        "tools/list" => TOOLS,
+        "ping" => "{}",
+        _ => {
+            out.extend_from_slice(br#","error":{"code":-32601,"message":"Method not found"}}"#);
+            return;
+        }
+    };
+    out.extend_from_slice(b",\"result\":");
+    out.extend_from_slice(result.as_bytes());
+    out.push(b'}');
+}

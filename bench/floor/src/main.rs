@@ -1,0 +1,70 @@
+//! The floor: the least that an echo server over standard input and output costs. One thread, blocking reads and
+//! writes, one write for all that is ready.
+//!
+//! `floor` reads the envelope with serde_json's `RawValue` and copies the payload as it is. `floor --scan` reads it with
+//! the scanner of `mcpjoin-proto`, which refuses all that we promise to refuse: the floor of a server that is as strict
+//! as ours.
+
+mod answer;
+
+use rustix::io::{Errno, read, write};
+use rustix::stdio::{stdin, stdout};
+
+/// How much is gathered before it is written, in bytes.
+const GATHERED: usize = 128 * 1024;
+
+fn main() {
+    let answer = match std::env::args().nth(1).as_deref() {
+        None => answer::borrowed,
+        Some("--scan") => answer::scanned,
+        Some(other) => panic!("floor knows no {other}: only --scan"),
+    };
+    let mut input = vec![0; 256 * 1024];
+    // What was read lies between `start` and `end`; up to `looked` there is no line feed.
+    let (mut start, mut looked, mut end) = (0, 0, 0);
+    let mut out = Vec::with_capacity(2 * GATHERED);
+    loop {
+        while let Some(at) = memchr::memchr(b'\n', &input[looked..end]) {
+            let feed = looked + at;
+            if feed > start && answer(&input[start..feed], &mut out) {
+                out.push(b'\n');
+            }
+            start = feed + 1;
+            looked = start;
+            if out.len() >= GATHERED && !flush(&mut out) {
+                return;
+            }
+        }
+        looked = end;
+        if !flush(&mut out) {
+            return;
+        }
+        if start > 0 && (start == end || end == input.len()) {
+            input.copy_within(start..end, 0);
+            end -= start;
+            (start, looked) = (0, end);
+        } else if end == input.len() {
+            input.resize(2 * end, 0);
+        }
+        match read(stdin(), &mut input[end..]) {
+            Ok(0) => return,
+            Ok(count) => end += count,
+            Err(Errno::INTR) => {}
+            Err(error) => panic!("standard input: {error}"),
+        }
+    }
+}
+
+/// Writes all of it; false when nobody reads any more.
+fn flush(out: &mut Vec<u8>) -> bool {
+    let mut rest = out.as_slice();
+    while !rest.is_empty() {
+        match write(stdout(), rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+    out.clear();
+    true
+}

@@ -1,0 +1,303 @@
+//! Calls of the tool echo: as many under way as were asked for, for as long as was asked for.
+
+use std::io::{IoSlice, Write as _};
+use std::process::{ChildStdin, ChildStdout};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, read, writev};
+use serde_json::{Value, json};
+
+use crate::latency::Latencies;
+use crate::messages::{HEAD, check, id, tail};
+use crate::server::{Server, never_block, own_cpu};
+
+/// The longest reply that is read, in bytes.
+const LONGEST: usize = 256 << 20;
+/// From this size on a call is written from its place and not copied.
+const LARGE: usize = 16 * 1024;
+/// How much of small calls is gathered before it is written, in bytes.
+const GATHERED: usize = 64 * 1024;
+/// So many of the first replies are checked in full, the others by id and length.
+const CHECKED: u64 = 3;
+
+/// What was asked for.
+pub(crate) struct Plan {
+    depth: usize,
+    measured: Duration,
+    warm: Duration,
+    text: String,
+}
+
+impl Plan {
+    pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut plan = Self {
+            depth: 1,
+            measured: Duration::from_secs(1),
+            warm: Duration::from_millis(500),
+            text: String::new(),
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut number = || -> Result<f64, String> {
+                let value = words.next().and_then(|value| value.parse().ok());
+                value.ok_or_else(|| format!("{word} needs a number"))
+            };
+            match *word {
+                "--depth" => plan.depth = number()? as usize,
+                "--seconds" => plan.measured = Duration::from_secs_f64(number()?),
+                "--warm" => plan.warm = Duration::from_secs_f64(number()?),
+                file => {
+                    plan.text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+                }
+            }
+        }
+        Ok(plan)
+    }
+}
+
+impl Server {
+    /// Loads it and says what it cost.
+    pub(crate) fn load(mut self, plan: &Plan) -> Result<Value, String> {
+        let stdin = self.child.stdin.take().ok_or("standard input is closed")?;
+        let stdout = self.child.stdout.take().ok_or("standard output is closed")?;
+        never_block(&stdin)?;
+        never_block(&stdout)?;
+        let mut sender = Sender::new(stdin, plan);
+        let mut receiver = Receiver { stdout, buffer: vec![0; 1 << 20], start: 0, looked: 0, end: 0 };
+        let mut tally =
+            Tally { text: &plan.text, replies: 0, stray: 0, length: 0, latencies: Latencies::default() };
+
+        let began = Instant::now();
+        let limit = plan.warm + plan.measured + Duration::from_secs(20);
+        let mut window: Option<Window> = None;
+        loop {
+            let elapsed = began.elapsed();
+            match &window {
+                None if elapsed >= plan.warm && tally.replies > 0 => {
+                    tally.latencies.clear();
+                    window = Some(Window {
+                        began: Instant::now(),
+                        cpu: self.cpu(),
+                        own: own_cpu(),
+                        before: tally.replies,
+                    });
+                }
+                Some(open) if elapsed >= plan.warm + plan.measured && tally.replies > open.before => {
+                    return Ok(self.figures(open, tally));
+                }
+                _ if elapsed > limit => return Err(format!("no progress after {} replies", tally.replies)),
+                _ => {}
+            }
+            let blocked = sender.send()?;
+            let answered = receiver.receive(&mut sender, &mut tally)?;
+            if !answered && (blocked || sender.to_send == 0) {
+                let mut ready = [
+                    PollFd::new(&receiver.stdout, PollFlags::IN),
+                    PollFd::new(&sender.stdin, if blocked { PollFlags::OUT } else { PollFlags::empty() }),
+                ];
+                let patience = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+                poll(&mut ready, Some(&patience)).map_err(|error| error.to_string())?;
+            }
+        }
+    }
+
+    fn figures(&self, window: &Window, mut tally: Tally<'_>) -> Value {
+        let wall = window.began.elapsed().as_secs_f64();
+        let cpu = (self.cpu() - window.cpu).as_secs_f64();
+        let own = (own_cpu() - window.own).as_secs_f64();
+        let calls = (tally.replies - window.before) as f64;
+        json!({
+            "calls": calls,
+            "per_second": calls / wall,
+            "p50_us": tally.latencies.below(0.5),
+            "p99_us": tally.latencies.below(0.99),
+            "cpu_us": cpu * 1e6 / calls,
+            "generator_cpu_us": own * 1e6 / calls,
+            "peak_kib": self.peak(),
+            "opened_ms": self.opened.as_secs_f64() * 1e3,
+            "stray": tally.stray,
+        })
+    }
+}
+
+/// The time that counts.
+struct Window {
+    began: Instant,
+    cpu: Duration,
+    own: Duration,
+    /// Replies before it.
+    before: u64,
+}
+
+/// What has come back.
+struct Tally<'a> {
+    text: &'a str,
+    replies: u64,
+    stray: u64,
+    /// Of a reply that was checked in full, in bytes.
+    length: usize,
+    latencies: Latencies,
+}
+
+impl Tally<'_> {
+    fn reply(&mut self, line: &[u8], sender: &mut Sender, now: Instant) -> Result<(), String> {
+        let Some(sent) = id(line).and_then(|id| sender.sent_at(id)) else {
+            self.stray += 1;
+            if self.replies == 0 && self.stray > 8 {
+                return Err(format!(
+                    "no reply to a call: {}",
+                    String::from_utf8_lossy(&line[..line.len().min(200)])
+                ));
+            }
+            return Ok(());
+        };
+        if self.replies < CHECKED || line.len() + 8 < self.length {
+            check(line, self.text)?;
+            self.length = line.len();
+        }
+        self.latencies.push(sent, now);
+        self.replies += 1;
+        sender.to_send += 1;
+        Ok(())
+    }
+}
+
+struct Sender {
+    stdin: ChildStdin,
+    tail: Vec<u8>,
+    /// Calls that may be made and are not written yet.
+    to_send: usize,
+    next: u64,
+    /// When the last calls were made, by the lower bits of their ids.
+    sent: Vec<Instant>,
+    queue: Vec<u8>,
+    written: usize,
+    /// How much of the shared tail is written, while a large call is under way.
+    in_tail: Option<usize>,
+}
+
+impl Sender {
+    fn new(stdin: ChildStdin, plan: &Plan) -> Self {
+        Self {
+            stdin,
+            tail: tail(&plan.text),
+            to_send: plan.depth,
+            next: 1,
+            sent: vec![Instant::now(); (plan.depth * 4).next_power_of_two()],
+            queue: Vec::with_capacity(4 * GATHERED),
+            written: 0,
+            in_tail: None,
+        }
+    }
+
+    fn place(&self, id: u64) -> usize {
+        usize::try_from(id).unwrap_or_default() & (self.sent.len() - 1)
+    }
+
+    fn sent_at(&self, id: u64) -> Option<Instant> {
+        (1..self.next).contains(&id).then(|| self.sent[self.place(id)])
+    }
+
+    /// Makes and writes calls; true when the server takes no more now.
+    fn send(&mut self) -> Result<bool, String> {
+        self.compose();
+        while self.written < self.queue.len() || self.in_tail.is_some() {
+            let head = &self.queue[self.written..];
+            let tail = self.in_tail.map_or(&[][..], |at| &self.tail[at..]);
+            let count = match writev(&self.stdin, &[IoSlice::new(head), IoSlice::new(tail)]) {
+                Ok(count) => count,
+                Err(Errno::AGAIN) => return Ok(true),
+                Err(error) => return Err(format!("the server takes no more calls: {error}")),
+            };
+            let of_head = count.min(head.len());
+            self.written += of_head;
+            if let Some(at) = self.in_tail {
+                let at = at + count - of_head;
+                self.in_tail = (at < self.tail.len()).then_some(at);
+            }
+        }
+        self.queue.clear();
+        self.written = 0;
+        Ok(false)
+    }
+
+    fn compose(&mut self) {
+        let large = self.tail.len() > LARGE;
+        // A large one at a time, and what is under way first; small ones together.
+        while self.to_send > 0
+            && if large {
+                self.queue.is_empty() && self.in_tail.is_none()
+            } else {
+                self.queue.len() < GATHERED
+            }
+        {
+            self.queue.extend_from_slice(HEAD);
+            write!(self.queue, "{}", self.next).expect("memory takes everything");
+            if large {
+                self.in_tail = Some(0);
+            } else {
+                self.queue.extend_from_slice(&self.tail);
+            }
+            let place = self.place(self.next);
+            self.sent[place] = Instant::now();
+            self.next += 1;
+            self.to_send -= 1;
+        }
+    }
+}
+
+struct Receiver {
+    stdout: ChildStdout,
+    buffer: Vec<u8>,
+    /// What was read lies between `start` and `end`; up to `looked` there is no line feed.
+    start: usize,
+    looked: usize,
+    end: usize,
+}
+
+impl Receiver {
+    /// Reads what is there; false when that is nothing.
+    fn receive(&mut self, sender: &mut Sender, tally: &mut Tally<'_>) -> Result<bool, String> {
+        self.make_room()?;
+        let count = match read(&self.stdout, &mut self.buffer[self.end..]) {
+            Ok(0) => return Err(format!("the server has ended after {} replies", tally.replies)),
+            Ok(count) => count,
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(error) => return Err(error.to_string()),
+        };
+        self.end += count;
+        let now = Instant::now();
+        while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.looked..self.end]) {
+            let feed = self.looked + at;
+            let line = &self.buffer[self.start..feed];
+            if line.len() > 1 {
+                tally.reply(line, sender, now)?;
+            }
+            self.start = feed + 1;
+            self.looked = self.start;
+        }
+        self.looked = self.end;
+        if self.start == self.end {
+            (self.start, self.looked, self.end) = (0, 0, 0);
+        }
+        Ok(true)
+    }
+
+    fn make_room(&mut self) -> Result<(), String> {
+        if self.end < self.buffer.len() {
+            return Ok(());
+        }
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.looked -= self.start;
+            self.start = 0;
+        } else if self.buffer.len() < LONGEST {
+            self.buffer.resize(2 * self.buffer.len(), 0);
+        } else {
+            return Err("a reply is longer than 256 MiB".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! A server's process: its start, its cost, its end.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::messages::{INITIALIZE, INITIALIZED};
+
+/// A server that has not answered `initialize` by then never will.
+const OPENING: Duration = Duration::from_secs(20);
+/// After closing its standard input.
+const ENDING: Duration = Duration::from_secs(2);
+
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    /// From the start to the answer to `initialize`.
+    pub(crate) opened: Duration,
+}
+
+impl Server {
+    /// Starts it and goes through the handshake of 2025-11-25.
+    pub(crate) fn start(command: &[String]) -> Result<Self, String> {
+        let (program, arguments) = command.split_first().ok_or("no command follows --")?;
+        let began = Instant::now();
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{program}: {error}"))?;
+        let mut server = Self { child, opened: Duration::ZERO };
+        server.send(INITIALIZE)?;
+        let reply = server.line()?;
+        server.opened = began.elapsed();
+        let reply: Value = serde_json::from_slice(&reply).map_err(|error| format!("initialize: {error}"))?;
+        if reply["result"]["protocolVersion"] != "2025-11-25" {
+            return Err(format!("initialize: {reply}"));
+        }
+        server.send(INITIALIZED)?;
+        Ok(server)
+    }
+
+    fn send(&mut self, message: &str) -> Result<(), String> {
+        let stdin = self.child.stdin.as_mut().ok_or("standard input is closed")?;
+        stdin.write_all(format!("{message}\n").as_bytes()).map_err(|error| error.to_string())
+    }
+
+    /// One line, byte by byte: nothing behind it may be taken.
+    fn line(&mut self) -> Result<Vec<u8>, String> {
+        let stdout = self.child.stdout.as_mut().ok_or("standard output is closed")?;
+        let mut line = Vec::new();
+        loop {
+            let mut readable = [PollFd::new(stdout, PollFlags::IN)];
+            let patience = Timespec { tv_sec: OPENING.as_secs().cast_signed(), tv_nsec: 0 };
+            if !matches!(poll(&mut readable, Some(&patience)), Ok(1..)) {
+                return Err("no answer to initialize".into());
+            }
+            let mut byte = [0];
+            match stdout.read(&mut byte) {
+                Ok(0) => return Err("the server has closed its standard output".into()),
+                Ok(_) if byte == *b"\n" => return Ok(line),
+                Ok(_) => line.extend(byte),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// CPU time of the whole process so far.
+    pub(crate) fn cpu(&self) -> Duration {
+        cpu(self.child.id())
+    }
+
+    /// The most memory that it ever had, in KiB.
+    pub(crate) fn peak(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.trim().strip_suffix(" kB")?.trim().parse().ok()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        drop(self.child.stdout.take());
+        let handle = rustix::process::Pid::from_child(&self.child);
+        let ended = rustix::process::pidfd_open(handle, rustix::process::PidfdFlags::empty());
+        if let Ok(ended) = ended {
+            let mut ending = [PollFd::new(&ended, PollFlags::IN)];
+            let patience = Timespec { tv_sec: ENDING.as_secs().cast_signed(), tv_nsec: 0 };
+            if !matches!(poll(&mut ending, Some(&patience)), Ok(1..)) {
+                let _ = kill_process(handle, Signal::KILL);
+            }
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// CPU time of a process, of threads that have ended, too.
+fn cpu(pid: u32) -> Duration {
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed()));
+    let time = clock.and_then(clock_gettime).map_or(0, |time| time.num_nanoseconds());
+    Duration::from_nanos(time.unsigned_abs())
+}
+
+/// Our own CPU time.
+pub(crate) fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(0, |time| time.num_nanoseconds());
+    Duration::from_nanos(time.unsigned_abs())
+}
+
+pub(crate) fn startup(command: &[String]) -> Result<Value, String> {
+    let server = Server::start(command)?;
+    Ok(json!({ "ms": millis(server.opened), "cpu_ms": millis(server.cpu()), "peak_kib": server.peak() }))
+}
+
+pub(crate) fn wall(command: &[String]) -> Result<Value, String> {
+    let (program, arguments) = command.split_first().ok_or("no command follows --")?;
+    let began = Instant::now();
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
+    let took = began.elapsed();
+    if !output.status.success() || output.stdout.is_empty() {
+        return Err(format!("{program}: {}, {} bytes printed", output.status, output.stdout.len()));
+    }
+    // This process has had no other child.
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| error.to_string())?;
+    let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    let cpu = Duration::from_micros(cpu.unsigned_abs());
+    Ok(json!({ "ms": millis(took), "cpu_ms": millis(cpu), "peak_kib": usage.max_rss() }))
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Makes reads or writes return at once.
+pub(crate) fn never_block(stream: impl AsFd) -> Result<(), String> {
+    let flags = rustix::fs::fcntl_getfl(&stream).map_err(|error| error.to_string())?;
+    rustix::fs::fcntl_setfl(&stream, flags | rustix::fs::OFlags::NONBLOCK).map_err(|error| error.to_string())
+}

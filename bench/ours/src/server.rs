@@ -1,0 +1,34 @@
+//! Our server as the harness drives it, where `mcpjoin serve demo` is not what is asked for:
+//! `ours-server [--rt current|multi] [--pending]`. With `--pending` the tool echo is not ready when it is first polled,
+//! as one that waits for something.
+
+use mcpjoin::Link;
+use mcpjoin::server::{Server, tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::runtime::Builder;
+use tokio::task::yield_now;
+
+#[derive(Deserialize, JsonSchema)]
+struct Echo {
+    message: String,
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let has = |option: &str| words.iter().any(|word| word == option);
+    let mut builder = if has("multi") { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    let pending = has("--pending");
+    let server = Server::builder("ours", "0.0.0")
+        .tool(tool("echo").description("Says what it is told"), move |echo: Echo, _| async move {
+            if pending {
+                yield_now().await;
+            }
+            echo.message
+        })
+        .build()
+        .expect("a server with one tool");
+    builder.enable_all().build().expect("a runtime").block_on(async {
+        server.serve(Link::stdio().expect("standard input and output")).await;
+    });
+}

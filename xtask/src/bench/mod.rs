@@ -1,0 +1,101 @@
+//! `cargo xtask bench`: what mcpjoin costs beside its peers, measured in one run in turns, printed as tables of ratios.
+//!
+//! What is measured and how stands in `bench/README.md`. Needs what `cargo xtask interop install` needs, because two of
+//! the peers are a Node and a Python program.
+
+mod cells;
+mod peers;
+mod sample;
+mod table;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use cells::Part;
+use peers::Peers;
+use sample::Samples;
+
+/// What was asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Options {
+    parts: Vec<Part>,
+    /// Turns of each peer in each cell.
+    repetitions: usize,
+    /// How long one turn is measured.
+    seconds: f64,
+    /// Those whose names contain one of these; all when there are none.
+    peers: Vec<String>,
+}
+
+impl Options {
+    /// Reads the words after `bench`.
+    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+        let mut options = Self { parts: Vec::new(), repetitions: 5, seconds: 1.0, peers: Vec::new() };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+            match *word {
+                "--repetitions" => options.repetitions = value()?.parse().context("--repetitions")?,
+                "--seconds" => options.seconds = value()?.parse().context("--seconds")?,
+                "--peers" => options.peers = value()?.split(',').map(str::to_owned).collect(),
+                name => match Part::ALL.into_iter().find(|part| part.name() == name) {
+                    Some(part) => options.parts.push(part),
+                    None => bail!(
+                        "`bench` knows no `{name}`: only {}, --repetitions N, --seconds S, --peers A,B",
+                        Part::ALL.map(Part::name).join(", ")
+                    ),
+                },
+            }
+        }
+        if options.repetitions == 0 || !(0.01..=60.0).contains(&options.seconds) {
+            bail!("at least one repetition of 0.01 to 60 seconds");
+        }
+        if options.parts.is_empty() {
+            options.parts = Part::ALL.to_vec();
+        }
+        Ok(options)
+    }
+}
+
+/// Installs the peers, measures, and prints.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let peers = Peers::install(root)?;
+    let results = root.join("bench/results");
+    fs::create_dir_all(&results)?;
+    println!("{}\n", peers.described()?);
+    println!(
+        "{} repetitions of {} s in turns; median (least to most). Ratios are of the medians.",
+        options.repetitions, options.seconds
+    );
+    for part in &options.parts {
+        let mut samples = Samples::create(&results, part.name())?;
+        for cell in part.cells() {
+            let candidates = peers.of(*part, &cell, &options.peers);
+            if candidates.is_empty() {
+                continue;
+            }
+            let rows = samples.take(&peers, &cell, &candidates, options)?;
+            table::print(*part, &cell, &rows);
+        }
+        println!("\nSamples: {}", samples.path().display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Part};
+
+    #[test]
+    fn options_are_read_and_others_refused() {
+        let options = Options::parse(&["servers", "--repetitions", "2", "--peers", "floor,ours"]).unwrap();
+        assert_eq!(options.parts, [Part::Servers]);
+        assert_eq!((options.repetitions, options.peers.len()), (2, 2));
+        assert_eq!(Options::parse(&[]).unwrap().parts.len(), Part::ALL.len());
+        for words in [&["--repetitions"][..], &["--repetitions", "0"], &["--seconds", "1e9"], &["--fast"]] {
+            assert!(Options::parse(words).is_err(), "{words:?}");
+        }
+    }
+}

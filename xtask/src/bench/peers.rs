@@ -1,0 +1,198 @@
+//! Who is measured: how each is built, installed and started.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value as Json;
+
+use super::cells::{Cell, Part};
+use crate::interop;
+use crate::steps::{self, cargo, succeed};
+
+/// Everything that can be started.
+pub(crate) struct Peers {
+    /// Our binary, as people install it.
+    mcpjoin: PathBuf,
+    /// The folder with the programs of `bench/`.
+    programs: PathBuf,
+    /// `bench/peers`.
+    folder: PathBuf,
+}
+
+/// One that is measured.
+#[derive(Clone)]
+pub(crate) struct Candidate {
+    pub(crate) name: &'static str,
+    /// The words that start it; for a client without the contract's words.
+    pub(crate) command: Vec<String>,
+    /// The load generator itself, which is the floor of clients.
+    pub(crate) generator: bool,
+}
+
+impl Peers {
+    /// Builds what is written in Rust, with optimisation, and installs what npm and PyPI have, pinned.
+    pub(crate) fn install(root: &Path) -> Result<Self> {
+        let mcpjoin = built(root, &["build", "--release", "--package", "mcpjoin-cli", "--bin", "mcpjoin"])?;
+        let load =
+            built(root, &["build", "--release", "--manifest-path", "bench/Cargo.toml", "--workspace"])?;
+        let programs = load.parent().context("a program lies in a folder")?.to_path_buf();
+        let folder = root.join("bench/peers");
+        install_scripts(&folder)?;
+        Ok(Self { mcpjoin, programs, folder })
+    }
+
+    pub(crate) fn load(&self) -> PathBuf {
+        self.programs.join("load")
+    }
+
+    /// The machine and the versions, in one paragraph.
+    pub(crate) fn described(&self) -> Result<String> {
+        let line = |program: &str, words: &[&str]| -> Result<String> {
+            Ok(steps::stdout(Command::new(program).args(words))?.trim().to_owned())
+        };
+        let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        Ok(format!(
+            "{}, {} processors, load {}; {}, node {}, {}; rmcp 3.9.0, TypeScript SDK 2.4.0 and 1.32.2, Python SDK \
+             2.3.0, fastmcp 4.1.2, Inspector 0.15.0",
+            model.trim_start_matches([' ', '\t', ':']),
+            std::thread::available_parallelism()?,
+            load.split_whitespace().next().unwrap_or_default(),
+            line("rustc", &["--version"])?,
+            line("node", &["--version"])?,
+            line("python3", &["--version"])?,
+        ))
+    }
+
+    /// Those that take part in a cell.
+    pub(crate) fn of(&self, part: Part, cell: &Cell, wanted: &[String]) -> Vec<Candidate> {
+        let mut all = match part {
+            Part::Servers => self.servers(),
+            Part::Startup => self.servers(),
+            Part::Clients => self.clients(),
+            Part::CommandLines => self.command_lines(),
+        };
+        // Only where the runtime matters and the cost of a call shows.
+        let small = part == Part::Servers && cell.size == 64 && cell.depth == 16;
+        all.retain(|candidate| small || !candidate.name.contains("pending"));
+        // Whoever is asked for is measured beside the floor.
+        let asked = |name: &str| name == "floor" || wanted.iter().any(|part| name.contains(part.as_str()));
+        all.retain(|candidate| wanted.is_empty() || asked(candidate.name));
+        all
+    }
+
+    fn servers(&self) -> Vec<Candidate> {
+        let demo = || vec![self.mcpjoin.display().to_string(), "serve".into(), "demo".into()];
+        vec![
+            candidate("floor", self.program("floor", &[])),
+            candidate("floor, one scan", self.program("floor", &["--scan"])),
+            candidate("ours", demo()),
+            candidate("ours, pending once, multi-thread", {
+                self.program("ours-server", &["--rt", "multi", "--pending"])
+            }),
+            candidate("rmcp, one thread", self.program("rmcp-server", &["--rt", "current", "pipes"])),
+            candidate("rmcp, pipes", self.program("rmcp-server", &["pipes"])),
+            candidate("rmcp, default", self.program("rmcp-server", &["stdio"])),
+            candidate("TypeScript SDK 2", self.node("server.mjs", &["v2"])),
+            candidate("TypeScript SDK 1", self.node("server.mjs", &["v1"])),
+            candidate("Python SDK, low level", self.python("server.py", &["low"])),
+            candidate("Python SDK", self.python("server.py", &["fast"])),
+        ]
+    }
+
+    fn clients(&self) -> Vec<Candidate> {
+        vec![
+            Candidate { name: "floor", command: Vec::new(), generator: true },
+            candidate("ours", self.program("ours-client", &[])),
+            candidate("rmcp, one thread", self.program("rmcp-client", &["--rt", "current"])),
+            candidate("rmcp, default", self.program("rmcp-client", &[])),
+            candidate("TypeScript SDK 2", self.node("client.mjs", &["v2"])),
+            candidate("TypeScript SDK 1", self.node("client.mjs", &["v1"])),
+            candidate("Python SDK", self.python("client.py", &[])),
+        ]
+    }
+
+    fn command_lines(&self) -> Vec<Candidate> {
+        let floor = self.programs.join("floor").display().to_string();
+        let inspector = self.folder.join("node/node_modules/.bin/mcp-inspector").display().to_string();
+        let fastmcp = self.folder.join("python/venv/bin/fastmcp").display().to_string();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        vec![
+            candidate("floor", words(&[&self.load().display().to_string(), "startup", "--", &floor])),
+            candidate("ours: mcpjoin list", words(&[&self.mcpjoin.display().to_string(), "list", &floor])),
+            candidate("inspector --cli", words(&[&inspector, "--cli", &floor, "--method", "tools/list"])),
+            candidate("fastmcp list", words(&[&fastmcp, "list", "--command", &floor])),
+            candidate("node -e", words(&["node", "-e", "console.log(0)"])),
+        ]
+    }
+
+    fn program(&self, name: &str, words: &[&str]) -> Vec<String> {
+        command(self.programs.join(name).display().to_string(), words)
+    }
+
+    fn node(&self, script: &str, words: &[&str]) -> Vec<String> {
+        let script = self.folder.join("node").join(script).display().to_string();
+        command("node".to_owned(), &[&[script.as_str()], words].concat())
+    }
+
+    fn python(&self, script: &str, words: &[&str]) -> Vec<String> {
+        let folder = self.folder.join("python");
+        let script = folder.join(script).display().to_string();
+        command(folder.join("venv/bin/python").display().to_string(), &[&[script.as_str()], words].concat())
+    }
+}
+
+fn candidate(name: &'static str, command: Vec<String>) -> Candidate {
+    Candidate { name, command, generator: false }
+}
+
+fn command(program: String, words: &[&str]) -> Vec<String> {
+    std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect()
+}
+
+/// Builds, and gives the path of the last executable.
+fn built(root: &Path, words: &[&str]) -> Result<PathBuf> {
+    let words = [words, &["--message-format=json-render-diagnostics"]].concat();
+    let messages = steps::stdout(&mut cargo(root, &words))?;
+    let mut executables = messages.lines().filter_map(|line| {
+        let message: Json = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    });
+    executables.next_back().with_context(|| format!("cargo {} built no program", words.join(" ")))
+}
+
+/// Installs what the pins name, unless exactly that is installed already.
+fn install_scripts(folder: &Path) -> Result<()> {
+    let mut pins = String::new();
+    for file in ["node/package.json", "node/package-lock.json", "python/requirements.txt"] {
+        let path = folder.join(file);
+        pins += &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    let stamp = folder.join(".installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == pins) {
+        return Ok(());
+    }
+    let missing = interop::missing();
+    if !missing.is_empty() {
+        bail!("the peers need {}", missing.join(" and "));
+    }
+    let run = |program: &Path, place: &str, words: &[&str]| {
+        succeed(Command::new(program).args(words).current_dir(folder.join(place)).stdin(Stdio::null()))
+    };
+    let npm = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+    run(Path::new("npm"), "node", &npm)?;
+    run(Path::new("python3"), "python", &["-m", "venv", "--clear", "venv"])?;
+    let pip = [
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--requirement",
+        "requirements.txt",
+    ];
+    run(&folder.join("python/venv/bin/pip"), "python", &pip)?;
+    fs::write(&stamp, pins).with_context(|| format!("cannot write {}", stamp.display()))
+}

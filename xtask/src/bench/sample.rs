@@ -1,0 +1,140 @@
+//! Taking samples: the candidates of a cell in turns, everything kept.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value as Json, json};
+
+use super::Options;
+use super::cells::{Cell, Part};
+use super::peers::{Candidate, Peers};
+
+/// The samples of one candidate, or why it could not be measured.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) samples: Vec<Map<String, Json>>,
+    pub(crate) fault: Option<String>,
+}
+
+/// The file with every sample of a part, one JSON object per line.
+pub(crate) struct Samples {
+    part: Part,
+    path: PathBuf,
+    file: File,
+}
+
+impl Samples {
+    pub(crate) fn create(folder: &Path, name: &str) -> Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let path = folder.join(format!("{name}-{now}.jsonl"));
+        let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let part = Part::ALL.into_iter().find(|part| part.name() == name).context("a part")?;
+        Ok(Self { part, path, file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Measures a cell: each candidate once per repetition, A B C, A B C ... so that what else the machine does meets
+    /// all alike. Who fails is not asked again.
+    pub(crate) fn take(
+        &mut self,
+        peers: &Peers,
+        cell: &Cell,
+        candidates: &[Candidate],
+        options: &Options,
+    ) -> Result<Vec<Row>> {
+        let payload = self.path.with_file_name(cell.payload());
+        if cell.size > 0 {
+            let text = Command::new(peers.load())
+                .args(["payload", &cell.size.to_string(), cell.kind()])
+                .stdin(Stdio::null())
+                .output()?;
+            fs::write(&payload, text.stdout)?;
+        }
+        let mut rows: Vec<Row> = candidates
+            .iter()
+            .map(|candidate| Row { name: candidate.name, samples: Vec::new(), fault: None })
+            .collect();
+        for repetition in 0..options.repetitions {
+            for (candidate, row) in candidates.iter().zip(&mut rows) {
+                if row.fault.is_some() {
+                    continue;
+                }
+                let words = self.words(peers, cell, candidate, &payload, options.seconds);
+                let mut sample = figures(&words)?;
+                if let Some(fault) = sample.get("error") {
+                    row.fault = Some(fault.as_str().unwrap_or_default().to_owned());
+                }
+                if candidate.generator {
+                    // Of a client its own cost counts.
+                    let own = sample.get("generator_cpu_us").cloned().unwrap_or_default();
+                    sample.insert("cpu_us".into(), own);
+                    sample.remove("peak_kib");
+                }
+                let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+                let line = json!({
+                    "part": self.part.name(), "cell": cell.title(), "peer": candidate.name, "repetition": repetition,
+                    "load": load.split_whitespace().next(), "figures": sample,
+                });
+                writeln!(self.file, "{line}")?;
+                if row.fault.is_none() {
+                    row.samples.push(sample);
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// What is run for one sample.
+    fn words(
+        &self,
+        peers: &Peers,
+        cell: &Cell,
+        candidate: &Candidate,
+        payload: &Path,
+        seconds: f64,
+    ) -> Vec<String> {
+        let load = peers.load().display().to_string();
+        let payload = payload.display().to_string();
+        let (depth, seconds) = (cell.depth.to_string(), seconds.to_string());
+        let floor = peers.load().with_file_name("floor").display().to_string();
+        let under_load = |server: &[String]| {
+            let words = [&load, "stdio", "--depth", &depth, "--seconds", &seconds, &payload, "--"];
+            words.iter().map(|word| (*word).to_owned()).chain(server.iter().cloned()).collect()
+        };
+        match self.part {
+            Part::Servers => under_load(&candidate.command),
+            Part::Clients if candidate.generator => under_load(&[floor]),
+            Part::Clients => {
+                candidate.command.iter().cloned().chain([depth, seconds, payload, floor]).collect()
+            }
+            Part::Startup => [load, "startup".into(), "--".into()]
+                .into_iter()
+                .chain(candidate.command.iter().cloned())
+                .collect(),
+            Part::CommandLines => [load, "wall".into(), "--".into()]
+                .into_iter()
+                .chain(candidate.command.iter().cloned())
+                .collect(),
+        }
+    }
+}
+
+/// Runs it and reads its one JSON object, which may be an error of its own.
+fn figures(words: &[String]) -> Result<Map<String, Json>> {
+    let (program, arguments) = words.split_first().context("there is a program")?;
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let last = printed.lines().last().unwrap_or_default();
+    Ok(serde_json::from_str(last).unwrap_or_else(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().last().unwrap_or_default();
+        Map::from_iter([("error".to_owned(), json!(format!("{}: {said}", output.status)))])
+    }))
+}

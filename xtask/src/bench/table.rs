@@ -1,0 +1,136 @@
+//! The tables: medians with their spread, and the ratios that can be compared between machines.
+
+use super::cells::{Cell, Part};
+use super::sample::Row;
+
+/// The one that everybody is compared with.
+const FLOOR: &str = "floor";
+/// The peer that a Rust program would take instead.
+const RMCP: &str = "rmcp, one thread";
+
+/// The middle of some samples, and their ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spread {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let (least, most) = (*values.first()?, *values.last()?);
+        Some(Self { least, median: values[values.len() / 2], most })
+    }
+
+    fn shown(self) -> String {
+        format!("{} ({} to {})", number(self.median), number(self.least), number(self.most))
+    }
+}
+
+/// Three figures, and thousands apart.
+fn number(value: f64) -> String {
+    if value >= 10_000.0 {
+        format!("{:.1} k", value / 1000.0)
+    } else if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// Prints one table.
+pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
+    match part {
+        Part::Servers | Part::Clients => {
+            println!("\n### {}: {}\n", part.name(), cell.title());
+            println!(
+                "| | CPU us per call | / floor | rmcp / it | calls per s | / floor | p50 us | p99 us | peak MiB |"
+            );
+            println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|");
+            lines(rows, |row| {
+                let cpu = spread(row, "cpu_us");
+                let rate = spread(row, "per_second");
+                vec![
+                    cpu.map_or_else(String::new, Spread::shown),
+                    ratio(cpu, middle(rows, FLOOR, "cpu_us")),
+                    inverse(cpu, middle(rows, RMCP, "cpu_us")),
+                    rate.map_or_else(String::new, Spread::shown),
+                    ratio(rate, middle(rows, FLOOR, "per_second")),
+                    spread(row, "p50_us").map_or_else(String::new, |spread| number(spread.median)),
+                    spread(row, "p99_us").map_or_else(String::new, |spread| number(spread.median)),
+                    peak(row),
+                ]
+            });
+        }
+        Part::Startup | Part::CommandLines => {
+            println!("\n### {}\n", part.name());
+            println!("| | ms | / floor | CPU ms | peak MiB |");
+            println!("|---|--:|--:|--:|--:|");
+            lines(rows, |row| {
+                let time = spread(row, "ms");
+                vec![
+                    time.map_or_else(String::new, Spread::shown),
+                    ratio(time, middle(rows, FLOOR, "ms")),
+                    spread(row, "cpu_ms").map_or_else(String::new, Spread::shown),
+                    peak(row),
+                ]
+            });
+        }
+    }
+}
+
+fn lines(rows: &[Row], cells: impl Fn(&Row) -> Vec<String>) {
+    for row in rows {
+        match &row.fault {
+            Some(fault) => println!("| {} | not measured: {} |", row.name, fault.replace('|', "/")),
+            None => println!("| {} | {} |", row.name, cells(row).join(" | ")),
+        }
+    }
+}
+
+fn spread(row: &Row, figure: &str) -> Option<Spread> {
+    Spread::of(row.samples.iter().filter_map(|sample| sample.get(figure)?.as_f64()).collect())
+}
+
+fn middle(rows: &[Row], name: &str, figure: &str) -> Option<f64> {
+    let row = rows.iter().find(|row| row.name == name)?;
+    spread(row, figure).map(|spread| spread.median)
+}
+
+fn ratio(value: Option<Spread>, to: Option<f64>) -> String {
+    value.zip(to).map_or_else(String::new, |(value, to)| format!("{:.2}", value.median / to))
+}
+
+fn inverse(value: Option<Spread>, of: Option<f64>) -> String {
+    value.zip(of).map_or_else(String::new, |(value, of)| format!("{:.1}", of / value.median))
+}
+
+fn peak(row: &Row) -> String {
+    spread(row, "peak_kib").map_or_else(String::new, |spread| format!("{:.1}", spread.most / 1024.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Spread, inverse, number, ratio};
+
+    #[test]
+    fn the_middle_and_the_ends_are_found() {
+        let spread = Spread::of(vec![3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(spread, Spread { least: 1.0, median: 2.0, most: 3.0 });
+        assert_eq!(spread.shown(), "2.00 (1.00 to 3.00)");
+        assert_eq!(
+            (ratio(Some(spread), Some(4.0)), inverse(Some(spread), Some(4.0))),
+            ("0.50".into(), "2.0".into())
+        );
+        assert_eq!(Spread::of(Vec::new()), None);
+    }
+
+    #[test]
+    fn numbers_have_three_figures() {
+        let shown = [0.123, 9.99, 12.34, 123.4, 9999.0, 123_456.0].map(number);
+        assert_eq!(shown, ["0.12", "9.99", "12.3", "123", "9999", "123.5 k"]);
+    }
+}
