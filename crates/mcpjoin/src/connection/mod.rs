@@ -36,7 +36,7 @@ pub struct Connection {
 }
 
 /// Told of every rule that the peer breaks. Called by the driver; must not block.
-pub(crate) type OnViolation = Box<dyn Fn(&Violation) + Send + Sync>;
+pub(crate) type OnViolation = Arc<dyn Fn(&Violation) + Send + Sync>;
 
 /// What a connection is made of, beside its link.
 pub(crate) struct Setup {
