@@ -1,0 +1,35 @@
+//! Questions that a handler asks by hand, played for those clients that do not make their request again.
+//!
+//! A handler that answers with an [`InputRequired`] is written for the modern era, where the client brings the
+//! answers with its next request: <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>.
+//! In the legacy era the questions are requests of our own, and in a task they wait for `tasks/update`; either way
+//! the handler is called again here, with the answers that it would have found. Called by what runs handlers.
+
+use std::future::Future;
+
+use mcpjoin_proto::ErrorObject;
+use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::types::InputRequired;
+
+use super::{Context, HandlerError};
+
+/// How often a handler may ask before it has a result: as often as our own client lets a server ask.
+const MAX_ROUNDS: usize = 10;
+
+/// Asks, and calls the handler again, until it has a result.
+pub(super) async fn play<F, Fut>(cx: Context, first: InputRequired, handle: F) -> Result<Reply, HandlerError>
+where
+    F: Fn(Context) -> Fut,
+    Fut: Future<Output = Result<Reply, ErrorObject>>,
+{
+    let mut input = first;
+    for _ in 0..MAX_ROUNDS {
+        let responses = cx.ask_all(input.input_requests.unwrap_or_default()).await?;
+        match handle(cx.answered(responses, input.request_state)).await {
+            Ok(Reply::NeedInput(next)) => input = *next,
+            Ok(reply) => return Ok(reply),
+            Err(error) => return Err(HandlerError::protocol(error)),
+        }
+    }
+    Err(HandlerError::new(format!("asked {MAX_ROUNDS} times and still needs input")))
+}
