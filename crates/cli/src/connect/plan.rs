@@ -1,42 +1,31 @@
-//! A command's way to a server and back: starts it, connects, lets the command work, and ends everything that was
-//! started, whatever happens. Signals are heard all the way.
-//!
-//! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
+//! From what was typed to what is started and how it is talked to: checked, and nothing done yet.
 
 use std::ffi::{OsStr, OsString};
-use std::time::{Duration, Instant};
 
 use mcpjoin::client::{Client, ClientBuilder};
-use mcpjoin::link::{ChildCommand, ChildHandle};
+use mcpjoin::link::ChildCommand;
+use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits};
-use mcpjoin::proto::types::LogMessageParams;
-use mcpjoin::proto::{Era, Method, Notification};
-use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
-use tokio::time::timeout;
 
+use super::show;
 use crate::args::{Connect, EraChoice};
-use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
 use crate::target::{Target, shown};
 use crate::ui::{Secrets, Ui};
-use crate::visible;
 
 /// What programs need to run, whatever they do: passed on with `--env-clean`, too.
 const BASICS: [&str; 13] = [
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TERM", "TMP", "TMPDIR", "TZ",
     "USER",
 ];
-/// How long the keeper of the child may take once everything has been killed at once.
-const KILLED: Duration = Duration::from_secs(1);
-
 /// How to reach a server, understood and checked.
-struct Plan {
-    command: ChildCommand,
-    client: ClientBuilder,
+pub(crate) struct Plan {
+    pub(crate) command: ChildCommand,
+    pub(crate) client: ClientBuilder,
     /// The command as it would be typed.
-    shown: String,
+    pub(crate) shown: String,
     /// What is done first once it runs.
-    first: Phase,
+    pub(crate) first: Phase,
 }
 
 /// The bounds that the options ask for.
@@ -56,142 +45,8 @@ pub(crate) fn limits(connect: &Connect) -> Limits {
     limits
 }
 
-/// Connects to the server, runs `work`, and ends everything. The exit is that of `work`, or says what came between.
-pub(crate) fn with_server(
-    ui: &Ui,
-    target: &Target,
-    connect: &Connect,
-    work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
-) -> Exit {
-    let prepared = plan(ui, target, connect).and_then(|plan| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map(|runtime| (plan, runtime)).map_err(|error| Failure::system(Phase::Spawn, &error))
-    });
-    let (plan, runtime) = match prepared {
-        Ok(prepared) => prepared,
-        Err(failure) => {
-            ui.failure(&failure);
-            return failure.exit;
-        }
-    };
-    let child = plan.command.handle();
-    let exit = runtime.block_on(run(plan, ui, work));
-    // What has not been ended politely by now is killed with the tasks that held it.
-    drop(runtime);
-    for survivor in survivors(&child) {
-        ui.warning(&survivor);
-    }
-    exit
-}
-
-async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
-    let started = Instant::now();
-    let fail = |failure: Failure| {
-        ui.failure(&failure.with(&plan.shown, started.elapsed()));
-    };
-    let mut signals = match Signals::listen() {
-        Ok(signals) => signals,
-        Err(error) => {
-            let failure = Failure::system(Phase::Spawn, &error);
-            let exit = failure.exit;
-            fail(failure);
-            return exit;
-        }
-    };
-    let child = plan.command.handle();
-    let connecting = async {
-        let link = plan.command.start().await.map_err(|error| Failure::spawn(&error))?;
-        plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))
-    };
-    // Dropped by the signal, it begins to end what it has started.
-    let client = tokio::select! {
-        biased;
-        signal = signals.next() => Err(signal),
-        client = connecting => Ok(client),
-    };
-    let client = match client {
-        Ok(Ok(client)) => client,
-        Ok(Err(failure)) => {
-            let exit = failure.exit;
-            fail(failure);
-            return exit;
-        }
-        Err(signal) => {
-            tokio::select! {
-                biased;
-                _ = signals.next() => {}
-                _ = child.ended() => {}
-            }
-            return Exit::Signal(signal);
-        }
-    };
-    let exit = tokio::select! {
-        biased;
-        signal = signals.next() => Exit::Signal(signal),
-        outcome = work(&client) => match outcome {
-            Ok(exit) => exit,
-            Err(failure) => {
-                let exit = failure.exit;
-                fail(failure);
-                exit
-            }
-        },
-    };
-    tokio::select! {
-        biased;
-        // Nobody wants to wait any longer.
-        signal = signals.next() => Exit::Signal(signal),
-        _ = client.close() => exit,
-    }
-}
-
-/// What is left of what the server has started: normally nothing.
-fn survivors(child: &ChildHandle) -> Vec<String> {
-    if child.pid().is_some() && child.report().is_none() {
-        let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        // Without a runtime to wait in, what is known is told.
-        let _ = waiting.map(|runtime| runtime.block_on(async { timeout(KILLED, child.ended()).await }));
-    }
-    let left = child.report().map(|report| report.survivors).unwrap_or_default();
-    left.iter()
-        .map(|left| {
-            format!(
-                "process {} ({}), which the server has started, is still there",
-                left.pid,
-                visible::line(&left.name)
-            )
-        })
-        .collect()
-}
-
-/// The signals that end us.
-pub(crate) struct Signals {
-    hangup: Heard,
-    interrupt: Heard,
-    terminate: Heard,
-}
-
-impl Signals {
-    pub(crate) fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// The next one. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Signal {
-        tokio::select! {
-            _ = self.hangup.recv() => Signal::Hangup,
-            _ = self.interrupt.recv() => Signal::Interrupt,
-            _ = self.terminate.recv() => Signal::Terminate,
-        }
-    }
-}
-
 /// From the options to what is started and how it is talked to. Hides the values of variables from then on.
-fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
+pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
     let variables = variables(&connect.env)?;
     ui.hide(Secrets::new(variables.iter().map(|(_, value)| value)));
 
@@ -263,21 +118,6 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
     }
     let first = if era.or(asked) == Some(Era::Legacy) { Phase::Initialize } else { Phase::Probe };
     Ok((client, first))
-}
-
-/// Shows a log message of the server.
-pub(crate) fn show(ui: &Ui, notification: &Notification) {
-    if notification.method != Method::LogMessage {
-        return;
-    }
-    let Some(Ok(message)) =
-        notification.params.as_ref().map(|params| params.raw().decode::<LogMessageParams>())
-    else {
-        return;
-    };
-    let text = message.data.to_string_value();
-    let text = text.as_deref().unwrap_or_else(|| message.data.as_str());
-    ui.server_line(&format!("[{}] {text}", message.level.as_str()));
 }
 
 /// The variables of `-e`: `NAME=VALUE`, or `NAME` for the value that we have ourselves.

@@ -1,0 +1,48 @@
+//! The options that every verb with a server has: how it is started and talked to.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use mcpjoin::proto::Version;
+
+use super::values::{duration, size, version};
+
+/// How the server is started and talked to.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connect {
+    /// Sets a variable for the server; NAME alone passes ours on. Values are never shown
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<OsString>,
+    /// Passes on no variable of ours but those that programs need to run (PATH, HOME, LANG ...)
+    #[arg(long)]
+    pub(crate) env_clean: bool,
+    /// The server's working directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// The era of the protocol to speak: with `initialize` (legacy), without (modern), or what the server speaks
+    #[arg(long, value_name = "ERA", default_value = "auto")]
+    pub(crate) era: EraChoice,
+    /// The one version of the protocol to speak
+    #[arg(long, value_name = "DATE", value_parser = version)]
+    pub(crate) protocol_version: Option<Version>,
+    /// How long an answer may take; progress starts it again. Seconds, or with ms, s, m, h [default: 60s]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long the answer to the opening request may take [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
+    pub(crate) connect_timeout: Option<Duration>,
+    /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_message_size: Option<usize>,
+}
+
+/// The era of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EraChoice {
+    Auto,
+    Legacy,
+    Modern,
+}
