@@ -70,6 +70,25 @@ impl Context {
 
     /// The answer of that name; `None` when there is none, and the question is to be asked again.
     ///
+    /// ```
+    /// use mcpjoin::proto::types::{
+    ///     ElicitFormParams, ElicitResult, ElicitationSchema, InputRequests, InputRequired, Members,
+    /// };
+    /// use mcpjoin::server::{Context, HandlerError, NoArguments, Server, tool};
+    ///
+    /// async fn delete(_: NoArguments, cx: Context) -> Result<&'static str, HandlerError> {
+    ///     if let Some(answer) = cx.input_response::<ElicitResult>("sure")? {
+    ///         return Ok(if answer.action.as_str() == "accept" { "deleted" } else { "kept" });
+    ///     }
+    ///     let question = ElicitFormParams::new("Are you sure?", ElicitationSchema::new(Members::new()));
+    ///     let questions = InputRequests::new().with("sure", question.into());
+    ///     Err(HandlerError::need_input(InputRequired::default().with_input_requests(questions)))
+    /// }
+    ///
+    /// let server = Server::builder("files", "1.0.0").tool(tool("delete"), delete).build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    ///
     /// # Errors
     /// When what the request brings cannot be read as such an answer; pass it on with `?`.
     pub fn input_response<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, InputError> {

@@ -61,6 +61,14 @@ fn server() -> Server {
         .tool(tool("never-content"), async |_: NoArguments, _| {
             InputRequired::default().with_input_requests(question("who", "Who?"))
         })
+        .tool(tool("put-off"), async |_: NoArguments, cx: Context| {
+            let tried: u64 = cx.open_request_state()?.unwrap_or(0);
+            if tried == 3 {
+                return Ok("now");
+            }
+            let state = cx.seal_request_state(&(tried + 1))?;
+            Err(HandlerError::need_input(InputRequired::default().with_request_state(state)))
+        })
         .tool(tool("able"), async |_: NoArguments, cx: Context| {
             cx.may_ask(&ListRootsParams::default().into()).to_string()
         })
@@ -121,6 +129,19 @@ fn a_legacy_client_is_asked_what_it_has_declared_and_no_more_than_ten_times() {
         assert!(text(&result).contains("nobody is there"), "{result}");
         let result = call(&client, "never-content", json!({})).await.unwrap();
         assert_eq!(text(&result), "asked 10 times and still needs input");
+    });
+}
+
+#[test]
+fn a_handler_that_puts_its_call_off_is_called_again_after_a_while() {
+    run(async {
+        for era in BOTH_ERAS {
+            let client = connect(&server(), answering(era)).await;
+            let begun = tokio::time::Instant::now();
+            let result = client.call_tool("put-off", None).await.unwrap();
+            assert_eq!(result.content[0].as_text(), Some("now"));
+            assert_eq!(begun.elapsed(), Duration::from_millis(100 + 200 + 400), "{era:?}");
+        }
     });
 }
 
