@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::args::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::guard::Guarded;
 use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
@@ -56,6 +57,8 @@ pub(crate) fn with_plan(
             return failure.exit;
         }
     };
+    // Dismissed when everything is over.
+    let _guarded = Guarded::start();
     let child = plan.command.handle();
     let exit = runtime.block_on(work(plan));
     // What has not been ended politely by now is killed with the tasks that held it.

@@ -22,8 +22,11 @@
 //! exist there.
 
 mod command;
+#[cfg(target_os = "linux")]
+pub mod guard;
 mod keeper;
 mod kept;
+mod mark;
 mod spawn;
 mod stderr;
 mod tree;
