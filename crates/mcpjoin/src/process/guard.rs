@@ -115,7 +115,9 @@ pub fn stand(arguments: impl IntoIterator<Item = OsString>) -> bool {
     if arguments.next().as_deref() != Some(OsStr::new(NAME)) {
         return false;
     }
-    let Some(mark) = arguments.next().and_then(|name| Mark::of_children(name.to_str()?)) else { return false };
+    let Some(mark) = arguments.next().and_then(|name| Mark::of_children(name.to_str()?)) else {
+        return false;
+    };
     // The kernel says "exe", from the name of the file.
     let _ = rustix::thread::set_name(c"mcpjoin-guard");
     // Nothing is ever written: what is waited for is the end.
@@ -127,8 +129,7 @@ pub fn stand(arguments: impl IntoIterator<Item = OsString>) -> bool {
 /// Ends whoever carries the mark.
 fn end_all(mark: Mark) {
     let mut family = Family::marked(mark);
-    for (signal, time) in
-        [(None, END_OF_INPUT), (Some(Signal::TERM), TERMINATE), (Some(Signal::KILL), DEATH)]
+    for (signal, time) in [(None, END_OF_INPUT), (Some(Signal::TERM), TERMINATE), (Some(Signal::KILL), DEATH)]
     {
         let due = Instant::now() + time;
         let mut told = HashSet::new();

@@ -129,10 +129,7 @@ impl Stat {
             group: field(5)?.parse().ok()?,
             born: field(22)?.parse().ok()?,
             bare: flags & (PF_EXITING | PF_KTHREAD) != 0,
-            environment: (
-                number(field(50)).unwrap_or_default(),
-                number(field(51)).unwrap_or_default(),
-            ),
+            environment: (number(field(50)).unwrap_or_default(), number(field(51)).unwrap_or_default()),
             marks: Marks::None,
         })
     }
