@@ -143,6 +143,18 @@ fn d74_d75_d76_a_thousand_with_a_grandchild_that_holds_the_pipes() {
 }
 
 #[test]
+fn d75_d76_a_thousand_that_leave_somebody_behind_who_is_just_being_started() {
+    // When the child ends, what it leaves behind is on its way: through the group, out of it, from one program to
+    // the next, with and without a parent.
+    let script = "cat >/dev/null; (setsid sh -c 'exec env exec=1 sleep 1000' &) ; exit 0";
+    let leaving = || cycle(sh(script).shutdown(PATIENT, PATIENT), close);
+    thousand(leaving, |cycle| {
+        assert_eq!((cycle.report.forced, cycle.report.exit), (Forced::No, Some(ProcessExit::Code(0))));
+        assert!(cycle.report.complete);
+    });
+}
+
+#[test]
 fn d68_d76_a_thousand_that_flood_their_standard_error() {
     // Four times what the pipe holds.
     let script = format!("head -c 262144 /dev/zero >&2; {READY} exec cat >/dev/null");

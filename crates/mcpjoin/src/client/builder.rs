@@ -180,6 +180,8 @@ impl ClientBuilder {
         let setup = Setup { role: Role::Client(role), limits: self.limits, on_violation: self.on_violation };
         let handler =
             ClientHandler { answers: answers.clone(), on_notification: self.on_notification.clone() };
+        #[cfg(unix)]
+        let child = link.child();
         let (connection, driver) = Connection::new(link, setup, handler);
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
@@ -191,6 +193,8 @@ impl ClientBuilder {
         Ok(Client {
             inner: Arc::new(Inner {
                 watched: Watched::default(),
+                #[cfg(unix)]
+                child,
                 connection,
                 peer,
                 answers,

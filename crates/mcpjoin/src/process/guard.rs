@@ -37,7 +37,7 @@ use rustix::process::Signal;
 use super::kept::{RELOOK, TICK};
 use super::mark::{Mark, VARIABLE};
 use super::spawn;
-use super::tree::{Family, Relative, World};
+use super::tree::{Family, Relative, Sight, World};
 
 /// What stands in place of the guard's name, and what the system's lists of processes show. Nobody types that.
 const NAME: &str = "mcpjoin: guard";
@@ -135,7 +135,7 @@ fn end_all(mark: Mark) {
         let mut told = HashSet::new();
         loop {
             let found = family.living(&World::look(0));
-            if found.living.is_empty() && found.settled {
+            if found.living.is_empty() && found.sight != Sight::Partial {
                 return;
             }
             if let Some(signal) = signal {
@@ -151,7 +151,7 @@ fn end_all(mark: Mark) {
             if now >= due {
                 break;
             }
-            let soon = if !found.settled {
+            let soon = if found.sight == Sight::Partial {
                 RELOOK
             } else if found.living.iter().any(|relative| relative.handle.is_none()) {
                 TICK

@@ -26,7 +26,7 @@ use mcpjoin_proto::session::ProcessExit;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
-use super::tree::{Family, Relative, World, handle};
+use super::tree::{Family, Relative, Sight, World, handle};
 use super::{Forced, Grace, Shared, ShutdownReport};
 
 /// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
@@ -65,8 +65,8 @@ pub(super) struct Kept {
     exit: Option<ProcessExit>,
     /// What lives of the family after the child's end, as of the last look.
     rest: Vec<Relative>,
-    /// Nobody was missed in the last look.
-    settled: bool,
+    /// How much was seen in the last look.
+    sight: Sight,
 }
 
 impl Kept {
@@ -84,7 +84,7 @@ impl Kept {
             noticed: false,
             exit: None,
             rest: Vec::new(),
-            settled: true,
+            sight: Sight::None,
         }
     }
 
@@ -126,7 +126,7 @@ impl Kept {
         } else {
             self.handle.is_none()
         };
-        let relook = (self.has_ended() && !self.settled).then_some(RELOOK);
+        let relook = (self.has_ended() && self.sight == Sight::Partial).then_some(RELOOK);
         let tick = relook.or_else(|| blind.then_some(TICK)).map(|wait| now + wait);
         match (self.due, tick) {
             (Some(due), Some(tick)) => Some(due.min(tick)),
@@ -259,7 +259,7 @@ impl Kept {
         self.search(world);
         let late = self.due.is_some_and(|due| now >= due);
         match self.step {
-            _ if self.rest.is_empty() && (self.settled || late) => self.finish(),
+            _ if self.rest.is_empty() && (late || self.sight != Sight::Partial) => self.finish(),
             Step::Sweeping if late => {
                 self.clear(now);
                 false
@@ -279,7 +279,7 @@ impl Kept {
     fn search(&mut self, world: &World) {
         let found = self.family.living(world);
         self.rest = found.living;
-        self.settled = found.settled;
+        self.sight = found.sight;
     }
 
     /// Waits for the child, which has ended, and tells everybody.
@@ -304,7 +304,12 @@ impl Kept {
         if !self.shared.ended.load(Ordering::Acquire) {
             survivors.push(super::Survivor { pid: self.child.id(), name: "(the child itself)".into() });
         }
-        let report = ShutdownReport { exit: self.exit, forced: self.forced, survivors };
+        let report = ShutdownReport {
+            exit: self.exit,
+            forced: self.forced,
+            survivors,
+            complete: self.sight == Sight::Whole,
+        };
         self.shared.publish(|phase| phase.report = Some(Arc::new(report)));
     }
 

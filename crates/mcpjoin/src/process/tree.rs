@@ -17,8 +17,10 @@
 //! unless the time that the [ladder](super::kept) has for it is over.
 
 use std::collections::HashSet;
+use std::io;
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use super::Survivor;
@@ -80,7 +82,7 @@ enum Marks {
     Held(Vec<u8>),
     /// None, or its environment is not for us to read: then it is not for us to signal either.
     None,
-    /// It is in the middle of an `execve`.
+    /// It is in the middle of an `execve`, or the system had no file descriptor for us to look.
     Unknown,
 }
 
@@ -103,9 +105,21 @@ struct Stat {
 const PF_EXITING: u64 = 0x0000_0004;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
+/// Reads a file below `/proc/<pid>`; `None` when that process is gone.
+fn read(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    match std::fs::read(format!("/proc/{pid}/{name}")) {
+        Ok(bytes) => Ok(Some(bytes)),
+        // Gone before it was opened; or after.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl Stat {
-    fn read(pid: i32) -> Option<Self> {
-        Self::parse(pid, &std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+    /// `None` when there is no such process.
+    fn read(pid: i32) -> io::Result<Option<Self>> {
+        Ok(read(pid, "stat")?.and_then(|line| Self::parse(pid, &line)))
     }
 
     /// `pid (name) state ppid pgrp session ...`, where the name may hold anything: proc_pid_stat(5).
@@ -136,14 +150,24 @@ impl Stat {
 
     /// Reads whose mark it carries.
     fn read_marks(&mut self) {
-        let Ok(environment) = std::fs::read(format!("/proc/{}/environ", self.pid)) else { return };
+        let environment = match read(self.pid, "environ") {
+            Ok(Some(environment)) => environment,
+            // Whoever may not be looked at may not be signalled either.
+            Ok(None) => return,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
+            Err(_) => {
+                self.marks = Marks::Unknown;
+                return;
+            }
+        };
         self.marks = match Mark::held_in(&environment) {
             Some(names) => Marks::Held(names.to_vec()),
             None if !environment.is_empty() => Marks::None,
             // Empty because it is, or because that of a new program was not there yet.
             None => match Self::read(self.pid) {
-                Some(now) if !now.dead && !now.bare && !now.has_no_environment() => Marks::Unknown,
-                _ => Marks::None,
+                Ok(None) => Marks::None,
+                Ok(Some(now)) if now.dead || now.bare || now.has_no_environment() => Marks::None,
+                _ => Marks::Unknown,
             },
         };
     }
@@ -166,30 +190,62 @@ impl Stat {
 /// that end together.
 pub(super) struct World {
     stats: Vec<Stat>,
-    /// Whoever lives at the end of the look is in it.
-    whole: bool,
+    sight: Sight,
+}
+
+/// How much was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Whoever lived at the end of the look.
+    Whole,
+    /// Not everybody; another look may see more.
+    Partial,
+    /// Nobody: there is no `/proc` here.
+    None,
 }
 
 impl World {
     /// Looks. The environment is read of those who were born at `since` or later.
     pub(super) fn look(since: u64) -> Self {
-        let (mut stats, mut known) = (Vec::new(), HashSet::new());
+        let mut world = Self { stats: Vec::new(), sight: Sight::Whole };
+        let mut known = HashSet::new();
         for _ in 0..READINGS {
-            let Ok(entries) = std::fs::read_dir("/proc") else { break };
-            let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            let new: Vec<i32> = pids.filter(|pid| known.insert(*pid)).collect();
-            if new.is_empty() {
-                return Self { stats, whole: true };
-            }
-            stats.extend(new.into_iter().filter_map(Stat::read).map(|mut stat| {
-                if stat.born >= since {
-                    stat.read_marks();
+            let new = match pids() {
+                Ok(pids) => pids.into_iter().filter(|pid| known.insert(*pid)).collect::<Vec<_>>(),
+                Err(error) => {
+                    let missing = error.kind() == io::ErrorKind::NotFound;
+                    world.sight = if missing { Sight::None } else { Sight::Partial };
+                    return world;
                 }
-                stat
-            }));
+            };
+            if new.is_empty() {
+                return world;
+            }
+            for pid in new {
+                match Stat::read(pid) {
+                    Ok(Some(mut stat)) => {
+                        if stat.born >= since {
+                            stat.read_marks();
+                        }
+                        world.stats.push(stat);
+                    }
+                    Ok(None) => {}
+                    Err(_) => world.sight = Sight::Partial,
+                }
+            }
         }
-        Self { stats, whole: false }
+        world.sight = Sight::Partial;
+        world
     }
+}
+
+/// The ids of all processes.
+fn pids() -> io::Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(pids)
 }
 
 /// What is remembered of a child's family, or of those of all children of one process.
@@ -207,14 +263,14 @@ const REMEMBERED: usize = 4096;
 /// Who was found.
 pub(super) struct Found {
     pub(super) living: Vec<Relative>,
-    /// Nobody can have been missed.
-    pub(super) settled: bool,
+    /// How much was seen: [`Sight::Partial`] unless nobody can have been missed.
+    pub(super) sight: Sight,
 }
 
 impl Family {
     pub(super) fn new(root: Pid, mark: Mark) -> Self {
         let root = root.as_raw_nonzero().get();
-        let born = Stat::read(root).map_or(0, |stat| stat.born);
+        let born = Stat::read(root).ok().flatten().map_or(0, |stat| stat.born);
         Self { root: Some(root), born, mark, seen: HashSet::new() }
     }
 
@@ -244,15 +300,20 @@ impl Family {
         let unknown = world.stats.iter().any(|stat| {
             Some(stat.pid) != self.root && stat.born >= self.born && matches!(stat.marks, Marks::Unknown)
         });
-        let mut found = Found { living: Vec::new(), settled: world.whole && !unknown };
+        let mut found = Found { living: Vec::new(), sight: world.sight };
+        let mut missed = unknown;
         for stat in self.members(world, true).into_iter().filter(|stat| !stat.dead) {
             let handle = Pid::from_raw(stat.pid).and_then(handle);
             // The handle was opened by id: only when the id still has the same birth is it that process.
-            if Stat::read(stat.pid).is_some_and(|now| now.born == stat.born && !now.dead) {
+            let now = Stat::read(stat.pid).ok().flatten();
+            if now.is_some_and(|now| now.born == stat.born && !now.dead) {
                 found.living.push(Relative { identity: stat.identity(), name: stat.name.clone(), handle });
             } else {
-                found.settled = false;
+                missed = true;
             }
+        }
+        if missed && found.sight == Sight::Whole {
+            found.sight = Sight::Partial;
         }
         found
     }
@@ -319,6 +380,6 @@ mod tests {
         let stat = world.stats.iter().find(|stat| stat.pid == own).expect("ourselves");
         assert!(!stat.dead && !stat.bare && stat.environment.1 > 0);
         assert!(matches!(stat.marks, Marks::Held(_) | Marks::None));
-        assert!(world.whole);
+        assert_eq!(world.sight, Sight::Whole);
     }
 }
