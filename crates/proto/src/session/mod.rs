@@ -293,10 +293,7 @@ impl Session {
     /// Whether something that is no message has to be answered. A bad answer to a request of ours ends that
     /// request, and no other.
     fn owes_answer(&mut self, error: &DecodeError) -> bool {
-        let bad_reply = |pending: &Pending| CallError::BadReply {
-            method: pending.method.clone(),
-            problem: error.to_string(),
-        };
+        let bad_reply = |pending: &Pending| CallError::no_reply(pending.method.clone(), error);
         let is_reply = |id: &RequestId| self.shared.fail_call(id, bad_reply);
         if error.shape != Shape::Request && error.id.as_ref().is_some_and(is_reply) {
             return false;
