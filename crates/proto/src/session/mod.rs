@@ -123,6 +123,7 @@ impl Session {
             Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
             Inbound::Malformed { error, excerpt, .. } => self.malformed(now, error, excerpt),
             Inbound::Lost { id, cause } => self.lost(now, &id, cause),
+            Inbound::ByteOrderMark => self.shared.violation(Violation::ByteOrderMark),
             // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
             Inbound::Detached { id } => {
                 if let Phase::Modern(modern) = &mut self.phase {
