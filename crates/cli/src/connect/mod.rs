@@ -96,6 +96,12 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         Ok(Err(failure)) => {
             let exit = failure.exit;
             fail(failure);
+            // Told at once; what was started may take its time to leave.
+            tokio::select! {
+                biased;
+                signal = signals.next() => return Exit::Signal(signal),
+                _ = child.ended() => {}
+            }
             return exit;
         }
         Err(signal) => {

@@ -4,13 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
+use std::time::Duration;
 
 use mcpjoin_proto::session::{Ask, ClientRole, Limits, Role, Violation};
 use mcpjoin_proto::types::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation, Root,
 };
 use mcpjoin_proto::{ErrorObject, Notification, Profile, Version};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::input::{Answers, ClientHandler, OnNotification};
 use super::subscription::Watched;
@@ -23,6 +24,10 @@ const MAX_ROUNDS: usize = 10;
 
 /// Pages of one list (adversarial case 66).
 const MAX_PAGES: usize = 1000;
+
+/// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
+/// death it stays below half a second.
+const PROMPT: Duration = Duration::from_millis(200);
 
 /// A client to be. Made by [`Client::builder`].
 ///
@@ -167,7 +172,9 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// When the peers do not agree: with what was tried, what came back, and how the far end has ended. By then
-    /// nothing of it is left.
+    /// nothing of it is left, unless it does not leave when it is asked to: who waits for the error learns it at
+    /// most 200 ms after it is certain, and what is left then is ended behind it, for as long as the runtime lives
+    /// (`ChildHandle::ended` waits for that) and at once when it does not.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
@@ -183,10 +190,14 @@ impl ClientBuilder {
         let (connection, driver) = Connection::new(link, setup, handler);
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
-        let Ok(peer) = connection.opened().await else {
-            // Only when everything is gone is it known how it ended.
-            let cause = connection.closed().await;
-            return Err(ConnectError::new(cause, started.elapsed()));
+        let peer = match connection.opened().await {
+            Ok(peer) => peer,
+            Err(cause) => {
+                let took = started.elapsed();
+                // When everything is gone more may be known of how it ended.
+                let cause = timeout(PROMPT, connection.closed()).await.unwrap_or(cause);
+                return Err(ConnectError::new(cause, took));
+            }
         };
         Ok(Client {
             inner: Arc::new(Inner {
