@@ -68,8 +68,9 @@ pub(crate) fn with_plan(
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
+    let child = plan.command.handle();
     let fail = |failure: Failure| {
-        ui.failure(&failure.with(&plan.shown, started.elapsed()));
+        ui.failure(&failure.with(&plan.shown, started.elapsed()).stderr(&child.stderr()));
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -80,7 +81,6 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let child = plan.command.handle();
     let connecting = async {
         let link = plan.command.start().await.map_err(|error| Failure::spawn(&error))?;
         plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))

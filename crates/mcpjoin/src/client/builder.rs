@@ -27,7 +27,7 @@ const MAX_PAGES: usize = 1000;
 
 /// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
 /// death it stays below half a second.
-const PROMPT: Duration = Duration::from_millis(200);
+const PROMPT: Duration = Duration::from_millis(100);
 
 /// A client to be. Made by [`Client::builder`].
 ///
@@ -173,7 +173,7 @@ impl ClientBuilder {
     /// # Errors
     /// When the peers do not agree: with what was tried, what came back, and how the far end has ended. By then
     /// nothing of it is left, unless it does not leave when it is asked to: who waits for the error learns it at
-    /// most 200 ms after it is certain, and what is left then is ended behind it, for as long as the runtime lives
+    /// most 100 ms after it is certain, and what is left then is ended behind it, for as long as the runtime lives
     /// (`ChildHandle::ended` waits for that) and at once when it does not.
     ///
     /// # Panics
