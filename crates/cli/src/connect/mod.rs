@@ -125,6 +125,8 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             }
         },
     };
+    // A signal leaves the line of a call under way behind.
+    ui.progress_over();
     tokio::select! {
         biased;
         // Nobody wants to wait any longer.

@@ -15,6 +15,7 @@ mod signals;
 mod stdio;
 mod support;
 mod surroundings;
+mod terminal;
 mod usage;
 
 /// A file that nobody declares is a test that nobody runs.

@@ -66,7 +66,12 @@ struct Mark {
 
 /// The binary, with nothing on its standard input and nothing of the test's own terminal settings.
 pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpjoin"));
+    program(env!("CARGO_BIN_EXE_mcpjoin"), words)
+}
+
+/// Another program in the same surroundings: one that runs the binary.
+pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(name);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
         command.env_remove(variable);
