@@ -11,6 +11,7 @@ mod call;
 mod failures;
 mod help;
 mod list;
+mod secrets;
 mod signals;
 mod stdio;
 mod support;
