@@ -11,6 +11,7 @@ mod exit;
 mod failure;
 mod guard;
 mod object;
+mod secret;
 mod target;
 mod ui;
 mod visible;

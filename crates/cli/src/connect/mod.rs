@@ -71,8 +71,9 @@ pub(crate) fn with_plan(
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
+    let child = plan.command.handle();
     let fail = |failure: Failure| {
-        ui.failure(&failure.with(&plan.shown, started.elapsed()));
+        ui.failure(&failure.with(&plan.shown, started.elapsed()).stderr(&child.stderr()));
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -83,7 +84,6 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let child = plan.command.handle();
     let connecting = async {
         let link = plan.command.start().await.map_err(|error| Failure::spawn(&error))?;
         plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))
@@ -99,6 +99,12 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         Ok(Err(failure)) => {
             let exit = failure.exit;
             fail(failure);
+            // Told at once; what was started may take its time to leave.
+            tokio::select! {
+                biased;
+                signal = signals.next() => return Exit::Signal(signal),
+                _ = child.ended() => {}
+            }
             return exit;
         }
         Err(signal) => {
@@ -122,6 +128,8 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             }
         },
     };
+    // A signal leaves the line of a call under way behind.
+    ui.progress_over();
     tokio::select! {
         biased;
         // Nobody wants to wait any longer.
