@@ -5,13 +5,16 @@
 mod args;
 mod arguments;
 mod commands;
+mod config;
 mod connect;
 mod demo;
 mod exit;
 mod failure;
+mod folders;
 mod object;
 mod target;
 mod ui;
+mod verdict;
 mod visible;
 
 use std::process::ExitCode;

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 mod call;
+mod config;
 mod failures;
 mod help;
 mod list;
@@ -14,6 +15,7 @@ mod stdio;
 mod support;
 mod surroundings;
 mod usage;
+mod verdict;
 
 /// A file that nobody declares is a test that nobody runs.
 #[test]

@@ -52,13 +52,15 @@ pub(crate) struct Running {
     mark: String,
 }
 
-/// The binary, with nothing on its standard input and nothing of the test's own terminal settings.
+/// The binary, with nothing on its standard input and nothing of the test's own: no settings of its terminal, no
+/// configuration, and no memory of earlier runs.
 pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcpjoin"));
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
         command.env_remove(variable);
     }
+    command.env_remove("MCP_CONFIG_PATH").env("XDG_CONFIG_HOME", "/nowhere").env("XDG_CACHE_HOME", "/nowhere/cache");
     command
 }
 

@@ -1,0 +1,54 @@
+//! Opening the conversation: at first in the way that worked the last time, and when that fails, as if nothing had
+//! been remembered.
+
+use mcpjoin::client::{Client, ClientBuilder};
+use mcpjoin::link::ChildCommand;
+use mcpjoin::proto::Era;
+use mcpjoin::proto::session::{CloseCause, OpeningFailure};
+
+use crate::failure::{Failure, Phase};
+use crate::ui::Ui;
+use crate::verdict::Verdict;
+
+/// What an earlier run has found out.
+pub(crate) struct Remembered {
+    pub(crate) verdict: Verdict,
+    /// The client that asks for the legacy era alone, where that is what the verdict says.
+    pub(crate) legacy: Option<ClientBuilder>,
+}
+
+/// Starts the server and connects. `first`: what `client` does first.
+pub(super) async fn open(
+    ui: &Ui,
+    command: ChildCommand,
+    client: ClientBuilder,
+    first: Phase,
+    mut remembered: Option<Remembered>,
+) -> Result<Client, Failure> {
+    if let Some(legacy) = remembered.as_mut().and_then(|remembered| remembered.legacy.take()) {
+        let link = command.clone().start().await.map_err(|error| Failure::spawn(&error))?;
+        match legacy.connect(link).await {
+            Ok(client) => return Ok(client),
+            Err(error) if !may_be_stale(&error.cause) => {
+                return Err(Failure::closed(&error.cause, Phase::Initialize));
+            }
+            Err(_) => ui.detail("it spoke the legacy era the last time, and does not now: asking again"),
+        }
+    }
+    let link = command.start().await.map_err(|error| Failure::spawn(&error))?;
+    let client = client.connect(link).await.map_err(|error| Failure::closed(&error.cause, first))?;
+    if let Some(mut remembered) = remembered {
+        remembered.verdict.learn(client.peer().profile.era == Era::Legacy);
+    }
+    Ok(client)
+}
+
+/// Whether another way of asking could have worked.
+fn may_be_stale(cause: &CloseCause) -> bool {
+    match cause {
+        CloseCause::Opening(failure) => {
+            !matches!(failure, OpeningFailure::Garbage { .. } | OpeningFailure::Unsent { .. })
+        }
+        _ => false,
+    }
+}
