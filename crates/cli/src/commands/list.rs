@@ -49,10 +49,11 @@ const PROMPTS: Section =
 /// Lists what the server has. `escaped`: `--` stood before the first word.
 pub(crate) fn run(args: List, escaped: bool) -> Exit {
     let ui = Ui::new(&args.output);
-    let invocation = match target::without_operands("list", args.connect.server.as_deref(), args.words, escaped) {
-        Ok(invocation) => invocation,
-        Err(misuse) => return refused(&ui, misuse),
-    };
+    let invocation =
+        match target::without_operands("list", args.connect.server.as_deref(), args.words, escaped) {
+            Ok(invocation) => invocation,
+            Err(misuse) => return refused(&ui, misuse),
+        };
     invocation.notes.iter().for_each(|note| ui.note(note));
     with_tools(&ui, &invocation.target, &args.connect, None, async |client, tools| {
         list(&ui, client, tools).await

@@ -18,9 +18,8 @@ pub(super) fn secret(before: Option<&str>, argument: &str) -> Option<usize> {
             return Some(name.len() + 1);
         }
     }
-    let named = before.is_some_and(|before| {
-        before.starts_with('-') && !before.contains('=') && telling(before)
-    });
+    let named =
+        before.is_some_and(|before| before.starts_with('-') && !before.contains('=') && telling(before));
     if named && !argument.starts_with('-') { Some(0) } else { None }
 }
 

@@ -69,7 +69,10 @@ impl Definition {
                 // Its name is known by now.
                 fields.take(&["name"])?;
                 let transport = fields.take(&["transport"])?.ok_or_else(|| {
-                    Problem::new(entry.at, "transport is missing: transport = { type = \"stdio\", command = ... }")
+                    Problem::new(
+                        entry.at,
+                        "transport is missing: transport = { type = \"stdio\", command = ... }",
+                    )
                 })?;
                 let mut transport_fields = Fields::new(transport.node.members("transport")?);
                 let way = Way::read(&mut transport_fields, transport.at, &["type"])?;
@@ -145,7 +148,10 @@ impl Way {
             let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
             // A variable may hold the whole of it.
             if !matches!(scheme.as_deref(), Some("http" | "https")) && !text.text.starts_with("${") {
-                return Err(Problem::new(text.at, format!("{} must begin with http:// or https://", url.name)));
+                return Err(Problem::new(
+                    text.at,
+                    format!("{} must begin with http:// or https://", url.name),
+                ));
             }
             pairs(headers)?;
             return Ok(Self::Http(if kind == Type::Sse { "HTTP+SSE" } else { "Streamable HTTP" }));

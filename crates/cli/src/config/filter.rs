@@ -4,8 +4,8 @@ use glob::Pattern;
 
 use super::source::Problem;
 use super::tree::Text;
-use crate::failure::{Failure, Phase};
 use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
 use crate::target::shown;
 
 /// A longer pattern is no pattern for names.

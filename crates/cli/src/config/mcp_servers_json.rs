@@ -61,7 +61,8 @@ fn syntax(error: &ParseError) -> Problem {
 
 /// There is no member with the entries: says what there is.
 fn missing(source: &Source) -> Problem {
-    let root = parse_to_ast(source.text(), &CollectOptions::default(), &OPTIONS).ok().and_then(|root| root.value);
+    let root =
+        parse_to_ast(source.text(), &CollectOptions::default(), &OPTIONS).ok().and_then(|root| root.value);
     let names: Vec<(String, usize)> = match root {
         Some(Ast::Object(root)) => root
             .properties
@@ -89,10 +90,9 @@ fn node(ast: Ast<'_>) -> Node {
         }
         Ast::BooleanLit(value) => Node { at: value.range.start, value: Value::Bool(value.value) },
         Ast::NullKeyword(null) => Node { at: null.range.start, value: Value::Null },
-        Ast::Array(array) => Node {
-            at: array.range.start,
-            value: Value::List(array.elements.into_iter().map(node).collect()),
-        },
+        Ast::Array(array) => {
+            Node { at: array.range.start, value: Value::List(array.elements.into_iter().map(node).collect()) }
+        }
         Ast::Object(object) => Node {
             at: object.range.start,
             value: Value::Table(

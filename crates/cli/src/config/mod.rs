@@ -24,9 +24,9 @@ use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
+use entry::{Definition, Way};
 pub(crate) use filter::ToolFilter;
 pub(crate) use launch::Launch;
-use entry::{Definition, Way};
 use source::{Problem, Source};
 use tree::{Contents, Entry, similar};
 
@@ -164,7 +164,9 @@ fn absent(
     let name = shown(named.name.as_ref());
     let files: Vec<String> = configurations.iter().map(|configuration| configuration.source.name()).collect();
     let message = match (files.is_empty(), named.or_program) {
-        (true, _) => format!("{name} is no target, and there is no configuration in which to look for an entry"),
+        (true, _) => {
+            format!("{name} is no target, and there is no configuration in which to look for an entry")
+        }
         (false, true) => format!("{name} is no entry of {} and no program on PATH", files.join(" or ")),
         (false, false) => format!("there is no entry {name} in {}", files.join(" or ")),
     };

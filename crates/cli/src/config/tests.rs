@@ -21,7 +21,9 @@ fn definition(configuration: &Configuration, name: &str) -> Result<Definition, S
 }
 
 fn started(configuration: &Configuration, name: &str) -> Launch {
-    let Way::Child(child) = definition(configuration, name).unwrap().way else { panic!("{name} is no child") };
+    let Way::Child(child) = definition(configuration, name).unwrap().way else {
+        panic!("{name} is no child")
+    };
     let lookup = |name: &str| (name == "SET").then(|| OsString::from("set!"));
     launch(&child, &lookup).unwrap()
 }
@@ -222,10 +224,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
         ]
     );
     for (name, told) in [
-        (
-            "no transport",
-            "a.toml:1:1: transport is missing: transport = { type = \"stdio\", command = ... }",
-        ),
+        ("no transport", "a.toml:1:1: transport is missing: transport = { type = \"stdio\", command = ... }"),
         ("kind", "a.toml:6:22: type must be stdio, http or sse"),
         ("date", "a.toml:15:25: command must be a string, and is a date; its arguments stand in args"),
     ] {
@@ -279,10 +278,14 @@ fn b172_a_file_that_cannot_be_used_says_where() {
             "{\n\"mcpserver\": {}}",
             "a.json:2:1: there is no mcpServers; is mcpserver meant to be it?",
         ),
-        ("a.json", "{\"mcpServers\": []}", "a.json:1:16: mcpServers must be an object: a name and what it starts"),
+        (
+            "a.json",
+            "{\"mcpServers\": []}",
+            "a.json:1:16: mcpServers must be an object: a name and what it starts",
+        ),
         ("a.json", "{\"mcpServers\": {},\n \"mcpServers\": {}}", "a.json:2:2: mcpServers is given twice"),
         ("a.json", "{\r\n  \"mcpServers\": {\r\n    \"a\": }}", "a.json:3:10: this is not JSON: "),
-        ("a.json", "{\"mcpServers\": {\"a\": {\"command\": \"\\u12\"}}}", "a.json:1:34: this is not JSON: "),
+        ("a.json", "{\"mcpServers\": {\"a\": {\"command\": \"\\u12\"}}}", "a.json:1:35: this is not JSON: "),
         ("a.json", &deep, "a.json:1:"),
         ("a.toml", "", "a.toml:1:1: there is no [[servers]]"),
         ("a.toml", "servers = 1", "a.toml:1:1: servers must be an array of tables: [[servers]]"),
@@ -292,7 +295,11 @@ fn b172_a_file_that_cannot_be_used_says_where() {
             "a.toml:1:2: there is no [[servers]], and mcp_servers is not read in this version",
         ),
         ("a.toml", "[[servers]]\nname = \n", "a.toml:2:8: this is not TOML: "),
-        ("a.toml", "[[servers]]\nname = \"a\"\nname = \"b\"\n", "a.toml:3:1: this is not TOML: duplicate key"),
+        (
+            "a.toml",
+            "[[servers]]\nname = \"a\"\nname = \"b\"\n",
+            "a.toml:3:1: this is not TOML: duplicate key",
+        ),
         ("a.toml", &deep_toml, "a.toml:1:"),
     ] {
         let error = read(name, text).map(|_| ()).unwrap_err();
@@ -307,7 +314,13 @@ fn b172_no_damage_to_a_file_panics_or_shows_a_value() {
         let bytes = text.as_bytes();
         let damaged = (0..bytes.len()).flat_map(|at| {
             let with = |byte: u8| [&bytes[..at], &[byte], &bytes[at + 1..]].concat();
-            [bytes[..at].to_vec(), [&bytes[..at], &bytes[at + 1..]].concat(), with(b'"'), with(b'}'), with(b'7')]
+            [
+                bytes[..at].to_vec(),
+                [&bytes[..at], &bytes[at + 1..]].concat(),
+                with(b'"'),
+                with(b'}'),
+                with(b'7'),
+            ]
         });
         for damaged in damaged {
             let damaged = String::from_utf8(damaged).unwrap();

@@ -99,9 +99,9 @@ enum Form {
 
 /// The first form in a text, and where it begins.
 fn next(text: &str) -> Option<(usize, Form)> {
-    let dollar = text.find("${").map(|at| {
-        if text[..at].ends_with('$') { (at - 1, Form::Escaped) } else { (at, Form::Dollar) }
-    });
+    let dollar = text
+        .find("${")
+        .map(|at| if text[..at].ends_with('$') { (at - 1, Form::Escaped) } else { (at, Form::Dollar) });
     let brace = text.find("{env:").map(|at| (at, Form::Brace));
     match (dollar, brace) {
         // The brace of `${env:` is the dollar's.
@@ -128,9 +128,7 @@ mod tests {
             "BIG" => Some("x".repeat(1 << 20).into()),
             _ => None,
         };
-        Expansion::new(&lookup)
-            .expand(&Text { at: 7, text: text.to_owned() })
-            .map_err(|problem| problem.text)
+        Expansion::new(&lookup).expand(&Text { at: 7, text: text.to_owned() }).map_err(|problem| problem.text)
     }
 
     #[test]

@@ -153,7 +153,10 @@ fn rule_3_the_first_word_must_be_a_target() {
     assert!(!named.or_program);
     let invocation = with_operands("call", None, vec!["a b".into(), "c".into()], None).unwrap();
     let Target::Entry(named) = invocation.target else { panic!("'a b' is no command") };
-    assert_eq!((named.name, named.instead), ("a b".into(), "mcpjoin call 'a b' c -- COMMAND [ARG]...".into()));
+    assert_eq!(
+        (named.name, named.instead),
+        ("a b".into(), "mcpjoin call 'a b' c -- COMMAND [ARG]...".into())
+    );
 }
 
 #[test]

@@ -60,7 +60,10 @@ pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Com
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
         command.env_remove(variable);
     }
-    command.env_remove("MCP_CONFIG_PATH").env("XDG_CONFIG_HOME", "/nowhere").env("XDG_CACHE_HOME", "/nowhere/cache");
+    command
+        .env_remove("MCP_CONFIG_PATH")
+        .env("XDG_CONFIG_HOME", "/nowhere")
+        .env("XDG_CACHE_HOME", "/nowhere/cache");
     command
 }
 

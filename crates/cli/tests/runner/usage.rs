@@ -62,9 +62,7 @@ fn b177_times_and_sizes_that_cannot_be_meant_are_exit_2() {
 
 #[test]
 fn what_is_not_built_says_so() {
-    for target in
-        ["http://localhost/mcp", "sse+https://h/sse", "quic://h:1", "unix:/x", "orchestra://h:1"]
-    {
+    for target in ["http://localhost/mcp", "sse+https://h/sse", "quic://h:1", "unix:/x", "orchestra://h:1"] {
         line(&format!("list {target}")).exits(2).says(&["not built yet in this version", "(E_NOT_BUILT)"]);
         let failure = line(&format!("call --json {target} tool")).exits(2).failure();
         assert_eq!(failure["id"], "E_NOT_BUILT");
