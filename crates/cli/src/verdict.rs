@@ -20,7 +20,7 @@ const VERDICTS: usize = 512;
 /// A larger file is none of ours.
 const LARGEST: u64 = 64 << 10;
 /// A server may learn the modern era without its command changing (`npx`), so it is asked again after a day.
-const VALID: Duration = Duration::from_hours(24);
+const VALID: Duration = Duration::from_secs(24 * 60 * 60);
 /// The first word of the file, with its version.
 const MAGIC: &str = "mcpjoin-eras-1";
 /// Of the arguments so many are looked up as files.

@@ -37,7 +37,7 @@ pub(crate) struct Launch {
 pub(super) fn launch(child: &Child, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Launch, Problem> {
     let Child { command, args, env, cwd } = child;
     let mut expansion = Expansion::new(lookup);
-    let program = expansion.expand(&command)?;
+    let program = expansion.expand(command)?;
     if program.is_empty() {
         return Err(Problem::new(command.at, "command is empty"));
     }

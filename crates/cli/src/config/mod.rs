@@ -177,7 +177,7 @@ fn absent(
             let known: Vec<String> = names().take(SHOWN + 1).map(|name| shown(name.as_ref())).collect();
             match known.len() {
                 0 => named.instead.clone(),
-                ..=SHOWN => format!("the entries are {}", known.join(", ")),
+                1..=SHOWN => format!("the entries are {}", known.join(", ")),
                 _ => format!("the entries are {} and others", known[..SHOWN].join(", ")),
             }
         }

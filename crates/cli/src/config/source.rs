@@ -66,24 +66,24 @@ impl Source {
         if bytes.len() as u64 > LARGEST {
             return Err(unusable(&"larger than the limit of 10 MiB"));
         }
-        Self::decode(path, bytes).map_err(|(source, problem)| source.failure(&problem))
+        Self::decode(path, bytes).map_err(|bad| bad.0.failure(&bad.1))
     }
 
     /// From bytes to text, without a byte order mark.
-    fn decode(path: &Path, mut bytes: Vec<u8>) -> Result<Self, (Self, Problem)> {
+    fn decode(path: &Path, mut bytes: Vec<u8>) -> Result<Self, Box<(Self, Problem)>> {
         if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
             bytes.drain(..3);
         }
         if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
             let problem = Problem::new(0, "this is UTF-16: save it as UTF-8");
-            return Err((Self::new(path, String::new()), problem));
+            return Err(Box::new((Self::new(path, String::new()), problem)));
         }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Self::new(path, text)),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 let text = String::from_utf8_lossy(&error.as_bytes()[..at]).into_owned();
-                Err((Self::new(path, text), Problem::new(at, "this is not UTF-8 from here on")))
+                Err(Box::new((Self::new(path, text), Problem::new(at, "this is not UTF-8 from here on"))))
             }
         }
     }
@@ -146,7 +146,7 @@ mod tests {
     use super::Source;
 
     fn decode(bytes: &[u8]) -> Result<Source, String> {
-        Source::decode(Path::new("f"), bytes.to_vec()).map_err(|(source, problem)| source.say(&problem))
+        Source::decode(Path::new("f"), bytes.to_vec()).map_err(|bad| bad.0.say(&bad.1))
     }
 
     #[test]

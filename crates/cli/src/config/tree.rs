@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use super::source::Problem;
 
+/// Nobody means to wait longer.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A value and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -115,7 +118,7 @@ impl Node {
     /// A time in units of so many milliseconds: above nothing and up to a day, as on the command line.
     pub(super) fn time(&self, name: &str, unit: u64) -> Result<Duration, Problem> {
         let time = self.whole(name)?.checked_mul(unit).map(Duration::from_millis);
-        time.filter(|time| !time.is_zero() && *time <= Duration::from_hours(24))
+        time.filter(|time| !time.is_zero() && *time <= DAY)
             .ok_or_else(|| Problem::new(self.at, format!("{name} must be from 1 on and at most a day")))
     }
 }
