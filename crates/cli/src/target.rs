@@ -168,7 +168,7 @@ pub(crate) fn without_operands(
         Word::Entry { .. } if !rest.is_empty() => {
             Ok(Invocation { operands: Vec::new(), notes: notes(&first, &rest), target: command(first, rest) })
         }
-        Word::Bare if rest.is_empty() && !shown(&first).contains('/') => Ok(Invocation {
+        Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => Ok(Invocation {
             target: named(None, &first.to_string_lossy(), true, String::new()),
             operands: Vec::new(),
             notes: Vec::new(),

@@ -142,8 +142,8 @@ impl Eras {
     }
 }
 
-/// Everything that decides which server a command is: the program and when it was changed, its arguments, the files
-/// among them, and the directory from which they are meant.
+/// Everything that decides which server a command is: the program and when it was changed, its arguments, and the files
+/// among them. `cwd`: the directory from which they are meant.
 fn fingerprint<'a>(
     program: &OsStr,
     args: impl IntoIterator<Item = &'a OsStr>,
@@ -158,14 +158,15 @@ fn fingerprint<'a>(
         bytes.extend((part.len() as u64).to_be_bytes());
         bytes.extend(part);
     };
-    part(here.as_os_str().as_encoded_bytes());
     part(program.as_os_str().as_encoded_bytes());
     part(&changed(&program)?);
     for (place, arg) in args.into_iter().enumerate() {
         part(arg.as_encoded_bytes());
+        let file = here.join(arg);
         if place < FILES
-            && let Some(changed) = changed(&here.join(arg))
+            && let Some(changed) = changed(&file)
         {
+            part(file.as_os_str().as_encoded_bytes());
             part(&changed);
         }
     }

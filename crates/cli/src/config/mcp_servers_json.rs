@@ -2,7 +2,7 @@
 //! many more (<https://modelcontextprotocol.io/docs/develop/connect-local-servers>). What people add to it by
 //! hand is read, too: comments, trailing commas, and the rest of JSON5.
 
-use jsonc_parser::ast::Value as Ast;
+use jsonc_parser::ast::{Object, Value as Ast};
 use jsonc_parser::errors::{ParseError, ParseErrorKind};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
@@ -34,14 +34,15 @@ pub(super) fn read(source: &Source) -> Result<Contents, Problem> {
     let Some(Ast::Object(root)) = root else {
         return Err(Problem::new(0, format!("this must be an object with {SERVERS}")));
     };
-    let mut servers = root.properties.into_iter().filter(|member| member.name.as_str() == SERVERS);
-    let Some(first) = servers.next() else {
-        return Err(missing(source));
-    };
-    if let Some(second) = servers.next() {
+    let mut servers = root.properties.iter().filter(|member| member.name.as_str() == SERVERS);
+    let (first, second) = (servers.next(), servers.next());
+    if let Some(second) = second {
         return Err(Problem::new(second.range.start, format!("{SERVERS} is given twice")));
     }
-    let node = node(first.value);
+    let Some(first) = first else {
+        return Err(missing(&root));
+    };
+    let node = node(first.value.clone());
     let Value::Table(members) = node.value else {
         return Err(Problem::new(node.at, format!("{SERVERS} must be an object: a name and what it starts")));
     };
@@ -60,24 +61,18 @@ fn syntax(error: &ParseError) -> Problem {
 }
 
 /// There is no member with the entries: says what there is.
-fn missing(source: &Source) -> Problem {
-    let root =
-        parse_to_ast(source.text(), &CollectOptions::default(), &OPTIONS).ok().and_then(|root| root.value);
-    let names: Vec<(String, usize)> = match root {
-        Some(Ast::Object(root)) => root
-            .properties
-            .into_iter()
-            .map(|member| (member.name.as_str().to_owned(), member.range.start))
-            .collect(),
-        _ => Vec::new(),
-    };
-    let find = |wanted: &str| names.iter().find(|(name, _)| name == wanted);
-    if let Some((name, at)) = OTHERS.into_iter().find_map(find) {
-        return Problem::new(*at, format!("there is no {SERVERS}, and {name} is not read in this version"));
+fn missing(root: &Object<'_>) -> Problem {
+    let find = |wanted: &str| root.properties.iter().find(|member| member.name.as_str() == wanted);
+    if let Some(other) = OTHERS.into_iter().find_map(find) {
+        let text = format!("there is no {SERVERS}, and {} is not read in this version", other.name.as_str());
+        return Problem::new(other.range.start, text);
     }
-    let meant = similar(SERVERS, names.iter().map(|(name, _)| name.as_str()));
+    let meant = similar(SERVERS, root.properties.iter().map(|member| member.name.as_str()));
     match meant.and_then(find) {
-        Some((name, at)) => Problem::new(*at, format!("there is no {SERVERS}; is {name} meant to be it?")),
+        Some(member) => {
+            let text = format!("there is no {SERVERS}; is {} meant to be it?", member.name.as_str());
+            Problem::new(member.range.start, text)
+        }
         None => Problem::new(0, format!("there is no {SERVERS}")),
     }
 }

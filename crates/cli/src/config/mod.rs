@@ -34,6 +34,8 @@ use tree::{Contents, Entry, similar};
 const VARIABLE: &str = "MCP_CONFIG_PATH";
 /// Of many names so many are shown.
 const SHOWN: usize = 10;
+/// Of many things that are not understood so many are told.
+const WARNINGS: usize = 10;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,7 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Opti
         entries.next().map(|first| (configuration, first, entries.next()))
     });
     let Some((configuration, entry, second)) = found.next() else {
-        return absent(named, &configurations, broken);
+        return absent(ui, named, &configurations, broken);
     };
     for (shadowed, entry, _) in found {
         ui.detail(&format!("{} is not used", shadowed.source.place(entry.at)));
@@ -146,6 +148,7 @@ fn files(named: &Named, connect: &Connect) -> Result<Vec<(PathBuf, Origin)>, Fai
 
 /// There is no such entry: a program, where that can be meant, or a failure that says what there is.
 fn absent(
+    ui: &Ui,
     named: &Named,
     configurations: &[Configuration],
     broken: Option<Failure>,
@@ -156,6 +159,14 @@ fn absent(
     };
     let meant = similar(&named.name, names());
     if named.or_program && (meant.is_none() && broken.is_none() || on_path(&named.name)) {
+        let chosen = configurations.iter().filter(|configuration| configuration.origin == Origin::Chosen);
+        for configuration in chosen {
+            let name = shown(named.name.as_ref());
+            ui.note(&format!(
+                "{name} is no entry of {}: it is taken for a program",
+                configuration.source.name()
+            ));
+        }
         return Ok(None);
     }
     if let Some(broken) = broken.filter(|_| meant.is_none()) {
@@ -208,8 +219,15 @@ impl Configuration {
         if self.source.writable_by_all() {
             ui.warning(&format!("anybody may write to {}: chmod o-w it", self.source.name()));
         }
-        for problem in &self.contents.warnings {
+        self.tell(ui, &self.contents.warnings);
+    }
+
+    fn tell(&self, ui: &Ui, warnings: &[Problem]) {
+        for problem in warnings.iter().take(WARNINGS) {
             ui.note(&format!("warning: {}", self.source.say(problem)));
+        }
+        if let Some(more) = warnings.len().checked_sub(WARNINGS + 1) {
+            ui.note(&format!("warning: {} more of {}", more + 1, self.source.name()));
         }
     }
 
@@ -220,9 +238,7 @@ impl Configuration {
             self.source.failure(&Problem { text, ..problem })
         };
         let definition = Definition::read(self.dialect, &entry.node).map_err(fail)?;
-        for problem in &definition.warnings {
-            ui.note(&format!("warning: {}", self.source.say(problem)));
-        }
+        self.tell(ui, &definition.warnings);
         if let Some(at) = definition.disabled {
             ui.note(&format!("{}: {name} is disabled, and used because it is named", self.source.place(at)));
         }

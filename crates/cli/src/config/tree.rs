@@ -153,9 +153,14 @@ impl<'a> Fields<'a> {
 
     /// What nobody has taken.
     pub(super) fn unknown(&self) -> impl Iterator<Item = Problem> {
-        self.members.iter().filter(|member| !self.known.contains(&member.name.as_str())).map(|member| {
+        /// Comparing takes time, and who has so many of them has not mistyped.
+        const COMPARED: usize = 10;
+        let unknown = self.members.iter().filter(|member| !self.known.contains(&member.name.as_str()));
+        unknown.enumerate().map(|(place, member)| {
             let mut text = format!("{} is not known and not used", member.name);
-            if let Some(meant) = similar(&member.name, self.known.iter().copied()) {
+            if place < COMPARED
+                && let Some(meant) = similar(&member.name, self.known.iter().copied())
+            {
                 text.push_str(&format!("; did you mean {meant}?"));
             }
             Problem::new(member.at, text)

@@ -32,7 +32,7 @@ pub(super) async fn open(
             Err(error) if !may_be_stale(&error.cause) => {
                 return Err(Failure::closed(&error.cause, Phase::Initialize));
             }
-            Err(_) => ui.detail("it spoke the legacy era the last time, and does not now: asking again"),
+            Err(_) => ui.detail("the legacy era, which it spoke the last time, does not work: asking again"),
         }
     }
     let link = command.start().await.map_err(|error| Failure::spawn(&error))?;

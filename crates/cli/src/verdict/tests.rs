@@ -148,6 +148,11 @@ fn what_decides_which_server_it_is_decides_the_fingerprint() {
     ] {
         assert_ne!(first, other.unwrap());
     }
+    // Where no file is meant, it is the same server from everywhere.
+    assert_eq!(
+        print("program", &["-y", "pkg"], here, path),
+        print("program", &["-y", "pkg"], Path::new("/"), path)
+    );
     assert!(print("nothing", &[], here, path).is_none());
     assert!(print("program", &[], here, "/nowhere").is_none());
     assert!(print("./program", &[], here, "/nowhere").is_some());

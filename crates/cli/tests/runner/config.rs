@@ -388,6 +388,11 @@ fn rule_4_an_entry_goes_before_a_program_and_that_is_said() {
     ] {
         folder.run(words).exits(4).says(&["stderr   program"]);
     }
+    // A file that was chosen should have had it.
+    folder
+        .line("list -c .mcp.json false")
+        .exits(4)
+        .says(&["false is no entry of .mcp.json: it is taken for a program"]);
     // Another program is none of the file's business.
     let ran = folder.run(&["list", "false"]).exits(4);
     assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
@@ -454,6 +459,12 @@ fn b172_files_of_every_kind_end_with_a_clear_message() {
         .line("list -c open.json a")
         .exits(4)
         .says(&["warning: anybody may write to open.json", "was-used"]);
+
+    // Much that is not understood is not told without end.
+    let many: Vec<String> = (0..1000).map(|key| format!("\"k{key}\": 1")).collect();
+    folder.file("many.json", servers(&shell("a", "exit 1", &format!(", {}", many.join(",")))));
+    let ran = folder.line("list -c many.json a").exits(4).says(&["warning: 990 more of many.json"]);
+    assert_eq!(ran.stderr.matches("warning: ").count(), 11);
 
     // A pipe is read when somebody asks for it.
     let mut command = folder.command(&["list", "-c", "/dev/stdin", "a"]);
