@@ -25,7 +25,9 @@
 mod builder;
 mod error;
 mod input;
+mod opening;
 mod pages;
+mod restart;
 mod rounds;
 mod subscription;
 
@@ -48,6 +50,7 @@ use serde::de::DeserializeOwned;
 pub use builder::ClientBuilder;
 pub use error::{ClientError, ConnectError, Phase};
 pub use pages::{Listed, Pages};
+pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
 pub use rounds::{PromptCall, Question, ResourceRead, RoundTrip, ToolCall};
 pub use subscription::Subscription;
 
