@@ -226,20 +226,18 @@ impl Secrets {
 
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a OsString>) -> Self {
         let mut spellings: Vec<String> = Vec::new();
-        let texts: Vec<_> = values.into_iter().map(|value| value.to_string_lossy()).collect();
-        // What has several lines, a key for example, is shown line by line.
-        let lines = texts.iter().flat_map(|text| std::iter::once(&**text).chain(text.lines().map(str::trim)));
-        for value in lines {
+        for value in values {
+            let value = value.to_string_lossy();
             if value.len() < Self::SHORTEST {
                 continue;
             }
-            let quoted = serde_json::Value::from(value).to_string();
-            spellings.push(visible::line(value).into_owned());
+            let quoted = serde_json::Value::from(&*value).to_string();
+            spellings.push(visible::line(&value).into_owned());
             spellings.push(quoted[1..quoted.len() - 1].to_owned());
-            spellings.push(value.to_owned());
+            spellings.push(value.into_owned());
         }
         // The longest first: one may be a part of another.
-        spellings.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
         spellings.dedup();
         Self(spellings.into())
     }
@@ -264,7 +262,5 @@ mod tests {
         assert_eq!(secrets.hide("a hunter2 hunter2-long b"), "a *** *** b");
         assert_eq!(secrets.hide("q\"\u{1b}q q\"\\u{1b}q q\\\"\\u001bq"), "*** *** ***");
         assert_eq!(Secrets::new(&[OsString::from("1")]).hide("port 10"), "port 10");
-        let key = Secrets::new(&[OsString::from("-----BEGIN-----\nhunter2\n-----END-----\n")]);
-        assert_eq!(key.hide("server: hunter2"), "server: ***");
     }
 }

@@ -68,6 +68,9 @@ pub(super) fn launch(child: &Child, lookup: &dyn Fn(&str) -> Option<OsString>) -
     }
     let used = expansion.used.into_iter().filter(|(name, _)| !KNOWN.contains(&name.as_str()));
     secrets.extend(used.map(|(_, value)| value));
+    // What has several lines, a key for example, is shown by others line by line.
+    let lines: Vec<OsString> = secrets.iter().filter_map(|secret| secret.to_str()).flat_map(lines).collect();
+    secrets.extend(lines);
 
     let display = display.join(" ");
     let mut say = display.clone();
@@ -90,6 +93,12 @@ pub(super) fn launch(child: &Child, lookup: &dyn Fn(&str) -> Option<OsString>) -
         say,
         unasked: false,
     })
+}
+
+/// The lines of a text that has more than one.
+fn lines(text: &str) -> impl Iterator<Item = OsString> {
+    let several = text.contains('\n');
+    text.lines().filter(move |_| several).map(|line| line.trim().into())
 }
 
 /// What stands behind the beginning, or the whole where variables have changed the beginning.

@@ -103,7 +103,9 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         }
     };
     let child = plan.command.handle();
-    let connecting = opening::open(ui, plan.command, plan.client, plan.first, plan.remembered);
+    let command = plan.command;
+    let link = async || command.clone().start().await.map_err(|error| Failure::spawn(&error));
+    let connecting = opening::open(ui, link, plan.client, plan.first, plan.remembered);
     // Dropped by the signal, it begins to end what it has started.
     let client = tokio::select! {
         biased;

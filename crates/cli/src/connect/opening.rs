@@ -1,8 +1,8 @@
 //! Opening the conversation: at first in the way that worked the last time, and when that fails, as if nothing had
 //! been remembered.
 
+use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
-use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{CloseCause, OpeningFailure};
 
@@ -17,17 +17,16 @@ pub(crate) struct Remembered {
     pub(crate) legacy: Option<ClientBuilder>,
 }
 
-/// Starts the server and connects. `first`: what `client` does first.
+/// Connects over what `link` makes: a server that has been started. `first`: what `client` does first.
 pub(super) async fn open(
     ui: &Ui,
-    command: ChildCommand,
+    link: impl AsyncFn() -> Result<Link, Failure>,
     client: ClientBuilder,
     first: Phase,
     mut remembered: Option<Remembered>,
 ) -> Result<Client, Failure> {
     if let Some(legacy) = remembered.as_mut().and_then(|remembered| remembered.legacy.take()) {
-        let link = command.clone().start().await.map_err(|error| Failure::spawn(&error))?;
-        match legacy.connect(link).await {
+        match legacy.connect(link().await?).await {
             Ok(client) => return Ok(client),
             Err(error) if !may_be_stale(&error.cause) => {
                 return Err(Failure::closed(&error.cause, Phase::Initialize));
@@ -35,8 +34,7 @@ pub(super) async fn open(
             Err(_) => ui.detail("the legacy era, which it spoke the last time, does not work: asking again"),
         }
     }
-    let link = command.start().await.map_err(|error| Failure::spawn(&error))?;
-    let client = client.connect(link).await.map_err(|error| Failure::closed(&error.cause, first))?;
+    let client = client.connect(link().await?).await.map_err(|error| Failure::closed(&error.cause, first))?;
     if let Some(mut remembered) = remembered {
         remembered.verdict.learn(client.peer().profile.era == Era::Legacy);
     }

@@ -62,15 +62,15 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     let mut say = None;
 
     let (program, args, typed) = match target {
+        Target::Command { program, args } => {
+            let words: Vec<String> = std::iter::once(program).chain(args).map(|word| shown(word)).collect();
+            (program.clone(), args.clone(), words.join(" "))
+        }
         Target::Demo => {
             let program = std::env::current_exe()
                 .map_err(|error| Failure::system(Phase::Spawn, &error))?
                 .into_os_string();
             (program, vec!["serve".into(), "demo".into()], "mcpjoin serve demo".to_owned())
-        }
-        Target::Command { program, args } => {
-            let words: Vec<String> = std::iter::once(program).chain(args).map(|word| shown(word)).collect();
-            (program.clone(), args.clone(), words.join(" "))
         }
         // Where there is no such entry it is a program.
         Target::Entry(named) => (OsString::from(&named.name), Vec::new(), shown(named.name.as_ref())),

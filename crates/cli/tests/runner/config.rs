@@ -231,6 +231,14 @@ fn f25_b166_values_of_an_entry_are_shown_nowhere() {
     command.env("FROM_US", marker);
     start(command).finish().says(&["with API_KEY, OTHER set", "stderr   *** ***"]);
     folder.line("list args").says(&["--token *** --api-key=*** API_TOKEN=***"]);
+    // A key of several lines is told line by line.
+    let key = serde_json::Value::from(format!("-----BEGIN-----\n  {marker}\n-----END-----\n"));
+    folder.file(
+        "key.json",
+        servers(&shell("a", "echo \"$KEY\" >&2; exit 1", &format!(r#", "env": {{"KEY": {key}}}"#))),
+    );
+    let ran = folder.line("list -v -c key.json a").exits(4).says(&["server: ***", "stderr   ***"]);
+    assert!(!ran.stderr.contains(marker), "{}", ran.stderr);
     // A file that is broken in the middle of a secret.
     folder.file("half.json", format!(r#"{{"mcpServers": {{"a": {{"env": {{"K": "{marker}"#));
     folder.file("half.toml", format!("[[servers]]\nname = \"a\"\nenv = \"{marker}\nx"));
