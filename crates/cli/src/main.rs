@@ -10,6 +10,7 @@ mod demo;
 mod exit;
 mod failure;
 mod object;
+mod progress;
 mod target;
 mod ui;
 mod visible;

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::args::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::progress::Waiting;
 use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
@@ -89,7 +90,7 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
     let client = tokio::select! {
         biased;
         signal = signals.next() => Err(signal),
-        client = connecting => Ok(client),
+        client = Waiting::new(ui, "connecting").wait(connecting) => Ok(client),
     };
     let client = match client {
         Ok(Ok(client)) => client,

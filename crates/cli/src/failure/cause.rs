@@ -169,7 +169,7 @@ impl Failure {
     /// The server asked for what this program does not give.
     pub(crate) fn needs_input(message: impl Into<String>, phase: Phase) -> Self {
         Self::new("E_NEEDS_INPUT", Exit::ServerError, phase, message)
-            .hint("this tool needs a client that can answer questions; mcpjoin call asks nobody")
+            .hint("this needs a client that can answer questions; mcpjoin asks nobody")
     }
 
     /// A request brought no result.
@@ -210,9 +210,15 @@ impl Failure {
             (code::INVALID_PARAMS, Phase::Call) => {
                 "mcpjoin list shows the tools; list --json shows what each takes"
             }
+            (code::INVALID_PARAMS | code::RESOURCE_NOT_FOUND, Phase::Read) => {
+                "mcpjoin list shows the resources and the templates that URIs are made from"
+            }
+            (code::INVALID_PARAMS, Phase::Prompt | Phase::Complete) => {
+                "mcpjoin list --json shows the prompts, what each takes, and the resource templates"
+            }
             (code::METHOD_NOT_FOUND, _) => "mcpjoin list shows what this server offers",
             (code::MISSING_REQUIRED_CLIENT_CAPABILITY, _) => {
-                "this tool asks its client for something that this command does not do"
+                "this asks its client for something that this command does not do"
             }
             _ => "-v shows what the server says about it",
         };

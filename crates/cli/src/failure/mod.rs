@@ -36,6 +36,14 @@ pub(crate) enum Phase {
     List,
     /// Calling a tool.
     Call,
+    /// Reading a resource.
+    Read,
+    /// Having a prompt filled in.
+    Prompt,
+    /// Asking for proposals.
+    Complete,
+    /// Asking whether it answers.
+    Ping,
     /// Being a server.
     Serve,
     /// Writing the result.
@@ -51,6 +59,10 @@ impl Phase {
             Self::Initialize => "initialize",
             Self::List => "list",
             Self::Call => "call",
+            Self::Read => "read",
+            Self::Prompt => "prompt",
+            Self::Complete => "complete",
+            Self::Ping => "ping",
             Self::Serve => "serve",
             Self::Output => "output",
         }

@@ -1,0 +1,16 @@
+//! The words of a verb with operands.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+/// What was typed beside the options.
+#[derive(Debug, Args)]
+pub(crate) struct Words {
+    /// What the usage names: the server (`demo:` or the path of a program) unless a COMMAND follows `--`, then the rest
+    #[arg(value_name = "OPERAND", help_heading = "Arguments")]
+    pub(crate) words: Vec<OsString>,
+    /// The server's command
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
+    pub(crate) command: Vec<OsString>,
+}
