@@ -7,6 +7,7 @@ mod arguments;
 mod commands;
 mod connect;
 mod demo;
+mod events;
 mod exit;
 mod failure;
 mod object;

@@ -37,6 +37,10 @@ pub(crate) struct Connect {
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,
+    /// Writes everything that crosses the wire, and the server's standard error, to a file: one JSON object a line, with
+    /// the values of -e replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 /// The era of the protocol.

@@ -5,6 +5,7 @@
 
 mod plan;
 mod signals;
+mod trace;
 
 use std::time::{Duration, Instant};
 
@@ -58,19 +59,24 @@ pub(crate) fn with_plan(
         }
     };
     let child = plan.command.handle();
+    let trace = plan.trace.clone();
     let exit = runtime.block_on(work(plan));
     // What has not been ended politely by now is killed with the tasks that held it.
     drop(runtime);
     for survivor in survivors(&child) {
         ui.warning(&survivor);
     }
+    if let Some(trace) = trace {
+        trace.close();
+    }
     exit
 }
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
+    let shown = plan.shown.clone();
     let fail = |failure: Failure| {
-        ui.failure(&failure.with(&plan.shown, started.elapsed()));
+        ui.failure(&failure.with(&shown, started.elapsed()));
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -83,7 +89,7 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
     };
     let child = plan.command.handle();
     let connecting = async {
-        let link = plan.command.start().await.map_err(|error| Failure::spawn(&error))?;
+        let link = plan.start().await?;
         plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))
     };
     // Dropped by the signal, it begins to end what it has started.

@@ -1,14 +1,18 @@
 //! From what was typed to what is started and how it is talked to: checked, and nothing done yet.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
+use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits};
 
 use super::show;
+use super::trace::Trace;
 use crate::args::{Connect, EraChoice};
+use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::target::{Target, shown};
 use crate::ui::{Secrets, Ui};
@@ -26,6 +30,19 @@ pub(crate) struct Plan {
     pub(crate) shown: String,
     /// What is done first once it runs.
     pub(crate) first: Phase,
+    /// Where everything that crosses is written down.
+    pub(crate) trace: Option<Trace>,
+}
+
+impl Plan {
+    /// Starts the server, and writes down what crosses where that is asked for.
+    pub(crate) async fn start(&self) -> Result<Link, Failure> {
+        let link = self.command.clone().start().await.map_err(|error| Failure::spawn(&error))?;
+        Ok(match &self.trace {
+            Some(trace) => trace.of(link),
+            None => link,
+        })
+    }
 }
 
 /// The bounds that the options ask for.
@@ -77,12 +94,27 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     if let Some(path) = &connect.cwd {
         command = command.current_dir(path);
     }
-    if ui.verbosity() > 0 {
-        let ui = ui.clone();
-        command = command.stderr(move |line| ui.server_line(&String::from_utf8_lossy(line)));
-    }
     let (client, first) = client(ui, connect)?;
-    Ok(Plan { command, client, shown: typed, first })
+    let trace = connect.trace.as_deref().map(|path| trace(ui, path)).transpose()?;
+    if ui.verbosity() > 0 || trace.is_some() {
+        let (ui, trace) = (ui.clone(), trace.clone());
+        command = command.stderr(move |line| {
+            if let Some(trace) = &trace {
+                trace.stderr(line);
+            }
+            if ui.verbosity() > 0 {
+                ui.server_line(&String::from_utf8_lossy(line));
+            }
+        });
+    }
+    Ok(Plan { command, client, shown: typed, first, trace })
+}
+
+fn trace(ui: &Ui, path: &Path) -> Result<Trace, Failure> {
+    Trace::to(path, ui).map_err(|error| {
+        let problem = format!("the trace {} cannot be written: {error}", shown(path.as_ref()));
+        Failure::usage(problem, "--trace FILE, where FILE can be made")
+    })
 }
 
 fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure> {
@@ -112,9 +144,7 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
         client = client.on_notification(move |notification| show(&ui, &notification));
     }
     if ui.verbosity() > 1 {
-        let ui = ui.clone();
-        client = client
-            .on_violation(move |violation| ui.detail(&format!("against the specification: {violation}")));
+        events::show(ui);
     }
     let first = if era.or(asked) == Some(Era::Legacy) { Phase::Initialize } else { Phase::Probe };
     Ok((client, first))
