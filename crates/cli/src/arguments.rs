@@ -22,8 +22,7 @@ const HEADROOM: u64 = 1;
 /// Arguments as typed, checked as far as that goes without the tool.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Typed {
-    /// In the order in which they were typed; of two with the same name the later one wins, if the earlier one comes
-    /// from an object.
+    /// In the order in which they were typed; a name may stand several times, if all but one come from objects.
     members: Vec<(String, Typing)>,
 }
 
@@ -151,11 +150,20 @@ impl Typed {
         mut value: impl FnMut(&str, Typing) -> Result<T, String>,
     ) -> Result<Vec<(String, T)>, String> {
         let mut members: Vec<(String, T)> = Vec::with_capacity(self.members.len());
+        let mut single: Vec<bool> = Vec::with_capacity(self.members.len());
         for (name, typing) in self.members {
-            let value = value(&name, typing)?;
-            match members.iter_mut().find(|(known, _)| *known == name) {
-                Some(member) => member.1 = value,
-                None => members.push((name, value)),
+            let alone = !matches!(typing, Typing::Member(_));
+            match members.iter().position(|(known, _)| *known == name) {
+                None => {
+                    let value = value(&name, typing)?;
+                    members.push((name, value));
+                    single.push(alone);
+                }
+                Some(place) if alone || !single[place] => {
+                    members[place].1 = value(&name, typing)?;
+                    single[place] = alone;
+                }
+                Some(_) => {}
             }
         }
         Ok(members)

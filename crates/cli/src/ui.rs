@@ -172,7 +172,7 @@ impl Ui {
 
     /// Whether there is a line on a terminal that can be drawn again and again.
     pub(crate) fn has_line(&self) -> bool {
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         !(self.json || self.quiet || self.verbose > 0 || dumb) && io::stderr().is_terminal()
     }
 

@@ -25,7 +25,7 @@ The argument is one of a prompt or of a resource template:
     after_help = "Examples:\n  \
         mcpjoin complete demo: prompt:test_prompt_with_arguments arg1=he\n  \
         mcpjoin complete demo: 'test://template/{id}/data' id=4\n  \
-        mcpjoin complete prompt:completable-prompt name= --context department=Sales -- npx -y @modelcontextprotocol/server-everything"
+        mcpjoin complete --context arg1=hello demo: prompt:test_prompt_with_arguments arg2=w"
 )]
 pub(crate) struct Complete {
     #[command(flatten)]

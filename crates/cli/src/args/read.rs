@@ -24,7 +24,7 @@ that the server sent.";
         mcpjoin read demo: test://static-text\n  \
         mcpjoin read -o picture.png demo: test://static-binary\n  \
         mcpjoin read --json demo: test://template/7/data\n  \
-        mcpjoin read demo://resource/static/document/features.md -- npx -y @modelcontextprotocol/server-everything\n\n\
+        mcpjoin read demo://resource/dynamic/text/1 -- npx -y @modelcontextprotocol/server-everything\n\n\
         `mcpjoin list` shows the resources of a server."
 )]
 pub(crate) struct Read {

@@ -7,7 +7,8 @@ use clap::Args;
 /// What was typed beside the options.
 #[derive(Debug, Args)]
 pub(crate) struct Words {
-    /// What the usage names: the server (`demo:` or the path of a program) unless a COMMAND follows `--`, then the rest
+    /// As in the usage: the server (`demo:` or the path of a program), unless its COMMAND follows `--`, and then what is
+    /// asked of it
     #[arg(value_name = "OPERAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// The server's command

@@ -6,13 +6,19 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 mod call;
+mod complete;
 mod failures;
 mod help;
 mod list;
+mod ping;
+mod prompt;
+mod read;
 mod signals;
 mod stdio;
 mod support;
 mod surroundings;
+mod terminal;
+mod trace;
 mod usage;
 
 /// A file that nobody declares is a test that nobody runs.
