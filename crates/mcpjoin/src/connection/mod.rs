@@ -154,6 +154,16 @@ impl Connection {
         state.wake_driver();
     }
 
+    /// Ends the connection of a server in order: nothing more is read, what is in progress is finished within
+    /// [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s), own calls fail, and then the link is closed.
+    /// That of a client is closed as by [`Connection::close`]. Returns at once; [`Connection::closed`] waits for the
+    /// end.
+    pub fn drain(&self) {
+        let mut state = self.core.lock();
+        state.session.drain(self.core.now());
+        state.wake_driver();
+    }
+
     /// Waits until the connection is over and everything that its link has started is gone.
     pub async fn closed(&self) -> CloseCause {
         poll_fn(|cx| {

@@ -29,6 +29,7 @@ mod error;
 mod handle;
 mod input;
 mod list;
+mod listening;
 mod output;
 mod prompts;
 mod resources;
