@@ -10,7 +10,11 @@
 //!
 //! What the grammar has and this version cannot do yet is refused by name, never taken for something else.
 
+mod socket;
+
 use std::ffi::{OsStr, OsString};
+
+pub(crate) use socket::Socket;
 
 /// The server that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub(crate) enum Target {
     },
     /// The built-in server, as a child of its own.
     Demo,
+    /// A server that listens on a socket.
+    Socket(Socket),
 }
 
 /// What was typed after the options, understood.
@@ -52,6 +58,8 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("npx -y PACKAGE", "a command and its arguments, run as a child process"),
     ("./server, /path/server", "a program; a path that does not exist is an error and never a download"),
     ("server", "one bare word: a program on PATH"),
+    ("tcp://host:port", "a server that listens there; nothing is encrypted"),
+    ("unix:/path", "a server that listens on this Unix socket"),
     ("demo:", "the server inside this program, started as a child process"),
 ];
 
@@ -89,7 +97,7 @@ impl Word {
             if scheme == "demo" && rest.is_empty() {
                 return Self::Demo;
             }
-            if spelled_so && (rest.starts_with("//") || scheme == "unix" || scheme == "demo") {
+            if spelled_so && (rest.starts_with("//") || matches!(&*scheme, "unix" | "tcp" | "demo")) {
                 return Self::Url { scheme };
             }
         }
@@ -208,8 +216,16 @@ fn target(verb: &str, word: Word, first: OsString, rest: Vec<OsString>) -> Resul
         Word::Url { scheme } => Err(match scheme.as_str() {
             "http" | "https" => not_built(format!("Streamable HTTP ({scheme}://)")),
             "sse+http" | "sse+https" => not_built(format!("HTTP+SSE ({scheme}://)")),
-            "quic" | "tcp" => not_built(format!("MCP over {scheme}://")),
-            "unix" => not_built("MCP over unix:".into()),
+            "tcp" | "unix" => {
+                return Socket::parse(&first.to_string_lossy()).map(Target::Socket).map_err(|problem| {
+                    Misuse {
+                        not_built: false,
+                        problem: format!("{} is no address", shown(&first)),
+                        instead: problem,
+                    }
+                });
+            }
+            "quic" => not_built("MCP over quic://".into()),
             "orchestra" => not_built("Orchestra (orchestra://)".into()),
             "demo" => Misuse {
                 not_built: false,

@@ -31,7 +31,7 @@ pub(crate) struct Connect {
     /// How long an answer may take; progress starts it again. Seconds, or with ms, s, m, h [default: 60s]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
-    /// How long the answer to the opening request may take [default: 30s]
+    /// How long connecting to a socket, and then the answer to the opening request, may take [default: 10s, 30s]
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) connect_timeout: Option<Duration>,
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]

@@ -6,6 +6,7 @@
 mod plan;
 mod signals;
 mod trace;
+mod way;
 
 use std::time::{Duration, Instant};
 
@@ -58,15 +59,14 @@ pub(crate) fn with_plan(
             return failure.exit;
         }
     };
-    let child = plan.command.handle();
-    let trace = plan.trace.clone();
+    let way = plan.way.clone();
     let exit = runtime.block_on(work(plan));
     // What has not been ended politely by now is killed with the tasks that held it.
     drop(runtime);
-    for survivor in survivors(&child) {
+    for survivor in way.child().iter().flat_map(survivors) {
         ui.warning(&survivor);
     }
-    if let Some(trace) = trace {
+    if let Some(trace) = way.trace {
         trace.close();
     }
     exit
@@ -74,8 +74,9 @@ pub(crate) fn with_plan(
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
-    let shown = plan.shown.clone();
+    let (child, shown) = (plan.way.child(), plan.shown.clone());
     let fail = |failure: Failure| {
+        let failure = if child.is_some() { failure } else { failure.over_a_socket() };
         ui.failure(&failure.with(&shown, started.elapsed()));
     };
     let mut signals = match Signals::listen() {
@@ -87,9 +88,8 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let child = plan.command.handle();
     let connecting = async {
-        let link = plan.start().await?;
+        let link = plan.way.link().await?;
         plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))
     };
     // Dropped by the signal, it begins to end what it has started.
@@ -106,10 +106,12 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
         Err(signal) => {
-            tokio::select! {
-                biased;
-                _ = signals.next() => {}
-                _ = child.ended() => {}
+            if let Some(child) = child {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => {}
+                    _ = child.ended() => {}
+                }
             }
             return Exit::Signal(signal);
         }

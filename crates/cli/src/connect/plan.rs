@@ -1,7 +1,6 @@
 //! From what was typed to what is started and how it is talked to: checked, and nothing done yet.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
@@ -11,10 +10,11 @@ use mcpjoin::proto::session::{Ask, Limits};
 
 use super::show;
 use super::trace::Trace;
+use super::way::{To, Way};
 use crate::args::{Connect, EraChoice};
 use crate::events;
 use crate::failure::{Failure, Phase};
-use crate::target::{Target, shown};
+use crate::target::{Socket, Target, shown};
 use crate::ui::{Secrets, Ui};
 
 /// What programs need to run, whatever they do: passed on with `--env-clean`, too.
@@ -24,25 +24,12 @@ const BASICS: [&str; 13] = [
 ];
 /// How to reach a server, understood and checked.
 pub(crate) struct Plan {
-    pub(crate) command: ChildCommand,
+    pub(crate) way: Way,
     pub(crate) client: ClientBuilder,
-    /// The command as it would be typed.
+    /// The command or the address as it would be typed.
     pub(crate) shown: String,
     /// What is done first once it runs.
     pub(crate) first: Phase,
-    /// Where everything that crosses is written down.
-    pub(crate) trace: Option<Trace>,
-}
-
-impl Plan {
-    /// Starts the server, and writes down what crosses where that is asked for.
-    pub(crate) async fn start(&self) -> Result<Link, Failure> {
-        let link = self.command.clone().start().await.map_err(|error| Failure::spawn(&error))?;
-        Ok(match &self.trace {
-            Some(trace) => trace.of(link),
-            None => link,
-        })
-    }
 }
 
 /// The bounds that the options ask for.
@@ -78,6 +65,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
                 .into_os_string();
             (program, vec!["serve".into(), "demo".into()], "mcpjoin serve demo".to_owned())
         }
+        Target::Socket(socket) => return to_socket(ui, socket, connect),
     };
     let mut command = ChildCommand::new(program).args(args);
     if connect.env_clean {
@@ -95,7 +83,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         command = command.current_dir(path);
     }
     let (client, first) = client(ui, connect)?;
-    let trace = connect.trace.as_deref().map(|path| trace(ui, path)).transpose()?;
+    let trace = trace(ui, connect)?;
     if ui.verbosity() > 0 || trace.is_some() {
         let (ui, trace) = (ui.clone(), trace.clone());
         command = command.stderr(move |line| {
@@ -107,14 +95,41 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             }
         });
     }
-    Ok(Plan { command, client, shown: typed, first, trace })
+    Ok(Plan { way: Way { to: To::Child(command), trace }, client, shown: typed, first })
 }
 
-fn trace(ui: &Ui, path: &Path) -> Result<Trace, Failure> {
-    Trace::to(path, ui).map_err(|error| {
-        let problem = format!("the trace {} cannot be written: {error}", shown(path.as_ref()));
-        Failure::usage(problem, "--trace FILE, where FILE can be made")
-    })
+/// A server that listens already: nothing of its surroundings is ours to choose.
+fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failure> {
+    let of_a_child = [
+        ("-e", !connect.env.is_empty()),
+        ("--env-clean", connect.env_clean),
+        ("--cwd", connect.cwd.is_some()),
+    ];
+    let shown = shown(socket.to_string().as_ref());
+    if let Some((option, _)) = of_a_child.iter().find(|(_, given)| *given) {
+        let problem = format!("{option} is for a server that is run as a child, and {shown} runs already");
+        return Err(Failure::usage(problem, format!("leave out {option}")));
+    }
+    let mut to = match socket {
+        Socket::Tcp(address) => Link::tcp(address),
+        Socket::Unix(path) => Link::unix(path),
+    };
+    if let Some(time) = connect.connect_timeout {
+        to = to.timeout(time);
+    }
+    let (client, first) = client(ui, connect)?;
+    Ok(Plan { way: Way { to: To::Socket(to), trace: trace(ui, connect)? }, client, shown, first })
+}
+
+/// Opens the file that is asked for.
+fn trace(ui: &Ui, connect: &Connect) -> Result<Option<Trace>, Failure> {
+    let trace = connect.trace.as_ref().map(|path| {
+        Trace::to(path, ui).map_err(|error| {
+            let problem = format!("the trace {} cannot be written: {error}", shown(path.as_ref()));
+            Failure::usage(problem, "--trace FILE, where FILE can be made")
+        })
+    });
+    trace.transpose()
 }
 
 fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure> {

@@ -1,7 +1,7 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
 use mcpjoin::client::ClientError;
-use mcpjoin::link::{SpawnError, SpawnErrorKind};
+use mcpjoin::link::{SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin::proto::session::{
     CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit,
 };
@@ -40,6 +40,49 @@ impl Failure {
             _ => ("E_SPAWN", "look at the limits of this system (ulimit -a) and at the command's arguments"),
         };
         Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint)
+    }
+
+    /// Nobody could be reached at the address.
+    pub(crate) fn connect(error: &SocketError) -> Self {
+        let (id, exit, hint) = match &error.kind {
+            SocketErrorKind::Address(_) => {
+                ("E_USAGE", Exit::Usage, "tcp://host:port, with an IPv6 address in brackets")
+            }
+            SocketErrorKind::Resolve(_) => ("E_RESOLVE", Exit::Connection, "check the name of the host"),
+            SocketErrorKind::TimedOut { .. } | SocketErrorKind::NotAccepted { .. } => (
+                "E_CONNECT",
+                Exit::Connection,
+                "is the server busy, or a firewall in between? --connect-timeout 30s waits longer",
+            ),
+            _ => ("E_CONNECT", Exit::Connection, "does a server listen there, and may you reach it?"),
+        };
+        Self::new(id, exit, Phase::Connect, error.to_string()).hint(hint)
+    }
+
+    /// Nobody can be waited for at the address.
+    pub(crate) fn listen(error: &SocketError) -> Self {
+        let (id, hint) = match &error.kind {
+            SocketErrorKind::Address(_) => ("E_USAGE", "tcp://host:port, with an IPv6 address in brackets"),
+            SocketErrorKind::NotASocket => ("E_LISTEN", "name another file"),
+            _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
+        };
+        Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
+    }
+
+    /// The same where the server is none of our children: what is known of it and what can be tried is less.
+    #[must_use]
+    pub(crate) fn over_a_socket(mut self) -> Self {
+        self.seen.listening = true;
+        let hint = match self.id {
+            "E_SERVER_EXITED" => {
+                (self.id, self.message) = ("E_CLOSED", "the server closed the connection".into());
+                "see what the server itself says about it"
+            }
+            "E_NOT_MCP" | "E_SILENT" => "is it an MCP server, without TLS or HTTP, that listens there?",
+            "E_STALLED" => "the server has stopped reading: see what it waits for",
+            _ => return self,
+        };
+        self.hint(hint)
     }
 
     /// The connection ended, or never began. `phase` says what was being done.

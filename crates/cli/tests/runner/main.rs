@@ -14,6 +14,7 @@ mod ping;
 mod prompt;
 mod read;
 mod signals;
+mod sockets;
 mod stdio;
 mod support;
 mod surroundings;
