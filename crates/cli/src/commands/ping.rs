@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mcpjoin::client::Client;
-use mcpjoin::proto::{Era, Method};
+use mcpjoin::proto::Method;
 use serde_json::json;
 
 use super::{misused, written};
@@ -30,10 +30,10 @@ pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
 }
 
 async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Result<Exit, Failure> {
-    let method = match client.profile().era {
-        Era::Legacy => Method::Ping,
-        Era::Modern => Method::Discover,
-    };
+    // What `Client::ping` sends: the revision's own, or what has come in its place.
+    let version = &client.profile().version;
+    let has_ping = Method::Ping.facts().is_some_and(|facts| facts.exists_in(version));
+    let method = if has_ping { Method::Ping } else { Method::Discover };
     let name = client.server_name().unwrap_or("the server").to_owned();
     let mut times: Vec<Duration> = Vec::new();
     let mut failed = None;
@@ -63,7 +63,7 @@ async fn ping(ui: &Ui, client: &Client, count: u32, interval: Duration) -> Resul
     }
     let text = if ui.json && !times.is_empty() {
         let mut document = json!({
-            "protocolVersion": client.profile().version.as_str(),
+            "protocolVersion": version.as_str(),
             "method": method.as_str(),
             "roundTripsMs": times.iter().copied().map(milliseconds).collect::<Vec<f64>>(),
         });
