@@ -11,6 +11,7 @@ use crate::connect::{limits, with_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
+use crate::progress::Waiting;
 use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
@@ -35,7 +36,8 @@ pub(crate) fn run(ui: &Ui, args: Call, separated: bool) -> Result<Exit, Failure>
 
 async fn call(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<Exit, Failure> {
     let schema = if arguments.need_schema() {
-        list::find(client, &list::TOOLS, &tool).await?.and_then(|tool| tool.value("inputSchema").cloned())
+        let found = Waiting::new(ui, "waiting").wait(list::find(client, &list::TOOLS, &tool)).await?;
+        found.and_then(|tool| tool.value("inputSchema").cloned())
     } else {
         None
     };

@@ -12,6 +12,7 @@ use crate::connect::{limits, with_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
+use crate::progress::Waiting;
 use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
@@ -39,7 +40,7 @@ async fn prompt(
     arguments: BTreeMap<String, String>,
 ) -> Result<Exit, Failure> {
     // A prompt that the server does not list, or cannot list, is asked for all the same: the server is the judge.
-    let listed = match list::find(client, &list::PROMPTS, &name).await {
+    let listed = match Waiting::new(ui, "waiting").wait(list::find(client, &list::PROMPTS, &name)).await {
         Ok(listed) => listed,
         Err(failure) if failure.exit == Exit::ServerError => None,
         Err(failure) => return Err(failure),

@@ -10,12 +10,13 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use mcpjoin::Link;
 use mcpjoin::link::{Crossed, Way};
 use mcpjoin::proto::{Kind, Raw};
@@ -101,7 +102,11 @@ impl Trace {
             return;
         }
         state.bytes += line.len();
-        state.lines.push_back(Crossing { time: SystemTime::now(), direction, bytes: line.to_vec() });
+        state.lines.push_back(Crossing {
+            time: SystemTime::now(),
+            direction,
+            bytes: Bytes::copy_from_slice(line),
+        });
         drop(state);
         self.0.changed.notify_all();
     }
@@ -132,12 +137,16 @@ impl Shared {
     /// The thread.
     fn write(&self, mut file: impl Write) {
         while let Some((lines, left_out)) = self.next() {
-            let mut write = |text: String| file.write_all(text.as_bytes());
-            let mut outcome = lines.iter().try_for_each(|line| write(line.record(&self.ui)));
-            if left_out > 0 && outcome.is_ok() {
-                let time = stamp(SystemTime::now());
-                outcome = write(format!("{{\"time\":\"{time}\",\"leftOut\":{left_out}}}\n"));
-            }
+            let mut out = BufWriter::new(&mut file);
+            let outcome = lines.iter().try_for_each(|line| line.write(&mut out, &self.ui)).and_then(|()| {
+                if left_out > 0 {
+                    let time = stamp(SystemTime::now());
+                    writeln!(out, "{{\"time\":\"{time}\",\"leftOut\":{left_out}}}")?;
+                }
+                out.flush()
+            });
+            // What it could not write it would try to write again.
+            drop(out.into_parts());
             if let Err(error) = outcome {
                 self.ui.warning(&format!("the trace ends here: it cannot be written: {error}"));
                 break;
@@ -172,25 +181,22 @@ impl Shared {
 struct Crossing {
     time: SystemTime,
     direction: &'static str,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl Crossing {
-    /// The line of the file.
-    fn record(&self, ui: &Ui) -> String {
+    /// Writes the line of the file.
+    fn write(&self, out: &mut impl Write, ui: &Ui) -> io::Result<()> {
         let (time, direction) = (stamp(self.time), self.direction);
+        write!(out, "{{\"time\":\"{time}\",\"direction\":\"{direction}\",")?;
         let message = Raw::parse(self.bytes.clone())
             .ok()
             .filter(|message| direction != STDERR && matches!(message.kind(), Kind::Object | Kind::Array));
-        let message = message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden(text)));
-        match message {
-            Some(message) => {
-                format!("{{\"time\":\"{time}\",\"direction\":\"{direction}\",\"message\":{message}}}\n")
-            }
+        match message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden(text))) {
+            Some(message) => writeln!(out, "\"message\":{message}}}"),
             None => {
                 let text = String::from_utf8_lossy(&self.bytes);
-                let text = Raw::string(&ui.hidden(&text));
-                format!("{{\"time\":\"{time}\",\"direction\":\"{direction}\",\"text\":{}}}\n", text.as_str())
+                writeln!(out, "\"text\":{}}}", Raw::string(&ui.hidden(&text)).as_str())
             }
         }
     }
