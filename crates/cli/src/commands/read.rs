@@ -87,14 +87,15 @@ fn bytes(content: &Object) -> Result<Vec<u8>, Failure> {
     if let Some(text) = content.text("text") {
         return Ok(text.into_bytes());
     }
-    let Some(blob) = content.text("blob") else {
+    let Some(mut blob) = content.value("blob").and_then(Raw::to_string_value) else {
         return Err(Failure::bad_reply("the content has neither text nor blob", Phase::Read));
     };
     // Line breaks stand in what some encoders write.
-    let mut blob = blob.into_bytes();
-    blob.retain(|byte| !byte.is_ascii_whitespace());
+    if blob.contains(|character: char| character.is_ascii_whitespace()) {
+        blob.to_mut().retain(|character| !character.is_ascii_whitespace());
+    }
     BASE64
-        .decode(blob)
+        .decode(&*blob)
         .map_err(|error| Failure::bad_reply(format!("the blob is not base64: {error}"), Phase::Read))
 }
 
