@@ -10,6 +10,7 @@ mod demo;
 mod events;
 mod exit;
 mod failure;
+mod guard;
 mod object;
 mod progress;
 mod target;
@@ -19,5 +20,8 @@ mod visible;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if guard::stand(std::env::args_os()) {
+        return ExitCode::SUCCESS;
+    }
     commands::run(std::env::args_os().collect()).into()
 }

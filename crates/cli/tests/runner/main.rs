@@ -10,6 +10,7 @@ mod complete;
 mod failures;
 mod help;
 mod list;
+mod orphans;
 mod ping;
 mod prompt;
 mod read;
