@@ -9,6 +9,7 @@ mod call;
 mod failures;
 mod help;
 mod list;
+mod orphans;
 mod signals;
 mod stdio;
 mod support;

@@ -31,6 +31,7 @@ mod error;
 mod handle;
 mod input;
 mod list;
+mod listening;
 mod output;
 mod played;
 mod prompts;
