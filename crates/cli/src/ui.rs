@@ -82,8 +82,8 @@ impl Ui {
         let _ = self.secrets.set(secrets);
     }
 
-    /// The text without what must not be shown.
-    fn hidden(&self, text: &str) -> String {
+    /// The text without what must not be shown: for results that tell of a server, and not what it said when asked.
+    pub(crate) fn hidden(&self, text: &str) -> String {
         self.secrets.get().map_or_else(|| text.to_owned(), |secrets| secrets.hide(text))
     }
 

@@ -5,6 +5,7 @@
 
 mod call;
 mod connect;
+mod doctor;
 mod list;
 mod output;
 mod serve;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use call::Call;
 pub(crate) use connect::{Connect, EraChoice};
+pub(crate) use doctor::Doctor;
 pub(crate) use list::List;
 pub(crate) use output::{Output, When};
 pub(crate) use serve::{Serve, Served};
@@ -64,6 +66,7 @@ fn after_help() -> String {
 pub(crate) enum Verb {
     List(List),
     Call(Call),
+    Doctor(Doctor),
     Serve(Serve),
     Help(Help),
 }

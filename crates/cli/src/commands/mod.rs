@@ -1,6 +1,7 @@
 //! One file for each verb, and what leads to them.
 
 mod call;
+mod doctor;
 mod help;
 mod list;
 mod serve;
@@ -28,10 +29,12 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
     };
     match cli.verb {
         Verb::List(args) => {
-            // The words are the last of all that was typed; whether `--` stands before them, clap does not tell.
-            let before = argv.len().checked_sub(args.words.len() + 1).and_then(|before| argv.get(before));
-            let escaped = before.is_some_and(|word| word == "--");
+            let escaped = escaped(&argv, args.words.len());
             list::run(args, escaped)
+        }
+        Verb::Doctor(args) => {
+            let escaped = escaped(&argv, args.words.len());
+            doctor::run(args, escaped)
         }
         Verb::Call(args) => {
             let separated = argv.iter().any(|word| word == "--");
@@ -40,6 +43,12 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Serve(args) => serve::run(&args),
         Verb::Help(args) => help::run(&args),
     }
+}
+
+/// Whether `--` stands before the last words of all that was typed, of which there are `words`: clap does not tell.
+fn escaped(argv: &[OsString], words: usize) -> bool {
+    let before = argv.len().checked_sub(words + 1).and_then(|before| argv.get(before));
+    before.is_some_and(|word| word == "--")
 }
 
 /// What was typed names no server.

@@ -7,7 +7,9 @@ use super::support::{line, run};
 #[test]
 fn the_reference_is_what_is_checked_in() {
     let mut reference = String::new();
-    for words in ["--help", "list --help", "call --help", "serve --help", "help targets", "-h"] {
+    for words in
+        ["--help", "list --help", "call --help", "doctor --help", "serve --help", "help targets", "-h"]
+    {
         let ran = line(words).exits(0);
         assert_eq!(ran.stderr, "", "{words}");
         let _ = write!(reference, "$ mcpjoin {words}\n{}\n", ran.stdout);
@@ -40,7 +42,6 @@ fn what_is_not_built_is_not_in_the_help() {
         "unix:",
         "orchestra:",
         "validate",
-        "doctor",
         "bridge",
         "--trace",
         "--header",

@@ -255,6 +255,9 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
                 }
                 Some(LineEvent::ByteOrderMark) => {
                     tracing::warn!(link = self.origin.link, "the peer's text begins with a byte order mark");
+                    if let Some(tap) = &mut self.tap {
+                        tap(Way::In, Crossed::ByteOrderMark);
+                    }
                 }
                 None => {
                     if let Reading::Ended(kind) = &self.reading {

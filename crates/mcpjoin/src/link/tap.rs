@@ -24,6 +24,8 @@ pub enum Crossed<'a> {
     /// On a stream: one line, byte for byte, without its end; of a line above the limit, the beginning. Blank
     /// lines are not shown.
     Line(&'a [u8]),
+    /// On a stream, before its first line: a byte order mark, which was skipped.
+    ByteOrderMark,
     /// On a link that carries messages as they are: what came in.
     Inbound(&'a Inbound),
     /// On a link that carries messages as they are: what goes out.

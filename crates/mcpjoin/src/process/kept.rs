@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
 use super::tree::{Family, Relative, World, handle};
-use super::{Forced, Grace, Shared, ShutdownReport};
+use super::{Forced, Grace, Shared, ShutdownReport, Survivor};
 
 /// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -60,6 +60,8 @@ pub(super) struct Kept {
     exit: Option<ProcessExit>,
     /// What lives of the family after the child's end, as of the last look.
     rest: Vec<Relative>,
+    /// The same as of the first look.
+    left_behind: Vec<Survivor>,
 }
 
 impl Kept {
@@ -77,6 +79,7 @@ impl Kept {
             noticed: false,
             exit: None,
             rest: Vec::new(),
+            left_behind: Vec::new(),
         }
     }
 
@@ -142,6 +145,7 @@ impl Kept {
                 return self.climb(now, world);
             }
             self.rest = self.family.living(world);
+            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
             if self.shared.dropped.load(Ordering::Acquire) {
                 self.forced = Forced::Killed;
                 self.clear(now);
@@ -281,9 +285,10 @@ impl Kept {
     fn publish_report(&self) {
         let mut survivors: Vec<_> = self.rest.iter().map(Relative::survivor).collect();
         if !self.shared.ended.load(Ordering::Acquire) {
-            survivors.push(super::Survivor { pid: self.child.id(), name: "(the child itself)".into() });
+            survivors.push(Survivor { pid: self.child.id(), name: "(the child itself)".into() });
         }
-        let report = ShutdownReport { exit: self.exit, forced: self.forced, survivors };
+        let left_behind = self.left_behind.clone();
+        let report = ShutdownReport { exit: self.exit, forced: self.forced, left_behind, survivors };
         self.shared.publish(|phase| phase.report = Some(Arc::new(report)));
     }
 
