@@ -56,3 +56,16 @@ fn an_old_rmcp_has_no_modern_era() {
     assert_eq!(ran.code, Some(4), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stderr.contains("ExpectedInitializeRequest"), "{}", ran.stderr);
 }
+
+#[test]
+fn the_doctor_finds_nothing_in_the_newest_rmcp_and_what_an_old_one_dies_of() {
+    let healthy = current().run(&["doctor", "--json"]).json();
+    assert_eq!(healthy["findings"], serde_json::json!([]));
+    assert_eq!(healthy["serverInfo"]["name"], "rmcp-current");
+
+    let ran = old().run(&["doctor", "--json"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("one JSON document");
+    let ids: Vec<_> = report["findings"].as_array().into_iter().flatten().map(|found| &found["id"]).collect();
+    assert_eq!(ids, ["probe-fatal"]);
+}

@@ -4,8 +4,8 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use mcpjoin::proto::session::{Ask, Limits, ProcessExit};
 use mcpjoin::proto::{Era, Method};
 use support::{lives, run, sh};
 
-/// A server of the legacy era in shell. Each part can be another one.
+/// A server in shell, of the legacy era unless a part is another one.
+#[derive(Clone, Copy)]
 struct Shell {
     /// Before anything is read.
     first: &'static str,
@@ -61,11 +62,11 @@ fn client() -> ClientBuilder {
     Client::builder("test", "1.0.0")
 }
 
-/// With bounds that a silent server makes us wait for.
-fn impatient() -> ClientBuilder {
+/// A client that waits so long for the answer to `initialize`, and hardly for the one to the probe.
+fn waits(initialize: Duration) -> ClientBuilder {
     let mut limits = Limits::default();
     limits.probe = Duration::from_millis(200);
-    limits.initialize = Duration::from_millis(400);
+    limits.initialize = initialize;
     client().limits(limits)
 }
 
@@ -96,10 +97,17 @@ struct Script(PathBuf);
 impl Script {
     fn new(name: &str, text: &str) -> Self {
         let path = std::env::temp_dir().join(format!("mcpjoin-doctor-{name}-{}", std::process::id()));
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write(&path, text);
         Self(path)
     }
+}
+
+/// Writes an executable file. Another process does: were it ours, a child that another test starts at that moment could
+/// hold the file open, and a file that is open for writing cannot be run.
+fn write(path: &Path, text: &str) {
+    let script = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
+    let written = Command::new("sh").args(["-c", script, "sh"]).arg(path).arg(text).status().unwrap();
+    assert!(written.success());
 }
 
 impl Drop for Script {
@@ -127,9 +135,9 @@ fn r72_a_healthy_server_has_no_fault_and_every_phase_has_its_time() {
     assert_eq!(report.steps[5].detail, "ended by itself when its input ended, exit code 0");
     assert_eq!((&report.lists[0].method, report.lists[0].items), (&Method::ListTools, 2));
     // The shell needs no runtime; all else was looked at.
-    let not_run: Vec<Check> = report.not_run().map(|(check, _)| check).collect();
+    let not_run: Vec<Check> = report.checks_not_run().map(|(check, _)| check).collect();
     assert_eq!(not_run, [Check::Runtime]);
-    assert_eq!(report.run() + not_run.len(), Check::ALL.len());
+    assert_eq!(report.checks_run() + not_run.len(), Check::ALL.len());
 }
 
 #[test]
@@ -139,6 +147,24 @@ fn only_the_legacy_era_is_examined_when_it_is_asked_for() {
     assert!(report.is_healthy(), "{report:#?}");
     assert_eq!(report.steps[2].outcome, Outcome::NotRun("the legacy era was asked for"));
     assert!(report.checks.contains(&(Check::ProbeAnswered, Outcome::NotRun("the era was not probed"))));
+}
+
+const MODERN: &str = r#"say '"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}'"#;
+const MODERN_TOOLS: &str = r#"say '"result":{"resultType":"complete","tools":[{"name":"a","inputSchema":{"type":"object"}}],"ttlMs":0,"cacheScope":"private"}'"#;
+
+#[test]
+fn an_answer_to_the_probe_decides_also_when_it_is_late() {
+    let server = Shell { probe: MODERN, initialize: ":", list: MODERN_TOOLS, ..HEALTHY };
+    let slow = Shell { first: "sleep 0.5", ..server };
+    for report in
+        [server.examine(), run(Doctor::new(slow.command(), waits(Duration::from_secs(20))).examine())]
+    {
+        assert!(report.is_healthy(), "{report:#?}");
+        let phases: Vec<Phase> = report.steps.iter().map(|step| step.phase).collect();
+        assert_eq!(phases, Phase::ALL);
+        assert!(report.steps[2].detail.ends_with("protocol 2026-07-28 (modern)"), "{report:#?}");
+        assert_eq!(report.steps[3].outcome, Outcome::NotRun("this version of the protocol has none"));
+    }
 }
 
 #[test]
@@ -153,7 +179,7 @@ fn a_missing_program_is_found_before_anything_is_started() {
     let report = examine(ChildCommand::new("mcpjoin-no-such-program").arg("x"));
     let finding = only(&report, "program-missing", Check::Program, Phase::Resolve);
     assert!(finding.seen.contains("mcpjoin-no-such-program") && finding.seen.contains("/bin"), "{finding:?}");
-    assert_eq!(report.run(), 1);
+    assert_eq!(report.checks_run(), 1);
     let report = examine(ChildCommand::new("./nope/server"));
     only(&report, "program-missing", Check::Program, Phase::Resolve);
 }
@@ -222,8 +248,7 @@ fn a_runtime_is_asked_for_its_version() {
     let folder = std::env::temp_dir().join(format!("mcpjoin-doctor-runtimes-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let node = folder.join("node");
-    std::fs::write(&node, "#!/bin/sh\necho v0.0.7\necho more\n").unwrap();
-    std::fs::set_permissions(&node, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write(&node, "#!/bin/sh\necho v0.0.7\necho more\n");
     let script = Script::new("version", "#!/usr/bin/env node\n");
     let path = format!("{}:/usr/bin:/bin", folder.display());
     let report = examine(ChildCommand::new(&script.0).env("PATH", path));
@@ -249,7 +274,7 @@ fn a_server_that_dies_at_once_leaves_its_last_words() {
 
 #[test]
 fn a_silent_program_is_found() {
-    let report = run(Doctor::new(sh("cat >/dev/null"), impatient()).examine());
+    let report = run(Doctor::new(sh("cat >/dev/null"), waits(Duration::from_millis(200))).examine());
     only(&report, "silent", Check::Opening, Phase::Initialize);
 }
 
@@ -259,7 +284,9 @@ fn a_program_that_is_no_server_is_found() {
     let report = examine(sh(banners));
     let finding = only(&report, "not-mcp", Check::Opening, Phase::Probe);
     assert_eq!(finding.evidence.stdout, ["banner 0", "banner 1", "banner 2", "banner 3", "banner 4"]);
-    let report = run(Doctor::new(sh("echo Welcome; cat >/dev/null"), impatient()).examine());
+    // Long enough for the one line to come.
+    let client = waits(Duration::from_secs(2));
+    let report = run(Doctor::new(sh("echo Welcome; cat >/dev/null"), client).examine());
     let finding = only(&report, "not-mcp", Check::Opening, Phase::Initialize);
     assert_eq!(finding.evidence.stdout, ["Welcome"]);
 }
@@ -297,7 +324,8 @@ fn a_broken_rule_is_found() {
 
 #[test]
 fn a_server_that_is_mute_until_initialize_is_found() {
-    let report = run(Doctor::new(Shell { probe: ":", ..HEALTHY }.command(), impatient()).examine());
+    let client = waits(Duration::from_secs(20));
+    let report = run(Doctor::new(Shell { probe: ":", ..HEALTHY }.command(), client).examine());
     only(&report, "mute", Check::ProbeAnswered, Phase::Probe);
     assert!(report.steps[2].took.is_some_and(|took| took >= Duration::from_millis(200)), "{report:#?}");
 }

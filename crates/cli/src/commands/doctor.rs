@@ -162,10 +162,10 @@ fn lines(out: &mut String, label: &str, width: usize, lines: &[String]) {
 /// `12 checks, 4 not run (why)`
 fn figures(report: &Report) -> String {
     let plural = |count: usize| if count == 1 { "check" } else { "checks" };
-    let mut out = format!("{} {}", report.run(), plural(report.run()));
+    let mut out = format!("{} {}", report.checks_run(), plural(report.checks_run()));
     let mut reasons: Vec<&str> = Vec::new();
     let mut skipped = 0;
-    for (_, why) in report.not_run() {
+    for (_, why) in report.checks_not_run() {
         skipped += 1;
         if !reasons.contains(&why) {
             reasons.push(why);

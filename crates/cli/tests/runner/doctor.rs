@@ -9,7 +9,7 @@ fn r72_a_healthy_server_is_told_in_a_line_for_each_phase() {
     let ran = line("doctor demo:").exits(0);
     let phases: Vec<&str> = ran.stdout.lines().take(6).map(|line| line[..10].trim_end()).collect();
     assert_eq!(phases, ["resolve", "spawn", "probe", "initialize", "list", "shut down"], "{}", ran.stdout);
-    for part in ["mcpjoin-demo", "protocol 2026-07-28 (modern)", "13 tools", "exit code 0"] {
+    for part in ["mcpjoin-demo", "protocol 2026-07-28 (modern)", " tools, ", "exit code 0"] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
     let last = ran.stdout.lines().last().unwrap();
@@ -99,7 +99,7 @@ fn f25_no_value_of_a_variable_is_shown() {
 #[test]
 fn a_signal_ends_an_examination_and_everything_that_it_started() {
     for (name, code) in [("INT", 130), ("TERM", 143)] {
-        let mut running = start(command(["doctor", "-v", "sh", "-c", "echo up >&2; exec sleep 1000"]));
+        let mut running = start(command(["doctor", "-v", "sh", "-c", "echo up >&2; exec cat >/dev/null"]));
         // The server has said that it runs.
         let stderr = running.child.stderr.take().unwrap();
         let said = BufReader::new(stderr).lines().map(Result::unwrap).any(|line| line.ends_with("up"));

@@ -244,12 +244,12 @@ impl Report {
 
     /// How many checks were run.
     #[must_use]
-    pub fn run(&self) -> usize {
+    pub fn checks_run(&self) -> usize {
         self.checks.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::NotRun(_))).count()
     }
 
     /// The checks that were not run, and why.
-    pub fn not_run(&self) -> impl Iterator<Item = (Check, &'static str)> {
+    pub fn checks_not_run(&self) -> impl Iterator<Item = (Check, &'static str)> {
         self.checks.iter().filter_map(|(check, outcome)| match outcome {
             Outcome::NotRun(why) => Some((*check, *why)),
             _ => None,
