@@ -180,6 +180,11 @@ fn a_missing_program_is_found_before_anything_is_started() {
     let finding = only(&report, "program-missing", Check::Program, Phase::Resolve);
     assert!(finding.seen.contains("mcpjoin-no-such-program") && finding.seen.contains("/bin"), "{finding:?}");
     assert_eq!(report.checks_run(), 1);
+    for (program, brings) in [("npx", "Node.js"), ("uvx", "uv"), ("python", "Python")] {
+        let report = examine(ChildCommand::new(program).env("PATH", "/no/such/folder"));
+        let finding = only(&report, "program-missing", Check::Program, Phase::Resolve);
+        assert!(finding.advice.contains(&format!("install {brings},")), "{finding:?}");
+    }
     let report = examine(ChildCommand::new("./nope/server"));
     only(&report, "program-missing", Check::Program, Phase::Resolve);
 }

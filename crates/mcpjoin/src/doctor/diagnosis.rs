@@ -76,7 +76,16 @@ pub(super) fn unstarted(phase: Phase, error: &SpawnError, interpreter: Option<&P
             "program-missing",
             Check::Program,
             "no folder of the PATH that the server gets has a program of this name".to_owned(),
-            "install the program, or give its path in place of its name",
+            match comes_with(&error.command) {
+                Some("Node.js") => {
+                    "install Node.js, or add its folder to that PATH (version managers set it in shells alone)"
+                }
+                Some("uv") => "install uv, or add its folder to that PATH (its installer takes ~/.local/bin)",
+                Some("Python") => {
+                    "install Python, or name the one that there is (python3, or the path of one)"
+                }
+                _ => "install the program, or give its path in place of its name",
+            },
         ),
         SpawnErrorKind::NotExecutable { .. } => (
             "not-executable",
@@ -116,6 +125,16 @@ pub(super) fn unstarted(phase: Phase, error: &SpawnError, interpreter: Option<&P
     Box::new(finding(id, check, phase, seen, meaning, advice))
 }
 
+/// What brings a well-known program.
+fn comes_with(program: &str) -> Option<&'static str> {
+    match program {
+        "node" | "nodejs" | "npm" | "npx" => Some("Node.js"),
+        "uv" | "uvx" => Some("uv"),
+        "python" | "python3" | "pip" => Some("Python"),
+        _ => None,
+    }
+}
+
 /// A script is run by `env NAME`, and there is no such program.
 pub(super) fn runtime_missing(file: &Path, kind: &SpawnErrorKind, name: &str) -> Box<Finding> {
     Box::new(finding(
@@ -124,7 +143,7 @@ pub(super) fn runtime_missing(file: &Path, kind: &SpawnErrorKind, name: &str) ->
         Phase::Resolve,
         format!("{} is run by {name}, which cannot be run: {kind}", file.display()),
         "the script is there, but what runs it is not on the PATH that the server gets",
-        format!("install {name}, or add its folder to that PATH"),
+        format!("install {}, or add its folder to that PATH", comes_with(name).unwrap_or(name)),
     ))
 }
 
