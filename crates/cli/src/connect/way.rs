@@ -29,17 +29,27 @@ impl Way {
             To::Child(command) => command.clone().start().await.map_err(|error| Failure::spawn(&error))?,
             To::Socket(socket) => socket.clone().await.map_err(|error| Failure::connect(&error))?,
         };
-        Ok(match &self.trace {
+        Ok(self.traced(link))
+    }
+
+    /// The program that is to be run, where it is one.
+    pub(crate) const fn command(&self) -> Option<&ChildCommand> {
+        match &self.to {
+            To::Child(command) => Some(command),
+            To::Socket(_) => None,
+        }
+    }
+
+    /// The link, written down where that is asked for.
+    pub(crate) fn traced(&self, link: Link) -> Link {
+        match &self.trace {
             Some(trace) => trace.of(link),
             None => link,
-        })
+        }
     }
 
     /// Watches the child, where it is one.
     pub(crate) fn child(&self) -> Option<ChildHandle> {
-        match &self.to {
-            To::Child(command) => Some(command.handle()),
-            To::Socket(_) => None,
-        }
+        self.command().map(ChildCommand::handle)
     }
 }
