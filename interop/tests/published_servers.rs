@@ -95,12 +95,8 @@ fn first_text(result: &Value) -> &str {
 #[test]
 fn the_scan_for_processes_finds_one_that_is_left() {
     let mark = format!("control-{}", std::process::id());
-    let mut left = Command::new("cat")
-        .env(MARK, &mark)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut left =
+        Command::new("cat").env(MARK, &mark).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // `spawn` may return before the new program has its environment; its first answer comes after that.
     left.stdin.as_mut().unwrap().write_all(b"!").unwrap();
     left.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();

@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
+use std::time::Duration;
 
 use mcpjoin_proto::session::{Ask, ClientRole, Limits, Peer, Role};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::input::{Answers, ClientHandler, OnNotification};
 use super::subscription::Watched;
 use super::{Client, ConnectError, Inner, OpenConnection};
 use crate::connection::{Connection, OnViolation, Setup};
+#[cfg(unix)]
+use crate::link::ChildHandle;
 use crate::link::Link;
+
+/// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
+/// death it stays below half a second.
+const PROMPT: Duration = Duration::from_millis(100);
 
 /// What each connection of a client is made of.
 pub(super) struct Plan {
@@ -27,6 +34,9 @@ pub(super) struct Plan {
 pub(super) struct Opening<'a> {
     plan: &'a Plan,
     connection: OpenConnection,
+    /// Watches the server, when it is a child of ours.
+    #[cfg(unix)]
+    child: Option<ChildHandle>,
     started: Instant,
 }
 
@@ -43,10 +53,18 @@ impl Plan {
         };
         let handler =
             ClientHandler { answers: self.answers.clone(), on_notification: self.on_notification.clone() };
+        #[cfg(unix)]
+        let child = link.child();
         let (connection, driver) = Connection::new(link, setup, handler);
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
-        Opening { plan: self, connection, started }
+        Opening {
+            plan: self,
+            connection,
+            #[cfg(unix)]
+            child,
+            started,
+        }
     }
 }
 
@@ -60,6 +78,20 @@ impl Opening<'_> {
         }
     }
 
+    /// Waits until the peers agree, or until it is certain that they never will; what is left of the connection then
+    /// is ended behind the error, unless it is gone in a moment. Cancel-safe.
+    pub(super) async fn promptly_opened(&self) -> Result<Arc<Peer>, ConnectError> {
+        match self.connection.opened().await {
+            Ok(peer) => Ok(peer),
+            Err(cause) => {
+                let took = self.started.elapsed();
+                // When everything is gone more may be known of how it ended.
+                let cause = timeout(PROMPT, self.connection.closed()).await.unwrap_or(cause);
+                Err(ConnectError::new(cause, took))
+            }
+        }
+    }
+
     /// Ends it, and waits until nothing of it is left.
     pub(super) async fn close(self) {
         self.connection.close();
@@ -67,17 +99,18 @@ impl Opening<'_> {
     }
 
     pub(super) fn client(self, peer: Arc<Peer>) -> Client {
-        let Self { plan, connection, .. } = self;
         Client {
             inner: Arc::new(Inner {
                 watched: Watched::default(),
-                connection,
+                #[cfg(unix)]
+                child: self.child,
+                connection: self.connection,
                 peer,
-                answers: plan.answers.clone(),
-                on_notification: plan.on_notification.clone(),
+                answers: self.plan.answers.clone(),
+                on_notification: self.plan.on_notification.clone(),
                 log_level: AtomicU8::new(0),
-                max_rounds: plan.max_rounds,
-                max_pages: plan.max_pages,
+                max_rounds: self.plan.max_rounds,
+                max_pages: self.plan.max_pages,
             }),
         }
     }

@@ -1,0 +1,44 @@
+//! `mcpjoin call`: what can be typed.
+
+use clap::Args;
+
+use super::{Connect, Output, Words};
+
+const LONG: &str = "\
+Calls a tool of a server and prints its result
+
+Text is printed as it is; a picture, a sound or a resource as one line that describes it. With --json the result is \
+the object that the server sent.
+
+Arguments are given one by one, or together:
+  name=value    a value of the type that the tool's input schema asks for
+  name:=JSON    a value in JSON
+  @FILE         an object in JSON, read from a file
+  -             an object in JSON, read from standard input";
+
+/// Calls a tool of a server and prints its result
+#[derive(Debug, Args)]
+#[command(
+    long_about = LONG,
+    override_usage = "mcpjoin call [OPTIONS] TARGET TOOL [ARGUMENT]...\n       \
+                      mcpjoin call [OPTIONS] TOOL [ARGUMENT]... -- COMMAND [ARG]...",
+    after_help = "Examples:\n  \
+        mcpjoin call demo: echo message=hi\n  \
+        mcpjoin call get-sum a=2 b=40 -- npx -y @modelcontextprotocol/server-everything\n  \
+        mcpjoin call --json ./my-server search 'filter:={\"lang\":\"en\"}'\n  \
+        mcpjoin call --args '{\"message\":\"hi\"}' demo: echo"
+)]
+pub(crate) struct Call {
+    #[command(flatten)]
+    pub(crate) words: Words,
+    /// The arguments as one JSON object; single ones that are given beside it win
+    #[arg(long, value_name = "JSON")]
+    pub(crate) args: Option<String>,
+    /// The tool, in place of the operand TOOL: for a name that begins with a dash (`--tool=--x`)
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) tool: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}

@@ -1,0 +1,31 @@
+//! `mcpjoin list`: what can be typed.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{Connect, Output};
+
+/// Lists the tools, resources, resource templates and prompts of a server
+///
+/// Everything that the server says it has is asked for, page by page. With --json the result is one object with
+/// protocolVersion, serverInfo, capabilities, instructions, and, where the server has them, tools, resources,
+/// resourceTemplates and prompts, each entry exactly as the server sent it.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "mcpjoin list [OPTIONS] TARGET\n       mcpjoin list [OPTIONS] [--] COMMAND [ARG]...",
+    after_help = "Examples:\n  \
+        mcpjoin list demo:\n  \
+        mcpjoin list ./my-server --verbose\n  \
+        mcpjoin list --json npx -y @modelcontextprotocol/server-everything\n\n\
+        Options stand before the server's command: what follows its first word is its own."
+)]
+pub(crate) struct List {
+    /// The server: `demo:`, an entry of a configuration, or a command and its arguments
+    #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
+    pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}

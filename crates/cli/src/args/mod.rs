@@ -1,0 +1,103 @@
+//! What can be typed: verbs, options and their help. clap reads the words; what they mean together is decided in
+//! `target` (which server) and in the commands (which operands).
+//!
+//! An option stands here only when it does something.
+
+mod call;
+mod complete;
+mod connect;
+mod list;
+mod output;
+mod ping;
+mod prompt;
+mod read;
+mod serve;
+mod values;
+mod words;
+
+use clap::builder::styling::{AnsiColor, Effects, Styles};
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use call::Call;
+pub(crate) use complete::Complete;
+pub(crate) use connect::{Connect, EraChoice};
+pub(crate) use list::List;
+pub(crate) use output::{Output, When};
+pub(crate) use ping::Ping;
+pub(crate) use prompt::Prompt;
+pub(crate) use read::Read;
+pub(crate) use serve::{Serve, Served};
+pub(crate) use words::Words;
+
+use crate::exit;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
+    .usage(AnsiColor::Green.on_default().effects(Effects::BOLD))
+    .literal(AnsiColor::Cyan.on_default().effects(Effects::BOLD))
+    .placeholder(AnsiColor::Cyan.on_default())
+    .error(AnsiColor::Red.on_default().effects(Effects::BOLD))
+    .valid(AnsiColor::Green.on_default())
+    .invalid(AnsiColor::Yellow.on_default());
+
+/// Talks to Model Context Protocol servers, whatever revision they speak.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mcpjoin",
+    version,
+    styles = STYLES,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    subcommand_value_name = "VERB",
+    subcommand_help_heading = "Verbs",
+    after_help = after_help(),
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+fn after_help() -> String {
+    format!(
+        "Examples:\n  \
+         mcpjoin list demo:\n  \
+         mcpjoin list npx -y @modelcontextprotocol/server-everything\n  \
+         mcpjoin call demo: echo message=hi\n  \
+         mcpjoin read demo: test://static-text\n  \
+         mcpjoin call echo message=hi -- npx -y @modelcontextprotocol/server-everything\n\n\
+         Exit codes:\n{}\n\n\
+         `mcpjoin help targets` says how a server is named.",
+        exit::TABLE
+    )
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    List(List),
+    Call(Call),
+    Read(Read),
+    Prompt(Prompt),
+    Complete(Complete),
+    Ping(Ping),
+    Serve(Serve),
+    Help(Help),
+}
+
+/// Explains a verb, or how a server is named (`targets`)
+#[derive(Debug, Args)]
+pub(crate) struct Help {
+    /// A verb, or `targets`
+    pub(crate) topic: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn clap_accepts_what_is_declared() {
+        Cli::command().debug_assert();
+    }
+}
