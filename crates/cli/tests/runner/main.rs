@@ -10,6 +10,7 @@ mod bytes;
 mod call;
 mod failures;
 mod help;
+mod large;
 mod list;
 mod secrets;
 mod signals;
