@@ -9,6 +9,7 @@ mod connect;
 mod demo;
 mod exit;
 mod failure;
+mod guard;
 mod object;
 mod secret;
 mod target;
@@ -18,5 +19,8 @@ mod visible;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if guard::stand(std::env::args_os()) {
+        return ExitCode::SUCCESS;
+    }
     commands::run(std::env::args_os().collect()).into()
 }

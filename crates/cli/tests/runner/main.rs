@@ -12,6 +12,7 @@ mod failures;
 mod help;
 mod large;
 mod list;
+mod orphans;
 mod secrets;
 mod signals;
 mod stdio;

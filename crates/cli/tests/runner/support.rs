@@ -54,11 +54,12 @@ impl Ran {
 /// A run of the binary that can be looked at while it runs.
 pub(crate) struct Running {
     pub(crate) child: Child,
-    mark: Mark,
+    /// Everything that it starts carries this.
+    pub(crate) mark: Mark,
 }
 
 /// What marks the processes of one run. Dropped, also by a test that fails, it kills what is left of them.
-struct Mark {
+pub(crate) struct Mark {
     variable: String,
     /// Closed with the run.
     _over: mpsc::Sender<()>,
@@ -133,19 +134,24 @@ fn ran(status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8>) -> Ran {
 
 #[track_caller]
 fn nothing_left(mark: &Mark) {
-    let left: Vec<String> = marked(&mark.variable).into_iter().map(|(_, words)| words).collect();
+    let left: Vec<String> = marked(mark).into_iter().map(|(_, words)| words).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
+/// What a run has started and what is there: the process ids, and the words that each was started with.
+pub(crate) fn marked(mark: &Mark) -> Vec<(u32, String)> {
+    holding(&mark.variable)
+}
+
 /// The processes that have this variable, each with its command line.
-fn marked(variable: &str) -> Vec<(String, String)> {
+fn holding(variable: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap() {
         let path = entry.unwrap().path();
+        let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
         let own = |name: &str| std::fs::read(Path::new(&path).join(name)).unwrap_or_default();
         // A process that has just ended cannot be read and is not there.
         if own("environ").split(|byte| *byte == 0).any(|known| known == variable.as_bytes()) {
-            let pid = path.file_name().unwrap().to_string_lossy().into_owned();
             found.push((pid, String::from_utf8_lossy(&own("cmdline")).replace('\0', " ")));
         }
     }
@@ -153,8 +159,8 @@ fn marked(variable: &str) -> Vec<(String, String)> {
 }
 
 fn kill(variable: &str) {
-    for (pid, _) in marked(variable) {
-        let _ = Command::new("kill").args(["-KILL", &pid]).status();
+    for (pid, _) in holding(variable) {
+        let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
     }
 }
 

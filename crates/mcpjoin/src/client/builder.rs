@@ -3,20 +3,17 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
-use std::time::Duration;
 
-use mcpjoin_proto::session::{Ask, ClientRole, Limits, Role, Violation};
+use mcpjoin_proto::session::{Ask, ClientRole, Limits, Violation};
 use mcpjoin_proto::types::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation, Root,
 };
 use mcpjoin_proto::{ErrorObject, Notification, Profile, Version};
-use tokio::time::{Instant, timeout};
 
-use super::input::{Answers, ClientHandler, OnNotification};
-use super::subscription::Watched;
-use super::{Client, ConnectError, Inner, OpenConnection};
-use crate::connection::{Connection, OnViolation, Setup};
+use super::input::{Answers, OnNotification};
+use super::opening::Plan;
+use super::{Client, ConnectError};
+use crate::connection::OnViolation;
 use crate::link::Link;
 
 /// How often a server may ask for input before a request is given up: as often as the official Inspector does.
@@ -24,10 +21,6 @@ const MAX_ROUNDS: usize = 10;
 
 /// Pages of one list (adversarial case 66).
 const MAX_PAGES: usize = 1000;
-
-/// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
-/// death it stays below half a second.
-const PROMPT: Duration = Duration::from_millis(100);
 
 /// A client to be. Made by [`Client::builder`].
 ///
@@ -163,7 +156,7 @@ impl ClientBuilder {
 
     /// Hears of every rule that the server breaks. The connection goes on. Must not block.
     pub fn on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
-        self.on_violation = Some(Box::new(hear));
+        self.on_violation = Some(Arc::new(hear));
         self
     }
 
@@ -179,38 +172,26 @@ impl ClientBuilder {
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn connect(self, link: Link) -> Result<Client, ConnectError> {
-        let started = Instant::now();
+        let (plan, ask) = self.plan();
+        let opening = plan.begin(link, ask);
+        let peer = opening.promptly_opened().await?;
+        Ok(opening.client(peer))
+    }
+
+    pub(super) fn plan(self) -> (Plan, Ask) {
         let answers = Arc::new(self.answers);
         let mut role = ClientRole::new(self.info, answers.capabilities());
-        role.ask = self.ask;
         role.version = self.version;
-        let setup = Setup { role: Role::Client(role), limits: self.limits, on_violation: self.on_violation };
-        let handler =
-            ClientHandler { answers: answers.clone(), on_notification: self.on_notification.clone() };
-        let (connection, driver) = Connection::new(link, setup, handler);
-        let connection = OpenConnection(connection);
-        tokio::spawn(driver);
-        let peer = match connection.opened().await {
-            Ok(peer) => peer,
-            Err(cause) => {
-                let took = started.elapsed();
-                // When everything is gone more may be known of how it ended.
-                let cause = timeout(PROMPT, connection.closed()).await.unwrap_or(cause);
-                return Err(ConnectError::new(cause, took));
-            }
+        let plan = Plan {
+            role,
+            limits: self.limits,
+            max_rounds: self.max_rounds,
+            max_pages: self.max_pages,
+            answers,
+            on_notification: self.on_notification,
+            on_violation: self.on_violation,
         };
-        Ok(Client {
-            inner: Arc::new(Inner {
-                watched: Watched::default(),
-                connection,
-                peer,
-                answers,
-                on_notification: self.on_notification,
-                log_level: AtomicU8::new(0),
-                max_rounds: self.max_rounds,
-                max_pages: self.max_pages,
-            }),
-        })
+        (plan, self.ask)
     }
 }
 
