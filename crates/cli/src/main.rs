@@ -5,15 +5,18 @@
 mod args;
 mod arguments;
 mod commands;
+mod config;
 mod connect;
 mod demo;
 mod exit;
 mod failure;
+mod folders;
 mod guard;
 mod object;
 mod secret;
 mod target;
 mod ui;
+mod verdict;
 mod visible;
 
 use std::process::ExitCode;

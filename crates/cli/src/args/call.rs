@@ -31,7 +31,8 @@ Arguments are given one by one, or together:
         mcpjoin call --args '{\"message\":\"hi\"}' demo: echo"
 )]
 pub(crate) struct Call {
-    /// The server (`demo:` or the path of a program) unless a COMMAND follows `--`, the tool, its arguments
+    /// The server (`demo:`, an entry of a configuration or the path of a program) unless a COMMAND follows `--`, the
+    /// tool, its arguments
     #[arg(value_name = "OPERAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// The server's command

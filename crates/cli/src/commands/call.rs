@@ -9,7 +9,7 @@ use mcpjoin::proto::{Method, Raw};
 use super::{list, refused, written};
 use crate::args::Call;
 use crate::arguments::Typed;
-use crate::connect::{limits, show, with_server};
+use crate::connect::{limits, show, with_tools};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::{self, Object};
@@ -24,7 +24,7 @@ const LOG_LEVEL: LoggingLevel = LoggingLevel::Info;
 pub(crate) fn run(args: Call, separated: bool) -> Exit {
     let ui = Ui::new(&args.output);
     let after = separated.then_some(args.command);
-    let invocation = match target::with_operands("call", args.words, after) {
+    let invocation = match target::with_operands("call", args.connect.server.as_deref(), args.words, after) {
         Ok(invocation) => invocation,
         Err(misuse) => return refused(&ui, misuse),
     };
@@ -43,7 +43,8 @@ pub(crate) fn run(args: Call, separated: bool) -> Exit {
         Ok(arguments) => arguments,
         Err(problem) => return misuse(&ui, problem),
     };
-    with_server(&ui, &invocation.target, &args.connect, async |client| {
+    let named = tool.clone();
+    with_tools(&ui, &invocation.target, &args.connect, Some(&named), async |client, _| {
         call(&ui, client, tool, arguments).await
     })
 }

@@ -3,6 +3,7 @@
 //!
 //! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
 
+mod opening;
 mod plan;
 mod signals;
 
@@ -15,6 +16,7 @@ use mcpjoin::proto::{Method, Notification};
 use tokio::time::timeout;
 
 use crate::args::Connect;
+use crate::config::ToolFilter;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::guard::Guarded;
@@ -29,6 +31,7 @@ pub(crate) use signals::Signals;
 const KILLED: Duration = Duration::from_secs(1);
 
 /// Connects to the server, runs `work`, and ends everything. The exit is that of `work`, or says what came between.
+#[allow(dead_code, reason = "for the verbs that see no tools, which come with the next merge")]
 pub(crate) fn with_server(
     ui: &Ui,
     target: &Target,
@@ -36,6 +39,25 @@ pub(crate) fn with_server(
     work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Exit {
     with_plan(ui, target, connect, async |plan| run(plan, ui, work).await)
+}
+
+/// [`with_server`] for verbs that see or call tools: `work` is told which of them the configuration allows. `tool` is
+/// the one that will be called; when it is not allowed, nothing is started.
+pub(crate) fn with_tools(
+    ui: &Ui,
+    target: &Target,
+    connect: &Connect,
+    tool: Option<&str>,
+    work: impl AsyncFnOnce(&Client, &ToolFilter) -> Result<Exit, Failure>,
+) -> Exit {
+    with_plan(ui, target, connect, async |plan| {
+        if let Err(failure) = tool.map_or(Ok(()), |tool| plan.tools.permit(tool)) {
+            ui.failure(&failure);
+            return failure.exit;
+        }
+        let tools = plan.tools.clone();
+        run(plan, ui, async |client: &Client| work(client, &tools).await).await
+    })
 }
 
 /// Runs `work` on a runtime of its own, with what it takes to start the server and to connect to it; whatever is left
@@ -84,10 +106,9 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let connecting = async {
-        let link = plan.command.start().await.map_err(|error| Failure::spawn(&error))?;
-        plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))
-    };
+    let command = plan.command;
+    let link = async || command.clone().start().await.map_err(|error| Failure::spawn(&error));
+    let connecting = opening::open(ui, link, plan.client, plan.first, plan.remembered);
     // Dropped by the signal, it begins to end what it has started.
     let client = tokio::select! {
         biased;

@@ -8,6 +8,7 @@
 mod block;
 mod bytes;
 mod call;
+mod config;
 mod failures;
 mod help;
 mod large;
@@ -20,6 +21,7 @@ mod support;
 mod surroundings;
 mod terminal;
 mod usage;
+mod verdict;
 
 /// A file that nobody declares is a test that nobody runs.
 #[test]

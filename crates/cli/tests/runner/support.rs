@@ -65,7 +65,8 @@ pub(crate) struct Mark {
     _over: mpsc::Sender<()>,
 }
 
-/// The binary, with nothing on its standard input and nothing of the test's own terminal settings.
+/// The binary, with nothing on its standard input and nothing of the test's own: no settings of its terminal, no
+/// configuration, and no memory of earlier runs.
 pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     program(env!("CARGO_BIN_EXE_mcpjoin"), words)
 }
@@ -77,6 +78,10 @@ pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsS
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
         command.env_remove(variable);
     }
+    command
+        .env_remove("MCP_CONFIG_PATH")
+        .env("XDG_CONFIG_HOME", "/nowhere")
+        .env("XDG_CACHE_HOME", "/nowhere/cache");
     command
 }
 
