@@ -72,7 +72,7 @@ mod tests {
     use super::{Exit, Signal, TABLE};
 
     #[test]
-    fn b168_every_code_is_in_the_table_of_the_help() {
+    fn i168_every_code_is_in_the_table_of_the_help() {
         let known = [
             Exit::Done,
             Exit::Faults,
