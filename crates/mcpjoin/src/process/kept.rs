@@ -88,9 +88,8 @@ impl Kept {
         }
     }
 
-    /// When the child was born.
-    pub(super) const fn born(&self) -> u64 {
-        self.family.born()
+    pub(super) const fn family(&self) -> &Family {
+        &self.family
     }
 
     /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
@@ -259,7 +258,7 @@ impl Kept {
         self.search(world);
         let late = self.due.is_some_and(|due| now >= due);
         match self.step {
-            _ if self.rest.is_empty() && (late || self.sight != Sight::Partial) => self.finish(),
+            _ if self.rest.is_empty() && self.sight != Sight::Partial => self.finish(),
             Step::Sweeping if late => {
                 self.clear(now);
                 false
