@@ -131,6 +131,8 @@ fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
                     let outcome = launch(&spec, &mut children);
                     // Nobody waits any more: the child goes with what it is returned in.
                     drop(reply.send(outcome));
+                    // Starting takes its time, and a death is told soon, however many are to be started.
+                    children.iter_mut().for_each(Kept::look);
                 }
                 Order::Close(shared, grace, stdin) => {
                     if let Some(kept) = find(&mut children, &shared) {

@@ -71,6 +71,11 @@ impl Relative {
         let _ = signal;
     }
 
+    #[cfg(test)]
+    pub(super) fn out_of_reach(pid: i32, name: &str) -> Self {
+        Self { identity: Identity { pid, born: 0 }, name: name.into(), handle: None }
+    }
+
     pub(super) fn survivor(&self) -> Survivor {
         Survivor { pid: self.identity.pid.unsigned_abs(), name: self.name.clone() }
     }
