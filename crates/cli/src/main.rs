@@ -11,6 +11,7 @@ mod demo;
 mod exit;
 mod failure;
 mod folders;
+mod guard;
 mod object;
 mod target;
 mod ui;
@@ -20,5 +21,8 @@ mod visible;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if guard::stand(std::env::args_os()) {
+        return ExitCode::SUCCESS;
+    }
     commands::run(std::env::args_os().collect()).into()
 }

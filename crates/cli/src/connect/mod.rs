@@ -19,6 +19,7 @@ use crate::args::Connect;
 use crate::config::ToolFilter;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::guard::Guarded;
 use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
@@ -78,6 +79,8 @@ pub(crate) fn with_plan(
             return failure.exit;
         }
     };
+    // Dismissed when everything is over.
+    let _guarded = Guarded::start();
     let child = plan.command.handle();
     let exit = runtime.block_on(work(plan));
     // What has not been ended politely by now is killed with the tasks that held it.
@@ -155,15 +158,17 @@ fn survivors(child: &ChildHandle) -> Vec<String> {
         // Without a runtime to wait in, what is known is told.
         let _ = waiting.map(|runtime| runtime.block_on(async { timeout(KILLED, child.ended()).await }));
     }
-    let left = child.report().map(|report| report.survivors).unwrap_or_default();
-    left.iter()
-        .map(|left| {
-            format!(
-                "process {} ({}), which the server has started, is still there",
-                left.pid,
-                visible::line(&left.name)
-            )
-        })
+    let Some(report) = child.report() else { return Vec::new() };
+    let left = report.survivors.iter().map(|left| {
+        format!(
+            "process {} ({}), which the server has started, is still there",
+            left.pid,
+            visible::line(&left.name)
+        )
+    });
+    // Elsewhere it can never be seen.
+    let blind = cfg!(target_os = "linux") && !report.complete;
+    left.chain(blind.then(|| "/proc cannot be read: what the server has started may still be there".into()))
         .collect()
 }
 

@@ -10,6 +10,7 @@ mod config;
 mod failures;
 mod help;
 mod list;
+mod orphans;
 mod signals;
 mod stdio;
 mod support;

@@ -49,7 +49,8 @@ impl Ran {
 /// A run of the binary that can be looked at while it runs.
 pub(crate) struct Running {
     pub(crate) child: Child,
-    mark: String,
+    /// Everything that it starts carries this.
+    pub(crate) mark: String,
 }
 
 /// The binary, with nothing on its standard input and nothing of the test's own: no settings of its terminal, no
@@ -113,17 +114,24 @@ fn ran(status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8>) -> Ran {
 
 #[track_caller]
 fn nothing_left(mark: &str) {
+    let left = marked(mark);
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// What a run has started and what is there: the process ids, and the words that each was started with.
+pub(crate) fn marked(mark: &str) -> Vec<(u32, String)> {
     let variable = format!("{MARK}={mark}");
-    let mut left = Vec::new();
+    let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap() {
         let path = entry.unwrap().path();
+        let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
         let own = |name: &str| std::fs::read(Path::new(&path).join(name)).unwrap_or_default();
         // A process that has just ended cannot be read and is not there.
         if own("environ").split(|byte| *byte == 0).any(|known| known == variable.as_bytes()) {
-            left.push(String::from_utf8_lossy(&own("cmdline")).replace('\0', " "));
+            found.push((pid, String::from_utf8_lossy(&own("cmdline")).replace('\0', " ")));
         }
     }
-    assert!(left.is_empty(), "left behind: {left:?}");
+    found
 }
 
 /// A server of the legacy era in shell: it answers `initialize`, and then `body` runs. To be asked with `--era legacy`,

@@ -10,6 +10,8 @@ use super::input::{Answers, ClientHandler, OnNotification};
 use super::subscription::Watched;
 use super::{Client, ConnectError, Inner, OpenConnection};
 use crate::connection::{Connection, OnViolation, Setup};
+#[cfg(unix)]
+use crate::link::ChildHandle;
 use crate::link::Link;
 
 /// What each connection of a client is made of.
@@ -27,6 +29,9 @@ pub(super) struct Plan {
 pub(super) struct Opening<'a> {
     plan: &'a Plan,
     connection: OpenConnection,
+    /// Watches the server, when it is a child of ours.
+    #[cfg(unix)]
+    child: Option<ChildHandle>,
     started: Instant,
 }
 
@@ -43,10 +48,18 @@ impl Plan {
         };
         let handler =
             ClientHandler { answers: self.answers.clone(), on_notification: self.on_notification.clone() };
+        #[cfg(unix)]
+        let child = link.child();
         let (connection, driver) = Connection::new(link, setup, handler);
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
-        Opening { plan: self, connection, started }
+        Opening {
+            plan: self,
+            connection,
+            #[cfg(unix)]
+            child,
+            started,
+        }
     }
 }
 
@@ -67,17 +80,18 @@ impl Opening<'_> {
     }
 
     pub(super) fn client(self, peer: Arc<Peer>) -> Client {
-        let Self { plan, connection, .. } = self;
         Client {
             inner: Arc::new(Inner {
                 watched: Watched::default(),
-                connection,
+                #[cfg(unix)]
+                child: self.child,
+                connection: self.connection,
                 peer,
-                answers: plan.answers.clone(),
-                on_notification: plan.on_notification.clone(),
+                answers: self.plan.answers.clone(),
+                on_notification: self.plan.on_notification.clone(),
                 log_level: AtomicU8::new(0),
-                max_rounds: plan.max_rounds,
-                max_pages: plan.max_pages,
+                max_rounds: self.plan.max_rounds,
+                max_pages: self.plan.max_pages,
             }),
         }
     }

@@ -193,7 +193,9 @@ impl Driver {
                 other => self.events.push_back(other),
             }
         }
-        state.take_room(&mut self.wake);
+        if !state.room.is_empty() {
+            state.take_room(self.core.now(), &mut self.wake);
+        }
     }
 
     /// Does what the events ask for that needs no lock. Says whether anything was done.
@@ -391,7 +393,8 @@ impl Driver {
             state.session.handle_timeout(now);
         }
         self.take_events(&mut state);
-        let due = state.session.poll_timeout();
+        state.room.take_late(now, &mut self.wake);
+        let due = [state.session.poll_timeout(), state.room.due()].into_iter().flatten().min();
         drop(state);
         if self.run_events(core) || acted {
             // What was done may leave something to send, as a cancellation does, and sending comes before this.
@@ -459,7 +462,7 @@ impl Driver {
         state.closed = Some(cause);
         state.gone = true;
         self.wake.append(&mut state.take_watchers());
-        state.take_room(&mut self.wake);
+        state.take_room(now, &mut self.wake);
         drop(state);
         self.stage = Stage::Gone;
     }
@@ -505,7 +508,7 @@ impl Drop for Driver {
         state.closed.get_or_insert(CloseCause::Local);
         state.gone = true;
         self.wake.append(&mut state.take_watchers());
-        self.wake.extend(std::mem::take(&mut state.room).into_values());
+        self.wake.extend(state.room.take_all());
         drop(state);
         for context in std::mem::take(&mut self.contexts).into_values() {
             context.cancel();

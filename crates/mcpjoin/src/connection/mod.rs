@@ -8,6 +8,7 @@ mod calling;
 mod context;
 mod core;
 mod driver;
+mod room;
 mod running;
 
 use std::fmt;
@@ -103,12 +104,12 @@ impl Connection {
         poll_fn(|cx| {
             let mut state = self.core.lock();
             if let Some(place) = place.take() {
-                state.room.remove(&place);
+                state.room.leave(place);
             }
             if state.session.has_room() || state.closed.is_some() {
                 return Poll::Ready(());
             }
-            place = Some(state.wait_for_room(None, cx.waker()));
+            place = Some(state.wait_for_room(None, None, cx.waker()));
             Poll::Pending
         })
         .await;

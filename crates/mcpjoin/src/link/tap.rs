@@ -108,4 +108,9 @@ impl Io for Tapped {
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         self.io.poll_reopen(cx)
     }
+
+    #[cfg(unix)]
+    fn child(&self) -> Option<super::ChildHandle> {
+        self.io.child()
+    }
 }
