@@ -13,6 +13,7 @@ mod failure;
 mod folders;
 mod guard;
 mod object;
+mod secret;
 mod target;
 mod ui;
 mod verdict;

@@ -93,8 +93,9 @@ pub(crate) fn with_plan(
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
+    let child = plan.command.handle();
     let fail = |failure: Failure| {
-        ui.failure(&failure.with(&plan.shown, started.elapsed()));
+        ui.failure(&failure.with(&plan.shown, started.elapsed()).stderr(&child.stderr()));
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -105,7 +106,6 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let child = plan.command.handle();
     let command = plan.command;
     let link = async || command.clone().start().await.map_err(|error| Failure::spawn(&error));
     let connecting = opening::open(ui, link, plan.client, plan.first, plan.remembered);
@@ -120,6 +120,12 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         Ok(Err(failure)) => {
             let exit = failure.exit;
             fail(failure);
+            // Told at once; what was started may take its time to leave.
+            tokio::select! {
+                biased;
+                signal = signals.next() => return Exit::Signal(signal),
+                _ = child.ended() => {}
+            }
             return exit;
         }
         Err(signal) => {
@@ -143,6 +149,8 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             }
         },
     };
+    // A signal leaves the line of a call under way behind.
+    ui.progress_over();
     tokio::select! {
         biased;
         // Nobody wants to wait any longer.

@@ -12,6 +12,7 @@ use super::show;
 use crate::args::{Connect, EraChoice};
 use crate::config::{self, ToolFilter};
 use crate::failure::{Failure, Phase};
+use crate::secret;
 use crate::target::{Target, shown};
 use crate::ui::{Secrets, Ui};
 use crate::verdict::Verdict;
@@ -89,6 +90,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
     };
     set.extend(variables);
+    hidden.extend(secret::values(&args));
     ui.hide(Secrets::new(&hidden));
     match say {
         Some((say, true)) => ui.note(&say),

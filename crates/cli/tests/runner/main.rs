@@ -5,16 +5,20 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+mod block;
+mod bytes;
 mod call;
 mod config;
 mod failures;
 mod help;
 mod list;
 mod orphans;
+mod secrets;
 mod signals;
 mod stdio;
 mod support;
 mod surroundings;
+mod terminal;
 mod usage;
 mod verdict;
 
