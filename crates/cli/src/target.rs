@@ -11,7 +11,11 @@
 //!
 //! What the grammar has and this version cannot do yet is refused by name, never taken for something else.
 
+mod socket;
+
 use std::ffi::{OsStr, OsString};
+
+pub(crate) use socket::Socket;
 
 /// The server that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub(crate) enum Target {
     },
     /// The built-in server, as a child of its own.
     Demo,
+    /// A server that listens on a socket.
+    Socket(Socket),
     /// An entry of a configuration.
     Entry(Named),
 }
@@ -70,6 +76,8 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("NAME/TOOL", "an entry and one of its tools, in place of TARGET TOOL"),
     ("FILE#NAME", "an entry of this file: mcpServers in JSON, or [[servers]] in TOML"),
     ("--server NAME", "an entry, whatever its name is: an option in place of TARGET"),
+    ("tcp://host:port", "a server that listens there; nothing is encrypted"),
+    ("unix:/path", "a server that listens on this Unix socket"),
     ("demo:", "the server inside this program, started as a child process"),
 ];
 
@@ -110,7 +118,7 @@ impl Word {
             if scheme == "demo" && rest.is_empty() {
                 return Self::Demo;
             }
-            if spelled_so && (rest.starts_with("//") || scheme == "unix" || scheme == "demo") {
+            if spelled_so && (rest.starts_with("//") || matches!(&*scheme, "unix" | "tcp" | "demo")) {
                 return Self::Url { scheme };
             }
         }
@@ -250,8 +258,16 @@ fn target(verb: &str, word: Word, first: OsString, rest: Vec<OsString>) -> Resul
         Word::Url { scheme } => Err(match scheme.as_str() {
             "http" | "https" => not_built(format!("Streamable HTTP ({scheme}://)")),
             "sse+http" | "sse+https" => not_built(format!("HTTP+SSE ({scheme}://)")),
-            "quic" | "tcp" => not_built(format!("MCP over {scheme}://")),
-            "unix" => not_built("MCP over unix:".into()),
+            "tcp" | "unix" => {
+                return Socket::parse(&first.to_string_lossy()).map(Target::Socket).map_err(|problem| {
+                    Misuse {
+                        not_built: false,
+                        problem: format!("{} is no address", shown(&first)),
+                        instead: problem,
+                    }
+                });
+            }
+            "quic" => not_built("MCP over quic://".into()),
             "orchestra" => not_built("Orchestra (orchestra://)".into()),
             "demo" => Misuse {
                 not_built: false,

@@ -44,12 +44,16 @@ pub(crate) struct Connect {
     /// How long an answer may take; progress starts it again. Seconds, or with ms, s, m, h [default: 60s]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
-    /// How long the answer to the opening request may take [default: 30s]
+    /// How long connecting to a socket, and then the answer to the opening request, may take [default: 10s, 30s]
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) connect_timeout: Option<Duration>,
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,
+    /// Writes everything that crosses the wire, and the server's standard error, to a file: one JSON object a line, with
+    /// the values of -e replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 /// The era of the protocol.

@@ -109,6 +109,11 @@ fn b171_a_file_is_read_up_to_the_limit_of_a_message() {
     std::fs::write(&path, r#"{"text":"from a file"}"#).unwrap();
     let typed = Typed::read(None, std::slice::from_ref(&operand), 22).unwrap();
     assert_eq!(typed.object_for(None).unwrap().as_str(), r#"{"text":"from a file"}"#);
+    // A single argument wins wherever it stands.
+    for operands in [["text=b".into(), operand.clone()], [operand.clone(), "text=b".into()]] {
+        let typed = Typed::read(None, &operands, 22).unwrap();
+        assert_eq!(typed.object_for(None).unwrap().as_str(), r#"{"text":"b"}"#);
+    }
     let problem = Typed::read(None, std::slice::from_ref(&operand), 21).unwrap_err();
     assert!(problem.contains("--max-message-size"), "{problem}");
     std::fs::remove_file(&path).unwrap();

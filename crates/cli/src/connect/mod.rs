@@ -6,6 +6,8 @@
 mod opening;
 mod plan;
 mod signals;
+mod trace;
+mod way;
 
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use crate::config::ToolFilter;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::guard::Guarded;
+use crate::progress::Waiting;
 use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
@@ -79,23 +82,30 @@ pub(crate) fn with_plan(
             return failure.exit;
         }
     };
-    // Dismissed when everything is over.
-    let _guarded = Guarded::start();
-    let child = plan.command.handle();
+    let way = plan.way.clone();
+    // Dismissed when everything is over. Who starts nobody needs none.
+    let _guarded = way.child().map(|_| Guarded::start());
     let exit = runtime.block_on(work(plan));
     // What has not been ended politely by now is killed with the tasks that held it.
     drop(runtime);
-    for survivor in survivors(&child) {
+    for survivor in way.child().iter().flat_map(survivors) {
         ui.warning(&survivor);
+    }
+    if let Some(trace) = way.trace {
+        trace.close();
     }
     exit
 }
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
-    let child = plan.command.handle();
+    let (child, shown) = (plan.way.child(), plan.shown.clone());
     let fail = |failure: Failure| {
-        ui.failure(&failure.with(&plan.shown, started.elapsed()).stderr(&child.stderr()));
+        let failure = match &child {
+            Some(child) => failure.stderr(&child.stderr()),
+            None => failure.over_a_socket(),
+        };
+        ui.failure(&failure.with(&shown, started.elapsed()));
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -106,14 +116,13 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let command = plan.command;
-    let link = async || command.clone().start().await.map_err(|error| Failure::spawn(&error));
+    let link = async || plan.way.link().await;
     let connecting = opening::open(ui, link, plan.client, plan.first, plan.remembered);
     // Dropped by the signal, it begins to end what it has started.
     let client = tokio::select! {
         biased;
         signal = signals.next() => Err(signal),
-        client = connecting => Ok(client),
+        client = Waiting::new(ui, "connecting").wait(connecting) => Ok(client),
     };
     let client = match client {
         Ok(Ok(client)) => client,
@@ -121,18 +130,22 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             let exit = failure.exit;
             fail(failure);
             // Told at once; what was started may take its time to leave.
-            tokio::select! {
-                biased;
-                signal = signals.next() => return Exit::Signal(signal),
-                _ = child.ended() => {}
+            if let Some(child) = child {
+                tokio::select! {
+                    biased;
+                    signal = signals.next() => return Exit::Signal(signal),
+                    _ = child.ended() => {}
+                }
             }
             return exit;
         }
         Err(signal) => {
-            tokio::select! {
-                biased;
-                _ = signals.next() => {}
-                _ = child.ended() => {}
+            if let Some(child) = child {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => {}
+                    _ = child.ended() => {}
+                }
             }
             return Exit::Signal(signal);
         }
@@ -149,8 +162,6 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             }
         },
     };
-    // A signal leaves the line of a call under way behind.
-    ui.progress_over();
     tokio::select! {
         biased;
         // Nobody wants to wait any longer.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
+use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Era;
@@ -9,11 +10,14 @@ use mcpjoin::proto::session::{Ask, Limits};
 
 use super::opening::Remembered;
 use super::show;
+use super::trace::Trace;
+use super::way::{To, Way};
 use crate::args::{Connect, EraChoice};
 use crate::config::{self, ToolFilter};
+use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
-use crate::target::{Target, shown};
+use crate::target::{Socket, Target, shown};
 use crate::ui::{Secrets, Ui};
 use crate::verdict::Verdict;
 
@@ -24,9 +28,9 @@ const BASICS: [&str; 13] = [
 ];
 /// How to reach a server, understood and checked.
 pub(crate) struct Plan {
-    pub(crate) command: ChildCommand,
+    pub(crate) way: Way,
     pub(crate) client: ClientBuilder,
-    /// The command as it would be typed.
+    /// The command or the address as it would be typed.
     pub(crate) shown: String,
     /// What is done first once it runs.
     pub(crate) first: Phase,
@@ -75,6 +79,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
         // Where there is no such entry it is a program.
         Target::Entry(named) => (OsString::from(&named.name), Vec::new(), shown(named.name.as_ref())),
+        Target::Socket(socket) => return to_socket(ui, socket, &connect),
     };
     // What the command line says wins over what the entry says.
     let (program, args, typed) = match config::launch(ui, target, &connect)? {
@@ -114,11 +119,19 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     if let Some(path) = &connect.cwd {
         command = command.current_dir(path);
     }
-    if ui.verbosity() > 0 {
-        let ui = ui.clone();
-        command = command.stderr(move |line| ui.server_line(&String::from_utf8_lossy(line)));
-    }
     let (client, first) = client(ui, &connect)?;
+    let trace = trace(ui, &connect)?;
+    if ui.verbosity() > 0 || trace.is_some() {
+        let (ui, trace) = (ui.clone(), trace.clone());
+        command = command.stderr(move |line| {
+            if let Some(trace) = &trace {
+                trace.stderr(line);
+            }
+            if ui.verbosity() > 0 {
+                ui.server_line(&String::from_utf8_lossy(line));
+            }
+        });
+    }
     let mut remembered = None;
     if let Some(verdict) = verdict {
         let legacy = match verdict.is_legacy() {
@@ -127,7 +140,43 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         };
         remembered = Some(Remembered { verdict, legacy });
     }
-    Ok(Plan { command, client, shown: typed, first, tools, remembered })
+    let way = Way { to: To::Child(command), trace };
+    Ok(Plan { way, client, shown: typed, first, tools, remembered })
+}
+
+/// A server that listens already: nothing of its surroundings is ours to choose.
+fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failure> {
+    let of_a_child = [
+        ("-e", !connect.env.is_empty()),
+        ("--env-clean", connect.env_clean),
+        ("--cwd", connect.cwd.is_some()),
+    ];
+    let shown = shown(socket.to_string().as_ref());
+    if let Some((option, _)) = of_a_child.iter().find(|(_, given)| *given) {
+        let problem = format!("{option} is for a server that is run as a child, and {shown} runs already");
+        return Err(Failure::usage(problem, format!("leave out {option}")));
+    }
+    let mut to = match socket {
+        Socket::Tcp(address) => Link::tcp(address),
+        Socket::Unix(path) => Link::unix(path),
+    };
+    if let Some(time) = connect.connect_timeout {
+        to = to.timeout(time);
+    }
+    let (client, first) = client(ui, connect)?;
+    let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
+    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
+}
+
+/// Opens the file that is asked for.
+fn trace(ui: &Ui, connect: &Connect) -> Result<Option<Trace>, Failure> {
+    let trace = connect.trace.as_ref().map(|path| {
+        Trace::to(path, ui).map_err(|error| {
+            let problem = format!("the trace {} cannot be written: {error}", shown(path.as_ref()));
+            Failure::usage(problem, "--trace FILE, where FILE can be made")
+        })
+    });
+    trace.transpose()
 }
 
 /// What is remembered of the command, where nothing else says which era to ask for.
@@ -172,9 +221,7 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
         client = client.on_notification(move |notification| show(&ui, &notification));
     }
     if ui.verbosity() > 1 {
-        let ui = ui.clone();
-        client = client
-            .on_violation(move |violation| ui.detail(&format!("against the specification: {violation}")));
+        events::show(ui);
     }
     let first = if era.or(asked) == Some(Era::Legacy) { Phase::Initialize } else { Phase::Probe };
     Ok((client, first))

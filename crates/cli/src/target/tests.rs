@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::{Invocation, Misuse, Named, TARGETS, Target, shown, with_operands, without_operands};
+use super::{Invocation, Misuse, Named, Socket, TARGETS, Target, shown, with_operands, without_operands};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
@@ -73,6 +73,11 @@ fn every_target_that_is_built() {
         ("file#name word", child("file#name word")),
         ("demo:", Target::Demo),
         ("DEMO:", Target::Demo),
+        ("tcp://localhost:80", Target::Socket(Socket::Tcp("localhost:80".into()))),
+        ("tcp://[::1]:80", Target::Socket(Socket::Tcp("[::1]:80".into()))),
+        ("unix:/run/x.sock", Target::Socket(Socket::Unix("/run/x.sock".into()))),
+        ("unix:x.sock", Target::Socket(Socket::Unix("x.sock".into()))),
+        ("-- tcp://h:1", child("tcp://h:1")),
         ("-- demo:", child("demo:")),
         ("-- http://a", child("http://a")),
         ("npx -- x -- y", child("npx -- x -- y")),
@@ -92,8 +97,6 @@ fn every_target_that_is_not_built_is_refused_by_name() {
         ("sse+http://localhost/sse", "HTTP+SSE"),
         ("sse+https://localhost/sse", "HTTP+SSE"),
         ("quic://localhost:1", "quic://"),
-        ("tcp://localhost:1", "tcp://"),
-        ("unix:/run/x.sock", "unix:"),
         ("orchestra://localhost:1", "Orchestra"),
     ] {
         for outcome in [list(word), call(&format!("{word} tool"))] {
@@ -105,6 +108,21 @@ fn every_target_that_is_not_built_is_refused_by_name() {
         let known = word.split(':').next().unwrap().to_lowercase();
         assert!(!TARGETS.iter().any(|(form, _)| form.starts_with(&known)), "{word} is in the help");
     }
+}
+
+#[test]
+fn a_socket_without_an_address_is_refused_and_shows_no_password() {
+    for word in ["tcp://", "tcp:x", "tcp://h:1/path", "tcp://me:hunter2@h:1", "unix:", "unix://h/x"] {
+        for outcome in [list(word), call(&format!("{word} tool"))] {
+            let misuse = refused(outcome, word);
+            assert!(!misuse.not_built && !misuse.problem.contains("hunter2"), "{}", misuse.problem);
+        }
+    }
+    let misuse = refused(list("tcp://h:1 --json"), "tcp://h:1 --json");
+    assert_eq!(misuse.instead, "mcpjoin list --json tcp://h:1");
+    let invocation = call("unix:/x echo message=hi").unwrap();
+    assert_eq!(invocation.target, Target::Socket(Socket::Unix("/x".into())));
+    assert_eq!(invocation.operands, words("echo message=hi"));
 }
 
 #[test]
