@@ -43,9 +43,8 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
         return failure.exit;
     };
     let child = command.handle();
-    let (shown, way) = (ui.clone(), plan.way.clone());
-    let doctor = Doctor::new(command, plan.client).through(move |link| way.traced(link));
-    let doctor = doctor.on_phase(move |phase| {
+    let shown = ui.clone();
+    let doctor = Doctor::new(command, plan.client).on_phase(move |phase| {
         if shown.has_line() {
             shown.line(&format!("{phase} ..."));
         }
