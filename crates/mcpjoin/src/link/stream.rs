@@ -254,6 +254,9 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
                     return Poll::Ready(self.too_long(&head, length));
                 }
                 Some(LineEvent::ByteOrderMark) => {
+                    if let Some(tap) = &mut self.tap {
+                        tap(Way::In, Crossed::ByteOrderMark);
+                    }
                     tracing::warn!(link = self.origin.link, "the peer's text begins with a byte order mark");
                 }
                 None => {
@@ -286,6 +289,13 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
         if self.writer.is_some() {
             self.gather.push(&outbound);
         }
+    }
+
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        if self.writer.is_some() {
+            self.gather.push_bytes(bytes);
+        }
+        true
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
