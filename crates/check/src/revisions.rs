@@ -48,6 +48,18 @@ impl Revisions {
             .is_some_and(|place| (self.first..=self.last).contains(&place))
     }
 
+    /// A revision alone; `None` for one that is not known.
+    #[must_use]
+    pub fn only(version: &Version) -> Option<Self> {
+        let place = Version::ALL.iter().position(|known| known == version)?;
+        Some(Self { first: place, last: place })
+    }
+
+    /// All of them, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Version> {
+        ALL[self.first..=self.last].iter()
+    }
+
     /// The first of them.
     #[must_use]
     pub const fn first(&self) -> &'static Version {
@@ -79,6 +91,8 @@ mod tests {
         assert!(Revisions::ALL.contains(Revisions::MODERN.first()));
         assert!(!Revisions::LEGACY.contains(Revisions::MODERN.last()));
         assert!(!Revisions::ALL.contains(&Version::parse("1999-01-01")));
+        assert_eq!(Revisions::only(Revisions::MODERN.last()), Some(Revisions::MODERN));
+        assert_eq!(Revisions::LEGACY.iter().chain(Revisions::MODERN.iter()).count(), Version::ALL.len());
         assert!(Revisions::is_older(Revisions::ALL.first(), Revisions::ALL.last()));
         assert!(!Revisions::is_older(&Version::parse("1999-01-01"), Revisions::ALL.last()));
     }

@@ -149,7 +149,10 @@ impl Rule {
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule").field("slug", &self.slug).field("chapter", &self.chapter).finish_non_exhaustive()
+        f.debug_struct("Rule")
+            .field("slug", &self.slug)
+            .field("chapter", &self.chapter)
+            .finish_non_exhaustive()
     }
 }
 
@@ -346,7 +349,8 @@ fn outcome(rule: &Rule, runs: &[Seen<'_>]) -> Outcome {
         let Some(source) = rule.source(&seen.run.version) else { continue };
         match (rule.judge)(seen) {
             Outcome::Passed => passed = true,
-            Outcome::Skipped(why) => _ = skipped.get_or_insert(why),
+            // The run that came furthest says it last: lines that are no messages are sent in the last one.
+            Outcome::Skipped(why) => skipped = Some(why),
             Outcome::Failed(found) => findings.extend(found.into_iter().map(|finding| Finding {
                 run: seen.run.name.clone(),
                 version: seen.run.version.clone(),

@@ -12,6 +12,7 @@ use mcpjoin_proto::{
     DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId, code,
 };
 
+use crate::revisions::Revisions;
 use crate::rule::Finding;
 use crate::trace::{Ended, Line, Probe, Run, Trace, What};
 
@@ -213,7 +214,8 @@ impl<'a> Seen<'a> {
 
     /// Every result, with the request that it is of.
     pub(crate) fn results(&self) -> impl Iterator<Item = (&Asked<'a>, &Answer<'a>, &'a Payload)> {
-        let answers = self.asked.iter().flat_map(|asked| asked.answers.iter().map(move |answer| (asked, answer)));
+        let answers =
+            self.asked.iter().flat_map(|asked| asked.answers.iter().map(move |answer| (asked, answer)));
         answers.filter_map(|(asked, answer)| match answer.outcome {
             Some(Ok(result)) => Some((asked, answer, result)),
             _ => None,
@@ -246,7 +248,8 @@ impl<'a> Seen<'a> {
     pub(crate) fn declared(&self) -> Option<Members<Raw>> {
         let here = self.opening().and_then(|(.., result)| capabilities(result));
         here.or_else(|| {
-            let others = self.trace.runs.iter().filter(|run| run.version == self.run.version);
+            let same = Revisions::only(&self.run.version)?;
+            let others = self.trace.runs.iter().filter(|run| same.contains(&run.version));
             others
                 .map(|run| Self::of(self.trace, run))
                 .find_map(|seen| seen.opening().and_then(|(.., result)| capabilities(result)))

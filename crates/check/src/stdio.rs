@@ -57,7 +57,9 @@ pub(crate) static RULES: [Rule; 10] = [
         judge: |seen| {
             lines(seen, |_, kind| match kind {
                 DecodeErrorKind::Json(ScanErrorKind::Utf8) => true,
-                DecodeErrorKind::Json(ScanErrorKind::Encoding(encoding)) => *encoding != Encoding::Utf8WithMark,
+                DecodeErrorKind::Json(ScanErrorKind::Encoding(encoding)) => {
+                    *encoding != Encoding::Utf8WithMark
+                }
                 _ => false,
             })
         },
@@ -80,7 +82,9 @@ pub(crate) static RULES: [Rule; 10] = [
         sources: STDIO,
         judge: |seen| {
             let split = split_over_lines(seen);
-            lines(seen, |place, kind| matches!(kind, DecodeErrorKind::Json(_)) && split.first() == Some(&place))
+            lines(seen, |place, kind| {
+                matches!(kind, DecodeErrorKind::Json(_)) && split.first() == Some(&place)
+            })
         },
     },
     Rule {
@@ -94,7 +98,8 @@ pub(crate) static RULES: [Rule; 10] = [
         judge: |seen| {
             let judged = seen.lines.iter().map(|(_, line)| {
                 let json = Raw::parse(line.bytes().clone()).is_ok();
-                (json && line.is_array()).then(|| Finding::new("the line is an array", None, Some(line.bytes())))
+                (json && line.is_array())
+                    .then(|| Finding::new("the line is an array", None, Some(line.bytes())))
             });
             Outcome::of(judged, "the server wrote nothing")
         },
@@ -106,7 +111,11 @@ pub(crate) static RULES: [Rule; 10] = [
         sources: &[Source::new(Revisions::MODERN, Must, "basic/transports/stdio#receiving-messages")],
         judge: |seen| {
             let requests = seen.requests.iter().map(|request| {
-                Some(Finding::new(format!("the server asks for {}", request.what.method), None, Some(request.line.bytes())))
+                Some(Finding::new(
+                    format!("the server asks for {}", request.what.method),
+                    None,
+                    Some(request.line.bytes()),
+                ))
             });
             Outcome::of(requests.chain(seen.lines.iter().map(|_| None)), "the server wrote nothing")
         },
@@ -141,7 +150,9 @@ pub(crate) static RULES: [Rule; 10] = [
                 .probed(Probe::InPieces)
                 .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked))
                 .map(|asked| match early(asked) {
-                    Some(stray) => Some(asked.finding("an answer came before the end of the line", stray.line)),
+                    Some(stray) => {
+                        Some(asked.finding("an answer came before the end of the line", stray.line))
+                    }
                     None => asked.answers.is_empty().then(|| silence(seen, asked)),
                 });
             Outcome::of(judged, "nothing was sent in pieces")
@@ -173,7 +184,8 @@ pub(crate) static RULES: [Rule; 10] = [
         judge: |seen| {
             let ended = seen.ended_in_order().filter(|ended| !ended.forced).and_then(|ended| ended.exit);
             let judged = ended.map(|exit| {
-                (exit != ProcessExit::Code(0)).then(|| Finding::new(format!("it ended with {exit}"), None, None))
+                (exit != ProcessExit::Code(0))
+                    .then(|| Finding::new(format!("it ended with {exit}"), None, None))
             });
             Outcome::of(judged, "it did not end by itself, or its status is not known")
         },

@@ -83,7 +83,7 @@ impl Ui {
     }
 
     /// The text without what must not be shown.
-    fn hidden(&self, text: &str) -> String {
+    pub(crate) fn hidden(&self, text: &str) -> String {
         self.secrets.get().map_or_else(|| text.to_owned(), |secrets| secrets.hide(text))
     }
 

@@ -48,7 +48,8 @@ pub(super) static RULES: [Rule; 8] = [
         sentence: "A request is answered once.",
         sources: &[Source::new(Revisions::ALL, Must, RESPONSE)],
         judge: |seen| {
-            let answered = seen.asked.iter().filter(|asked| asked.method.is_some() && !asked.answers.is_empty());
+            let answered =
+                seen.asked.iter().filter(|asked| asked.method.is_some() && !asked.answers.is_empty());
             let judged = answered.map(|asked| {
                 let second = asked.answers.get(1)?;
                 let problem = format!("{} was answered {} times", asked.name(), asked.answers.len());
@@ -127,7 +128,8 @@ pub(super) static RULES: [Rule; 8] = [
         judge: |seen| {
             let bound = seen.trace.answer_within;
             // How long the first answer takes says how long the program takes to start.
-            let answered = seen.asked.iter().skip(1).filter_map(|asked| Some((asked, asked.answers.first()?)));
+            let answered =
+                seen.asked.iter().skip(1).filter_map(|asked| Some((asked, asked.answers.first()?)));
             let judged = answered.map(|(asked, answer)| {
                 let took = answer.at.saturating_sub(asked.at);
                 (took > bound).then(|| {
@@ -181,7 +183,8 @@ pub(super) fn goes_on(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> O
 
 /// That there is no answer.
 pub(crate) fn silence(seen: &Seen<'_>, asked: &Asked<'_>) -> Finding {
-    let too_large = seen.faults.iter().any(|fault| matches!(fault.what.kind, DecodeErrorKind::TooLarge { .. }));
+    let too_large =
+        seen.faults.iter().any(|fault| matches!(fault.what.kind, DecodeErrorKind::TooLarge { .. }));
     let why = if seen.ended_early() {
         "the server ended"
     } else if too_large {

@@ -15,11 +15,19 @@ pub(super) static RULES: [Rule; 8] = [
         slug: "unknown-method-refused",
         chapter: Chapter::Base,
         sentence: "A request with a method that does not exist is answered with an error.",
-        sources: &[Source::new(Revisions::ALL, Must, "https://www.jsonrpc.org/specification#response_object")],
+        sources: &[Source::new(
+            Revisions::ALL,
+            Must,
+            "https://www.jsonrpc.org/specification#response_object",
+        )],
         judge: |seen| {
             let judged = seen.probed(Probe::UnknownMethod).filter_map(|asked| {
                 let (answer, outcome) = asked.answer()?;
-                Some(outcome.is_ok().then(|| asked.finding("a method that no server has brought a result", answer.line)))
+                Some(
+                    outcome
+                        .is_ok()
+                        .then(|| asked.finding("a method that no server has brought a result", answer.line)),
+                )
             });
             Outcome::of(judged, "no unknown method was asked for, or it was not answered")
         },
@@ -44,14 +52,7 @@ pub(super) static RULES: [Rule; 8] = [
             Source::new(Revisions::LEGACY, Should, CODES),
             Source::new(Revisions::MODERN, Should, "schema#parseerror"),
         ],
-        judge: |seen| {
-            provoked(
-                seen,
-                Probe::BadJson,
-                &[code::PARSE_ERROR],
-                "text that is not JSON was not sent, or brought no error, which is allowed",
-            )
-        },
+        judge: |seen| provoked(seen, Probe::BadJson, code::PARSE_ERROR),
     },
     Rule {
         slug: "invalid-request-code",
@@ -61,14 +62,7 @@ pub(super) static RULES: [Rule; 8] = [
             Source::new(Revisions::LEGACY, Should, CODES),
             Source::new(Revisions::MODERN, Should, "schema#invalidrequesterror"),
         ],
-        judge: |seen| {
-            provoked(
-                seen,
-                Probe::InvalidRequest,
-                &[code::INVALID_REQUEST],
-                "JSON that is no request was not sent, or brought no error, which is allowed",
-            )
-        },
+        judge: |seen| provoked(seen, Probe::InvalidRequest, code::INVALID_REQUEST),
     },
     Rule {
         slug: "json-rpc-codes",
@@ -155,7 +149,11 @@ pub(crate) fn code_of(seen: &Seen<'_>, probe: Probe, wanted: i64, nothing: &'sta
 }
 
 /// The errors that lines which are no request have provoked, by their own id or without one.
-fn provoked(seen: &Seen<'_>, probe: Probe, wanted: &[i64], nothing: &'static str) -> Outcome {
+fn provoked(seen: &Seen<'_>, probe: Probe, wanted: i64) -> Outcome {
+    let nothing = match seen.probed(probe).next() {
+        Some(_) => "it brought no error, which is allowed",
+        None => "no such line was sent",
+    };
     let owned = seen.probed(probe).flat_map(|asked| {
         let answers = asked.answers.iter();
         answers.filter_map(move |answer| Some((asked, answer.line, answer.outcome?.as_ref().err()?)))
@@ -167,8 +165,8 @@ fn provoked(seen: &Seen<'_>, probe: Probe, wanted: &[i64], nothing: &'static str
         _ => None,
     });
     let judged = owned.chain(strays).map(|(asked, line, error)| {
-        (!wanted.contains(&error.code))
-            .then(|| asked.finding(format!("the code is {}, not {}", error.code, wanted[0]), line))
+        (error.code != wanted)
+            .then(|| asked.finding(format!("the code is {}, not {wanted}", error.code), line))
     });
     Outcome::of(judged, nothing)
 }

@@ -13,9 +13,8 @@ pub(super) static RULES: [Rule; 2] = [
         sentence: "An array of requests is taken, and each of them is answered.",
         sources: &[Source::new(Revisions::BATCHING, Must, "basic#batching")],
         judge: |seen| {
-            let judged = seen
-                .probed(Probe::Batch)
-                .map(|asked| asked.answers.is_empty().then(|| silence(seen, asked)));
+            let judged =
+                seen.probed(Probe::Batch).map(|asked| asked.answers.is_empty().then(|| silence(seen, asked)));
             Outcome::of(judged, "no array of requests was sent: see --protocol-version")
         },
     },
@@ -23,11 +22,7 @@ pub(super) static RULES: [Rule; 2] = [
         slug: "goes-on-after-bad-line",
         chapter: Chapter::Base,
         sentence: "A line that cannot be read costs that line, and the next request is answered.",
-        sources: &[Source::new(
-            Revisions::ALL,
-            Advice,
-            "https://www.jsonrpc.org/specification#error_object",
-        )],
+        sources: &[Source::new(Revisions::ALL, Advice, "https://www.jsonrpc.org/specification#error_object")],
         judge: |seen| goes_on(seen, Probe::AfterBadLine, "no line was sent that cannot be read"),
     },
 ];

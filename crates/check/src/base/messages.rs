@@ -73,7 +73,9 @@ pub(super) static RULES: [Rule; 10] = [
             let asked = seen.requests.iter().map(|_| None);
             let broken = seen.faults.iter().filter(|fault| fault.what.kind == DecodeErrorKind::IdNull);
             let broken = broken
-                .filter(|fault| of_line(fault.line.bytes()).is_some_and(|line| member(&line, "method").is_some()))
+                .filter(|fault| {
+                    of_line(fault.line.bytes()).is_some_and(|line| member(&line, "method").is_some())
+                })
                 .map(|fault| Some(finding(fault.what, fault.line.bytes())));
             Outcome::of(asked.chain(broken), "the server sent no request")
         },

@@ -12,8 +12,12 @@ use crate::trace::Probe;
 /// The capabilities of the specification; a server may have others of its own, of any shape.
 const KNOWN: [&str; 8] =
     ["experimental", "logging", "completions", "prompts", "resources", "tools", "tasks", "extensions"];
-const FLAGS: [(&str, &str); 4] =
-    [("prompts", "listChanged"), ("resources", "subscribe"), ("resources", "listChanged"), ("tools", "listChanged")];
+const FLAGS: [(&str, &str); 4] = [
+    ("prompts", "listChanged"),
+    ("resources", "subscribe"),
+    ("resources", "listChanged"),
+    ("tools", "listChanged"),
+];
 
 const SHAPE: &[Source] = &[
     Source::new(Revisions::LEGACY, Must, "basic/lifecycle#capability-negotiation"),
@@ -96,10 +100,12 @@ pub(super) static RULES: [Rule; 7] = [
         judge: |seen| {
             let judged = seen.requests.iter().map(|request| {
                 // The client of a trace declares nothing: see `mcpjoin::validate`.
-                let Some(Needs::Client(capability)) = request.what.method.facts().map(|facts| facts.needs) else {
+                let Some(Needs::Client(capability)) = request.what.method.facts().map(|facts| facts.needs)
+                else {
                     return None;
                 };
-                let problem = format!("{} needs the capability {capability}, which we have not", request.what.method);
+                let problem =
+                    format!("{} needs the capability {capability}, which we have not", request.what.method);
                 Some(Finding::new(problem, None, Some(request.line.bytes())))
             });
             Outcome::of(judged.chain(seen.opening().map(|_| None)), "no session was opened")
@@ -113,9 +119,7 @@ pub(super) static RULES: [Rule; 7] = [
             Source::new(Revisions::FIRST_TWO, Should, "basic/lifecycle#operation"),
             Source::new(Revisions::LEGACY_SINCE_THIRD, Must, "basic/lifecycle#operation"),
         ],
-        judge: |seen| {
-            undeclared(seen, |method| *method != Method::LogMessage)
-        },
+        judge: |seen| undeclared(seen, |method| *method != Method::LogMessage),
     },
     Rule {
         slug: "logging-declared",
@@ -146,9 +150,8 @@ fn undeclared(seen: &Seen<'_>, of: impl Fn(&Method) -> bool) -> Outcome {
         let Some(Needs::Server(capability)) = told.what.method.facts().map(|facts| facts.needs) else {
             return None;
         };
-        let problem = || {
-            format!("{} needs the capability {capability}, which is not declared", told.what.method)
-        };
+        let problem =
+            || format!("{} needs the capability {capability}, which is not declared", told.what.method);
         let missing = !has(&declared, capability);
         Some(missing.then(|| Finding::new(problem(), None, Some(told.line.bytes()))))
     });

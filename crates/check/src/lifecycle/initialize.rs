@@ -7,7 +7,7 @@ use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Answer, Asked, Seen, member, members};
-use crate::trace::{Line, Probe, What};
+use crate::trace::{Event, Line, Probe, What};
 
 const INITIALIZATION: &[Source] = &[Source::new(Revisions::LEGACY, Must, "basic/lifecycle#initialization")];
 const PING: &[Source] = &[Source::new(Revisions::LEGACY, Must, "basic/utilities/ping#behavior-requirements")];
@@ -19,8 +19,10 @@ pub(super) static RULES: [Rule; 7] = [
         sentence: "The first thing that is said is the client's initialize.",
         sources: INITIALIZATION,
         judge: |seen| {
-            let opened = seen.run.events.iter().position(|event| matches!(event.what, What::Sent(..)));
-            let Some(opened) = opened else {
+            let opening = |event: &Event| {
+                matches!(event.what, What::Sent(Probe::Initialize | Probe::UnknownVersion, _))
+            };
+            let Some(opened) = seen.run.events.iter().position(opening) else {
                 return Outcome::Skipped("no session was opened");
             };
             let early = seen.lines.iter().filter(|(place, line)| {
@@ -149,10 +151,7 @@ fn kind(object: &Raw, name: &str) -> Option<Kind> {
 }
 
 /// Looks at each result of `initialize` that is an object.
-fn opened(
-    seen: &Seen<'_>,
-    look: impl Fn(&Asked<'_>, &Answer<'_>, &Raw) -> Option<Finding>,
-) -> Outcome {
+fn opened(seen: &Seen<'_>, look: impl Fn(&Asked<'_>, &Answer<'_>, &Raw) -> Option<Finding>) -> Outcome {
     let results = seen.results().filter(|(asked, ..)| asked.method == Some(&Method::Initialize));
     let judged = results
         .filter(|(.., result)| result.raw().kind() == Kind::Object)

@@ -89,11 +89,14 @@ pub(super) static RULES: [Rule; 17] = [
         sentence: "A resultType is one of the specification, or of an extension that both sides have declared.",
         sources: &[must("basic#resulttype")],
         judge: |seen| {
-            let judged = seen.results().filter_map(|(asked, answer, result)| {
-                let given = text(result.raw(), "resultType")?;
-                let known = ["complete", "input_required"].contains(&&*given);
-                Some((!known).then(|| asked.finding(format!("no revision has the resultType {given:?}"), answer.line)))
-            });
+            let judged =
+                seen.results().filter_map(|(asked, answer, result)| {
+                    let given = text(result.raw(), "resultType")?;
+                    let known = ["complete", "input_required"].contains(&&*given);
+                    Some((!known).then(|| {
+                        asked.finding(format!("no revision has the resultType {given:?}"), answer.line)
+                    }))
+                });
             Outcome::of(judged, "no result has a resultType")
         },
     },
@@ -105,8 +108,10 @@ pub(super) static RULES: [Rule; 17] = [
         judge: |seen| {
             each_result(seen, |asked, answer, result| {
                 let info = member(result, "_meta").and_then(|meta| member(&meta, key::SERVER_INFO));
-                let named = info.is_some_and(|info| text(&info, "name").is_some() && text(&info, "version").is_some());
-                (!named).then(|| asked.finding("_meta has no serverInfo with a name and a version", answer.line))
+                let named = info
+                    .is_some_and(|info| text(&info, "name").is_some() && text(&info, "version").is_some());
+                (!named)
+                    .then(|| asked.finding("_meta has no serverInfo with a name and a version", answer.line))
             })
         },
     },
@@ -151,7 +156,9 @@ pub(super) static RULES: [Rule; 17] = [
         sources: &[must("basic#meta")],
         judge: |seen| {
             if seen.speaks_legacy() {
-                return Outcome::Skipped("the server also speaks the legacy era, in which requests have no version");
+                return Outcome::Skipped(
+                    "the server also speaks the legacy era, in which requests have no version",
+                );
             }
             refused(seen, Probe::NoVersion, "no such request was answered")
         },
@@ -163,7 +170,9 @@ pub(super) static RULES: [Rule; 17] = [
         sources: &[must("basic#meta")],
         judge: |seen| {
             if seen.speaks_legacy() {
-                return Outcome::Skipped("the server also speaks the legacy era, in which requests need no _meta");
+                return Outcome::Skipped(
+                    "the server also speaks the legacy era, in which requests need no _meta",
+                );
             }
             refused(seen, Probe::NoMeta, "no such request was answered")
         },
@@ -174,10 +183,13 @@ pub(super) static RULES: [Rule; 17] = [
         sentence: "A request of a version that the server does not speak is refused with the error -32022.",
         sources: &[must("basic/versioning#protocol-version-negotiation")],
         judge: |seen| {
-            let result = seen.probed(Probe::UnsupportedVersion).filter_map(|asked| {
-                let (answer, outcome) = asked.answer()?;
-                Some(outcome.is_ok().then(|| asked.finding("a version that does not exist brought a result", answer.line)))
-            });
+            let result =
+                seen.probed(Probe::UnsupportedVersion).filter_map(|asked| {
+                    let (answer, outcome) = asked.answer()?;
+                    Some(outcome.is_ok().then(|| {
+                        asked.finding("a version that does not exist brought a result", answer.line)
+                    }))
+                });
             let nothing = "no such request was answered";
             match Outcome::of(result, nothing) {
                 Outcome::Passed => {
@@ -193,10 +205,14 @@ pub(super) static RULES: [Rule; 17] = [
         sentence: "The error -32022 lists the versions that the server speaks in data.supported.",
         sources: &[must("basic/versioning#protocol-version-negotiation")],
         judge: |seen| {
-            unsupported(seen, |_, data| {
-                let supported = member(data?, "supported").and_then(|list| strings(&list));
-                Some(supported.is_some_and(|list| !list.is_empty()))
-            }, "data.supported is no array of versions")
+            unsupported(
+                seen,
+                |_, data| {
+                    let supported = member(data?, "supported").and_then(|list| strings(&list));
+                    Some(supported.is_some_and(|list| !list.is_empty()))
+                },
+                "data.supported is no array of versions",
+            )
         },
     },
     Rule {
@@ -205,10 +221,14 @@ pub(super) static RULES: [Rule; 17] = [
         sentence: "The error -32022 repeats the version of the request in data.requested.",
         sources: &[must("schema#unsupportedprotocolversionerror")],
         judge: |seen| {
-            unsupported(seen, |asked, data| {
-                let requested = text(data?, "requested");
-                Some(requested.is_some() && requested == version_of(asked))
-            }, "data.requested is not the version of the request")
+            unsupported(
+                seen,
+                |asked, data| {
+                    let requested = text(data?, "requested");
+                    Some(requested.is_some() && requested == version_of(asked))
+                },
+                "data.requested is not the version of the request",
+            )
         },
     },
     Rule {
@@ -223,7 +243,10 @@ pub(super) static RULES: [Rule; 17] = [
                 let data = error.data.as_ref().map_or("", Raw::as_str);
                 let version = seen.run.version.as_str();
                 let named = error.message.contains(version) || data.contains(version);
-                Some((!named).then(|| asked.finding(format!("the error does not name {version}"), answer.line)))
+                Some(
+                    (!named)
+                        .then(|| asked.finding(format!("the error does not name {version}"), answer.line)),
+                )
             });
             Outcome::of(judged, "initialize was not refused")
         },
@@ -264,10 +287,7 @@ pub(super) static RULES: [Rule; 17] = [
 ];
 
 /// Looks at the result of `server/discover`, when it is an object.
-fn discovered(
-    seen: &Seen<'_>,
-    look: impl Fn(&Asked<'_>, &Answer<'_>, &Raw) -> Option<Finding>,
-) -> Outcome {
+fn discovered(seen: &Seen<'_>, look: impl Fn(&Asked<'_>, &Answer<'_>, &Raw) -> Option<Finding>) -> Outcome {
     let results = seen.results().filter(|(asked, ..)| asked.probe == Probe::Discover);
     let judged = results
         .filter(|(.., result)| result.raw().kind() == Kind::Object)
@@ -276,10 +296,7 @@ fn discovered(
 }
 
 /// Looks at every result that is an object.
-fn each_result(
-    seen: &Seen<'_>,
-    look: impl Fn(&Asked<'_>, &Answer<'_>, &Raw) -> Option<Finding>,
-) -> Outcome {
+fn each_result(seen: &Seen<'_>, look: impl Fn(&Asked<'_>, &Answer<'_>, &Raw) -> Option<Finding>) -> Outcome {
     let judged = seen
         .results()
         .filter(|(.., result)| result.raw().kind() == Kind::Object)
@@ -288,10 +305,7 @@ fn each_result(
 }
 
 /// Looks at every result that must say for how long and by whom it may be kept.
-fn cacheable(
-    seen: &Seen<'_>,
-    look: impl Fn(&Asked<'_>, &Answer<'_>, &Raw) -> Option<Finding>,
-) -> Outcome {
+fn cacheable(seen: &Seen<'_>, look: impl Fn(&Asked<'_>, &Answer<'_>, &Raw) -> Option<Finding>) -> Outcome {
     let judged = seen
         .results()
         .filter(|(asked, _, result)| {
@@ -323,9 +337,11 @@ fn unsupported(
     good: impl Fn(&Asked<'_>, Option<&Raw>) -> Option<bool>,
     problem: &str,
 ) -> Outcome {
-    let judged = seen.asked.iter().filter_map(|asked| {
+    // An initialize, which names its version elsewhere, may bring this error too.
+    let judged = seen.asked.iter().filter(|asked| version_of(asked).is_some()).filter_map(|asked| {
         let (answer, outcome) = asked.answer()?;
-        let error = outcome.as_ref().err().filter(|error| error.code == code::UNSUPPORTED_PROTOCOL_VERSION)?;
+        let error =
+            outcome.as_ref().err().filter(|error| error.code == code::UNSUPPORTED_PROTOCOL_VERSION)?;
         let good = good(asked, error.data.as_ref()).unwrap_or(false);
         Some((!good).then(|| asked.finding(problem, answer.line)))
     });

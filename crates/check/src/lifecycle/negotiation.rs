@@ -8,8 +8,7 @@ use crate::rule::{Chapter, Outcome, Rule, Source};
 use crate::seen::{Answer, Asked, Seen, text};
 use crate::trace::Probe;
 
-const NEGOTIATION: &[Source] =
-    &[Source::new(Revisions::LEGACY, Must, "basic/lifecycle#version-negotiation")];
+const NEGOTIATION: &[Source] = &[Source::new(Revisions::LEGACY, Must, "basic/lifecycle#version-negotiation")];
 
 pub(super) static RULES: [Rule; 3] = [
     Rule {
@@ -21,7 +20,10 @@ pub(super) static RULES: [Rule; 3] = [
             let judged = openings(seen).filter(|(asked, ..)| asked.probe == Probe::UnknownVersion).map(
                 |(asked, answer, wanted, given)| {
                     (wanted == given).then(|| {
-                        asked.finding(format!("the version {wanted}, which does not exist, was accepted"), answer.line)
+                        asked.finding(
+                            format!("the version {wanted}, which does not exist, was accepted"),
+                            answer.line,
+                        )
                     })
                 },
             );
@@ -41,7 +43,9 @@ pub(super) static RULES: [Rule; 3] = [
                 if !offered {
                     return None;
                 }
-                let problem = || format!("{wanted} was answered with {given}, and elsewhere the server offers {wanted}");
+                let problem = || {
+                    format!("{wanted} was answered with {given}, and elsewhere the server offers {wanted}")
+                };
                 Some((wanted != given).then(|| asked.finding(problem(), answer.line)))
             });
             Outcome::of(judged, "the server was asked for no version that it had offered")
@@ -54,11 +58,17 @@ pub(super) static RULES: [Rule; 3] = [
         sources: &[Source::new(Revisions::LEGACY, Should, "basic/lifecycle#version-negotiation")],
         judge: |seen| {
             let spoken: Vec<Version> =
-                everywhere(seen, |_, wanted, given| (wanted == given).then(|| given.clone())).into_iter().flatten().collect();
+                everywhere(seen, |_, wanted, given| (wanted == given).then(|| given.clone()))
+                    .into_iter()
+                    .flatten()
+                    .collect();
             let judged = openings(seen).filter(|(_, _, wanted, given)| wanted != given).map(
                 |(asked, answer, _, given)| {
                     let later = spoken.iter().find(|known| Revisions::is_older(&given, known))?;
-                    Some(asked.finding(format!("{given} was offered, and the server also speaks {later}"), answer.line))
+                    Some(asked.finding(
+                        format!("{given} was offered, and the server also speaks {later}"),
+                        answer.line,
+                    ))
                 },
             );
             Outcome::of(judged, "the server was asked for no version that it does not speak")

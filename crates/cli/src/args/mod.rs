@@ -8,6 +8,7 @@ mod connect;
 mod list;
 mod output;
 mod serve;
+mod validate;
 mod values;
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};
@@ -18,6 +19,7 @@ pub(crate) use connect::{Connect, EraChoice};
 pub(crate) use list::List;
 pub(crate) use output::{Output, When};
 pub(crate) use serve::{Serve, Served};
+pub(crate) use validate::Validate;
 
 use crate::exit;
 
@@ -50,6 +52,7 @@ pub(crate) struct Cli {
 fn after_help() -> String {
     format!(
         "Examples:\n  \
+         mcpjoin validate demo:\n  \
          mcpjoin list demo:\n  \
          mcpjoin list npx -y @modelcontextprotocol/server-everything\n  \
          mcpjoin call demo: echo message=hi\n  \
@@ -62,6 +65,7 @@ fn after_help() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Validate(Validate),
     List(List),
     Call(Call),
     Serve(Serve),

@@ -4,6 +4,7 @@ mod call;
 mod help;
 mod list;
 mod serve;
+mod validate;
 
 use std::ffi::OsString;
 
@@ -27,10 +28,12 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         }
     };
     match cli.verb {
+        Verb::Validate(args) => {
+            let escaped = is_escaped(&argv, args.words.len());
+            validate::run(args, escaped)
+        }
         Verb::List(args) => {
-            // The words are the last of all that was typed; whether `--` stands before them, clap does not tell.
-            let before = argv.len().checked_sub(args.words.len() + 1).and_then(|before| argv.get(before));
-            let escaped = before.is_some_and(|word| word == "--");
+            let escaped = is_escaped(&argv, args.words.len());
             list::run(args, escaped)
         }
         Verb::Call(args) => {
@@ -40,6 +43,13 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Serve(args) => serve::run(&args),
         Verb::Help(args) => help::run(&args),
     }
+}
+
+/// Whether `--` stands before the words that name the server, which are the last of all that was typed: clap does not
+/// tell.
+fn is_escaped(argv: &[OsString], words: usize) -> bool {
+    let before = argv.len().checked_sub(words + 1).and_then(|before| argv.get(before));
+    before.is_some_and(|word| word == "--")
 }
 
 /// What was typed names no server.

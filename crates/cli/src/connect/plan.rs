@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) shown: String,
     /// What is done first once it runs.
     pub(crate) first: Phase,
+    /// A session of the legacy era alone is asked for.
+    pub(crate) legacy: bool,
 }
 
 /// The bounds that the options ask for.
@@ -82,7 +84,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         command = command.stderr(move |line| ui.server_line(&String::from_utf8_lossy(line)));
     }
     let (client, first) = client(ui, connect)?;
-    Ok(Plan { command, client, shown: typed, first })
+    Ok(Plan { command, client, shown: typed, first, legacy: first == Phase::Initialize })
 }
 
 fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure> {

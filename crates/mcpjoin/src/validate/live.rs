@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use mcpjoin_check::{Ended, Line, Probe, Run, What};
-use mcpjoin_proto::session::{Inbound, LinkEnd, Limits};
+use mcpjoin_proto::session::{Inbound, Limits, LinkEnd};
 use mcpjoin_proto::{
     DecodeErrorKind, ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version,
 };
@@ -223,7 +223,9 @@ impl Live {
             _ => None,
         });
         let outcome = responses.flatten().find_map(|part| match part {
-            Ok(Message::Response(response)) if response.id.as_ref() == Some(&wanted) => Some(&response.outcome),
+            Ok(Message::Response(response)) if response.id.as_ref() == Some(&wanted) => {
+                Some(&response.outcome)
+            }
             _ => None,
         });
         match outcome {

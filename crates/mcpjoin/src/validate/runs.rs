@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mcpjoin_check::{Probe, Run, Trace};
+use mcpjoin_check::{Probe, Revisions, Run, Trace};
 use mcpjoin_proto::session::{LinkEnd, OpeningFailure};
 use mcpjoin_proto::types::Members;
-use mcpjoin_proto::{Era, Kind, Method, Payload, Profile, Raw, Version, code};
+use mcpjoin_proto::{Era, ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
 
 use super::live::{Live, MOMENT, Opened, Over};
 use super::probes::{self, Manner};
@@ -61,7 +61,7 @@ impl Runs {
                     // A modern server that was slow to start has not answered the probe in time.
                     let slow = matches!(failure, Some(OpeningFailure::TimedOut { .. }))
                         && matches!(why, OpeningFailure::Refused { .. });
-                    failure = Some(why);
+                    failure = Some(both(failure, why));
                     if slow && let Attempt::Spoken = self.modern(limits.initialize).await? {
                         modern = true;
                     }
@@ -97,16 +97,24 @@ impl Runs {
         let id = live.id();
         let line = probes::request(&manner, &id, Method::Discover.as_str());
         let declared = match live.open(Probe::Discover, id, line.clone(), within).await {
-            Opened::Result(result) if member(result.raw(), "supportedVersions").is_some() => capabilities(&result),
-            Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => Members::new(),
-            // Asked for this era alone, we judge what is there.
-            Opened::Result(result) if !self.of.legacy => capabilities(&result),
-            outcome => return Ok(Attempt::Not(given_up(live, &line, &outcome, within).await)),
+            Opened::Result(result) if member(result.raw(), "supportedVersions").is_some() => {
+                Some(capabilities(&result))
+            }
+            outcome => {
+                // Where this era alone is asked for, a server may be of it and lack this method: that is judged.
+                let spoken = !self.of.legacy
+                    && !matches!(&outcome, Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION)
+                    && self.lists_tools(&mut live, &manner).await;
+                if !spoken {
+                    return Ok(Attempt::Not(given_up(live, &line, &outcome, within).await));
+                }
+                None
+            }
         };
         self.start = self.start.max(live.elapsed());
-        self.common(&mut live, &manner, &declared).await;
+        self.common(&mut live, &manner, declared.as_ref()).await;
         for (capability, method) in LISTS {
-            if !declared.contains_key(capability) {
+            if declared.as_ref().is_some_and(|declared| !declared.contains_key(capability)) {
                 self.ask(&mut live, &manner, Probe::UndeclaredList, method).await;
             }
         }
@@ -130,6 +138,13 @@ impl Runs {
         live.ask_one(Probe::NoMeta, id, line).await;
         self.keep(live).await;
         Ok(Attempt::Spoken)
+    }
+
+    /// Whether a request of the modern era is answered that is none about the era.
+    async fn lists_tools(&mut self, live: &mut Live, manner: &Manner) -> bool {
+        let id = live.id();
+        let line = probes::request(manner, &id, Method::ListTools.as_str());
+        matches!(live.open(Probe::List, id, line, self.of.answer).await, Opened::Result(_))
     }
 
     /// A session of the legacy era, if there is one. `modern`: there is one of the modern era.
@@ -159,7 +174,7 @@ impl Runs {
         self.ask(&mut live, &manner, Probe::EarlyPing, Method::Ping.as_str()).await;
         live.send(Probe::Initialized, &probes::initialized());
         self.ask(&mut live, &manner, Probe::Ping, Method::Ping.as_str()).await;
-        self.common(&mut live, &manner, &declared).await;
+        self.common(&mut live, &manner, Some(&declared)).await;
         if Profile::of(&live.run.version).is_some_and(|profile| profile.batching) {
             self.tell(&live, Probe::Batch);
             let ids = [live.id(), live.id()];
@@ -172,7 +187,7 @@ impl Runs {
     }
 
     /// What is asked in both eras.
-    async fn common(&mut self, live: &mut Live, manner: &Manner, declared: &Members<Raw>) {
+    async fn common(&mut self, live: &mut Live, manner: &Manner, declared: Option<&Members<Raw>>) {
         let control = control(manner);
         self.tell(live, Probe::Id);
         let odd: Vec<(String, String)> = probes::ODD_IDS
@@ -192,7 +207,7 @@ impl Runs {
             self.ask(live, manner, after, control).await;
         }
         for (capability, method) in LISTS {
-            if declared.contains_key(capability) {
+            if declared.is_some_and(|declared| declared.contains_key(capability)) {
                 self.ask(live, manner, Probe::List, method).await;
             }
         }
@@ -215,8 +230,7 @@ impl Runs {
     /// A short session for each version of the legacy era that has had none, and for one that does not exist.
     async fn openers(&mut self) -> Result<(), SpawnError> {
         let had = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
-        let legacy = Version::newest(Era::Legacy).era();
-        let others = Version::ALL.into_iter().filter(|version| version.era() == legacy && *version != had);
+        let others = Revisions::LEGACY.iter().filter(|version| **version != had).cloned();
         let unknown = Version::parse(probes::NO_VERSION);
         for (first, version) in std::iter::once(unknown).chain(others).enumerate() {
             let probe = if first == 0 { Probe::UnknownVersion } else { Probe::Initialize };
@@ -251,7 +265,9 @@ impl Runs {
     async fn bad_lines(&mut self, modern: bool) -> Result<(), SpawnError> {
         let mut live: Option<(Live, Manner)> = None;
         let bad = probes::BAD_JSON.iter().map(|line| (Probe::BadJson, *line));
-        for (probe, line) in bad.chain(probes::INVALID_REQUESTS.iter().map(|line| (Probe::InvalidRequest, *line))) {
+        for (probe, line) in
+            bad.chain(probes::INVALID_REQUESTS.iter().map(|line| (Probe::InvalidRequest, *line)))
+        {
             let (mut current, manner) = match live.take() {
                 Some(current) => current,
                 None => match self.opened(modern).await? {
@@ -290,7 +306,8 @@ impl Runs {
         let mut live = self.start("lines that cannot be read", &version).await?;
         let id = live.id();
         let line = probes::initialize(&id, version.as_str());
-        let Opened::Result(result) = live.open(Probe::Initialize, id, line, self.of.limits.initialize).await else {
+        let Opened::Result(result) = live.open(Probe::Initialize, id, line, self.of.limits.initialize).await
+        else {
             return Ok(None);
         };
         live.run.version = agreed(&result, &version);
@@ -337,14 +354,34 @@ async fn given_up(live: Live, line: &str, outcome: &Opened, within: Duration) ->
     failure
 }
 
+/// What is told when neither era was spoken: how `initialize` went, unless the probe has said it all.
+fn both(probe: Option<OpeningFailure>, initialize: OpeningFailure) -> OpeningFailure {
+    match (probe, initialize) {
+        (Some(known @ OpeningFailure::NoCommonVersion { .. }), _) => known,
+        (
+            Some(OpeningFailure::Ended { last: first, garbage: earlier, .. }),
+            OpeningFailure::Ended { last, garbage, .. },
+        ) => OpeningFailure::Ended { last, probe: Some(first), garbage: garbage.or(earlier) },
+        (_, initialize) => initialize,
+    }
+}
+
 fn failure(live: &Live, line: &str, outcome: &Opened, within: Duration) -> OpeningFailure {
     let method = Live::request_of(line).map_or(Method::Initialize, |request| request.method);
     let garbage = live.garbage();
     match (outcome, live.over()) {
-        (Opened::Error(error), _) => OpeningFailure::Refused { method, error: error.clone() },
-        (Opened::Result(_), _) => {
-            OpeningFailure::BadReply { method, problem: "it is not what this request is answered with".into() }
+        (
+            Opened::Error(ErrorObject { code: code::UNSUPPORTED_PROTOCOL_VERSION, data: Some(data), .. }),
+            _,
+        ) => {
+            let supported = member(data, "supported").and_then(|list| list.decode().ok());
+            OpeningFailure::NoCommonVersion { supported: supported.unwrap_or_default() }
         }
+        (Opened::Error(error), _) => OpeningFailure::Refused { method, error: error.clone() },
+        (Opened::Result(_), _) => OpeningFailure::BadReply {
+            method,
+            problem: "it is not what this request is answered with".into(),
+        },
         (Opened::Nothing, Some(Over::Ended(end))) => {
             OpeningFailure::Ended { last: LinkEnd::clone(end), probe: None, garbage }
         }
