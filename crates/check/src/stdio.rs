@@ -30,17 +30,18 @@ pub(crate) static RULES: [Rule; 10] = [
         sources: STDIO,
         judge: |seen| {
             let split = split_over_lines(seen);
-            let utf8 = Revisions::SINCE_SECOND.contains(&seen.run.version);
             lines(seen, |place, kind| match kind {
                 DecodeErrorKind::NotAnObject => true,
-                DecodeErrorKind::Json(ScanErrorKind::Utf8) => !utf8,
-                DecodeErrorKind::Json(ScanErrorKind::Encoding(encoding)) => {
-                    !utf8 && *encoding != Encoding::Utf8WithMark
-                }
+                // These have rules of their own.
+                DecodeErrorKind::Json(ScanErrorKind::Utf8 | ScanErrorKind::Encoding(_)) => false,
                 // Deeper than we read, and keys of ours to judge elsewhere.
                 DecodeErrorKind::Json(
                     ScanErrorKind::Depth(_) | ScanErrorKind::TooLong | ScanErrorKind::DuplicateKey,
                 ) => false,
+                // Of the last line nobody knows how it would have gone on.
+                DecodeErrorKind::Json(ScanErrorKind::Truncated) => {
+                    !split.contains(&place) && seen.lines.last().is_some_and(|(last, _)| *last != place)
+                }
                 DecodeErrorKind::Json(_) => !split.contains(&place),
                 _ => false,
             })
@@ -51,6 +52,7 @@ pub(crate) static RULES: [Rule; 10] = [
         chapter: Chapter::Stdio,
         sentence: "Messages are written in UTF-8.",
         sources: &[
+            Source::new(Revisions::FIRST, Must, "https://www.rfc-editor.org/rfc/rfc8259#section-8.1"),
             Source::new(Revisions::LEGACY_SINCE_SECOND, Must, "basic/transports"),
             Source::new(Revisions::MODERN, Must, "basic/transports#messages"),
         ],

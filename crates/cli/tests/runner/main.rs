@@ -14,6 +14,7 @@ mod stdio;
 mod support;
 mod surroundings;
 mod usage;
+mod validate;
 
 /// A file that nobody declares is a test that nobody runs.
 #[test]

@@ -8,7 +8,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use mcpjoin_check::{Ended, Line, Probe, Run, What};
 use mcpjoin_proto::session::{Inbound, Limits, LinkEnd};
 use mcpjoin_proto::{
-    DecodeErrorKind, ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version,
+    DecodeError, DecodeErrorKind, ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response,
+    Version,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -21,6 +22,9 @@ const MOST_LINES: usize = 20_000;
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// How long to look for what comes late.
 pub(super) const MOMENT: Duration = Duration::from_millis(100);
+
+/// How long answers that have not come in time are still waited for at the end of a run: late is not never.
+const LATE: Duration = Duration::from_secs(2);
 
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -37,12 +41,18 @@ pub(super) struct Live {
     /// How long an answer may take.
     answer: Duration,
     silences: usize,
+    /// The last line was no message.
+    broken: bool,
+    /// What has not been answered in time.
+    missed: Vec<RequestId>,
     count: usize,
     bytes: usize,
     garbage: Option<Bytes>,
     bad_lines: usize,
     garbage_limit: usize,
     spoken: bool,
+    /// The opening request, and what came of it.
+    opening: Option<(RequestId, Opened)>,
     over: Option<Over>,
 }
 
@@ -61,6 +71,8 @@ pub(super) enum Over {
 pub(super) enum Opened {
     Result(Payload),
     Error(ErrorObject),
+    /// Something that is no message, for this reason.
+    Broken(DecodeError),
     /// Nothing, in the time that there was.
     Nothing,
 }
@@ -99,12 +111,15 @@ impl Live {
             next_id: 0,
             answer,
             silences: 0,
+            broken: false,
+            missed: Vec::new(),
             count: 0,
             bytes: 0,
             garbage: None,
             bad_lines: 0,
             garbage_limit: limits.opening_garbage,
             spoken: false,
+            opening: None,
             over: None,
         })
     }
@@ -216,23 +231,9 @@ impl Live {
 
     /// Sends the request that opens everything, and waits for as long as a start may take.
     pub(super) async fn open(&mut self, probe: Probe, id: String, line: String, within: Duration) -> Opened {
-        let wanted = RequestId::from(id.parse::<i64>().unwrap_or_default());
+        self.opening = Some((RequestId::from(id.parse::<i64>().unwrap_or_default()), Opened::Nothing));
         self.ask(probe, &[(id, line)], within).await;
-        let responses = self.run.events.iter().filter_map(|event| match &event.what {
-            What::Received(line) => Some(line.parts()),
-            _ => None,
-        });
-        let outcome = responses.flatten().find_map(|part| match part {
-            Ok(Message::Response(response)) if response.id.as_ref() == Some(&wanted) => {
-                Some(&response.outcome)
-            }
-            _ => None,
-        });
-        match outcome {
-            Some(Ok(result)) => Opened::Result(result.clone()),
-            Some(Err(error)) => Opened::Error(error.clone()),
-            None => Opened::Nothing,
-        }
+        self.opening.take().map_or(Opened::Nothing, |(_, opened)| opened)
     }
 
     /// Waits until these are answered. `first`: the place of the first event of them.
@@ -246,6 +247,7 @@ impl Live {
                 if self.silences >= PATIENCE || !self.spoken {
                     self.over = Some(Over::Silent);
                 }
+                self.missed.append(&mut waiting);
                 return;
             };
             self.take(inbound, &mut waiting);
@@ -280,26 +282,44 @@ impl Live {
         let Some((at, bytes)) = noted else { return };
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes.len());
-        let line = match inbound {
+        let line = match &inbound {
             Inbound::Malformed { error, .. } if matches!(error.kind, DecodeErrorKind::TooLarge { .. }) => {
-                Line::too_long(bytes, error)
+                Line::too_long(bytes, error.clone())
             }
             _ => Line::new(bytes),
         };
+        // What the link makes of it: a byte order mark is a fault, and the message behind it is one all the same.
+        let parts: Vec<Result<&Message, &DecodeError>> = match &inbound {
+            Inbound::Message { message, .. } => vec![Ok(message)],
+            Inbound::Batch { parts, .. } => parts.iter().map(Result::as_ref).collect(),
+            Inbound::Malformed { error, .. } => vec![Err(error)],
+            _ => Vec::new(),
+        };
+        self.broken = parts.iter().any(Result::is_err);
         let mut requests = Vec::new();
-        for part in line.parts() {
-            let id = match part {
-                Ok(Message::Response(response)) => response.id.as_ref(),
+        for part in parts {
+            let (id, opened) = match part {
+                Ok(Message::Response(Response { id, outcome: Ok(result) })) => {
+                    (id.as_ref(), Opened::Result(result.clone()))
+                }
+                Ok(Message::Response(Response { id, outcome: Err(error) })) => {
+                    (id.as_ref(), Opened::Error(error.clone()))
+                }
                 Ok(Message::Request(request)) => {
                     requests.push((request.id.clone(), request.method.clone()));
-                    None
+                    (None, Opened::Nothing)
                 }
-                Ok(Message::Notification(_)) => None,
-                Err(error) => error.id.as_ref(),
+                Ok(Message::Notification(_)) => (None, Opened::Nothing),
+                Err(error) => (error.id.as_ref(), Opened::Broken(error.clone())),
             };
             self.spoken |= part.is_ok();
             if let Some(id) = id {
                 waiting.retain(|wanted| wanted != id);
+                if let Some((wanted, came)) = &mut self.opening
+                    && wanted == id
+                {
+                    *came = opened;
+                }
             }
         }
         if !self.spoken {
@@ -331,6 +351,16 @@ impl Live {
 
     /// Closes the server's standard input, and waits until nothing of it is left.
     pub(super) async fn close(mut self) -> Run {
+        let mut missed = std::mem::take(&mut self.missed);
+        if self.broken {
+            // The rest of it is on its way.
+            self.look(MOMENT).await;
+        }
+        let deadline = Instant::now() + LATE;
+        while self.spoken && !missed.is_empty() && matches!(self.over, None | Some(Over::Silent)) {
+            let Ok(inbound) = timeout_at(deadline, self.link.recv()).await else { break };
+            self.take(inbound, &mut missed);
+        }
         let early = matches!(self.over, Some(Over::Ended(_)));
         if !early {
             let at = self.started.elapsed();

@@ -243,15 +243,11 @@ impl Runs {
             let id = live.id();
             let line = probes::initialize(&id, version.as_str());
             let within = self.of.limits.initialize;
-            match live.open(probe, id, line, within).await {
-                Opened::Result(result) => {
-                    live.run.version = agreed(&result, &version);
-                    live.send(Probe::Initialized, &probes::initialized());
-                    self.ask(&mut live, &Manner::Legacy, Probe::Ping, Method::Ping.as_str()).await;
-                }
-                // A version may be refused; by which revision is not told.
-                Opened::Error(_) => {}
-                Opened::Nothing => {}
+            // A version may also be refused; by which revision is not told.
+            if let Opened::Result(result) = live.open(probe, id, line, within).await {
+                live.run.version = agreed(&result, &version);
+                live.send(Probe::Initialized, &probes::initialized());
+                self.ask(&mut live, &Manner::Legacy, Probe::Ping, Method::Ping.as_str()).await;
             }
             if version.era().is_none() && live.run.version.era().is_none() {
                 live.run.version = Version::newest(Era::Legacy);
@@ -382,6 +378,7 @@ fn failure(live: &Live, line: &str, outcome: &Opened, within: Duration) -> Openi
             method,
             problem: "it is not what this request is answered with".into(),
         },
+        (Opened::Broken(error), _) => OpeningFailure::BadReply { method, problem: error.to_string() },
         (Opened::Nothing, Some(Over::Ended(end))) => {
             OpeningFailure::Ended { last: LinkEnd::clone(end), probe: None, garbage }
         }
