@@ -30,10 +30,6 @@ impl Revisions {
     pub const SINCE_SECOND: Self = Self { first: 1, last: 4 };
     /// 2025-11-25 and later.
     pub const SINCE_FOURTH: Self = Self { first: 3, last: 4 };
-    /// 2024-11-05 to 2025-06-18.
-    pub const FIRST_THREE: Self = Self { first: 0, last: 2 };
-    /// 2025-11-25 alone: the last with a handshake.
-    pub const LAST_LEGACY: Self = Self { first: 3, last: 3 };
     /// 2024-11-05 to 2025-11-25: the revisions with `initialize`.
     pub const LEGACY: Self = Self { first: 0, last: 3 };
     /// 2026-07-28: the revision without sessions.

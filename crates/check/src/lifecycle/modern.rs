@@ -133,7 +133,7 @@ pub(super) static RULES: [Rule; 17] = [
         slug: "cache-scope",
         chapter: Chapter::Lifecycle,
         sentence: "A result that may be kept says by whom: cacheScope is \"public\" or \"private\".",
-        sources: &[must("server/utilities/caching#cacheable-results")],
+        sources: &[must("server/utilities/caching#cache-scope-field")],
         judge: |seen| {
             cacheable(seen, |asked, answer, result| {
                 let given = text(result, "cacheScope");

@@ -140,11 +140,13 @@ impl Runs {
         Ok(Attempt::Spoken)
     }
 
-    /// Whether a request of the modern era is answered that is none about the era.
+    /// Whether a request of the modern era is answered as that era does. A legacy server may take it for one of its own,
+    /// and its result lacks what each modern one has.
     async fn lists_tools(&mut self, live: &mut Live, manner: &Manner) -> bool {
         let id = live.id();
         let line = probes::request(manner, &id, Method::ListTools.as_str());
-        matches!(live.open(Probe::List, id, line, self.of.answer).await, Opened::Result(_))
+        let opened = live.open(Probe::List, id, line, self.of.answer).await;
+        matches!(opened, Opened::Result(result) if result.result_type().is_some())
     }
 
     /// A session of the legacy era, if there is one. `modern`: there is one of the modern era.
