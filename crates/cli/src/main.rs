@@ -9,7 +9,9 @@ mod connect;
 mod demo;
 mod exit;
 mod failure;
+mod guard;
 mod object;
+mod secret;
 mod target;
 mod ui;
 mod visible;
@@ -17,5 +19,8 @@ mod visible;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if guard::stand(std::env::args_os()) {
+        return ExitCode::SUCCESS;
+    }
     commands::run(std::env::args_os().collect()).into()
 }

@@ -33,6 +33,8 @@ mod process;
 pub mod server;
 
 pub use mcpjoin_proto as proto;
+#[cfg(target_os = "linux")]
+pub use process::guard;
 
 pub use client::Client;
 pub use handler::Handler;

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::link::{ChildCommand, Forced, SpawnErrorKind};
 use mcpjoin::proto::session::{Inbound, LinkEndKind, ProcessExit};
-use support::{bare, big, end, lives, note, params, poll_once, run, sh};
+use support::{READY, bare, big, end, lives, note, params, poll_once, run, sh};
 
 /// Says `{"pid":…}` of its last background job.
 const TELL: &str = r#"printf '{"jsonrpc":"2.0","method":"pid","params":{"pid":%d}}\n' $!;"#;
 /// The same between single quotes.
 const TELL_IN_QUOTES: &str =
     r#"printf "{\"jsonrpc\":\"2.0\",\"method\":\"pid\",\"params\":{\"pid\":%d}}\n" $!;"#;
-const READY: &str = r#"echo '{"jsonrpc":"2.0","method":"ready","params":{}}';"#;
 
 fn pid(params: &serde_json::Value) -> u32 {
     u32::try_from(params["pid"].as_u64().expect("a number")).expect("a pid")

@@ -18,6 +18,6 @@ pub(crate) struct Serve {
 /// The servers inside this program.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Served {
-    /// A server with a handful of tools, resources and prompts, one of each kind
+    /// A server with a tool, a resource or a prompt for each thing that the protocol has
     Demo,
 }

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::args::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::guard::Guarded;
 use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
@@ -56,6 +57,8 @@ pub(crate) fn with_plan(
             return failure.exit;
         }
     };
+    // Dismissed when everything is over.
+    let _guarded = Guarded::start();
     let child = plan.command.handle();
     let exit = runtime.block_on(work(plan));
     // What has not been ended politely by now is killed with the tasks that held it.
@@ -68,8 +71,9 @@ pub(crate) fn with_plan(
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
+    let child = plan.command.handle();
     let fail = |failure: Failure| {
-        ui.failure(&failure.with(&plan.shown, started.elapsed()));
+        ui.failure(&failure.with(&plan.shown, started.elapsed()).stderr(&child.stderr()));
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -80,7 +84,6 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let child = plan.command.handle();
     let connecting = async {
         let link = plan.command.start().await.map_err(|error| Failure::spawn(&error))?;
         plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))
@@ -96,6 +99,12 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         Ok(Err(failure)) => {
             let exit = failure.exit;
             fail(failure);
+            // Told at once; what was started may take its time to leave.
+            tokio::select! {
+                biased;
+                signal = signals.next() => return Exit::Signal(signal),
+                _ = child.ended() => {}
+            }
             return exit;
         }
         Err(signal) => {
@@ -119,6 +128,8 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             }
         },
     };
+    // A signal leaves the line of a call under way behind.
+    ui.progress_over();
     tokio::select! {
         biased;
         // Nobody wants to wait any longer.
@@ -134,15 +145,17 @@ fn survivors(child: &ChildHandle) -> Vec<String> {
         // Without a runtime to wait in, what is known is told.
         let _ = waiting.map(|runtime| runtime.block_on(async { timeout(KILLED, child.ended()).await }));
     }
-    let left = child.report().map(|report| report.survivors).unwrap_or_default();
-    left.iter()
-        .map(|left| {
-            format!(
-                "process {} ({}), which the server has started, is still there",
-                left.pid,
-                visible::line(&left.name)
-            )
-        })
+    let Some(report) = child.report() else { return Vec::new() };
+    let left = report.survivors.iter().map(|left| {
+        format!(
+            "process {} ({}), which the server has started, is still there",
+            left.pid,
+            visible::line(&left.name)
+        )
+    });
+    // Elsewhere it can never be seen.
+    let blind = cfg!(target_os = "linux") && !report.complete;
+    left.chain(blind.then(|| "/proc cannot be read: what the server has started may still be there".into()))
         .collect()
 }
 

@@ -10,6 +10,7 @@ use mcpjoin::proto::session::{Ask, Limits};
 use super::show;
 use crate::args::{Connect, EraChoice};
 use crate::failure::{Failure, Phase};
+use crate::secret;
 use crate::target::{Target, shown};
 use crate::ui::{Secrets, Ui};
 
@@ -48,7 +49,11 @@ pub(crate) fn limits(connect: &Connect) -> Limits {
 /// From the options to what is started and how it is talked to. Hides the values of variables from then on.
 pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
     let variables = variables(&connect.env)?;
-    ui.hide(Secrets::new(variables.iter().map(|(_, value)| value)));
+    let in_words = match target {
+        Target::Command { args, .. } => secret::values(args),
+        Target::Demo => Vec::new(),
+    };
+    ui.hide(Secrets::new(variables.iter().map(|(_, value)| value).chain(&in_words)));
 
     let (program, args, typed) = match target {
         Target::Command { program, args } => {

@@ -5,15 +5,20 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+mod block;
+mod bytes;
 mod call;
 mod doctor;
 mod failures;
 mod help;
 mod list;
+mod orphans;
+mod secrets;
 mod signals;
 mod stdio;
 mod support;
 mod surroundings;
+mod terminal;
 mod usage;
 
 /// A file that nobody declares is a test that nobody runs.

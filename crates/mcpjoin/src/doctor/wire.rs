@@ -63,11 +63,8 @@ impl Wire {
     }
 
     pub(super) fn crossed(&self, way: Way, crossed: Crossed<'_>) {
+        let Crossed::Line(line) = crossed else { return };
         let mut seen = self.lock();
-        let Crossed::Line(line) = crossed else {
-            seen.byte_order_mark |= matches!(crossed, Crossed::ByteOrderMark);
-            return;
-        };
         if seen.opened {
             return;
         }

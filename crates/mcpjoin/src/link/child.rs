@@ -481,6 +481,10 @@ impl Io for Child {
         }
     }
 
+    fn child(&self) -> Option<ChildHandle> {
+        Some(self.handle.clone())
+    }
+
     fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
         self.tap = Some(Arc::new(Mutex::new(match self.tap.take() {
             None => tap,

@@ -24,8 +24,6 @@ pub enum Crossed<'a> {
     /// On a stream: one line, byte for byte, without its end; of a line above the limit, the beginning. Blank
     /// lines are not shown.
     Line(&'a [u8]),
-    /// On a stream, before its first line: a byte order mark, which was skipped.
-    ByteOrderMark,
     /// On a link that carries messages as they are: what came in.
     Inbound(&'a Inbound),
     /// On a link that carries messages as they are: what goes out.
@@ -109,5 +107,10 @@ impl Io for Tapped {
 
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         self.io.poll_reopen(cx)
+    }
+
+    #[cfg(unix)]
+    fn child(&self) -> Option<super::ChildHandle> {
+        self.io.child()
     }
 }

@@ -9,6 +9,9 @@
 //!                        Sweeping (SIGTERM) ─ 0.5 s ─> Clearing (SIGKILL) ─ 0.5 s ─> reaped, survivors told
 //! ```
 //!
+//! "Nobody is left" is said by a settled look (see `tree`); until there is one, it is looked again every few
+//! milliseconds.
+//!
 //! The child is observed without being waited for, and is waited for last of all: as long as it is a zombie its
 //! id, which is also the id of its group, cannot belong to anybody else.
 
@@ -23,7 +26,7 @@ use mcpjoin_proto::session::ProcessExit;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
-use super::tree::{Family, Relative, World, handle};
+use super::tree::{Family, Relative, Sight, World, handle};
 use super::{Forced, Grace, Shared, ShutdownReport, Survivor};
 
 /// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
@@ -33,6 +36,8 @@ const DEATH: Duration = Duration::from_millis(500);
 /// How often to look where the system offers nothing to wait for: children without a process handle (Linux before
 /// 5.3 and other systems), and relatives without one.
 pub(super) const TICK: Duration = Duration::from_millis(20);
+/// How soon to look again when a look was not settled. An `execve` takes less.
+pub(super) const RELOOK: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -60,7 +65,9 @@ pub(super) struct Kept {
     exit: Option<ProcessExit>,
     /// What lives of the family after the child's end, as of the last look.
     rest: Vec<Relative>,
-    /// The same as of the first look.
+    /// How much was seen in the last look.
+    sight: Sight,
+    /// Whoever was found first once the child had ended.
     left_behind: Vec<Survivor>,
 }
 
@@ -79,8 +86,14 @@ impl Kept {
             noticed: false,
             exit: None,
             rest: Vec::new(),
+            sight: Sight::None,
             left_behind: Vec::new(),
         }
+    }
+
+    /// When the child was born.
+    pub(super) const fn born(&self) -> u64 {
+        self.family.born()
     }
 
     /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
@@ -116,7 +129,8 @@ impl Kept {
         } else {
             self.handle.is_none()
         };
-        let tick = blind.then(|| now + TICK);
+        let relook = (self.has_ended() && self.sight == Sight::Partial).then_some(RELOOK);
+        let tick = relook.or_else(|| blind.then_some(TICK)).map(|wait| now + wait);
         match (self.due, tick) {
             (Some(due), Some(tick)) => Some(due.min(tick)),
             (due, tick) => due.or(tick),
@@ -139,13 +153,12 @@ impl Kept {
     }
 
     /// Does what is due. `world` is not older than the last [`look`](Self::look). True when the child is done with.
-    pub(super) fn advance(&mut self, now: Instant, world: &LazyCell<World>) -> bool {
+    pub(super) fn advance(&mut self, now: Instant, world: &LazyCell<World, impl FnOnce() -> World>) -> bool {
         if !self.has_ended() {
             if !self.noticed {
                 return self.climb(now, world);
             }
-            self.rest = self.family.living(world);
-            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
+            self.search(world);
             if self.shared.dropped.load(Ordering::Acquire) {
                 self.forced = Forced::Killed;
                 self.clear(now);
@@ -167,7 +180,7 @@ impl Kept {
     }
 
     /// Looks whether the child has ended, and leaves it a zombie.
-    fn observe(&self) -> Option<Option<ProcessExit>> {
+    fn observe(&mut self) -> Option<Option<ProcessExit>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         match waitid(WaitId::Pid(self.shared.pid), options) {
             Ok(None) | Err(Errno::INTR) => None,
@@ -179,13 +192,14 @@ impl Kept {
             // Somebody else in this process has waited for it: it is gone, and its id is not ours any more.
             Err(_) => {
                 *self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                self.family.lose_root();
                 Some(None)
             }
         }
     }
 
     /// The next step of the ladder, when it is due.
-    fn climb(&mut self, now: Instant, world: &LazyCell<World>) -> bool {
+    fn climb(&mut self, now: Instant, world: &LazyCell<World, impl FnOnce() -> World>) -> bool {
         if self.due.is_none_or(|due| now < due) {
             return false;
         }
@@ -245,10 +259,10 @@ impl Kept {
 
     /// Looks who is left. True when nobody is, or when nothing more can be done.
     fn settle(&mut self, now: Instant, world: &World) -> bool {
-        self.rest = self.family.living(world);
+        self.search(world);
         let late = self.due.is_some_and(|due| now >= due);
         match self.step {
-            _ if self.rest.is_empty() => self.finish(),
+            _ if self.rest.is_empty() && (late || self.sight != Sight::Partial) => self.finish(),
             Step::Sweeping if late => {
                 self.clear(now);
                 false
@@ -262,6 +276,16 @@ impl Kept {
                 false
             }
             _ => false,
+        }
+    }
+
+    fn search(&mut self, world: &World) {
+        let found = self.family.living(world);
+        self.rest = found.living;
+        self.sight = found.sight;
+        // A look that is not settled may miss whom the next one finds.
+        if self.left_behind.is_empty() {
+            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
         }
     }
 
@@ -287,8 +311,13 @@ impl Kept {
         if !self.shared.ended.load(Ordering::Acquire) {
             survivors.push(Survivor { pid: self.child.id(), name: "(the child itself)".into() });
         }
-        let left_behind = self.left_behind.clone();
-        let report = ShutdownReport { exit: self.exit, forced: self.forced, left_behind, survivors };
+        let report = ShutdownReport {
+            exit: self.exit,
+            forced: self.forced,
+            left_behind: self.left_behind.clone(),
+            survivors,
+            complete: self.sight == Sight::Whole,
+        };
         self.shared.publish(|phase| phase.report = Some(Arc::new(report)));
     }
 
