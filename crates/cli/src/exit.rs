@@ -37,7 +37,7 @@ pub(crate) enum Signal {
 pub(crate) const TABLE: &str = concat!(
     "  0    done\n",
     "  1    checks found faults (doctor)\n",
-    "  2    wrong usage\n",
+    "  2    wrong usage, or a configuration that cannot be used\n",
     "  4    no connection, connection lost, or timed out\n",
     "  5    the server answered with an error, or a tool result is one\n",
     "  130  interrupted (Ctrl-C)\n",
@@ -72,7 +72,7 @@ mod tests {
     use super::{Exit, Signal, TABLE};
 
     #[test]
-    fn b168_every_code_is_in_the_table_of_the_help() {
+    fn i168_every_code_is_in_the_table_of_the_help() {
         let known = [
             Exit::Done,
             Exit::Faults,

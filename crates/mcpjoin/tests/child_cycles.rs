@@ -79,7 +79,6 @@ fn thousand<F: Future<Output = Cycle>>(one: impl Fn() -> F, check: impl Fn(&Cycl
         }
         assert_eq!(count, CYCLES);
     });
-    println!("{CYCLES} in {:?}", began.elapsed());
     assert_eq!(marked(), Vec::<String>::new());
     assert_eq!(settled(), before);
 }

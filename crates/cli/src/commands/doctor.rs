@@ -7,7 +7,7 @@ use mcpjoin::doctor::{Doctor, Evidence, Finding, Outcome, Report, Step};
 use mcpjoin::proto::session::ProcessExit;
 use serde_json::{Map, Value, json};
 
-use super::{refused, written};
+use super::{misused, written};
 use crate::args;
 use crate::connect::{Plan, Signals, with_plan};
 use crate::exit::Exit;
@@ -17,14 +17,11 @@ use crate::ui::{BAD, FAINT, HEADING, Ui};
 use crate::visible;
 
 /// Examines the server. `escaped`: `--` stood before the first word.
-pub(crate) fn run(args: args::Doctor, escaped: bool) -> Exit {
-    let ui = Ui::new(&args.output);
-    let invocation = match target::without_operands("doctor", args.words, escaped) {
-        Ok(invocation) => invocation,
-        Err(misuse) => return refused(&ui, misuse),
-    };
+pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Failure> {
+    let invocation = target::without_operands("doctor", args.connect.server.as_deref(), args.words, escaped)
+        .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
-    with_plan(&ui, &invocation.target, &args.connect, async |plan| examine(plan, &ui).await)
+    Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| examine(plan, ui).await))
 }
 
 async fn examine(plan: Plan, ui: &Ui) -> Exit {
@@ -36,10 +33,23 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
             return failure.exit;
         }
     };
-    let child = plan.command.handle();
-    let shown = ui.clone();
-    let doctor =
-        Doctor::new(plan.command, plan.client).on_phase(move |phase| shown.progress(&format!("{phase} ...")));
+    let Some(command) = plan.way.command().cloned() else {
+        let mut failure = Failure::usage(
+            "a server that listens on a socket is not examined yet in this version",
+            "mcpjoin ping TARGET says whether it answers, mcpjoin list TARGET what it has",
+        );
+        failure.id = "E_NOT_BUILT";
+        ui.failure(&failure);
+        return failure.exit;
+    };
+    let child = command.handle();
+    let (shown, way) = (ui.clone(), plan.way.clone());
+    let doctor = Doctor::new(command, plan.client).through(move |link| way.traced(link));
+    let doctor = doctor.on_phase(move |phase| {
+        if shown.has_line() {
+            shown.line(&format!("{phase} ..."));
+        }
+    });
     // Dropped by the signal, it begins to end what it has started.
     let report = tokio::select! {
         biased;
@@ -49,6 +59,7 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
     let report = match report {
         Ok(report) => report,
         Err(signal) => {
+            ui.line_over();
             tokio::select! {
                 biased;
                 _ = signals.next() => {}
@@ -57,14 +68,14 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
             return Exit::Signal(signal);
         }
     };
-    ui.progress_over();
+    ui.line_over();
     // What a server wrote to standard error may hold what it was told.
     let text = if ui.json {
         let mut document = document(&plan.shown, &report);
         hide(ui, &mut document, false);
         visible::json(&document.to_string())
     } else {
-        ui.hidden(&page(&report))
+        ui.hidden(&page(&report)).into_owned()
     };
     let outcome = tokio::select! {
         biased;
@@ -276,7 +287,7 @@ const FREE: [&str; 10] =
 /// word of ours would break the document.
 fn hide(ui: &Ui, value: &mut Value, free: bool) {
     match value {
-        Value::String(text) if free => *text = ui.hidden(text),
+        Value::String(text) if free => *text = ui.hidden(text).into_owned(),
         Value::Array(items) => items.iter_mut().for_each(|item| hide(ui, item, free)),
         Value::Object(members) => {
             for (name, member) in members {

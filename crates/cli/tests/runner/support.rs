@@ -16,7 +16,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// What one run came to.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
+    /// As text, with a sign of its own for each byte that is none.
     pub(crate) stdout: String,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) stderr: String,
 }
 
@@ -65,7 +67,8 @@ pub(crate) struct Mark {
     _over: mpsc::Sender<()>,
 }
 
-/// The binary, with nothing on its standard input and nothing of the test's own terminal settings.
+/// The binary, with nothing on its standard input and nothing of the test's own: no settings of its terminal, no
+/// configuration, and no memory of earlier runs.
 pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     program(env!("CARGO_BIN_EXE_mcpjoin"), words)
 }
@@ -77,6 +80,10 @@ pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsS
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
         command.env_remove(variable);
     }
+    command
+        .env_remove("MCP_CONFIG_PATH")
+        .env("XDG_CONFIG_HOME", "/nowhere")
+        .env("XDG_CACHE_HOME", "/nowhere/cache");
     command
 }
 
@@ -127,7 +134,8 @@ pub(crate) fn line(words: &str) -> Ran {
 fn ran(status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8>) -> Ran {
     Ran {
         code: status.code(),
-        stdout: String::from_utf8(stdout).unwrap(),
+        stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        bytes: stdout,
         stderr: String::from_utf8(stderr).unwrap(),
     }
 }
@@ -173,12 +181,42 @@ impl Drop for Mark {
 /// A server of the legacy era in shell: it answers `initialize`, and then `body` runs. To be asked with `--era legacy`,
 /// so that its first request has the id 1, and what comes after `notifications/initialized` the id 2.
 pub(crate) fn legacy(body: &str) -> String {
+    legacy_with(r#""tools":{},"logging":{}"#, body)
+}
+
+/// The same with these capabilities.
+pub(crate) fn legacy_with(capabilities: &str, body: &str) -> String {
     format!(
         r#"read -r line
-printf '%s\n' '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}},"logging":{{}}}},"serverInfo":{{"name":"shell","version":"1"}}}}}}'
+printf '%s\n' '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{{capabilities}}},"serverInfo":{{"name":"shell","version":"1"}}}}}}'
 read -r line
 {body}"#
     )
+}
+
+/// What such a server does that answers its first request after the opening with this result.
+pub(crate) fn answering(result: &str) -> String {
+    format!(
+        "read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{result}}}'; cat >/dev/null"
+    )
+}
+
+/// Runs a verb with one such server that has resources, prompts and completions, whatever it is asked.
+#[track_caller]
+pub(crate) fn ask_legacy(words: &[&str], body: &str) -> Ran {
+    let script = legacy_with(r#""resources":{},"prompts":{},"completions":{}"#, body);
+    let (verb, operands) = words.split_first().unwrap();
+    let mut all = vec![*verb, "--era", "legacy"];
+    all.extend(operands);
+    all.extend(["--", "sh", "-c", &script]);
+    run(all)
+}
+
+/// A file of this test run alone, which is not there yet.
+pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
 }
 
 /// Calls the tool `x` without arguments on such a server.

@@ -50,7 +50,11 @@ fn progress_is_shown_while_it_goes_on_and_only_the_result_remains() {
     for era in ["legacy", "modern"] {
         let seen = seen(&[], "", "", &["call", "--era", era, "demo:", "test_tool_with_progress"]);
         assert_eq!(seen.exit, 0, "{}", seen.shown);
-        for step in ["0 of 100: Begun", "50 of 100: Half done", "100 of 100: Done"] {
+        for step in [
+            "[--------------------]   0%  Begun",
+            "[##########----------]  50%  Half done",
+            "[####################] 100%  Done",
+        ] {
             assert!(seen.shown.contains(&format!("{TAKEN_AWAY}{step}")), "{step}: {:?}", seen.shown);
         }
         assert_eq!(remaining(&seen.shown), "Tool with progress executed successfully\n");
