@@ -91,9 +91,8 @@ impl Kept {
         }
     }
 
-    /// When the child was born.
-    pub(super) const fn born(&self) -> u64 {
-        self.family.born()
+    pub(super) const fn family(&self) -> &Family {
+        &self.family
     }
 
     /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
@@ -262,7 +261,7 @@ impl Kept {
         self.search(world);
         let late = self.due.is_some_and(|due| now >= due);
         match self.step {
-            _ if self.rest.is_empty() && (late || self.sight != Sight::Partial) => self.finish(),
+            _ if self.rest.is_empty() && self.sight != Sight::Partial => self.finish(),
             Step::Sweeping if late => {
                 self.clear(now);
                 false
@@ -325,5 +324,47 @@ impl Kept {
     fn go(&mut self, step: Step, now: Instant, grace: Duration) {
         self.step = step;
         self.due = now.checked_add(grace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
+    use futures_util::task::AtomicWaker;
+    use rustix::process::Pid;
+    use tokio::sync::watch;
+
+    use super::super::{Phase, Survivor, mark::Mark};
+    use super::*;
+
+    /// Nothing that a test may start survives SIGKILL, so here somebody is put into the family who is out of reach.
+    #[test]
+    fn d75_who_cannot_be_ended_is_named() {
+        let child = std::process::Command::new("true").process_group(0).spawn().expect("true");
+        let shared = Arc::new(Shared {
+            pid: Pid::from_child(&child),
+            reaped: Mutex::new(false),
+            phase: watch::Sender::new(Phase::default()),
+            ended: AtomicBool::new(false),
+            dropped: AtomicBool::new(false),
+            link: AtomicWaker::new(),
+        });
+        let family = Family::new(shared.pid, Mark::of_a_child());
+        let mut kept = Kept::new(Arc::clone(&shared), child, family);
+        while !kept.noticed {
+            kept.look();
+            std::thread::yield_now();
+        }
+        kept.step = Step::Clearing;
+        kept.sight = Sight::Whole;
+        kept.rest = vec![Relative::out_of_reach(12, "hangs")];
+        assert!(kept.finish());
+        let report = shared.phase.borrow().report.clone().expect("a report");
+        assert_eq!(report.survivors, [Survivor { pid: 12, name: "hangs".into() }]);
+        assert!(report.complete);
+        assert_eq!(report.exit, Some(ProcessExit::Code(0)));
     }
 }
