@@ -20,12 +20,15 @@
 //! There is one method per method of the [specification](https://modelcontextprotocol.io/specification), named after
 //! it, with its parameters as one value and its result as another, and the same in both eras: where a revision does
 //! something in another way, the client does it that way. What a server asks for meanwhile is answered by what the
-//! [`ClientBuilder`] was given. Nothing here knows how messages travel, and nothing is ever sent twice by itself.
+//! [`ClientBuilder`] was given. Nothing here knows how messages travel, and nothing is ever sent twice by itself. A client
+//! stays with its connection; [`ClientBuilder::restarting`] is for servers that are to be started again when they die.
 
 mod builder;
 mod error;
 mod input;
+mod opening;
 mod pages;
+mod restart;
 mod rounds;
 mod subscription;
 
@@ -48,6 +51,7 @@ use serde::de::DeserializeOwned;
 pub use builder::ClientBuilder;
 pub use error::{ClientError, ConnectError, Phase};
 pub use pages::{Listed, Pages};
+pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
 pub use rounds::{PromptCall, Question, ResourceRead, RoundTrip, ToolCall};
 pub use subscription::Subscription;
 

@@ -110,10 +110,12 @@ impl Driver {
         let mut busy = self.read(cx, &core, now, wants_input);
         busy |= self.settle_running(cx);
         busy |= self.send(cx, &core, now);
+        // A session that is over because its time is has last words, too: they are sent in the turn that follows.
+        let leaving = matches!(self.stage, Stage::Farewell(..) | Stage::Closing(_));
         self.keep_time(cx, &core, now);
         match self.stage {
             Stage::Reopening => busy |= self.reopen(cx, &core),
-            Stage::Farewell(..) | Stage::Closing(_) => self.say_farewell(cx, &core, now),
+            _ if leaving => self.say_farewell(cx, &core, now),
             _ => {}
         }
         for waker in self.wake.drain(..) {
@@ -368,10 +370,11 @@ impl Driver {
             state.session.link_sent(now, self.io.sent(), waiting);
             self.take_events(&mut state);
             drop(state);
-            busy |= self.run_events(core);
-            // What did not fit before may fit now.
+            let acted = self.run_events(core);
+            busy |= acted;
+            // What did not fit before may fit now, and what has just ended may have last words.
             let quiet = all && self.events.is_empty() && self.answers.is_empty();
-            if quiet || !pushed || waiting {
+            if waiting || !acted && (quiet || !pushed) {
                 return busy;
             }
         }

@@ -37,7 +37,7 @@ pub struct Connection {
 }
 
 /// Told of every rule that the peer breaks. Called by the driver; must not block.
-pub(crate) type OnViolation = Box<dyn Fn(&Violation) + Send + Sync>;
+pub(crate) type OnViolation = Arc<dyn Fn(&Violation) + Send + Sync>;
 
 /// What a connection is made of, beside its link.
 pub(crate) struct Setup {
@@ -152,6 +152,16 @@ impl Connection {
     pub fn close(&self) {
         let mut state = self.core.lock();
         state.session.close();
+        state.wake_driver();
+    }
+
+    /// Ends the connection of a server in order: nothing more is read, what is in progress is finished within
+    /// [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s), own calls fail, and then the link is closed.
+    /// That of a client is closed as by [`Connection::close`]. Returns at once; [`Connection::closed`] waits for the
+    /// end.
+    pub fn drain(&self) {
+        let mut state = self.core.lock();
+        state.session.drain(self.core.now());
         state.wake_driver();
     }
 

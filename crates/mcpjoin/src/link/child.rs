@@ -160,6 +160,17 @@ impl ChildCommand {
         self.handle.clone()
     }
 
+    /// What is started, for whoever looks at it beforehand.
+    pub(crate) const fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Another program in the same surroundings, with a handle of its own.
+    pub(crate) fn beside(&self, program: impl Into<OsString>, argument: &str) -> Self {
+        let spec = Spec { program: program.into(), args: vec![argument.into()], ..self.spec.clone() };
+        Self { spec, lines: None, grace: self.grace, handle: ChildHandle(Arc::default()) }
+    }
+
     /// Starts the program. Needs a tokio runtime with I/O and time, on which standard error is read from then on.
     ///
     /// Dropped before it is ready, it leaves no process. The link can be opened again: the program is then started

@@ -14,6 +14,7 @@ mod gather;
 mod memory;
 mod pair;
 mod queue;
+mod socket;
 #[cfg(unix)]
 mod stdio;
 mod stream;
@@ -30,6 +31,9 @@ pub use bare::BareLink;
 #[cfg(unix)]
 pub use child::{ChildCommand, ChildHandle};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
+pub use socket::{
+    Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
+};
 use tap::Tap;
 pub use tap::{Crossed, Way};
 

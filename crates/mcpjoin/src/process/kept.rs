@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
 use super::tree::{Family, Relative, Sight, World, handle};
-use super::{Forced, Grace, Shared, ShutdownReport};
+use super::{Forced, Grace, Shared, ShutdownReport, Survivor};
 
 /// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -67,6 +67,8 @@ pub(super) struct Kept {
     rest: Vec<Relative>,
     /// How much was seen in the last look.
     sight: Sight,
+    /// The same as of the first look.
+    left_behind: Vec<Survivor>,
 }
 
 impl Kept {
@@ -85,6 +87,7 @@ impl Kept {
             exit: None,
             rest: Vec::new(),
             sight: Sight::None,
+            left_behind: Vec::new(),
         }
     }
 
@@ -157,6 +160,7 @@ impl Kept {
                 return self.climb(now, world);
             }
             self.search(world);
+            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
             if self.shared.dropped.load(Ordering::Acquire) {
                 self.forced = Forced::Killed;
                 self.clear(now);
@@ -303,11 +307,12 @@ impl Kept {
     fn publish_report(&self) {
         let mut survivors: Vec<_> = self.rest.iter().map(Relative::survivor).collect();
         if !self.shared.ended.load(Ordering::Acquire) {
-            survivors.push(super::Survivor { pid: self.child.id(), name: "(the child itself)".into() });
+            survivors.push(Survivor { pid: self.child.id(), name: "(the child itself)".into() });
         }
         let report = ShutdownReport {
             exit: self.exit,
             forced: self.forced,
+            left_behind: self.left_behind.clone(),
             survivors,
             complete: self.sight == Sight::Whole,
         };
