@@ -109,6 +109,8 @@ impl Kept {
     /// No grace any more.
     pub(super) fn kill(&mut self, now: Instant, world: &World) {
         match self.step {
+            // It has ended by itself; what it leaves behind gets no grace.
+            _ if self.noticed && !self.has_ended() => self.step = Step::Killing,
             Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now, world),
             Step::Sweeping => self.clear(now),
             Step::Killing | Step::Clearing => {}
