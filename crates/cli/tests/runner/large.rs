@@ -46,8 +46,6 @@ fn a16_a_server_that_prints_beside_its_messages_works_and_is_told_with_vv() {
 fn i174_f23_nothing_but_the_result_is_on_standard_output() {
     // A server that talks on all its outputs, and a tool that reports and logs.
     for words in [
-        "list OPTIONS demo:",
-        "call OPTIONS demo: echo message=hi",
         "call OPTIONS demo: test_tool_with_logging",
         "call OPTIONS demo: test_tool_with_progress",
         "call OPTIONS demo: test_error_handling",

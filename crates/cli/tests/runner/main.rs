@@ -27,6 +27,7 @@ mod surroundings;
 mod terminal;
 mod trace;
 mod usage;
+mod verbs;
 mod verdict;
 mod waiting;
 
