@@ -202,7 +202,7 @@ fn f25_i166_values_of_an_entry_are_shown_nowhere() {
                 shell("loud", "echo \"$API_KEY $OTHER\" >&2; echo \"$API_KEY $OTHER\"; exit 3", &env),
                 format!(
                     r#""args": {{"command": "sh", "args": ["-c", "echo $2 $3 >&2; exit 3", "sh", "--token",
-                        "{marker}", "--api-key={marker}", "API_TOKEN={marker}"]}}"#
+                        "${{FROM_US:-{marker}}}", "--api-key={marker}", "API_TOKEN={marker}"]}}"#
                 ),
                 format!(
                     r#""web": {{"url": "https://{marker}@h", "headers": {{"Authorization": "{marker}"}}}}"#
@@ -230,7 +230,14 @@ fn f25_i166_values_of_an_entry_are_shown_nowhere() {
     let mut command = folder.command(&["list", "loud"]);
     command.env("FROM_US", marker);
     start(command).finish().says(&["with API_KEY, OTHER set", "stderr   *** ***"]);
-    folder.line("list args").says(&["--token *** --api-key=*** API_TOKEN=***"]);
+    folder.line("list args").says(&["--token '***' --api-key=*** API_TOKEN=***"]);
+    // Whatever signs it has.
+    let odd = serde_json::Value::from("pa'ss\"wo\\rd\u{1b}x").to_string();
+    folder.file("odd.json", servers(&format!(r#""a": {{"command": "false", "args": ["--token", {odd}]}}"#)));
+    for options in [&["-v"][..], &["--json", "-q"]] {
+        let ran = folder.run(&[&["list", "-c", "odd.json"], options, &["a"]].concat()).exits(4);
+        assert!(!ran.stderr.contains("pa'") && !ran.stderr.contains("wo"), "{}", ran.stderr);
+    }
     // A key of several lines is told line by line.
     let key = serde_json::Value::from(format!("-----BEGIN-----\n  {marker}\n-----END-----\n"));
     folder.file(

@@ -10,6 +10,7 @@ mod bytes;
 mod call;
 mod complete;
 mod config;
+mod doctor;
 mod failures;
 mod help;
 mod large;
