@@ -28,6 +28,7 @@ mod surroundings;
 mod terminal;
 mod trace;
 mod usage;
+mod validate;
 mod verbs;
 mod verdict;
 mod waiting;
