@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn b166_a_message_stays_one_without_its_secrets() {
+    fn i166_a_message_stays_one_without_its_secrets() {
         let ui = Ui::plain();
         ui.hide(Secrets::new(&["hunter2".into(), "12345678".into(), "é\"x".into(), "[1,2]".into()]));
         for (message, written) in [

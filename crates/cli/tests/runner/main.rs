@@ -29,6 +29,7 @@ mod terminal;
 mod trace;
 mod usage;
 mod validate;
+mod verbs;
 mod verdict;
 mod waiting;
 
