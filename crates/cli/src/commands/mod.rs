@@ -3,6 +3,7 @@
 mod call;
 mod complete;
 mod contents;
+mod doctor;
 mod exchange;
 mod help;
 mod list;
@@ -52,6 +53,10 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Ping(args) => {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| ping::run(ui, args, escaped))
+        }
+        Verb::Doctor(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| doctor::run(ui, args, escaped))
         }
         Verb::Serve(args) => serve::run(&args),
         Verb::Help(args) => help::run(&args),

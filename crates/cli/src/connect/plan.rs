@@ -122,6 +122,9 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     }
     let (client, first) = client(ui, &connect)?;
     let trace = trace(ui, &connect)?;
+    if let Some(trace) = &trace {
+        command = command.tapped(trace.tap());
+    }
     if ui.verbosity() > 0 || trace.is_some() {
         let (ui, trace) = (ui.clone(), trace.clone());
         command = command.stderr(move |line| {

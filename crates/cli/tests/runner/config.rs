@@ -211,7 +211,7 @@ fn f24_filters_bind_lists_and_calls_alike() {
 }
 
 #[test]
-fn f25_b166_values_of_an_entry_are_shown_nowhere() {
+fn f25_i166_values_of_an_entry_are_shown_nowhere() {
     let folder = Folder::new("secrets");
     let marker = "hunter2-marker";
     let env = format!(r#", "env": {{"API_KEY": "{marker}", "OTHER": "${{FROM_US}}"}}"#);
@@ -462,7 +462,7 @@ fn what_an_unasked_file_runs_is_said_before_it_runs() {
 }
 
 #[test]
-fn b172_files_of_every_kind_end_with_a_clear_message() {
+fn i172_files_of_every_kind_end_with_a_clear_message() {
     let folder = Folder::new("kinds");
     let good = servers(&shell("a", "echo was-used >&2; exit 1", ""));
     folder.file("directory/x", "");
@@ -517,7 +517,7 @@ fn b172_files_of_every_kind_end_with_a_clear_message() {
 }
 
 #[test]
-fn b172_a_broken_file_that_nobody_chose_keeps_nothing_else_from_working() {
+fn i172_a_broken_file_that_nobody_chose_keeps_nothing_else_from_working() {
     let folder = Folder::new("broken");
     folder.file("mcp_servers.toml", toml("good", ""));
     let broken = folder.path().join("here/.mcp.json");
