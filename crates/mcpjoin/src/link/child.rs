@@ -450,6 +450,10 @@ impl Io for Child {
         }
     }
 
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        self.run.as_mut().is_none_or(|run| run.stream.push_bytes(bytes))
+    }
+
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         match &mut self.run {
             Some(run) => run.stream.poll_flush(cx).map_err(|end| run.end(end.kind)),
