@@ -5,16 +5,20 @@
 mod args;
 mod arguments;
 mod commands;
+mod config;
 mod connect;
 mod demo;
 mod events;
 mod exit;
 mod failure;
+mod folders;
 mod guard;
 mod object;
 mod progress;
+mod secret;
 mod target;
 mod ui;
+mod verdict;
 mod visible;
 
 use std::process::ExitCode;

@@ -4,7 +4,6 @@
 //! A reader of our output that goes away ends the command quietly: that is [`Unwritten::Gone`], not a failure.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::args::{Output, When};
 use crate::failure::Failure;
+pub(crate) use crate::secret::Secrets;
 use crate::visible;
 
 /// The widest line of progress, in columns: what is longer is not read in passing.
@@ -84,8 +84,13 @@ impl Ui {
     }
 
     /// The text without what must not be shown.
-    pub(crate) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide(text))
+    pub(crate) fn hidden(&self, text: &str) -> String {
+        self.secrets.get().map_or_else(|| text.to_owned(), |secrets| secrets.hide(text))
+    }
+
+    /// The same for a text of which nothing was cut off.
+    pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide_whole(text))
     }
 
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
@@ -241,53 +246,5 @@ impl From<io::Error> for Unwritten {
             io::ErrorKind::BrokenPipe => Self::Gone,
             _ => Self::Failed(error),
         }
-    }
-}
-
-/// Texts that must not be shown.
-pub(crate) struct Secrets(Box<[String]>);
-
-impl Secrets {
-    /// Shorter values hide nothing that could not be guessed, and what contains them would become unreadable.
-    const SHORTEST: usize = 4;
-
-    pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a OsString>) -> Self {
-        let mut spellings: Vec<String> = Vec::new();
-        for value in values {
-            let value = value.to_string_lossy();
-            if value.len() < Self::SHORTEST {
-                continue;
-            }
-            let quoted = serde_json::Value::from(&*value).to_string();
-            spellings.push(visible::line(&value).into_owned());
-            spellings.push(quoted[1..quoted.len() - 1].to_owned());
-            spellings.push(value.into_owned());
-        }
-        // The longest first: one may be a part of another.
-        spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
-        spellings.dedup();
-        Self(spellings.into())
-    }
-
-    /// The text without them.
-    fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.0.iter().fold(Cow::Borrowed(text), |text, secret| {
-            if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***").into() } else { text }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-
-    use super::Secrets;
-
-    #[test]
-    fn b166_secrets_are_hidden_in_every_spelling() {
-        let secrets = Secrets::new(&[OsString::from("hunter2"), "hunter2-long".into(), "q\"\u{1b}q".into()]);
-        assert_eq!(secrets.hide("a hunter2 hunter2-long b"), "a *** *** b");
-        assert_eq!(secrets.hide("q\"\u{1b}q q\"\\u{1b}q q\\\"\\u001bq"), "*** *** ***");
-        assert_eq!(Secrets::new(&[OsString::from("1")]).hide("port 10"), "port 10");
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 /// What was typed beside the options.
 #[derive(Debug, Args)]
 pub(crate) struct Words {
-    /// As in the usage: the server (`demo:` or the path of a program), unless its COMMAND follows `--`, and then what is
+    /// As in the usage: the server (`demo:`, an entry of a configuration, an address or the path of a program), unless its COMMAND follows `--`, and then what is
     /// asked of it
     #[arg(value_name = "OPERAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,

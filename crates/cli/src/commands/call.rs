@@ -7,7 +7,7 @@ use mcpjoin::proto::types::CallToolParams;
 use super::{contents, exchange, list, misuse, operands, printed, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;
-use crate::connect::{limits, with_server};
+use crate::connect::{limits, with_tools};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
@@ -20,7 +20,7 @@ const VERB: &str = "call";
 
 /// Calls the tool. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Call, separated: bool) -> Result<Exit, Failure> {
-    let invocation = operands(ui, VERB, args.words, separated)?;
+    let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
     let tool = match args.tool {
         Some(tool) => tool,
@@ -29,7 +29,8 @@ pub(crate) fn run(ui: &Ui, args: Call, separated: bool) -> Result<Exit, Failure>
     let operands: Vec<_> = operands.collect();
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .map_err(|problem| misuse(VERB, problem))?;
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
+    let named = tool.clone();
+    Ok(with_tools(ui, &invocation.target, &args.connect, Some(&named), async |client, _| {
         call(ui, client, tool, arguments).await
     }))
 }

@@ -8,7 +8,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{misused, written};
 use crate::args::List;
-use crate::connect::with_server;
+use crate::config::ToolFilter;
+use crate::connect::with_tools;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::{self, Object};
@@ -49,14 +50,15 @@ pub(super) const PROMPTS: Section =
 
 /// Lists what the server has. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
-    let invocation = target::without_operands("list", args.words, escaped).map_err(misused)?;
+    let invocation = target::without_operands("list", args.connect.server.as_deref(), args.words, escaped)
+        .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
-        Waiting::new(ui, "waiting").wait(list(ui, client)).await
+    Ok(with_tools(ui, &invocation.target, &args.connect, None, async |client, tools| {
+        Waiting::new(ui, "waiting").wait(list(ui, client, tools)).await
     }))
 }
 
-async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
+async fn list(ui: &Ui, client: &Client, filter: &ToolFilter) -> Result<Exit, Failure> {
     let peer = client.peer();
     let (tools, resources, prompts) = peer.server_capabilities().map_or((false, false, false), |server| {
         (server.tools.is_some(), server.resources.is_some(), server.prompts.is_some())
@@ -75,6 +77,9 @@ async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
     // What one list lacks hides nothing of the others.
     for (section, outcome) in [tools, resources, templates, prompts].into_iter().flatten() {
         match outcome {
+            Ok(items) if section.member == TOOLS.member => {
+                lists.push((section, allowed(ui, items, filter)));
+            }
             Ok(items) => lists.push((section, items)),
             Err(failure) if failure.exit == Exit::ServerError => failures.push(failure),
             Err(failure) => return Err(failure),
@@ -100,6 +105,19 @@ async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
         }
         None => Ok(exit),
     }
+}
+
+/// The tools that the configuration allows.
+fn allowed(ui: &Ui, mut tools: Vec<Raw>, filter: &ToolFilter) -> Vec<Raw> {
+    let all = tools.len();
+    // What has no name cannot be called, and is shown for what it is.
+    tools.retain(|tool| {
+        Object::of(tool).and_then(|tool| tool.text(TOOLS.name)).is_none_or(|name| filter.allows(&name))
+    });
+    if tools.len() < all {
+        ui.note(&format!("the configuration hides {} of {all} tools", all - tools.len()));
+    }
+    tools
 }
 
 /// Every item of a list, as the server sent it.

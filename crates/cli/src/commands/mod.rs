@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use clap::Parser;
 use mcpjoin::proto::Raw;
 
-use crate::args::{Cli, Verb, Words};
+use crate::args::{Cli, Connect, Verb, Words};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, shown};
@@ -81,9 +81,16 @@ fn misuse(verb: &str, problem: impl Into<String>) -> Failure {
 }
 
 /// The words of a verb with operands, understood. `separated`: `--` stood between them and the server's command.
-fn operands(ui: &Ui, verb: &str, words: Words, separated: bool) -> Result<Invocation, Failure> {
+fn operands(
+    ui: &Ui,
+    verb: &str,
+    connect: &Connect,
+    words: Words,
+    separated: bool,
+) -> Result<Invocation, Failure> {
     let after = separated.then_some(words.command);
-    let invocation = target::with_operands(verb, words.words, after).map_err(misused)?;
+    let invocation =
+        target::with_operands(verb, connect.server.as_deref(), words.words, after).map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation)
 }

@@ -21,7 +21,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Asks the server. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
-    let invocation = target::without_operands("ping", args.words, escaped).map_err(misused)?;
+    let invocation = target::without_operands("ping", args.connect.server.as_deref(), args.words, escaped)
+        .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     let interval = args.interval.unwrap_or(INTERVAL);
     Ok(with_server(ui, &invocation.target, &args.connect, async |client| {

@@ -3,6 +3,7 @@
 //!
 //! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
 
+mod opening;
 mod plan;
 mod signals;
 mod trace;
@@ -17,6 +18,8 @@ use mcpjoin::proto::{Method, Notification};
 use tokio::time::timeout;
 
 use crate::args::Connect;
+use crate::config::ToolFilter;
+use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::guard::Guarded;
@@ -41,6 +44,25 @@ pub(crate) fn with_server(
     with_plan(ui, target, connect, async |plan| run(plan, ui, work).await)
 }
 
+/// [`with_server`] for verbs that see or call tools: `work` is told which of them the configuration allows. `tool` is
+/// the one that will be called; when it is not allowed, nothing is started.
+pub(crate) fn with_tools(
+    ui: &Ui,
+    target: &Target,
+    connect: &Connect,
+    tool: Option<&str>,
+    work: impl AsyncFnOnce(&Client, &ToolFilter) -> Result<Exit, Failure>,
+) -> Exit {
+    with_plan(ui, target, connect, async |plan| {
+        if let Err(failure) = tool.map_or(Ok(()), |tool| plan.tools.permit(tool)) {
+            ui.failure(&failure);
+            return failure.exit;
+        }
+        let tools = plan.tools.clone();
+        run(plan, ui, async |client: &Client| work(client, &tools).await).await
+    })
+}
+
 /// Runs `work` on a runtime of its own, with what it takes to start the server and to connect to it; whatever is left
 /// of what was started then is ended, and named when that is impossible. `work` hears signals by itself.
 pub(crate) fn with_plan(
@@ -49,6 +71,9 @@ pub(crate) fn with_plan(
     connect: &Connect,
     work: impl AsyncFnOnce(Plan) -> Exit,
 ) -> Exit {
+    if ui.verbosity() > 1 {
+        events::show(ui);
+    }
     let prepared = plan::plan(ui, target, connect).and_then(|plan| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map(|runtime| (plan, runtime)).map_err(|error| Failure::system(Phase::Spawn, &error))
@@ -77,9 +102,13 @@ pub(crate) fn with_plan(
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
-    let (child, shown) = (plan.way.child(), plan.shown.clone());
+    let (way, shown) = (plan.way, plan.shown);
+    let child = way.child();
     let fail = |failure: Failure| {
-        let failure = if child.is_some() { failure } else { failure.over_a_socket() };
+        let failure = match &child {
+            Some(child) => failure.stderr(&child.stderr()),
+            None => failure.over_a_socket(),
+        };
         ui.failure(&failure.with(&shown, started.elapsed()));
     };
     let mut signals = match Signals::listen() {
@@ -91,10 +120,7 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let connecting = async {
-        let link = plan.way.link().await?;
-        plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))
-    };
+    let connecting = opening::open(ui, async || way.link().await, plan.client, plan.first, plan.remembered);
     // Dropped by the signal, it begins to end what it has started.
     let client = tokio::select! {
         biased;
@@ -106,15 +132,19 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         Ok(Err(failure)) => {
             let exit = failure.exit;
             fail(failure);
+            // Told at once; what was started may take its time to leave.
+            tokio::select! {
+                biased;
+                signal = signals.next() => return Exit::Signal(signal),
+                () = gone(child.as_ref()) => {}
+            }
             return exit;
         }
         Err(signal) => {
-            if let Some(child) = child {
-                tokio::select! {
-                    biased;
-                    _ = signals.next() => {}
-                    _ = child.ended() => {}
-                }
+            tokio::select! {
+                biased;
+                _ = signals.next() => {}
+                () = gone(child.as_ref()) => {}
             }
             return Exit::Signal(signal);
         }
@@ -136,6 +166,13 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         // Nobody wants to wait any longer.
         signal = signals.next() => Exit::Signal(signal),
         _ = client.close() => exit,
+    }
+}
+
+/// Waits until what was started is gone.
+async fn gone(child: Option<&ChildHandle>) {
+    if let Some(child) = child {
+        child.ended().await;
     }
 }
 

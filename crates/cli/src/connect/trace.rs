@@ -191,7 +191,7 @@ impl Crossing {
         let message = Raw::parse(self.bytes.clone())
             .ok()
             .filter(|message| direction != STDERR && matches!(message.kind(), Kind::Object | Kind::Array));
-        match message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden(text))) {
+        match message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden_whole(text))) {
             Some(message) => writeln!(out, "\"message\":{message}}}"),
             None => {
                 let text = String::from_utf8_lossy(&self.bytes);
@@ -321,7 +321,7 @@ mod tests {
             ("[[1,2]]", None),
         ] {
             let raw = Raw::parse(message).unwrap();
-            let hidden = without_secrets(&raw, |text| ui.hidden(text));
+            let hidden = without_secrets(&raw, |text| ui.hidden_whole(text));
             assert_eq!(hidden.as_deref(), written, "{message}");
         }
     }

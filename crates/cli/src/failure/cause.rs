@@ -12,8 +12,6 @@ use crate::exit::Exit;
 
 const SEE_STDERR: &str =
     "run the command by itself in a terminal; -v shows everything that it writes to standard error";
-/// How the library begins to say that a reply is above the limit of a message.
-const ABOVE: &str = "longer than the limit";
 const TELL: &str = "this is a fault of the server: tell its authors";
 
 impl Failure {
@@ -230,7 +228,7 @@ impl Failure {
             }
             CallError::Closed(cause) => Self::closed(cause, phase),
             CallError::Lost(_) => new("E_LOST", Exit::Connection, "try again"),
-            CallError::BadReply { problem, .. } if problem.starts_with(ABOVE) => {
+            CallError::ReplyTooLarge { .. } => {
                 new("E_TOO_LARGE", Exit::ServerError, "raise the limit with --max-message-size")
             }
             CallError::BadReply { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),

@@ -139,6 +139,16 @@ impl Failure {
         if self.seen.listening { ("url", "received") } else { ("command", "stdout") }
     }
 
+    /// Adds what a server has written to standard error, where that is not known already and may say why there is no
+    /// connection or no answer.
+    #[must_use]
+    pub(crate) fn stderr(mut self, bytes: &[u8]) -> Self {
+        if self.seen.stderr.is_empty() && self.exit == Exit::Connection {
+            self.keep_stderr(bytes);
+        }
+        self
+    }
+
     /// Keeps the end of what a server wrote to standard error.
     fn keep_stderr(&mut self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);

@@ -5,15 +5,20 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+mod block;
+mod bytes;
 mod call;
 mod complete;
+mod config;
 mod failures;
 mod help;
 mod list;
 mod orphans;
 mod ping;
+mod progress;
 mod prompt;
 mod read;
+mod secrets;
 mod signals;
 mod sockets;
 mod stdio;
@@ -22,6 +27,7 @@ mod surroundings;
 mod terminal;
 mod trace;
 mod usage;
+mod verdict;
 
 /// A file that nobody declares is a test that nobody runs.
 #[test]

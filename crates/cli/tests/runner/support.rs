@@ -4,9 +4,14 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// Every process that a test starts inherits this variable, with a value of its own for each run.
 const MARK: &str = "MCPJOIN_CLI_TEST";
+
+/// No run takes longer: then everything that it has started is killed, and the test that waits for it fails.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// What one run came to.
 pub(crate) struct Ran {
@@ -52,25 +57,50 @@ impl Ran {
 pub(crate) struct Running {
     pub(crate) child: Child,
     /// Everything that it starts carries this.
-    pub(crate) mark: String,
+    pub(crate) mark: Mark,
 }
 
-/// The binary, with nothing on its standard input and nothing of the test's own terminal settings.
+/// What marks the processes of one run. Dropped, also by a test that fails, it kills what is left of them.
+pub(crate) struct Mark {
+    variable: String,
+    /// Closed with the run.
+    _over: mpsc::Sender<()>,
+}
+
+/// The binary, with nothing on its standard input and nothing of the test's own: no settings of its terminal, no
+/// configuration, and no memory of earlier runs.
 pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpjoin"));
+    program(env!("CARGO_BIN_EXE_mcpjoin"), words)
+}
+
+/// Another program in the same surroundings: one that runs the binary.
+pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(name);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
         command.env_remove(variable);
     }
+    command
+        .env_remove("MCP_CONFIG_PATH")
+        .env("XDG_CONFIG_HOME", "/nowhere")
+        .env("XDG_CACHE_HOME", "/nowhere/cache");
     command
 }
 
 /// Starts a command of [`command`].
 pub(crate) fn start(mut command: Command) -> Running {
     static RUNS: AtomicU32 = AtomicU32::new(0);
-    let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
-    let child = command.env(MARK, &mark).spawn().unwrap();
-    Running { child, mark }
+    let value = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+    let variable = format!("{MARK}={value}");
+    let (over, running) = mpsc::channel::<()>();
+    let marked = variable.clone();
+    std::thread::spawn(move || {
+        if running.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
+            kill(&marked);
+        }
+    });
+    let child = command.env(MARK, &value).spawn().unwrap();
+    Running { child, mark: Mark { variable, _over: over } }
 }
 
 impl Running {
@@ -111,14 +141,18 @@ fn ran(status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8>) -> Ran {
 }
 
 #[track_caller]
-fn nothing_left(mark: &str) {
-    let left = marked(mark);
+fn nothing_left(mark: &Mark) {
+    let left: Vec<String> = marked(mark).into_iter().map(|(_, words)| words).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
 /// What a run has started and what is there: the process ids, and the words that each was started with.
-pub(crate) fn marked(mark: &str) -> Vec<(u32, String)> {
-    let variable = format!("{MARK}={mark}");
+pub(crate) fn marked(mark: &Mark) -> Vec<(u32, String)> {
+    holding(&mark.variable)
+}
+
+/// The processes that have this variable, each with its command line.
+fn holding(variable: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap() {
         let path = entry.unwrap().path();
@@ -130,6 +164,18 @@ pub(crate) fn marked(mark: &str) -> Vec<(u32, String)> {
         }
     }
     found
+}
+
+fn kill(variable: &str) {
+    for (pid, _) in holding(variable) {
+        let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        kill(&self.variable);
+    }
 }
 
 /// A server of the legacy era in shell: it answers `initialize`, and then `body` runs. To be asked with `--era legacy`,

@@ -15,6 +15,12 @@ fn b168_words_that_cannot_be_used_are_exit_2() {
         "list demo: --json",
         "list http://localhost/mcp",
         "list .mcp.json#files",
+        "list --config /no/such/file x",
+        "list --config /no/such/file demo:",
+        "list -c a.json b.json#c",
+        "list --server a b",
+        "list --server a",
+        "call --server a x -- sh",
         "list ftp://x",
         "list --era old demo:",
         "list --protocol-version 2020-01-01 demo:",
@@ -91,7 +97,7 @@ fn b177_times_and_sizes_that_cannot_be_meant_are_exit_2() {
 
 #[test]
 fn what_is_not_built_says_so() {
-    for target in ["http://localhost/mcp", "sse+https://h/sse", "quic://h:1", "orchestra://h:1", "f.json#n"] {
+    for target in ["http://localhost/mcp", "sse+https://h/sse", "quic://h:1", "orchestra://h:1"] {
         line(&format!("list {target}")).exits(2).says(&["not built yet in this version", "(E_NOT_BUILT)"]);
         let failure = line(&format!("call --json {target} tool")).exits(2).failure();
         assert_eq!(failure["id"], "E_NOT_BUILT");

@@ -165,14 +165,16 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// When the peers do not agree: with what was tried, what came back, and how the far end has ended. By then
-    /// nothing of it is left.
+    /// nothing of it is left, unless it does not leave when it is asked to: who waits for the error learns it at
+    /// most 100 ms after it is certain, and what is left then is ended behind it, for as long as the runtime lives
+    /// (`ChildHandle::ended` waits for that) and at once when it does not.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn connect(self, link: Link) -> Result<Client, ConnectError> {
         let (plan, ask) = self.plan();
         let opening = plan.begin(link, ask);
-        let peer = opening.opened().await?;
+        let peer = opening.promptly_opened().await?;
         Ok(opening.client(peer))
     }
 

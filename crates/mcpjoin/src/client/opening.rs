@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
+use std::time::Duration;
 
 use mcpjoin_proto::session::{Ask, ClientRole, Limits, Peer, Role};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::input::{Answers, ClientHandler, OnNotification};
 use super::subscription::Watched;
@@ -13,6 +14,10 @@ use crate::connection::{Connection, OnViolation, Setup};
 #[cfg(unix)]
 use crate::link::ChildHandle;
 use crate::link::Link;
+
+/// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
+/// death it stays below half a second.
+const PROMPT: Duration = Duration::from_millis(100);
 
 /// What each connection of a client is made of.
 pub(super) struct Plan {
@@ -70,6 +75,20 @@ impl Opening<'_> {
             Ok(peer) => Ok(peer),
             // Only when everything is gone is it known how it ended.
             Err(_) => Err(ConnectError::new(self.connection.closed().await, self.started.elapsed())),
+        }
+    }
+
+    /// Waits until the peers agree, or until it is certain that they never will; what is left of the connection then
+    /// is ended behind the error, unless it is gone in a moment. Cancel-safe.
+    pub(super) async fn promptly_opened(&self) -> Result<Arc<Peer>, ConnectError> {
+        match self.connection.opened().await {
+            Ok(peer) => Ok(peer),
+            Err(cause) => {
+                let took = self.started.elapsed();
+                // When everything is gone more may be known of how it ended.
+                let cause = timeout(PROMPT, self.connection.closed()).await.unwrap_or(cause);
+                Err(ConnectError::new(cause, took))
+            }
         }
     }
 

@@ -273,9 +273,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
                 Some(LineEvent::TooLong { head, length }) => {
                     return Poll::Ready(self.too_long(&head, length));
                 }
-                Some(LineEvent::ByteOrderMark) => {
-                    tracing::warn!(link = self.origin.link, "the peer's text begins with a byte order mark");
-                }
+                Some(LineEvent::ByteOrderMark) => return Poll::Ready(Inbound::ByteOrderMark),
                 None => {
                     if let Reading::Ended(kind) = &self.reading {
                         let cause = LinkEnd { kind: kind.clone(), ..LinkEnd::end_of_stream() };

@@ -21,6 +21,12 @@ pub(crate) fn sh(script: &str) -> ChildCommand {
     ChildCommand::new("/bin/sh").arg("-c").arg(script)
 }
 
+/// A script of `tests/fixtures` as a child.
+pub(crate) fn fixture(name: &str) -> ChildCommand {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    ChildCommand::new("python3").arg(path)
+}
+
 pub(crate) fn bare(link: Link) -> BareLink {
     link.bare(&Limits::default())
 }

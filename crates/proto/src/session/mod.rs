@@ -124,6 +124,7 @@ impl Session {
             Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
             Inbound::Malformed { error, excerpt, .. } => self.malformed(now, error, excerpt),
             Inbound::Lost { id, cause } => self.lost(now, &id, cause),
+            Inbound::ByteOrderMark => self.shared.violation(Violation::ByteOrderMark),
             // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
             Inbound::Detached { id } => {
                 if let Phase::Modern(modern) = &mut self.phase {
@@ -294,10 +295,7 @@ impl Session {
     /// Whether something that is no message has to be answered. A bad answer to a request of ours ends that
     /// request, and no other.
     fn owes_answer(&mut self, error: &DecodeError) -> bool {
-        let bad_reply = |pending: &Pending| CallError::BadReply {
-            method: pending.method.clone(),
-            problem: error.to_string(),
-        };
+        let bad_reply = |pending: &Pending| CallError::no_reply(pending.method.clone(), error);
         let is_reply = |id: &RequestId| self.shared.fail_call(id, bad_reply);
         if error.shape != Shape::Request && error.id.as_ref().is_some_and(is_reply) {
             return false;
