@@ -1,6 +1,6 @@
 //! `-vv`: what the library says by itself, through [`tracing`], on standard error.
 //!
-//! Installed by `connect`. Small on purpose: the library has events and no spans, and all that is done with them is
+//! Installed by `connect::plan`. Small on purpose: the library has events and no spans, and all that is done with them is
 //! to show them.
 
 use std::fmt::{self, Write};

@@ -132,12 +132,16 @@ impl Secrets {
                     value.as_bytes().windows(PART).filter_map(|part| <[u8; PART]>::try_from(part).ok()),
                 );
             }
-            let quoted = serde_json::Value::from(&*value).to_string();
-            spellings.push(visible::line(&value).into_owned());
-            spellings.push(quoted[1..quoted.len() - 1].to_owned());
-            spellings.push(value.into_owned());
+            let shown = visible::line(&value).into_owned();
+            // As a word of a command is shown.
+            let word = shown.replace('\'', r"'\''");
+            for spelling in [value.into_owned(), shown, word] {
+                let quoted = serde_json::Value::from(spelling.as_str()).to_string();
+                spellings.push(quoted[1..quoted.len() - 1].to_owned());
+                spellings.push(spelling);
+            }
         }
-        spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
+        spellings.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         spellings.dedup();
         Self { spellings: spellings.into(), parts }
     }
@@ -149,18 +153,14 @@ impl Secrets {
             if text.contains(secret.as_str()) {
                 text = text.replace(secret.as_str(), "***").into();
             }
+        }
+        // Only then, because one spelling may begin like another one that is there as a whole.
+        for secret in &self.spellings {
             if let Some(without) = without_beginning(&text, secret) {
                 text = without.into();
             }
         }
         if self.parts.is_empty() { text.into_owned() } else { self.without_parts(&text) }
-    }
-
-    /// A text of which nothing was cut off, without them: what only begins like one stays.
-    pub(crate) fn hide_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.spellings.iter().fold(Cow::Borrowed(text), |text, secret| {
-            if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***").into() } else { text }
-        })
     }
 
     /// The text without any bytes in a row that are a part of a long secret.
@@ -218,6 +218,9 @@ mod tests {
         assert_eq!(secrets.hide("a hunter2 hunter2-long b"), "a *** *** b");
         assert_eq!(secrets.hide("q\"\u{1b}q q\"\\u{1b}q q\\\"\\u001bq"), "*** *** ***");
         assert_eq!(Secrets::new(&[OsString::from("1")]).hide("port 10"), "port 10");
+        // As a word of a command, and that in JSON.
+        let odd = Secrets::new(&[OsString::from("pa'ss\u{1b}w")]);
+        assert_eq!(odd.hide(r"x 'pa'\''ss\u{1b}w' 'pa'\\''ss\\u{1b}w'"), "x '***' '***'");
     }
 
     #[test]

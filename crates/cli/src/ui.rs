@@ -84,13 +84,8 @@ impl Ui {
     }
 
     /// The text without what must not be shown.
-    pub(crate) fn hidden(&self, text: &str) -> String {
-        self.secrets.get().map_or_else(|| text.to_owned(), |secrets| secrets.hide(text))
-    }
-
-    /// The same for a text of which nothing was cut off.
-    pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide_whole(text))
+    pub(crate) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide(text).into())
     }
 
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.

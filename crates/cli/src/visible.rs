@@ -134,7 +134,7 @@ mod tests {
     use super::{first_line, json, line, text};
 
     #[test]
-    fn b167_what_a_terminal_would_obey_or_hide_is_shown() {
+    fn i167_what_a_terminal_would_obey_or_hide_is_shown() {
         for (given, shown) in [
             ("\u{1b}[2J", "\\u{1b}[2J"),
             ("\u{1b}]8;;http://x\u{7}", "\\u{1b}]8;;http://x\\u{7}"),

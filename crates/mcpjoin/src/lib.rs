@@ -24,6 +24,8 @@
 
 pub mod client;
 pub mod connection;
+#[cfg(unix)]
+pub mod doctor;
 pub mod handler;
 pub mod link;
 #[cfg(unix)]

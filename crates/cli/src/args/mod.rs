@@ -6,6 +6,7 @@
 mod call;
 mod complete;
 mod connect;
+mod doctor;
 mod list;
 mod output;
 mod ping;
@@ -21,6 +22,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use call::Call;
 pub(crate) use complete::Complete;
 pub(crate) use connect::{Connect, EraChoice};
+pub(crate) use doctor::Doctor;
 pub(crate) use list::List;
 pub(crate) use output::{Output, When};
 pub(crate) use ping::Ping;
@@ -79,6 +81,7 @@ pub(crate) enum Verb {
     Prompt(Prompt),
     Complete(Complete),
     Ping(Ping),
+    Doctor(Doctor),
     Serve(Serve),
     Help(Help),
 }

@@ -103,7 +103,7 @@ fn without_a_schema_words_are_text() {
 }
 
 #[test]
-fn b171_a_file_is_read_up_to_the_limit_of_a_message() {
+fn i171_a_file_is_read_up_to_the_limit_of_a_message() {
     let path = std::env::temp_dir().join(format!("mcpjoin-arguments-{}", std::process::id()));
     let operand = OsString::from(format!("@{}", path.display()));
     std::fs::write(&path, r#"{"text":"from a file"}"#).unwrap();

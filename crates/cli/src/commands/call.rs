@@ -20,7 +20,7 @@ const VERB: &str = "call";
 
 /// Calls the tool. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Call, separated: bool) -> Result<Exit, Failure> {
-    let invocation = operands(ui, VERB, &args.connect, args.words, separated)?;
+    let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
     let tool = match args.tool {
         Some(tool) => tool,

@@ -316,7 +316,7 @@ Resources
     }
 
     #[test]
-    fn b175_every_width_is_possible() {
+    fn i175_every_width_is_possible() {
         let long = "x".repeat(200);
         let tools = items(&format!(
             r#"[{{"name":"{long}","description":"{long}漢"}},{{"name":"a","description":"b c"}}]"#

@@ -3,6 +3,7 @@
 mod call;
 mod complete;
 mod contents;
+mod doctor;
 mod exchange;
 mod help;
 mod list;
@@ -16,7 +17,7 @@ use std::ffi::OsString;
 use clap::Parser;
 use mcpjoin::proto::Raw;
 
-use crate::args::{Cli, Connect, Verb, Words};
+use crate::args::{Cli, Verb, Words};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, shown};
@@ -53,6 +54,10 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| ping::run(ui, args, escaped))
         }
+        Verb::Doctor(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| doctor::run(ui, args, escaped))
+        }
         Verb::Serve(args) => serve::run(&args),
         Verb::Help(args) => help::run(&args),
     }
@@ -80,17 +85,17 @@ fn misuse(verb: &str, problem: impl Into<String>) -> Failure {
     Failure::usage(problem, format!("mcpjoin help {verb}"))
 }
 
-/// The words of a verb with operands, understood. `separated`: `--` stood between them and the server's command.
+/// The words of a verb with operands, understood. `server`: the entry that an option
+/// names. `separated`: `--` stood between them and the server's command.
 fn operands(
     ui: &Ui,
     verb: &str,
-    connect: &Connect,
+    server: Option<&str>,
     words: Words,
     separated: bool,
 ) -> Result<Invocation, Failure> {
     let after = separated.then_some(words.command);
-    let invocation =
-        target::with_operands(verb, connect.server.as_deref(), words.words, after).map_err(misused)?;
+    let invocation = target::with_operands(verb, server, words.words, after).map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     Ok(invocation)
 }

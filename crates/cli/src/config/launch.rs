@@ -1,15 +1,14 @@
 //! From what an entry says to what is started: variables expanded, secrets known, the command as it may be shown.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::argument::{masked, secret};
 use super::entry::Child;
 use super::filter::ToolFilter;
 use super::source::Problem;
-use super::tree::Text;
 use super::variables::Expansion;
+use crate::secret;
 use crate::target::shown;
 
 /// Variables whose values everybody knows: where they were expanded, nothing is hidden.
@@ -41,20 +40,18 @@ pub(super) fn launch(child: &Child, lookup: &dyn Fn(&str) -> Option<OsString>) -
     if program.is_empty() {
         return Err(Problem::new(command.at, "command is empty"));
     }
-    let mut secrets = Vec::new();
+    let written: Vec<OsString> = args.iter().map(|arg| OsString::from(&arg.text)).collect();
+    // What stands in the place of a secret is one, too, unless it is a variable: of that the value is.
+    let mut secrets = secret::values(&written);
+    secrets.retain(|value| !is_variable(&value.to_string_lossy()));
     let mut words = Vec::new();
-    let mut display = vec![shown(command.text.as_ref())];
-    let mut before: Option<&Text> = None;
     for arg in args {
-        let word = expansion.expand(arg)?;
-        let name = before.map(|before| before.text.as_str());
-        display.push(shown(masked(name, &arg.text).as_ref()));
-        if let Some(at) = secret(name, &arg.text) {
-            secrets.push(after(&word, &arg.text[..at]));
-        }
-        words.push(word);
-        before = Some(arg);
+        words.push(expansion.expand(arg)?);
     }
+    let display: Vec<String> = std::iter::once(&command.text)
+        .chain(args.iter().map(|arg| &arg.text))
+        .map(|word| shown(word.as_ref()))
+        .collect();
     let cwd_shown = cwd.as_ref().map(|cwd| shown(cwd.text.as_ref()));
     let cwd = match cwd {
         Some(text) => Some(PathBuf::from(expansion.expand(text)?)),
@@ -101,10 +98,7 @@ fn lines(text: &str) -> impl Iterator<Item = OsString> {
     text.lines().filter(move |_| several).map(|line| line.trim().into())
 }
 
-/// What stands behind the beginning, or the whole where variables have changed the beginning.
-fn after(word: &OsStr, beginning: &str) -> OsString {
-    match word.to_str().and_then(|word| word.strip_prefix(beginning)) {
-        Some(rest) => rest.into(),
-        None => word.into(),
-    }
+/// One variable, without a default.
+fn is_variable(text: &str) -> bool {
+    text.starts_with("${") && text.find('}') == Some(text.len() - 1) && !text.contains(":-")
 }

@@ -4,7 +4,6 @@
 //! Called by `connect` once the words are understood. It reads files and never writes one, starts nothing, and puts no
 //! value of a file into a message: it may be a secret. An entry that is not used cannot get into the way.
 
-mod argument;
 mod entry;
 mod filter;
 mod launch;

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn b172_places_count_lines_and_characters_from_one() {
+    fn i172_places_count_lines_and_characters_from_one() {
         let source = decode("\u{feff}a\r\nbé🙂c\n\nd".as_bytes()).unwrap();
         for (found, place) in
             [("a", "f:1:1"), ("b", "f:2:1"), ("🙂", "f:2:3"), ("c", "f:2:4"), ("d", "f:4:1")]
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn b172_text_that_is_not_utf_8_is_told_with_its_place() {
+    fn i172_text_that_is_not_utf_8_is_told_with_its_place() {
         assert_eq!(decode(b"ab\nc\xffsecret").unwrap_err(), "f:2:2: this is not UTF-8 from here on");
         assert!(decode(b"\xff\xfe{\0").unwrap_err().contains("UTF-16"));
     }

@@ -261,7 +261,7 @@ fn f30_what_is_not_known_is_told_with_its_line() {
 }
 
 #[test]
-fn b172_a_file_that_cannot_be_used_says_where() {
+fn i172_a_file_that_cannot_be_used_says_where() {
     let deep = format!("{{\"mcpServers\":{}", "[".repeat(5_000_000));
     let deep_toml = format!("servers = {}", "[".repeat(100_000));
     for (name, text, told) in [
@@ -309,7 +309,7 @@ fn b172_a_file_that_cannot_be_used_says_where() {
 }
 
 #[test]
-fn b172_no_damage_to_a_file_panics_or_shows_a_value() {
+fn i172_no_damage_to_a_file_panics_or_shows_a_value() {
     for (name, text) in [("a.json", JSON), ("a.toml", TOML)] {
         let bytes = text.as_bytes();
         let damaged = (0..bytes.len()).flat_map(|at| {

@@ -19,7 +19,6 @@ use tokio::time::timeout;
 
 use crate::args::Connect;
 use crate::config::ToolFilter;
-use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::guard::Guarded;
@@ -35,6 +34,7 @@ pub(crate) use signals::Signals;
 const KILLED: Duration = Duration::from_secs(1);
 
 /// Connects to the server, runs `work`, and ends everything. The exit is that of `work`, or says what came between.
+#[allow(dead_code, reason = "for the verbs that see no tools, which come with the next merge")]
 pub(crate) fn with_server(
     ui: &Ui,
     target: &Target,
@@ -71,9 +71,6 @@ pub(crate) fn with_plan(
     connect: &Connect,
     work: impl AsyncFnOnce(Plan) -> Exit,
 ) -> Exit {
-    if ui.verbosity() > 1 {
-        events::show(ui);
-    }
     let prepared = plan::plan(ui, target, connect).and_then(|plan| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map(|runtime| (plan, runtime)).map_err(|error| Failure::system(Phase::Spawn, &error))
@@ -102,8 +99,7 @@ pub(crate) fn with_plan(
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
-    let (way, shown) = (plan.way, plan.shown);
-    let child = way.child();
+    let (child, shown) = (plan.way.child(), plan.shown.clone());
     let fail = |failure: Failure| {
         let failure = match &child {
             Some(child) => failure.stderr(&child.stderr()),
@@ -120,7 +116,8 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let connecting = opening::open(ui, async || way.link().await, plan.client, plan.first, plan.remembered);
+    let link = async || plan.way.link().await;
+    let connecting = opening::open(ui, link, plan.client, plan.first, plan.remembered);
     // Dropped by the signal, it begins to end what it has started.
     let client = tokio::select! {
         biased;
@@ -133,18 +130,22 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             let exit = failure.exit;
             fail(failure);
             // Told at once; what was started may take its time to leave.
-            tokio::select! {
-                biased;
-                signal = signals.next() => return Exit::Signal(signal),
-                () = gone(child.as_ref()) => {}
+            if let Some(child) = child {
+                tokio::select! {
+                    biased;
+                    signal = signals.next() => return Exit::Signal(signal),
+                    _ = child.ended() => {}
+                }
             }
             return exit;
         }
         Err(signal) => {
-            tokio::select! {
-                biased;
-                _ = signals.next() => {}
-                () = gone(child.as_ref()) => {}
+            if let Some(child) = child {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => {}
+                    _ = child.ended() => {}
+                }
             }
             return Exit::Signal(signal);
         }
@@ -166,13 +167,6 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         // Nobody wants to wait any longer.
         signal = signals.next() => Exit::Signal(signal),
         _ = client.close() => exit,
-    }
-}
-
-/// Waits until what was started is gone.
-async fn gone(child: Option<&ChildHandle>) {
-    if let Some(child) = child {
-        child.ended().await;
     }
 }
 

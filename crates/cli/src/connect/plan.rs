@@ -14,6 +14,7 @@ use super::trace::Trace;
 use super::way::{To, Way};
 use crate::args::{Connect, EraChoice};
 use crate::config::{self, ToolFilter};
+use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
 use crate::target::{Socket, Target, shown};
@@ -76,9 +77,9 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
                 .into_os_string();
             (program, vec!["serve".into(), "demo".into()], "mcpjoin serve demo".to_owned())
         }
-        Target::Socket(socket) => return to_socket(ui, socket, &connect),
         // Where there is no such entry it is a program.
         Target::Entry(named) => (OsString::from(&named.name), Vec::new(), shown(named.name.as_ref())),
+        Target::Socket(socket) => return to_socket(ui, socket, &connect),
     };
     // What the command line says wins over what the entry says.
     let (program, args, typed) = match config::launch(ui, target, &connect)? {
@@ -119,18 +120,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         command = command.current_dir(path);
     }
     let (client, first) = client(ui, &connect)?;
-    let mut remembered = None;
-    if let Some(verdict) = verdict {
-        let legacy = match verdict.is_legacy() {
-            true => Some(self::client(ui, &connect)?.0.ask(Ask::Only(Era::Legacy))),
-            false => None,
-        };
-        remembered = Some(Remembered { verdict, legacy });
-    }
     let trace = trace(ui, &connect)?;
-    if let Some(trace) = &trace {
-        command = command.tapped(trace.tap());
-    }
     if ui.verbosity() > 0 || trace.is_some() {
         let (ui, trace) = (ui.clone(), trace.clone());
         command = command.stderr(move |line| {
@@ -141,6 +131,14 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
                 ui.server_line(&String::from_utf8_lossy(line));
             }
         });
+    }
+    let mut remembered = None;
+    if let Some(verdict) = verdict {
+        let legacy = match verdict.is_legacy() {
+            true => Some(self::client(ui, &connect)?.0.ask(Ask::Only(Era::Legacy))),
+            false => None,
+        };
+        remembered = Some(Remembered { verdict, legacy });
     }
     let way = Way { to: To::Child(command), trace };
     Ok(Plan { way, client, shown: typed, first, tools, remembered })
@@ -167,7 +165,6 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     }
     let (client, first) = client(ui, connect)?;
     let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
-    // Of whoever listens nothing is remembered: tomorrow it may be another.
     Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
 }
 
@@ -222,6 +219,9 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
     if ui.verbosity() > 0 {
         let ui = ui.clone();
         client = client.on_notification(move |notification| show(&ui, &notification));
+    }
+    if ui.verbosity() > 1 {
+        events::show(ui);
     }
     let first = if era.or(asked) == Some(Era::Legacy) { Phase::Initialize } else { Phase::Probe };
     Ok((client, first))

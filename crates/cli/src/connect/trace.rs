@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use mcpjoin::Link;
 use mcpjoin::link::{Crossed, Way};
 use mcpjoin::proto::{Kind, Raw};
 
@@ -70,10 +71,10 @@ impl Trace {
         Ok(trace)
     }
 
-    /// What is to be called with everything that crosses.
-    pub(super) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
+    /// The same link, with everything that crosses it written down.
+    pub(super) fn of(&self, link: Link) -> Link {
         let trace = self.clone();
-        move |way, crossed| {
+        link.tapped(move |way, crossed| {
             let direction = match way {
                 Way::In => "received",
                 Way::Out => "sent",
@@ -82,7 +83,7 @@ impl Trace {
             if let Crossed::Line(line) = crossed {
                 trace.line(direction, line);
             }
-        }
+        })
     }
 
     /// A line that the server wrote to standard error.
@@ -191,7 +192,7 @@ impl Crossing {
         let message = Raw::parse(self.bytes.clone())
             .ok()
             .filter(|message| direction != STDERR && matches!(message.kind(), Kind::Object | Kind::Array));
-        match message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden_whole(text))) {
+        match message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden(text))) {
             Some(message) => writeln!(out, "\"message\":{message}}}"),
             None => {
                 let text = String::from_utf8_lossy(&self.bytes);
@@ -321,7 +322,7 @@ mod tests {
             ("[[1,2]]", None),
         ] {
             let raw = Raw::parse(message).unwrap();
-            let hidden = without_secrets(&raw, |text| ui.hidden_whole(text));
+            let hidden = without_secrets(&raw, |text| ui.hidden(text));
             assert_eq!(hidden.as_deref(), written, "{message}");
         }
     }

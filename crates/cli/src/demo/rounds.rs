@@ -19,24 +19,37 @@ use super::questions::{message, spoken};
 
 /// Adds the chapter.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
-    let described = |name: &str, description: &str| {
-        tool(format!("test_input_required_result_{name}")).description(description).read_only()
-    };
+    let described = |name: &str, description: &str| tool(name).description(description).read_only();
     server
-        .tool(described("elicitation", "Asks the user for a name"), elicitation)
-        .tool(described("sampling", "Asks the model for a capital"), sampling)
-        .tool(described("list_roots", "Asks for the client's roots"), list_roots)
-        .tool(described("request_state", "Asks, and recognises its own question"), request_state)
+        .tool(described("test_input_required_result_elicitation", "Asks the user for a name"), elicitation)
+        .tool(described("test_input_required_result_sampling", "Asks the model for a capital"), sampling)
+        .tool(described("test_input_required_result_list_roots", "Asks for the client's roots"), list_roots)
         .tool(
-            described("tampered_state", "The same, to be tried with a state that somebody has changed"),
+            described("test_input_required_result_request_state", "Asks, and recognises its own question"),
             request_state,
         )
         .tool(
-            described("multiple_inputs", "Asks the user, the model and the client at once"),
+            described(
+                "test_input_required_result_tampered_state",
+                "The same, to be tried with a state that somebody has changed",
+            ),
+            request_state,
+        )
+        .tool(
+            described(
+                "test_input_required_result_multiple_inputs",
+                "Asks the user, the model and the client at once",
+            ),
             multiple_inputs,
         )
-        .tool(described("multi_round", "Asks twice, and remembers the first answer"), multi_round)
-        .tool(described("capabilities", "Asks what this client can answer"), capabilities)
+        .tool(
+            described("test_input_required_result_multi_round", "Asks twice, and remembers the first answer"),
+            multi_round,
+        )
+        .tool(
+            described("test_input_required_result_capabilities", "Asks what this client can answer"),
+            capabilities,
+        )
 }
 
 async fn elicitation(_: NoArguments, cx: Context) -> Result<String, HandlerError> {

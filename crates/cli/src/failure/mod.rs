@@ -134,11 +134,6 @@ impl Failure {
         self
     }
 
-    /// What the server is called by, and where its first bytes came from.
-    const fn names(&self) -> (&'static str, &'static str) {
-        if self.seen.listening { ("url", "received") } else { ("command", "stdout") }
-    }
-
     /// Adds what a server has written to standard error, where that is not known already and may say why there is no
     /// connection or no answer.
     #[must_use]
@@ -147,6 +142,11 @@ impl Failure {
             self.keep_stderr(bytes);
         }
         self
+    }
+
+    /// What the server is called by, and where its first bytes came from.
+    const fn names(&self) -> (&'static str, &'static str) {
+        if self.seen.listening { ("url", "received") } else { ("command", "stdout") }
     }
 
     /// Keeps the end of what a server wrote to standard error.

@@ -234,7 +234,7 @@ fn f32_words_that_are_not_unicode_are_files() {
 }
 
 #[test]
-fn b166_a_word_is_shown_without_user_information() {
+fn i166_a_word_is_shown_without_user_information() {
     for (word, text) in [
         ("postgresql://me:p@ss@host/db", "postgresql://***@host/db"),
         ("--url=https://t0ken@host", "--url=https://***@host"),

@@ -190,7 +190,7 @@ fn f24_filters_bind_lists_and_calls_alike() {
 }
 
 #[test]
-fn f25_b166_values_of_an_entry_are_shown_nowhere() {
+fn f25_i166_values_of_an_entry_are_shown_nowhere() {
     let folder = Folder::new("secrets");
     let marker = "hunter2-marker";
     let env = format!(r#", "env": {{"API_KEY": "{marker}", "OTHER": "${{FROM_US}}"}}"#);
@@ -202,7 +202,7 @@ fn f25_b166_values_of_an_entry_are_shown_nowhere() {
                 shell("loud", "echo \"$API_KEY $OTHER\" >&2; echo \"$API_KEY $OTHER\"; exit 3", &env),
                 format!(
                     r#""args": {{"command": "sh", "args": ["-c", "echo $2 $3 >&2; exit 3", "sh", "--token",
-                        "{marker}", "--api-key={marker}", "API_TOKEN={marker}"]}}"#
+                        "${{FROM_US:-{marker}}}", "--api-key={marker}", "API_TOKEN={marker}"]}}"#
                 ),
                 format!(
                     r#""web": {{"url": "https://{marker}@h", "headers": {{"Authorization": "{marker}"}}}}"#
@@ -230,7 +230,14 @@ fn f25_b166_values_of_an_entry_are_shown_nowhere() {
     let mut command = folder.command(&["list", "loud"]);
     command.env("FROM_US", marker);
     start(command).finish().says(&["with API_KEY, OTHER set", "stderr   *** ***"]);
-    folder.line("list args").says(&["--token *** --api-key=*** API_TOKEN=***"]);
+    folder.line("list args").says(&["--token '***' --api-key=*** API_TOKEN=***"]);
+    // Whatever signs it has.
+    let odd = serde_json::Value::from("pa'ss\"wo\\rd\u{1b}x").to_string();
+    folder.file("odd.json", servers(&format!(r#""a": {{"command": "false", "args": ["--token", {odd}]}}"#)));
+    for options in [&["-v"][..], &["--json", "-q"]] {
+        let ran = folder.run(&[&["list", "-c", "odd.json"], options, &["a"]].concat()).exits(4);
+        assert!(!ran.stderr.contains("pa'") && !ran.stderr.contains("wo"), "{}", ran.stderr);
+    }
     // A key of several lines is told line by line.
     let key = serde_json::Value::from(format!("-----BEGIN-----\n  {marker}\n-----END-----\n"));
     folder.file(
@@ -428,7 +435,7 @@ fn what_an_unasked_file_runs_is_said_before_it_runs() {
 }
 
 #[test]
-fn b172_files_of_every_kind_end_with_a_clear_message() {
+fn i172_files_of_every_kind_end_with_a_clear_message() {
     let folder = Folder::new("kinds");
     let good = servers(&shell("a", "echo was-used >&2; exit 1", ""));
     folder.file("directory/x", "");
@@ -483,7 +490,7 @@ fn b172_files_of_every_kind_end_with_a_clear_message() {
 }
 
 #[test]
-fn b172_a_broken_file_that_nobody_chose_keeps_nothing_else_from_working() {
+fn i172_a_broken_file_that_nobody_chose_keeps_nothing_else_from_working() {
     let folder = Folder::new("broken");
     folder.file("mcp_servers.toml", toml("good", ""));
     let broken = folder.path().join("here/.mcp.json");

@@ -10,12 +10,13 @@ mod bytes;
 mod call;
 mod complete;
 mod config;
+mod doctor;
 mod failures;
 mod help;
+mod large;
 mod list;
 mod orphans;
 mod ping;
-mod progress;
 mod prompt;
 mod read;
 mod secrets;
@@ -28,6 +29,7 @@ mod terminal;
 mod trace;
 mod usage;
 mod verdict;
+mod waiting;
 
 /// A file that nobody declares is a test that nobody runs.
 #[test]

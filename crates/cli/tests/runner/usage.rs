@@ -3,7 +3,7 @@
 use super::support::{line, run};
 
 #[test]
-fn b168_words_that_cannot_be_used_are_exit_2() {
+fn i168_words_that_cannot_be_used_are_exit_2() {
     for words in [
         "",
         "nonsense",
@@ -84,7 +84,7 @@ fn b168_words_that_cannot_be_used_are_exit_2() {
 }
 
 #[test]
-fn b177_times_and_sizes_that_cannot_be_meant_are_exit_2() {
+fn i177_times_and_sizes_that_cannot_be_meant_are_exit_2() {
     for option in ["--timeout", "--connect-timeout", "-t"] {
         for time in ["0", "-1", "1e18", "1000000000000000000", "", "soon"] {
             run(["list", option, time, "demo:"]).exits(2);

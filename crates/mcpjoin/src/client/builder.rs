@@ -160,6 +160,19 @@ impl ClientBuilder {
         self
     }
 
+    /// Hears of every rule that the server breaks, beside whoever hears of them already.
+    #[cfg(unix)]
+    pub(crate) fn also_on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+        let first = self.on_violation.take();
+        self.on_violation = Some(Arc::new(move |violation| {
+            if let Some(first) = &first {
+                first(violation);
+            }
+            hear(violation);
+        }));
+        self
+    }
+
     /// Connects: finds out how the server speaks, agrees with it, and is then ready. The connection is driven by a
     /// task of its own. Dropping the future ends everything that was begun.
     ///

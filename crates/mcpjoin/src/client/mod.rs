@@ -20,7 +20,8 @@
 //! There is one method per method of the [specification](https://modelcontextprotocol.io/specification), named after
 //! it, with its parameters as one value and its result as another, and the same in both eras: where a revision does
 //! something in another way, the client does it that way. What a server asks for meanwhile is answered by what the
-//! [`ClientBuilder`] was given. Nothing here knows how messages travel, and nothing is ever sent twice by itself.
+//! [`ClientBuilder`] was given. Nothing here knows how messages travel, and nothing is ever sent twice by itself. A client
+//! stays with its connection; [`ClientBuilder::restarting`] is for servers that are to be started again when they die.
 
 mod builder;
 mod error;

@@ -37,7 +37,7 @@ use rustix::process::Signal;
 use super::kept::{RELOOK, TICK};
 use super::mark::{Mark, VARIABLE};
 use super::spawn;
-use super::tree::{Family, Relative, Sight, World};
+use super::tree::{Family, Relative, Scope, Sight, World};
 
 /// What stands in place of the guard's name, and what the system's lists of processes show. Nobody types that.
 const NAME: &str = "mcpjoin: guard";
@@ -134,7 +134,7 @@ fn end_all(mark: Mark) {
         let due = Instant::now() + time;
         let mut told = HashSet::new();
         loop {
-            let found = family.living(&World::look(0));
+            let found = family.living(&World::look(Scope::Everybody));
             if found.living.is_empty() && found.sight != Sight::Partial {
                 return;
             }

@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 use super::command::{SpawnError, SpawnErrorKind, Spec};
 use super::kept::{Kept, TICK};
 use super::mark::Mark;
-use super::tree::{Family, World};
+use super::tree::{Family, Scope, World};
 use super::{Grace, Phase, Process, Shared, spawn as start};
 
 /// A child that has been started, and our side of its pipes.
@@ -123,8 +123,7 @@ fn order(order: Order) {
 fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
     let mut children: Vec<Kept> = Vec::new();
     loop {
-        let since = oldest(&children);
-        let world = LazyCell::new(|| World::look(since));
+        let world = LazyCell::new(|| World::look(Scope::Parents));
         while let Ok(order) = orders.try_recv() {
             let now = Instant::now();
             match order {
@@ -132,6 +131,8 @@ fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
                     let outcome = launch(&spec, &mut children);
                     // Nobody waits any more: the child goes with what it is returned in.
                     drop(reply.send(outcome));
+                    // Starting takes its time, and a death is told soon, however many are to be started.
+                    children.iter_mut().for_each(Kept::look);
                 }
                 Order::Close(shared, grace, stdin) => {
                     if let Some(kept) = find(&mut children, &shared) {
@@ -148,16 +149,11 @@ fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
         let now = Instant::now();
         children.iter_mut().for_each(Kept::look);
         // After everybody has been looked at: whoever was started by a child that has ended is in it.
-        let since = oldest(&children);
-        let world = LazyCell::new(|| World::look(since));
+        let scope = Scope::families(children.iter().map(Kept::family));
+        let world = LazyCell::new(|| World::look(scope));
         children.retain_mut(|kept| !kept.advance(now, &world));
         wait(&children, heard);
     }
-}
-
-/// When the first of them was born: what is older belongs to none.
-fn oldest(children: &[Kept]) -> u64 {
-    children.iter().map(Kept::born).min().unwrap_or_default()
 }
 
 fn find<'a>(children: &'a mut [Kept], shared: &Arc<Shared>) -> Option<&'a mut Kept> {

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
 use super::tree::{Family, Relative, Sight, World, handle};
-use super::{Forced, Grace, Shared, ShutdownReport};
+use super::{Forced, Grace, Shared, ShutdownReport, Survivor};
 
 /// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -67,6 +67,8 @@ pub(super) struct Kept {
     rest: Vec<Relative>,
     /// How much was seen in the last look.
     sight: Sight,
+    /// The same as of the first look.
+    left_behind: Vec<Survivor>,
 }
 
 impl Kept {
@@ -85,12 +87,12 @@ impl Kept {
             exit: None,
             rest: Vec::new(),
             sight: Sight::None,
+            left_behind: Vec::new(),
         }
     }
 
-    /// When the child was born.
-    pub(super) const fn born(&self) -> u64 {
-        self.family.born()
+    pub(super) const fn family(&self) -> &Family {
+        &self.family
     }
 
     /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
@@ -156,6 +158,7 @@ impl Kept {
                 return self.climb(now, world);
             }
             self.search(world);
+            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
             if self.shared.dropped.load(Ordering::Acquire) {
                 self.forced = Forced::Killed;
                 self.clear(now);
@@ -259,7 +262,7 @@ impl Kept {
         self.search(world);
         let late = self.due.is_some_and(|due| now >= due);
         match self.step {
-            _ if self.rest.is_empty() && (late || self.sight != Sight::Partial) => self.finish(),
+            _ if self.rest.is_empty() && self.sight != Sight::Partial => self.finish(),
             Step::Sweeping if late => {
                 self.clear(now);
                 false
@@ -302,11 +305,12 @@ impl Kept {
     fn publish_report(&self) {
         let mut survivors: Vec<_> = self.rest.iter().map(Relative::survivor).collect();
         if !self.shared.ended.load(Ordering::Acquire) {
-            survivors.push(super::Survivor { pid: self.child.id(), name: "(the child itself)".into() });
+            survivors.push(Survivor { pid: self.child.id(), name: "(the child itself)".into() });
         }
         let report = ShutdownReport {
             exit: self.exit,
             forced: self.forced,
+            left_behind: self.left_behind.clone(),
             survivors,
             complete: self.sight == Sight::Whole,
         };
@@ -317,5 +321,47 @@ impl Kept {
     fn go(&mut self, step: Step, now: Instant, grace: Duration) {
         self.step = step;
         self.due = now.checked_add(grace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
+    use futures_util::task::AtomicWaker;
+    use rustix::process::Pid;
+    use tokio::sync::watch;
+
+    use super::super::{Phase, Survivor, mark::Mark};
+    use super::*;
+
+    /// Nothing that a test may start survives SIGKILL, so here somebody is put into the family who is out of reach.
+    #[test]
+    fn d75_who_cannot_be_ended_is_named() {
+        let child = std::process::Command::new("true").process_group(0).spawn().expect("true");
+        let shared = Arc::new(Shared {
+            pid: Pid::from_child(&child),
+            reaped: Mutex::new(false),
+            phase: watch::Sender::new(Phase::default()),
+            ended: AtomicBool::new(false),
+            dropped: AtomicBool::new(false),
+            link: AtomicWaker::new(),
+        });
+        let family = Family::new(shared.pid, Mark::of_a_child());
+        let mut kept = Kept::new(Arc::clone(&shared), child, family);
+        while !kept.noticed {
+            kept.look();
+            std::thread::yield_now();
+        }
+        kept.step = Step::Clearing;
+        kept.sight = Sight::Whole;
+        kept.rest = vec![Relative::out_of_reach(12, "hangs")];
+        assert!(kept.finish());
+        let report = shared.phase.borrow().report.clone().expect("a report");
+        assert_eq!(report.survivors, [Survivor { pid: 12, name: "hangs".into() }]);
+        assert!(report.complete);
+        assert_eq!(report.exit, Some(ProcessExit::Code(0)));
     }
 }

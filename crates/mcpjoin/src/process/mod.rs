@@ -78,7 +78,7 @@ pub enum Forced {
     Killed,
 }
 
-/// A process that a child has started, that could not be ended.
+/// A process that a child has started and that was there after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivor {
     /// Its process id.
@@ -96,6 +96,9 @@ pub struct ShutdownReport {
     pub exit: Option<ProcessExit>,
     /// What it took.
     pub forced: Forced,
+    /// What the child had started and was still there when the child itself had ended: asked to end then, and
+    /// killed half a second later. Empty for a child that cleans up behind it.
+    pub left_behind: Vec<Survivor>,
     /// What was started by the child, is known, and is still there. Normally empty: only what runs as another
     /// user or hangs in the kernel survives. What has left both the process group and our environment before it
     /// was first seen is not known.

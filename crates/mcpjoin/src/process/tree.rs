@@ -10,8 +10,8 @@
 //!
 //! - the list of processes is read again until it shows nobody new: whoever lives at the last reading was looked at
 //!   while it lived;
-//! - a process in the middle of an `execve` makes the look unsettled, and so does a relative that has ended since it
-//!   was looked at: it may have had a child.
+//! - a process in the middle of an `execve` makes the look unsettled unless its parent shows that it is none of
+//!   these, and so does a relative that has ended since it was looked at: it may have had a child.
 //!
 //! An unsettled look is repeated a little later. The last look of a child's life is a settled one that finds nobody,
 //! unless the time that the [ladder](super::kept) has for it is over.
@@ -71,6 +71,11 @@ impl Relative {
         let _ = signal;
     }
 
+    #[cfg(test)]
+    pub(super) fn out_of_reach(pid: i32, name: &str) -> Self {
+        Self { identity: Identity { pid, born: 0 }, name: name.into(), handle: None }
+    }
+
     pub(super) fn survivor(&self) -> Survivor {
         Survivor { pid: self.identity.pid.unsigned_abs(), name: self.name.clone() }
     }
@@ -96,7 +101,9 @@ struct Stat {
     born: u64,
     /// It has no memory of its own: the kernel's, or about to be gone.
     bare: bool,
-    /// Where its environment begins and ends in its memory: 0 in the middle of an `execve`.
+    /// Its program is there as a whole: the kernel notes last in an `execve` where the code is.
+    loaded: bool,
+    /// Where its environment begins and ends in its memory.
     environment: (u64, u64),
     marks: Marks,
 }
@@ -143,38 +150,51 @@ impl Stat {
             group: field(5)?.parse().ok()?,
             born: field(22)?.parse().ok()?,
             bare: flags & (PF_EXITING | PF_KTHREAD) != 0,
+            loaded: number(field(27)).is_some_and(|end_of_code| end_of_code != 0),
             environment: (number(field(50)).unwrap_or_default(), number(field(51)).unwrap_or_default()),
             marks: Marks::None,
         })
     }
 
     /// Reads whose mark it carries.
+    ///
+    /// What is read is empty in the middle of an `execve`, and may break off when one begins meanwhile. It is whole
+    /// when it is as long as the kernel says.
     fn read_marks(&mut self) {
         let environment = match read(self.pid, "environ") {
             Ok(Some(environment)) => environment,
-            // Whoever may not be looked at may not be signalled either.
             Ok(None) => return,
+            // Whoever may not be looked at may not be signalled either; and one that cannot be read never will be.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return,
             Err(_) => {
                 self.marks = Marks::Unknown;
                 return;
             }
         };
+        let gone = if self.is_whole(&environment) {
+            false
+        } else {
+            match Self::read(self.pid) {
+                Ok(None) => true,
+                Ok(Some(now)) if now.dead || now.bare => true,
+                Ok(Some(now)) if now.is_whole(&environment) => false,
+                _ => {
+                    self.marks = Marks::Unknown;
+                    return;
+                }
+            }
+        };
         self.marks = match Mark::held_in(&environment) {
-            Some(names) => Marks::Held(names.to_vec()),
-            None if !environment.is_empty() => Marks::None,
-            // Empty because it is, or because that of a new program was not there yet.
-            None => match Self::read(self.pid) {
-                Ok(None) => Marks::None,
-                Ok(Some(now)) if now.dead || now.bare || now.has_no_environment() => Marks::None,
-                _ => Marks::Unknown,
-            },
+            Some(names) if !gone => Marks::Held(names.to_vec()),
+            _ => Marks::None,
         };
     }
 
-    /// It was started with an empty environment.
-    const fn has_no_environment(&self) -> bool {
-        self.environment.0 != 0 && self.environment.0 == self.environment.1
+    /// Whether this is all of its environment.
+    fn is_whole(&self, environment: &[u8]) -> bool {
+        let (start, end) = self.environment;
+        self.loaded && start != 0 && end.checked_sub(start) == u64::try_from(environment.len()).ok()
     }
 
     fn is_marked(&self, mark: &Mark) -> bool {
@@ -191,6 +211,31 @@ impl Stat {
 pub(super) struct World {
     stats: Vec<Stat>,
     sight: Sight,
+    /// Children that are kept: whose they are is known without their mark.
+    roots: HashSet<i32>,
+    /// Ourselves and those above us: whoever loses its parent gets one of them.
+    above: HashSet<i32>,
+}
+
+/// Whose environment is read.
+pub(super) enum Scope {
+    /// Nobody's: it is parentage that is asked for.
+    Parents,
+    /// Of those who are not older than all of these children, and none of them.
+    Families { since: u64, roots: HashSet<i32> },
+    /// Everybody's.
+    Everybody,
+}
+
+impl Scope {
+    pub(super) fn families<'a>(families: impl Iterator<Item = &'a Family>) -> Self {
+        let (mut since, mut roots) = (u64::MAX, HashSet::new());
+        for family in families {
+            since = since.min(family.born);
+            roots.extend(family.root);
+        }
+        Self::Families { since, roots }
+    }
 }
 
 /// How much was seen.
@@ -205,37 +250,52 @@ pub(super) enum Sight {
 }
 
 impl World {
-    /// Looks. The environment is read of those who were born at `since` or later.
-    pub(super) fn look(since: u64) -> Self {
-        let mut world = Self { stats: Vec::new(), sight: Sight::Whole };
+    /// Looks.
+    pub(super) fn look(scope: Scope) -> Self {
+        let (since, roots) = match scope {
+            Scope::Parents => (u64::MAX, HashSet::new()),
+            Scope::Families { since, roots } => (since, roots),
+            Scope::Everybody => (0, HashSet::new()),
+        };
+        let mut world = Self { stats: Vec::new(), sight: Sight::Whole, roots, above: HashSet::new() };
+        world.read_all(since);
+        let mut next = i32::try_from(std::process::id()).ok();
+        while let Some(pid) = next.filter(|pid| world.above.insert(*pid)) {
+            next = world.stats.iter().find(|stat| stat.pid == pid).map(|stat| stat.parent);
+        }
+        // Where a process has a namespace of its own, those above it are not shown.
+        world.above.insert(1);
+        world
+    }
+
+    fn read_all(&mut self, since: u64) {
         let mut known = HashSet::new();
         for _ in 0..READINGS {
             let new = match pids() {
                 Ok(pids) => pids.into_iter().filter(|pid| known.insert(*pid)).collect::<Vec<_>>(),
                 Err(error) => {
                     let missing = error.kind() == io::ErrorKind::NotFound;
-                    world.sight = if missing { Sight::None } else { Sight::Partial };
-                    return world;
+                    self.sight = if missing { Sight::None } else { Sight::Partial };
+                    return;
                 }
             };
             if new.is_empty() {
-                return world;
+                return;
             }
             for pid in new {
                 match Stat::read(pid) {
                     Ok(Some(mut stat)) => {
-                        if stat.born >= since {
+                        if stat.born >= since && !self.roots.contains(&pid) {
                             stat.read_marks();
                         }
-                        world.stats.push(stat);
+                        self.stats.push(stat);
                     }
                     Ok(None) => {}
-                    Err(_) => world.sight = Sight::Partial,
+                    Err(_) => self.sight = Sight::Partial,
                 }
             }
         }
-        world.sight = Sight::Partial;
-        world
+        self.sight = Sight::Partial;
     }
 }
 
@@ -285,11 +345,6 @@ impl Family {
         self.root = None;
     }
 
-    /// When the child was born; nobody in the family is older.
-    pub(super) const fn born(&self) -> u64 {
-        self.born
-    }
-
     /// Remembers whoever is below the child, by parentage alone.
     pub(super) fn remember(&mut self, world: &World) {
         self.members(world, false);
@@ -297,12 +352,10 @@ impl Family {
 
     /// Whoever belongs to the family and lives, the child itself left out.
     pub(super) fn living(&mut self, world: &World) -> Found {
-        let unknown = world.stats.iter().any(|stat| {
-            Some(stat.pid) != self.root && stat.born >= self.born && matches!(stat.marks, Marks::Unknown)
-        });
         let mut found = Found { living: Vec::new(), sight: world.sight };
-        let mut missed = unknown;
-        for stat in self.members(world, true).into_iter().filter(|stat| !stat.dead) {
+        let members = self.members(world, true);
+        let mut missed = self.may_have_missed(world, &members);
+        for stat in members.into_iter().filter(|stat| !stat.dead) {
             let handle = Pid::from_raw(stat.pid).and_then(handle);
             // The handle was opened by id: only when the id still has the same birth is it that process.
             let now = Stat::read(stat.pid).ok().flatten();
@@ -316,6 +369,21 @@ impl Family {
             found.sight = Sight::Partial;
         }
         found
+    }
+
+    /// Whether somebody whose mark could not be read may be one of us. Its parent tells: one of us, or one of those
+    /// whom it got in place of one of us, or one that has ended meanwhile.
+    fn may_have_missed(&self, world: &World, members: &[&Stat]) -> bool {
+        let unknown = world.stats.iter().filter(|stat| matches!(stat.marks, Marks::Unknown));
+        unknown.filter(|stat| Some(stat.pid) != self.root && stat.born >= self.born).any(|stat| {
+            let parent = world.stats.iter().find(|parent| parent.pid == stat.parent && !parent.dead);
+            parent.is_none_or(|parent| {
+                world.above.contains(&parent.pid)
+                    || matches!(parent.marks, Marks::Unknown)
+                    || Some(parent.pid) == self.root
+                    || members.iter().any(|member| member.pid == parent.pid)
+            })
+        })
     }
 
     /// Those that belong to the family. Parents come before their children only by chance, so the search goes on
@@ -375,7 +443,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_look_finds_ourselves_and_is_whole() {
-        let world = World::look(0);
+        let world = World::look(Scope::Everybody);
         let own = i32::try_from(std::process::id()).expect("a pid");
         let stat = world.stats.iter().find(|stat| stat.pid == own).expect("ourselves");
         assert!(!stat.dead && !stat.bare && stat.environment.1 > 0);

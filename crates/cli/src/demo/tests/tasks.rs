@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mcpjoin::proto::Era;
 use serde_json::{Value, json};
+use tokio::time::{Instant, advance};
 
 use super::{ERAS, Wire, answering, call, meta, refused, run, server, silent, text};
 
@@ -30,10 +31,17 @@ async fn get(wire: &mut Wire, task: &Value) -> Value {
     shown
 }
 
-/// The task when its time has passed.
-async fn after(wire: &mut Wire, time: Duration, task: &Value) -> Value {
-    tokio::time::sleep(time).await;
-    get(wire, task).await
+/// The task when it is over, which the server tells.
+async fn ended(wire: &mut Wire, task: &Value) -> Value {
+    wire.request("subscriptions/listen", json!({ "notifications": { "taskIds": [task] } })).await;
+    assert_eq!(wire.next().await["method"], "notifications/subscriptions/acknowledged");
+    loop {
+        let told = wire.next().await;
+        assert_eq!((&told["method"], &told["params"]["taskId"]), (&json!("notifications/tasks"), task));
+        if told["params"]["status"] != "working" {
+            return get(wire, task).await;
+        }
+    }
 }
 
 fn is_acknowledged(acknowledgement: &Value) {
@@ -61,7 +69,7 @@ fn tasks_lifecycle() {
         }
         let task = begun["taskId"].clone();
         assert_eq!(get(&mut wire, &task).await["status"], "working");
-        let done = after(&mut wire, Duration::from_secs(2), &task).await;
+        let done = ended(&mut wire, &task).await;
         assert_eq!(done["status"], "completed");
         assert_eq!(done["result"]["content"][0]["text"], "Sum is there, after 2 s");
         is_acknowledged(&wire.result("tasks/cancel", json!({ "taskId": task })).await);
@@ -69,11 +77,11 @@ fn tasks_lifecycle() {
 
         let fails = begin(&mut wire, "failing_job", json!({})).await;
         assert_eq!(get(&mut wire, &fails).await["status"], "working");
-        let failed = after(&mut wire, Duration::from_secs(1), &fails).await;
+        let failed = ended(&mut wire, &fails).await;
         assert_eq!((&failed["status"], &failed["result"]["isError"]), (&json!("completed"), &json!(true)));
 
         let breaks = begin(&mut wire, "protocol_error_job", json!({})).await;
-        let broken = after(&mut wire, Duration::from_secs(1), &breaks).await;
+        let broken = ended(&mut wire, &breaks).await;
         assert_eq!((&broken["status"], &broken["result"]), (&json!("failed"), &Value::Null));
         assert_eq!(broken["error"], json!({ "code": -32603, "message": "This job has broken down" }));
         assert_eq!(broken["statusMessage"], "This job has broken down");
@@ -81,7 +89,8 @@ fn tasks_lifecycle() {
         let long = begin(&mut wire, "slow_compute", json!({ "seconds": 60 })).await;
         is_acknowledged(&wire.result("tasks/cancel", json!({ "taskId": long })).await);
         assert_eq!(get(&mut wire, &long).await["status"], "cancelled");
-        assert_eq!(after(&mut wire, Duration::from_secs(60), &long).await["status"], "cancelled");
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(get(&mut wire, &long).await["status"], "cancelled");
     });
 }
 
@@ -115,7 +124,10 @@ fn tasks_wire_fields() {
         assert!(begun["ttlMs"].is_u64() && begun["pollIntervalMs"].is_u64(), "{begun}");
         assert!(begun["ttl"].is_null() && begun["pollInterval"].is_null());
         let time = Duration::from_millis(begun["ttlMs"].as_u64().unwrap());
-        let almost = after(&mut wire, time - Duration::from_secs(1), &begun["taskId"]).await;
+        ended(&mut wire, &begun["taskId"]).await;
+        // A second has passed, and almost all of the others.
+        advance(time - Duration::from_secs(2)).await;
+        let almost = get(&mut wire, &begun["taskId"]).await;
         assert_eq!(almost["status"], "completed");
         assert!(almost["result"]["_meta"]["io.modelcontextprotocol/related-task"].is_null());
     });
@@ -199,12 +211,10 @@ fn tasks_dispatch_and_envelope() {
 fn tasks_status_notifications() {
     run(async {
         let mut wire = with_tasks();
+        let begun = Instant::now();
         let task = begin(&mut wire, "slow_compute", json!({ "seconds": 5 })).await;
-        wire.request("subscriptions/listen", json!({ "notifications": { "taskIds": [task] } })).await;
-        assert_eq!(wire.next().await["method"], "notifications/subscriptions/acknowledged");
-        let told = wire.next().await;
-        assert_eq!(told["method"], "notifications/tasks");
-        assert_eq!((&told["params"]["taskId"], &told["params"]["status"]), (&task, &json!("completed")));
+        let done = ended(&mut wire, &task).await;
+        assert_eq!((&done["status"], begun.elapsed()), (&json!("completed"), Duration::from_secs(5)));
     });
 }
 
@@ -237,7 +247,7 @@ fn tasks_mrtr_composition() {
         let second = wire.result("tools/call", params).await;
         assert_eq!(second["resultType"], "task");
         assert!(second["requestState"].is_null() && second["inputRequests"].is_null());
-        let done = after(&mut wire, Duration::from_secs(1), &second["taskId"]).await;
+        let done = ended(&mut wire, &second["taskId"]).await;
         assert_eq!(done["status"], "completed");
         assert_eq!(done["result"]["content"][0]["text"], "Hello, Alice!");
     });

@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::Link;
-use super::{Attempt, Far, Socket, SocketError, SocketErrorKind, SocketLink};
+use super::{Attempt, Far, Socket, SocketError, SocketErrorKind, SocketLink, tune};
 
 /// How long connecting may take: the number of the project's interface page.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -167,9 +167,7 @@ impl TcpTarget {
         let mut attempts = Vec::new();
         let kind = match timeout(self.timeout, reach(&self.address, &mut attempts)).await {
             Ok(Ok(stream)) => {
-                // Messages are written whole, so waiting for more to send gains nothing. One that has been reset
-                // meanwhile tells so when it is used.
-                let _ = stream.set_nodelay(true);
+                tune(&stream);
                 return Ok(stream);
             }
             Ok(Err(Some(kind))) => kind,
@@ -278,6 +276,22 @@ mod tests {
             ["", ":", "localhost", "localhost:", ":80", "host:65536", "host:-1", "::1:80", "[]:1", "[::1:80"]
         {
             assert!(matches!(host_and_port(address), Err(SocketErrorKind::Address(_))), "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_sends_at_once_and_notices_a_peer_that_is_gone() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let target = TcpTarget { address, timeout: CONNECT };
+        let stream = target.connect().await.expect("a connection");
+        assert!(stream.nodelay().expect("an option"));
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::net::sockopt;
+            assert!(sockopt::socket_keepalive(&stream).expect("an option"));
+            let idle = sockopt::tcp_keepidle(&stream).expect("an option");
+            assert_eq!(idle, Duration::from_secs(60));
         }
     }
 

@@ -22,7 +22,7 @@ use super::super::Link;
 use super::connect::host_and_port;
 #[cfg(unix)]
 use super::file::SocketFile;
-use super::{Far, SocketError, SocketErrorKind, SocketLink};
+use super::{Far, SocketError, SocketErrorKind, SocketLink, tune};
 
 /// Connections at once: half of the 1,024 open files that a process usually may have.
 const CONNECTIONS: usize = 512;
@@ -220,9 +220,7 @@ impl Guest {
         let (_place, heard) = (place, false);
         match self {
             Self::Tcp(stream, address) => {
-                // As in `connect`.
-                let _ = stream.set_nodelay(true);
-                keep_alive(&stream);
+                tune(&stream);
                 let origin = Origin { link: "tcp", peer: Some(address.to_string().into()) };
                 SocketLink::link(stream, Far::Client { _place, heard }, origin)
             }
@@ -236,22 +234,6 @@ impl Guest {
             }
         }
     }
-}
-
-/// A client whose machine or network is gone says nothing more, not even that it has gone: the system asks it after a
-/// minute of silence and three times in the next half, so that it does not keep its place for ever.
-fn keep_alive(stream: &TcpStream) {
-    #[cfg(unix)]
-    {
-        use rustix::net::sockopt;
-        // A system that refuses keeps its own times, which are hours.
-        let _ = sockopt::set_socket_keepalive(stream, true);
-        let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(60));
-        let _ = sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10));
-        let _ = sockopt::set_tcp_keepcnt(stream, 3);
-    }
-    #[cfg(not(unix))]
-    let _ = stream;
 }
 
 impl Place {

@@ -115,6 +115,22 @@ impl fmt::Display for Attempts<'_> {
     }
 }
 
+/// How a TCP connection is to behave. One that was reset meanwhile refuses, and tells so when it is used.
+fn tune(stream: &TcpStream) {
+    // Messages are written whole, so waiting for more to send gains nothing.
+    let _ = stream.set_nodelay(true);
+    // A peer whose machine or network is gone says nothing more, not even that: the system asks it after a minute of
+    // silence, and gives it up half a minute later.
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple", target_os = "freebsd"))]
+    {
+        use rustix::net::sockopt;
+        let _ = sockopt::set_socket_keepalive(stream, true);
+        let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(60));
+        let _ = sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10));
+        let _ = sockopt::set_tcp_keepcnt(stream, 3);
+    }
+}
+
 /// A connected socket.
 trait Socket: Sized + Send + 'static {
     type Reader: Source + 'static;

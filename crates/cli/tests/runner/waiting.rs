@@ -1,5 +1,5 @@
-//! What a terminal shows while something is waited for, looked at while it is shown. The terminal is made by `script`
-//! of util-linux.
+//! What a terminal shows while something is waited for, and where nothing is drawn. The terminal is made by `script` of
+//! util-linux.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
