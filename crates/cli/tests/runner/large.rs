@@ -39,7 +39,7 @@ fn a16_a_server_that_prints_beside_its_messages_works_and_is_told_with_vv() {
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("fine\n", ""));
     let ran = bytes(&["-vv"], "log_text").exits(0);
     assert_eq!(ran.stdout, "fine\n");
-    ran.says(&["against the specification: not a message", r"INFO"]);
+    ran.says(&["the peer broke a rule, violation: not a message", r"INFO"]);
 }
 
 #[test]
