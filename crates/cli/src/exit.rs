@@ -36,7 +36,7 @@ pub(crate) enum Signal {
 /// The table for `--help`.
 pub(crate) const TABLE: &str = concat!(
     "  0    done\n",
-    "  1    checks found faults (doctor)\n",
+    "  1    checks found faults (validate, doctor)\n",
     "  2    wrong usage, or a configuration that cannot be used\n",
     "  4    no connection, connection lost, or timed out\n",
     "  5    the server answered with an error, or a tool result is one\n",

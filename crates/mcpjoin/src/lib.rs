@@ -31,7 +31,10 @@ pub mod link;
 #[cfg(unix)]
 mod process;
 pub mod server;
+#[cfg(unix)]
+pub mod validate;
 
+pub use mcpjoin_check as check;
 pub use mcpjoin_proto as proto;
 #[cfg(target_os = "linux")]
 pub use process::guard;

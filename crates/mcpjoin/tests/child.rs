@@ -7,7 +7,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcpjoin::link::{ChildCommand, Forced, SpawnErrorKind};
+use mcpjoin::link::{ChildCommand, Crossed, Forced, SpawnErrorKind, Way};
 use mcpjoin::proto::session::{Inbound, LinkEndKind, ProcessExit};
 use support::{READY, bare, big, end, lives, note, params, poll_once, run, sh};
 
@@ -42,6 +42,27 @@ fn r7_r77_arguments_environment_and_directory_reach_the_child() {
         assert_eq!(said["c"], "/usr/bin");
         assert_eq!(said["home"], std::env::var("HOME").unwrap_or_default());
         assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(0)));
+    });
+}
+
+#[test]
+fn a_tap_of_a_command_sees_every_link_that_it_makes() {
+    run(async {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let kept = seen.clone();
+        let script = r#"printf '{"jsonrpc":"2.0","method":"x","params":{"n":%d}}\n' "$N""#;
+        let command = sh(script).tapped(move |way, crossed| {
+            if let Crossed::Line(line) = crossed {
+                kept.lock().expect("nobody panics").push((way, String::from_utf8_lossy(line).into_owned()));
+            }
+        });
+        for number in ["1", "2"] {
+            let mut link = bare(command.clone().env("N", number).start().await.expect("a shell"));
+            params(&mut link).await;
+            end(&mut link).await;
+        }
+        let line = |n: u32| (Way::In, format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":{n}}}}}"#));
+        assert_eq!(*seen.lock().expect("nobody panics"), [line(1), line(2)]);
     });
 }
 

@@ -63,3 +63,15 @@ pub(crate) enum EraChoice {
     Legacy,
     Modern,
 }
+
+impl EraChoice {
+    /// Whether the legacy era is among what is asked for.
+    pub(crate) const fn has_legacy(self) -> bool {
+        !matches!(self, Self::Modern)
+    }
+
+    /// Whether the modern era is.
+    pub(crate) const fn has_modern(self) -> bool {
+        !matches!(self, Self::Legacy)
+    }
+}

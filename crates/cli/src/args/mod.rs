@@ -13,6 +13,7 @@ mod ping;
 mod prompt;
 mod read;
 mod serve;
+mod validate;
 mod values;
 mod words;
 
@@ -29,6 +30,7 @@ pub(crate) use ping::Ping;
 pub(crate) use prompt::Prompt;
 pub(crate) use read::Read;
 pub(crate) use serve::{Serve, Served};
+pub(crate) use validate::Validate;
 pub(crate) use words::Words;
 
 use crate::exit;
@@ -62,6 +64,7 @@ pub(crate) struct Cli {
 fn after_help() -> String {
     format!(
         "Examples:\n  \
+         mcpjoin validate demo:\n  \
          mcpjoin list demo:\n  \
          mcpjoin list npx -y @modelcontextprotocol/server-everything\n  \
          mcpjoin call demo: echo message=hi\n  \
@@ -75,6 +78,7 @@ fn after_help() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Validate(Validate),
     List(List),
     Call(Call),
     Read(Read),

@@ -11,13 +11,16 @@ mod ping;
 mod prompt;
 mod read;
 mod serve;
+mod validate;
 
 use std::ffi::OsString;
 
 use clap::Parser;
+use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 
 use crate::args::{Cli, Verb, Words};
+use crate::connect::Way;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, shown};
@@ -42,6 +45,10 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         before.is_some_and(|word| word == "--")
     };
     match cli.verb {
+        Verb::Validate(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| validate::run(ui, args, escaped))
+        }
         Verb::List(args) => {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| list::run(ui, args, escaped))
@@ -78,6 +85,18 @@ fn misused(misuse: Misuse) -> Failure {
         failure.id = "E_NOT_BUILT";
     }
     failure
+}
+
+/// The program that a verb runs itself, more than once or with more care than a connection takes.
+fn program(way: &Way) -> Result<ChildCommand, Failure> {
+    way.command().cloned().ok_or_else(|| {
+        let mut failure = Failure::usage(
+            "a server that listens on a socket is not examined yet in this version",
+            "mcpjoin ping TARGET says whether it answers, mcpjoin list TARGET what it has",
+        );
+        failure.id = "E_NOT_BUILT";
+        failure
+    })
 }
 
 /// The operands of a verb cannot be used.

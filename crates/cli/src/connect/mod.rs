@@ -29,6 +29,7 @@ use crate::visible;
 
 pub(crate) use plan::{Plan, limits};
 pub(crate) use signals::Signals;
+pub(crate) use way::Way;
 
 /// How long the keeper of the child may take once everything has been killed at once.
 const KILLED: Duration = Duration::from_secs(1);

@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) tools: ToolFilter,
     /// What is remembered of the server, where that decides anything.
     pub(crate) remembered: Option<Remembered>,
+    /// A session of the legacy era alone is asked for.
+    pub(crate) legacy: bool,
 }
 
 /// The bounds that the options ask for.
@@ -121,6 +123,9 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     }
     let (client, first) = client(ui, &connect)?;
     let trace = trace(ui, &connect)?;
+    if let Some(trace) = &trace {
+        command = command.tapped(trace.tap());
+    }
     if ui.verbosity() > 0 || trace.is_some() {
         let (ui, trace) = (ui.clone(), trace.clone());
         command = command.stderr(move |line| {
@@ -141,7 +146,8 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         remembered = Some(Remembered { verdict, legacy });
     }
     let way = Way { to: To::Child(command), trace };
-    Ok(Plan { way, client, shown: typed, first, tools, remembered })
+    let legacy = first == Phase::Initialize;
+    Ok(Plan { way, client, shown: typed, first, tools, remembered, legacy })
 }
 
 /// A server that listens already: nothing of its surroundings is ours to choose.
@@ -165,7 +171,8 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     }
     let (client, first) = client(ui, connect)?;
     let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
-    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
+    let legacy = first == Phase::Initialize;
+    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None, legacy })
 }
 
 /// Opens the file that is asked for.

@@ -17,7 +17,6 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use mcpjoin::Link;
 use mcpjoin::link::{Crossed, Way};
 use mcpjoin::proto::{Kind, Raw};
 
@@ -71,10 +70,10 @@ impl Trace {
         Ok(trace)
     }
 
-    /// The same link, with everything that crosses it written down.
-    pub(super) fn of(&self, link: Link) -> Link {
+    /// What is to be called with everything that crosses.
+    pub(super) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
         let trace = self.clone();
-        link.tapped(move |way, crossed| {
+        move |way, crossed| {
             let direction = match way {
                 Way::In => "received",
                 Way::Out => "sent",
@@ -83,7 +82,7 @@ impl Trace {
             if let Crossed::Line(line) = crossed {
                 trace.line(direction, line);
             }
-        })
+        }
     }
 
     /// A line that the server wrote to standard error.

@@ -16,7 +16,7 @@ pub(crate) struct Way {
 /// What is at the far end.
 #[derive(Clone)]
 pub(super) enum To {
-    /// A program, to be run.
+    /// A program, to be run; what crosses is written down by whatever it starts.
     Child(ChildCommand),
     /// Somebody who listens.
     Socket(SocketConnect),
@@ -25,11 +25,16 @@ pub(super) enum To {
 impl Way {
     /// Starts the server, or connects to it.
     pub(crate) async fn link(&self) -> Result<Link, Failure> {
-        let link = match &self.to {
-            To::Child(command) => command.clone().start().await.map_err(|error| Failure::spawn(&error))?,
-            To::Socket(socket) => socket.clone().await.map_err(|error| Failure::connect(&error))?,
-        };
-        Ok(self.traced(link))
+        match &self.to {
+            To::Child(command) => command.clone().start().await.map_err(|error| Failure::spawn(&error)),
+            To::Socket(socket) => {
+                let link = socket.clone().await.map_err(|error| Failure::connect(&error))?;
+                Ok(match &self.trace {
+                    Some(trace) => link.tapped(trace.tap()),
+                    None => link,
+                })
+            }
+        }
     }
 
     /// The program that is to be run, where it is one.
@@ -37,14 +42,6 @@ impl Way {
         match &self.to {
             To::Child(command) => Some(command),
             To::Socket(_) => None,
-        }
-    }
-
-    /// The link, written down where that is asked for.
-    pub(crate) fn traced(&self, link: Link) -> Link {
-        match &self.trace {
-            Some(trace) => trace.of(link),
-            None => link,
         }
     }
 

@@ -28,6 +28,7 @@ mod surroundings;
 mod terminal;
 mod trace;
 mod usage;
+mod validate;
 mod verdict;
 mod waiting;
 

@@ -40,7 +40,7 @@ use self::course::Course;
 use self::opening::Opening;
 use self::wire::Wire;
 use crate::client::ClientBuilder;
-use crate::link::{ChildCommand, Link};
+use crate::link::ChildCommand;
 
 /// How long a server may take to its first answer before that is a finding: 5 s, as long as the probe of the era waits.
 const SLOW: Duration = Duration::from_secs(5);
@@ -52,16 +52,12 @@ pub struct Doctor {
     client: ClientBuilder,
     slow: Duration,
     begun: Option<Box<dyn Fn(Phase) + Send + Sync>>,
-    through: Option<Through>,
 }
-
-/// What is done to the link before it is used.
-type Through = Box<dyn FnOnce(Link) -> Link + Send>;
 
 impl Doctor {
     /// Examines what this command starts, as this client talks to it.
     pub fn new(command: ChildCommand, client: ClientBuilder) -> Self {
-        Self { command, client, slow: SLOW, begun: None, through: None }
+        Self { command, client, slow: SLOW, begun: None }
     }
 
     /// How long a server may take to its first answer before that is a finding: 5 s.
@@ -73,12 +69,6 @@ impl Doctor {
     /// Hears of each phase as it begins. Must not block.
     pub fn on_phase(mut self, begun: impl Fn(Phase) + Send + Sync + 'static) -> Self {
         self.begun = Some(Box::new(begun));
-        self
-    }
-
-    /// Has the link to the server changed before it is used: tapped, for example.
-    pub fn through(mut self, change: impl FnOnce(Link) -> Link + Send + 'static) -> Self {
-        self.through = Some(Box::new(change));
         self
     }
 
@@ -111,10 +101,7 @@ impl Doctor {
         course.begin(Phase::Spawn);
         let wire = Wire::default();
         let link = match self.command.start().await {
-            Ok(link) => match self.through {
-                Some(change) => change(link),
-                None => link,
-            },
+            Ok(link) => link,
             Err(error) => {
                 let interpreter = resolved.interpreter.as_deref();
                 course.fail(*diagnosis::unstarted(Phase::Spawn, &error, interpreter));

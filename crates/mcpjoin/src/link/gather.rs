@@ -75,6 +75,12 @@ impl Gather {
         self.waiting = self.waiting.saturating_add(self.open.len() - before);
     }
 
+    /// Adds bytes as they are.
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.open.put_slice(bytes);
+        self.waiting = self.waiting.saturating_add(bytes.len());
+    }
+
     /// The line that a message is, without its end; empty for what is not sent.
     pub(super) fn whole(outbound: &Outbound) -> BytesMut {
         let mut line = BytesMut::new();

@@ -23,6 +23,7 @@ mod tap;
 use std::fmt;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
 
 #[cfg(unix)]
@@ -58,6 +59,13 @@ pub(crate) trait Io: Send {
 
     /// Takes a message to send. It leaves with the next [`Io::poll_flush`].
     fn push(&mut self, outbound: Outbound);
+
+    /// Takes bytes to send as they are, message or not: they leave with the next [`Io::poll_flush`]. False where a
+    /// link carries messages and no bytes.
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        let _ = bytes;
+        false
+    }
 
     /// Sends what was pushed, as much as goes. `Ready(Ok)` when nothing is left. An error is told once, and
     /// reading may go on to give what is still readable, then [`Inbound::Closed`].

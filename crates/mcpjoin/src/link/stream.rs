@@ -273,7 +273,12 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
                 Some(LineEvent::TooLong { head, length }) => {
                     return Poll::Ready(self.too_long(&head, length));
                 }
-                Some(LineEvent::ByteOrderMark) => return Poll::Ready(Inbound::ByteOrderMark),
+                Some(LineEvent::ByteOrderMark) => {
+                    if let Some(tap) = &mut self.tap {
+                        tap(Way::In, Crossed::ByteOrderMark);
+                    }
+                    return Poll::Ready(Inbound::ByteOrderMark);
+                }
                 None => {
                     if let Reading::Ended(kind) = &self.reading {
                         let cause = LinkEnd { kind: kind.clone(), ..LinkEnd::end_of_stream() };
@@ -304,6 +309,13 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
         if self.writer.is_some() {
             self.gather.push(&outbound);
         }
+    }
+
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        if self.writer.is_some() {
+            self.gather.push_bytes(bytes);
+        }
+        true
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {

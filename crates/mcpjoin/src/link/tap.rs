@@ -4,6 +4,7 @@
 
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound};
 
 use super::{Io, Link};
@@ -24,6 +25,8 @@ pub enum Crossed<'a> {
     /// On a stream: one line, byte for byte, without its end; of a line above the limit, the beginning. Blank
     /// lines are not shown.
     Line(&'a [u8]),
+    /// On a stream: the byte order mark that it begins with. It is no part of the line that follows.
+    ByteOrderMark,
     /// On a link that carries messages as they are: what came in.
     Inbound(&'a Inbound),
     /// On a link that carries messages as they are: what goes out.
@@ -87,6 +90,10 @@ impl Io for Tapped {
     fn push(&mut self, outbound: Outbound) {
         (self.tap)(Way::Out, Crossed::Outbound(&outbound));
         self.io.push(outbound);
+    }
+
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        self.io.push_bytes(bytes)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {

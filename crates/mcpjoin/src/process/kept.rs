@@ -67,7 +67,7 @@ pub(super) struct Kept {
     rest: Vec<Relative>,
     /// How much was seen in the last look.
     sight: Sight,
-    /// The same as of the first look.
+    /// Whoever was found first once the child had ended.
     left_behind: Vec<Survivor>,
 }
 
@@ -158,7 +158,6 @@ impl Kept {
                 return self.climb(now, world);
             }
             self.search(world);
-            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
             if self.shared.dropped.load(Ordering::Acquire) {
                 self.forced = Forced::Killed;
                 self.clear(now);
@@ -283,6 +282,10 @@ impl Kept {
         let found = self.family.living(world);
         self.rest = found.living;
         self.sight = found.sight;
+        // A look that is not settled may miss whom the next one finds.
+        if self.left_behind.is_empty() {
+            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
+        }
     }
 
     /// Waits for the child, which has ended, and tells everybody.
