@@ -35,7 +35,7 @@ fn a16_a_server_that_prints_beside_its_messages_works_and_is_told_with_vv() {
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("fine\n", ""));
     let ran = bytes(&["-vv"], "log_text").exits(0);
     assert_eq!(ran.stdout, "fine\n");
-    ran.says(&["not a message", "INFO"]);
+    ran.says(&["the peer broke a rule, violation: not a message", "INFO"]);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod orphans;
 mod ping;
 mod prompt;
 mod read;
+mod readme;
 mod secrets;
 mod signals;
 mod sockets;

@@ -55,7 +55,8 @@ fn what_the_readme_shows_is_printed() {
     assert!(commands.len() >= 3, "the README shows {} commands with their output", commands.len());
     let folder = Path::new(env!("CARGO_BIN_EXE_mcpjoin")).parent().unwrap();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(std::iter::once(folder.into()).chain(std::env::split_paths(&path))).unwrap();
+    let path =
+        std::env::join_paths(std::iter::once(folder.into()).chain(std::env::split_paths(&path))).unwrap();
     for (command, expected) in commands {
         assert!(command.starts_with("mcpjoin "), "{command} is none of ours");
         let output = Command::new("sh")
