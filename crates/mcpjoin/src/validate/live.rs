@@ -139,6 +139,12 @@ impl Live {
         self.garbage.clone()
     }
 
+    /// How many lines have come.
+    pub(super) const fn lines(&self) -> usize {
+        self.count
+    }
+
+    /// How many of them came before the first message, and were none.
     pub(super) fn bad_lines(&self) -> usize {
         self.bad_lines
     }
