@@ -10,7 +10,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// It did what was asked.
     Done,
-    /// A check found faults.
+    /// It looked for faults and found some.
     Faults,
     /// What was typed, or the surroundings that it needs, cannot be used.
     Usage,
@@ -36,8 +36,8 @@ pub(crate) enum Signal {
 /// The table for `--help`.
 pub(crate) const TABLE: &str = concat!(
     "  0    done\n",
-    "  1    a check found faults\n",
-    "  2    wrong usage\n",
+    "  1    checks found faults (validate, doctor)\n",
+    "  2    wrong usage, or a configuration that cannot be used\n",
     "  4    no connection, connection lost, or timed out\n",
     "  5    the server answered with an error, or a tool result is one\n",
     "  130  interrupted (Ctrl-C)\n",
@@ -72,7 +72,7 @@ mod tests {
     use super::{Exit, Signal, TABLE};
 
     #[test]
-    fn b168_every_code_is_in_the_table_of_the_help() {
+    fn i168_every_code_is_in_the_table_of_the_help() {
         let known = [
             Exit::Done,
             Exit::Faults,

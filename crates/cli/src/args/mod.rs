@@ -4,22 +4,34 @@
 //! An option stands here only when it does something.
 
 mod call;
+mod complete;
 mod connect;
+mod doctor;
 mod list;
 mod output;
+mod ping;
+mod prompt;
+mod read;
 mod serve;
 mod validate;
 mod values;
+mod words;
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use call::Call;
+pub(crate) use complete::Complete;
 pub(crate) use connect::{Connect, EraChoice};
+pub(crate) use doctor::Doctor;
 pub(crate) use list::List;
 pub(crate) use output::{Output, When};
+pub(crate) use ping::Ping;
+pub(crate) use prompt::Prompt;
+pub(crate) use read::Read;
 pub(crate) use serve::{Serve, Served};
 pub(crate) use validate::Validate;
+pub(crate) use words::Words;
 
 use crate::exit;
 
@@ -56,6 +68,7 @@ fn after_help() -> String {
          mcpjoin list demo:\n  \
          mcpjoin list npx -y @modelcontextprotocol/server-everything\n  \
          mcpjoin call demo: echo message=hi\n  \
+         mcpjoin read demo: test://static-text\n  \
          mcpjoin call echo message=hi -- npx -y @modelcontextprotocol/server-everything\n\n\
          Exit codes:\n{}\n\n\
          `mcpjoin help targets` says how a server is named.",
@@ -68,6 +81,11 @@ pub(crate) enum Verb {
     Validate(Validate),
     List(List),
     Call(Call),
+    Read(Read),
+    Prompt(Prompt),
+    Complete(Complete),
+    Ping(Ping),
+    Doctor(Doctor),
     Serve(Serve),
     Help(Help),
 }

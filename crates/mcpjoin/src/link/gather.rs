@@ -41,6 +41,10 @@ impl Gather {
         self.waiting < ROOM
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
     /// Adds a message, or a batch, as one line.
     pub(super) fn push(&mut self, outbound: &Outbound) {
         let before = self.open.len();

@@ -25,8 +25,6 @@ pub enum Crossed<'a> {
     /// On a stream: one line, byte for byte, without its end; of a line above the limit, the beginning. Blank
     /// lines are not shown.
     Line(&'a [u8]),
-    /// On a stream: the byte order mark that it begins with. It is no part of the line that follows.
-    ByteOrderMark,
     /// On a link that carries messages as they are: what came in.
     Inbound(&'a Inbound),
     /// On a link that carries messages as they are: what goes out.
@@ -114,5 +112,10 @@ impl Io for Tapped {
 
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         self.io.poll_reopen(cx)
+    }
+
+    #[cfg(unix)]
+    fn child(&self) -> Option<super::ChildHandle> {
+        self.io.child()
     }
 }
