@@ -351,7 +351,7 @@ fn bytes_are_sent_as_they_are_and_a_tap_sees_their_lines() {
         link.flush().await.unwrap();
         assert!(link.push_bytes(vec![b':', 0xff, b'\n']));
         link.flush().await.unwrap();
-        let mut came = [0; 22];
+        let mut came = [0; 21];
         far.read_exact(&mut came).await.unwrap();
         assert_eq!(&came, b"no message\n{\"half\":\xff\n");
         let seen = seen.lock().unwrap().clone();
