@@ -1,4 +1,4 @@
-//! Where the published servers and the binary `mcpjoin` are, and which processes a run has left behind.
+//! Where the published servers, the binary `mcpjoin` and its packages are, and which processes a run has left behind.
 //!
 //! Used by the tests beside it, one file for each family of SDKs, and by nothing else; it never speaks the protocol, so
 //! that the binary alone is what is tested. The servers are pinned in `package-lock.json`, `requirements.txt` and
@@ -44,6 +44,34 @@ pub fn mcpjoin() -> io::Result<PathBuf> {
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .filter(|_| output.status.success())
         .ok_or_else(|| io::Error::other("cargo did not build the binary mcpjoin"))
+}
+
+/// The environment variable that names the folder of the packages; `cargo xtask test` sets it to the one that it has
+/// just filled.
+pub const PACKAGES: &str = "MCPJOIN_PACKAGES";
+
+/// The folder with the packages that people install: the one that [`PACKAGES`] names, or else freshly filled.
+///
+/// # Errors
+///
+/// When cargo cannot be started, or `cargo xtask dist` fails.
+pub fn packages() -> io::Result<PathBuf> {
+    if let Some(path) = std::env::var_os(PACKAGES) {
+        return Ok(path.into());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let made = Command::new(cargo)
+        .args(["run", "--quiet", "--package", "xtask", "--", "dist"])
+        .current_dir(&root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit())
+        .status()?;
+    if !made.success() {
+        return Err(io::Error::other("`cargo xtask dist` made no packages"));
+    }
+    Ok(root.join("target/dist"))
 }
 
 /// An installed server, by its path below `interop/`.

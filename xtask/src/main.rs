@@ -6,6 +6,7 @@
 mod catalogue;
 mod counts;
 mod dependencies;
+mod dist;
 mod fuzz;
 mod interop;
 mod requirements;
@@ -30,6 +31,7 @@ cargo xtask CHORE
                      show it
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   interop install    the published servers that the interop tests run against, into interop/ (needs npm and python3)
+  dist               the archive, the npm package and the wheel, into target/dist
   fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus";
 
 fn main() -> ExitCode {
@@ -56,6 +58,7 @@ fn run(words: &[&str]) -> Result<()> {
         }
         ["deny"] => dependencies::run(&root),
         ["interop", "install"] => interop::install(&root),
+        ["dist"] => dist::run(&root).map(drop),
         ["fuzz"] => fuzz::run(&root, 0),
         ["fuzz", seconds] => fuzz::run(&root, seconds.parse()?),
         [] | ["help" | "--help" | "-h"] => {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::counts::{self, Counts};
 use crate::steps::{self, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
-use crate::{catalogue, dependencies, fuzz, interop, requirements, tree};
+use crate::{catalogue, dependencies, dist, fuzz, interop, requirements, tree};
 
 /// The package whose tests need the published servers.
 const INTEROP: &str = "interop";
@@ -73,9 +73,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         steps.step("tests", "cargo test --workspace --all-features", || groups(&own, &[], &mut ran));
         steps.step("doc tests", "cargo test --workspace --all-features --doc", || doc_tests(root, &mut ran));
         let installed = steps.step("servers", "cargo xtask interop install", || interop::install(root));
+        let packed = steps.step("packages", "cargo xtask dist", || dist::run(root));
         steps.step("interop", "cargo test -p interop", || {
             installed.context("the published servers are not installed (step `servers`)")?;
-            groups(&published, &[("MCPJOIN_BIN", &built.mcpjoin)], &mut ran)
+            let packages = packed.context("there are no packages to install (step `packages`)")?;
+            let places = [("MCPJOIN_BIN", &*built.mcpjoin), ("MCPJOIN_PACKAGES", &*packages)];
+            groups(&published, &places, &mut ran)
         });
     }
     let seconds = options.fuzz_seconds;

@@ -5,9 +5,11 @@
 
 mod call;
 mod complete;
+mod completions;
 mod connect;
 mod doctor;
 mod list;
+mod man;
 mod output;
 mod ping;
 mod prompt;
@@ -22,9 +24,11 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use call::Call;
 pub(crate) use complete::Complete;
+pub(crate) use completions::Completions;
 pub(crate) use connect::{Connect, EraChoice};
 pub(crate) use doctor::Doctor;
 pub(crate) use list::List;
+pub(crate) use man::Man;
 pub(crate) use output::{Output, When};
 pub(crate) use ping::Ping;
 pub(crate) use prompt::Prompt;
@@ -87,6 +91,8 @@ pub(crate) enum Verb {
     Ping(Ping),
     Doctor(Doctor),
     Serve(Serve),
+    Completions(Completions),
+    Man(Man),
     Help(Help),
 }
 

@@ -2,11 +2,13 @@
 
 mod call;
 mod complete;
+mod completions;
 mod contents;
 mod doctor;
 mod exchange;
 mod help;
 mod list;
+mod man;
 mod ping;
 mod prompt;
 mod read;
@@ -66,6 +68,8 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
             told(&Ui::new(&args.output), |ui| doctor::run(ui, args, escaped))
         }
         Verb::Serve(args) => serve::run(&args),
+        Verb::Completions(args) => completions::run(&args),
+        Verb::Man(args) => man::run(&args),
         Verb::Help(args) => help::run(&args),
     }
 }

@@ -22,10 +22,8 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
     let only = args.rule.iter().map(String::as_str);
     let selection = Selection::new(only, args.skip.iter().map(String::as_str)).map_err(|error| {
         let chapters = Chapter::ALL.map(Chapter::as_str).join(", ");
-        Failure::usage(
-            error.to_string(),
-            format!("mcpjoin validate --rules shows the rules; the chapters are {chapters}"),
-        )
+        let hint = format!("mcpjoin validate --rules shows the rules; the chapters are {chapters}");
+        Failure::usage(error.to_string(), hint)
     })?;
     if args.rules {
         let selected = rules().filter(|rule| selection.has(rule));
@@ -48,14 +46,26 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
             Ok(command) => command,
             Err(failure) => return failed(ui, failure, &shown, began),
         };
-        let looking = validator(ui, &args.connect, command, plan.legacy).run();
+        let child = command.handle();
+        let looking = validator(ui, &args.connect, command, plan.first).run();
         // Dropped by the signal, it ends what it has started.
         let outcome = tokio::select! {
             biased;
-            signal = signals.next() => return Exit::Signal(signal),
-            outcome = looking => outcome,
+            signal = signals.next() => Err(signal),
+            outcome = looking => Ok(outcome),
         };
         ui.line_over();
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(signal) => {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => {}
+                    _ = child.ended() => {}
+                }
+                return Exit::Signal(signal);
+            }
+        };
         let trace = match outcome {
             Ok(trace) => trace,
             Err(error) => return failed(ui, failure(error), &shown, began),
@@ -85,14 +95,14 @@ fn text(ui: &Ui, shown: &str, trace: &Trace, report: &Report, took: Duration) ->
 }
 
 /// What is to be looked at.
-fn validator(ui: &Ui, connect: &Connect, command: ChildCommand, only_legacy: bool) -> Validator {
+fn validator(ui: &Ui, connect: &Connect, command: ChildCommand, first: Phase) -> Validator {
     let mut validator = Validator::new(command).limits(limits(connect));
     if let Some(time) = connect.timeout {
         validator = validator.answer_within(time);
     }
     let (mut legacy, mut modern) = (connect.era.has_legacy(), connect.era.has_modern());
     if let Some(version) = &connect.protocol_version {
-        if only_legacy {
+        if first == Phase::Initialize {
             validator = validator.legacy_version(version.clone());
             modern = false;
         } else {

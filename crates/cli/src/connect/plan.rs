@@ -38,8 +38,6 @@ pub(crate) struct Plan {
     pub(crate) tools: ToolFilter,
     /// What is remembered of the server, where that decides anything.
     pub(crate) remembered: Option<Remembered>,
-    /// A session of the legacy era alone is asked for.
-    pub(crate) legacy: bool,
 }
 
 /// The bounds that the options ask for.
@@ -147,8 +145,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         remembered = Some(Remembered { verdict, legacy });
     }
     let way = Way { to: To::Child(command), trace };
-    let legacy = first == Phase::Initialize;
-    Ok(Plan { way, client, shown: typed, first, tools, remembered, legacy })
+    Ok(Plan { way, client, shown: typed, first, tools, remembered })
 }
 
 /// A server that listens already: nothing of its surroundings is ours to choose.
@@ -172,8 +169,7 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     }
     let (client, first) = client(ui, connect)?;
     let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
-    let legacy = first == Phase::Initialize;
-    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None, legacy })
+    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
 }
 
 /// Opens the file that is asked for.

@@ -18,6 +18,8 @@ fn the_reference_is_what_is_checked_in() {
         "ping --help",
         "doctor --help",
         "serve --help",
+        "completions --help",
+        "man --help",
         "help targets",
         "-h",
     ] {

@@ -16,6 +16,7 @@ mod help;
 mod large;
 mod list;
 mod orphans;
+mod pages;
 mod ping;
 mod prompt;
 mod read;

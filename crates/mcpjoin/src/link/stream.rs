@@ -273,12 +273,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
                 Some(LineEvent::TooLong { head, length }) => {
                     return Poll::Ready(self.too_long(&head, length));
                 }
-                Some(LineEvent::ByteOrderMark) => {
-                    if let Some(tap) = &mut self.tap {
-                        tap(Way::In, Crossed::ByteOrderMark);
-                    }
-                    return Poll::Ready(Inbound::ByteOrderMark);
-                }
+                Some(LineEvent::ByteOrderMark) => return Poll::Ready(Inbound::ByteOrderMark),
                 None => {
                     if let Reading::Ended(kind) = &self.reading {
                         let cause = LinkEnd { kind: kind.clone(), ..LinkEnd::end_of_stream() };
@@ -312,6 +307,10 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
     }
 
     fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        if let Some(tap) = &mut self.tap {
+            let pieces = bytes.split(|byte| *byte == b'\n').filter(|piece| !piece.is_empty());
+            pieces.for_each(|piece| tap(Way::Out, Crossed::Line(piece)));
+        }
         if self.writer.is_some() {
             self.gather.push_bytes(bytes);
         }

@@ -25,8 +25,6 @@ pub enum Crossed<'a> {
     /// On a stream: one line, byte for byte, without its end; of a line above the limit, the beginning. Blank
     /// lines are not shown.
     Line(&'a [u8]),
-    /// On a stream: the byte order mark that it begins with. It is no part of the line that follows.
-    ByteOrderMark,
     /// On a link that carries messages as they are: what came in.
     Inbound(&'a Inbound),
     /// On a link that carries messages as they are: what goes out.

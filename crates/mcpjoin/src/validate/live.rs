@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use mcpjoin_check::{Ended, Line, Probe, Run, What};
 use mcpjoin_proto::session::{Inbound, Limits, LinkEnd};
 use mcpjoin_proto::{
@@ -28,7 +28,7 @@ const LATE: Duration = Duration::from_secs(2);
 
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Lines as they came, their byte order mark included, with their times.
+/// Lines as they came, with their times.
 type Lines = Arc<Mutex<VecDeque<(Instant, Bytes)>>>;
 
 pub(super) struct Live {
@@ -41,6 +41,8 @@ pub(super) struct Live {
     /// How long an answer may take.
     answer: Duration,
     silences: usize,
+    /// A byte order mark stands before the next line.
+    mark: bool,
     /// The last line was no message.
     broken: bool,
     /// What has not been answered in time.
@@ -87,20 +89,13 @@ impl Live {
     ) -> Result<Self, SpawnError> {
         let handle = command.handle();
         let lines: Lines = Arc::default();
-        let (noted, mut mark) = (Arc::clone(&lines), false);
+        let noted = Arc::clone(&lines);
         let started = Instant::now();
-        let link = command.start().await?.tapped(move |way, crossed| match (way, crossed) {
-            (Way::In, Crossed::ByteOrderMark) => mark = true,
-            (Way::In, Crossed::Line(line)) => {
-                let mut whole = BytesMut::new();
-                if std::mem::take(&mut mark) {
-                    whole.put_slice(MARK);
-                }
-                whole.put_slice(line);
+        let link = command.start().await?.tapped(move |way, crossed| {
+            if let (Way::In, Crossed::Line(line)) = (way, crossed) {
                 let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-                noted.push_back((Instant::now(), whole.freeze()));
+                noted.push_back((Instant::now(), Bytes::copy_from_slice(line)));
             }
-            _ => {}
         });
         Ok(Self {
             link: link.bare(limits),
@@ -111,6 +106,7 @@ impl Live {
             next_id: 0,
             answer,
             silences: 0,
+            mark: false,
             broken: false,
             missed: Vec::new(),
             count: 0,
@@ -139,6 +135,12 @@ impl Live {
         self.garbage.clone()
     }
 
+    /// How many lines have come.
+    pub(super) const fn lines(&self) -> usize {
+        self.count
+    }
+
+    /// How many of them came before the first message, and were none.
     pub(super) fn bad_lines(&self) -> usize {
         self.bad_lines
     }
@@ -278,8 +280,15 @@ impl Live {
             self.over = Some(Over::Ended(cause));
             return;
         }
+        if matches!(inbound, Inbound::ByteOrderMark) {
+            self.mark = true;
+            return;
+        }
         let noted = self.lines.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let Some((at, bytes)) = noted else { return };
+        let Some((at, mut bytes)) = noted else { return };
+        if std::mem::take(&mut self.mark) {
+            bytes = [MARK, &bytes].concat().into();
+        }
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes.len());
         let line = match &inbound {

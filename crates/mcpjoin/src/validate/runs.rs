@@ -384,6 +384,10 @@ fn failure(live: &Live, line: &str, outcome: &Opened, within: Duration) -> Openi
         (Opened::Nothing, Some(Over::Ended(end))) => {
             OpeningFailure::Ended { last: LinkEnd::clone(end), probe: None, garbage }
         }
+        (Opened::Nothing, Some(Over::Flood)) if garbage.is_none() => OpeningFailure::BadReply {
+            method,
+            problem: format!("{} messages came, and none of them is the answer", live.lines()),
+        },
         (Opened::Nothing, Some(Over::Flood)) => {
             OpeningFailure::Garbage { lines: live.bad_lines(), first: garbage.unwrap_or_default() }
         }

@@ -1,0 +1,13 @@
+//! `mcpjoin man`: what can be typed.
+
+use clap::Args;
+
+/// Prints the manual page of mcpjoin, or of one of its verbs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    mcpjoin man | man -l -\n  \
+    mcpjoin man call > ~/.local/share/man/man1/mcpjoin-call.1")]
+pub(crate) struct Man {
+    /// A verb
+    pub(crate) verb: Option<String>,
+}

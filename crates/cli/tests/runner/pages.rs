@@ -1,0 +1,49 @@
+//! `mcpjoin completions` and `mcpjoin man`: every verb is in them, and what should read them can.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::support::{line, run};
+
+/// The verbs that the help shows.
+fn verbs() -> Vec<String> {
+    let help = line("--help").exits(0).stdout;
+    let verbs = help.split("Verbs:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    verbs.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_shell_completes_every_verb() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(["completions", shell]).exits(0).stdout;
+        for verb in verbs() {
+            assert!(script.contains(&verb), "{shell} does not complete {verb}");
+        }
+    }
+    run(["completions", "tcsh"]).exits(2).says(&["possible values", "bash"]);
+}
+
+#[test]
+fn bash_reads_its_script() {
+    let script = run(["completions", "bash"]).exits(0).stdout;
+    let question = format!(
+        "{script}\nCOMP_WORDS=(mcpjoin li); COMP_CWORD=1; _mcpjoin mcpjoin li mcpjoin; echo ${{COMPREPLY[@]}}"
+    );
+    let mut bash =
+        Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash is installed");
+    bash.stdin.take().unwrap().write_all(question.as_bytes()).unwrap();
+    let output = bash.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "list\n");
+}
+
+#[test]
+fn there_is_a_page_for_each_verb() {
+    let page = line("man").exits(0).stdout;
+    assert!(page.contains(".TH mcpjoin 1"), "{page}");
+    for verb in verbs() {
+        assert!(page.contains(&format!("mcpjoin\\-{verb}(1)")), "{verb} is missing in {page}");
+        let page = run(["man", &verb]).exits(0).stdout;
+        assert!(page.contains(&format!(".TH mcpjoin-{verb} 1")), "{page}");
+    }
+    line("man nothing").exits(2).says(&["no verb nothing"]);
+}

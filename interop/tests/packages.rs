@@ -1,0 +1,137 @@
+//! The packages that people install, installed as they would: into an empty home, without the network, and the main job
+//! run from there.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use interop::{MARK, running};
+
+/// The folder that `cargo xtask dist` has filled.
+fn packages() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| interop::packages().unwrap())
+}
+
+/// The one file there that ends so.
+fn package(end: &str) -> PathBuf {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(packages())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_str().unwrap().ends_with(end))
+        .collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+/// An empty folder that is home and working directory of everything that runs in it. Gone at the end, and nothing that
+/// ran in it may be left.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("mcpjoin-packages-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn mark(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn run(&self, program: impl AsRef<OsStr>, words: &[&str]) -> Output {
+        let output = Command::new(&program)
+            .args(words)
+            .current_dir(&self.0)
+            .env("HOME", &self.0)
+            .env(MARK, self.mark())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let left = running(self.mark()).unwrap();
+        assert!(left.is_empty(), "{words:?} left {left:?}");
+        output
+    }
+
+    /// Runs it with success, and gives what it printed.
+    fn prints(&self, program: impl AsRef<OsStr>, words: &[&str]) -> String {
+        let output = self.run(&program, words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{:?} {words:?}: {}\n{said}", program.as_ref(), output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The main job, with a `mcpjoin` that these words start.
+    fn does_its_job(&self, program: impl AsRef<OsStr> + Copy, words: &[&str]) {
+        let with = |more: &[&'static str]| [words, more].concat();
+        let list = self.prints(program, &with(&["list", "demo:"]));
+        assert!(list.contains("echo") && list.contains("test_simple_prompt"), "{list}");
+        let said = self.prints(program, &with(&["call", "demo:", "echo", "message=a b\u{e9}"]));
+        assert_eq!(said, "a b\u{e9}\n");
+        let failed = self.run(program, &with(&["call", "demo:", "test_error_handling"]));
+        assert_eq!(failed.status.code(), Some(5), "the exit code comes through");
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // What a failed test leaves is in the system's folder for such things.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn npx_runs_the_folder_of_the_package() {
+    let home = Home::new("npx");
+    let folder = packages().join("npm/mcpjoin");
+    home.does_its_job("npx", &["--yes", "--offline", folder.to_str().unwrap()]);
+}
+
+#[test]
+fn npm_installs_the_package_and_the_one_for_this_platform() {
+    let home = Home::new("npm");
+    let folder = packages().join("npm");
+    let packed = ["mcpjoin", "linux-x64"].map(|name| {
+        let folder = folder.join(name);
+        home.prints("npm", &["pack", "--silent", folder.to_str().unwrap()]).trim().to_owned()
+    });
+    let packed = packed.map(|file| format!("./{file}"));
+    home.prints("npm", &["install", "--offline", "--no-audit", "--no-fund", &packed[0], &packed[1]]);
+    let program = home.0.join("node_modules/.bin/mcpjoin");
+    home.does_its_job(&program, &[]);
+}
+
+#[test]
+fn pip_installs_the_wheel() {
+    let home = Home::new("pip");
+    home.prints("python3", &["-m", "venv", "venv"]);
+    let wheel = package(".whl");
+    let pip = home.0.join("venv/bin/pip");
+    home.prints(&pip, &["install", "--quiet", "--no-index", wheel.to_str().unwrap()]);
+    home.does_its_job(&home.0.join("venv/bin/mcpjoin"), &[]);
+    let files = home.prints(&pip, &["show", "--files", "mcpjoin"]);
+    assert!(files.contains("licenses/LICENSE-MIT"), "{files}");
+    home.prints(&pip, &["uninstall", "--quiet", "--yes", "mcpjoin"]);
+    assert!(!home.0.join("venv/bin/mcpjoin").exists());
+}
+
+#[test]
+fn the_archive_has_everything_below_one_folder() {
+    let home = Home::new("archive");
+    let archive = package(".tar.gz");
+    home.prints("tar", &["--extract", "--file", archive.to_str().unwrap()]);
+    let name = archive.file_name().unwrap().to_str().unwrap().strip_suffix(".tar.gz").unwrap();
+    let folder = home.0.join(name);
+    home.does_its_job(&folder.join("mcpjoin"), &[]);
+    for file in ["LICENSE-MIT", "completions/mcpjoin.bash", "man/mcpjoin.1", "man/mcpjoin-list.1"] {
+        assert!(folder.join(file).is_file(), "{file}");
+    }
+    let checked =
+        Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(packages()).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    assert_eq!(checked.stdout.iter().filter(|byte| **byte == b'\n').count(), 2);
+}
