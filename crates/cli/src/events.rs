@@ -16,7 +16,7 @@ const LIBRARY: &str = "mcpjoin";
 
 /// From now on shows what the library says.
 pub(crate) fn show(ui: &Ui) {
-    // There is one connection in a run, so nobody has done so before.
+    // Where a client is made twice, the second time changes nothing.
     let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone() });
 }
 

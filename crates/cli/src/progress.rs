@@ -16,7 +16,7 @@ use crate::ui::Ui;
 /// A wait below this is not worth a word.
 const QUIET: Duration = Duration::from_secs(1);
 /// Not more often than this the line is drawn again: no eye follows, and drawing takes time from the work.
-const DRAWN: Duration = Duration::from_millis(50);
+const DRAWN: Duration = Duration::from_millis(30);
 /// The columns of a bar.
 const BAR: usize = 20;
 

@@ -163,6 +163,13 @@ impl Secrets {
         if self.parts.is_empty() { text.into_owned() } else { self.without_parts(&text) }
     }
 
+    /// A text of which nothing was cut off, without them: what only begins like one stays.
+    pub(crate) fn hide_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.spellings.iter().fold(Cow::Borrowed(text), |text, secret| {
+            if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***").into() } else { text }
+        })
+    }
+
     /// The text without any bytes in a row that are a part of a long secret.
     fn without_parts(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());

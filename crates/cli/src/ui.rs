@@ -88,6 +88,11 @@ impl Ui {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide(text).into())
     }
 
+    /// The same for a text of which nothing was cut off.
+    pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide_whole(text))
+    }
+
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
     pub(crate) fn result(&self, text: &str) -> Result<(), Unwritten> {
         finish(AutoStream::new(io::stdout(), self.color).lock(), text)

@@ -51,7 +51,7 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,
     /// Writes everything that crosses the wire, and the server's standard error, to a file: one JSON object a line, with
-    /// the values of -e replaced
+    /// the values of -e and of an entry's variables replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 }

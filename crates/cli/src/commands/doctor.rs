@@ -7,7 +7,7 @@ use mcpjoin::doctor::{Doctor, Evidence, Finding, Outcome, Report, Step};
 use mcpjoin::proto::session::ProcessExit;
 use serde_json::{Map, Value, json};
 
-use super::{misused, written};
+use super::{misused, program, written};
 use crate::args;
 use crate::connect::{Plan, Signals, with_plan};
 use crate::exit::Exit;
@@ -33,14 +33,12 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
             return failure.exit;
         }
     };
-    let Some(command) = plan.way.command().cloned() else {
-        let mut failure = Failure::usage(
-            "a server that listens on a socket is not examined yet in this version",
-            "mcpjoin ping TARGET says whether it answers, mcpjoin list TARGET what it has",
-        );
-        failure.id = "E_NOT_BUILT";
-        ui.failure(&failure);
-        return failure.exit;
+    let command = match program(&plan.way) {
+        Ok(command) => command,
+        Err(failure) => {
+            ui.failure(&failure);
+            return failure.exit;
+        }
     };
     let child = command.handle();
     let shown = ui.clone();

@@ -16,9 +16,11 @@ mod validate;
 use std::ffi::OsString;
 
 use clap::Parser;
+use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 
 use crate::args::{Cli, Verb, Words};
+use crate::connect::Way;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, shown};
@@ -83,6 +85,18 @@ fn misused(misuse: Misuse) -> Failure {
         failure.id = "E_NOT_BUILT";
     }
     failure
+}
+
+/// The program that a verb runs itself, more than once or with more care than a connection takes.
+fn program(way: &Way) -> Result<ChildCommand, Failure> {
+    way.command().cloned().ok_or_else(|| {
+        let mut failure = Failure::usage(
+            "a server that listens on a socket is not examined yet in this version",
+            "mcpjoin ping TARGET says whether it answers, mcpjoin list TARGET what it has",
+        );
+        failure.id = "E_NOT_BUILT";
+        failure
+    })
 }
 
 /// The operands of a verb cannot be used.

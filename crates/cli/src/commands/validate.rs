@@ -9,7 +9,7 @@ use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::CloseCause;
 use mcpjoin::validate::{ValidateError, Validator};
 
-use super::{misused, written};
+use super::{misused, program, written};
 use crate::args::{Connect, Validate};
 use crate::connect::{Signals, limits, with_plan};
 use crate::exit::Exit;
@@ -42,13 +42,9 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
             Ok(signals) => signals,
             Err(error) => return failed(ui, Failure::system(Phase::Spawn, &error), &shown, began),
         };
-        let Some(command) = plan.way.command().cloned() else {
-            let mut failure = Failure::usage(
-                "a server that listens on a socket is not validated yet in this version",
-                "mcpjoin validate with a server that is run as a child",
-            );
-            failure.id = "E_NOT_BUILT";
-            return failed(ui, failure, &shown, began);
+        let command = match program(&plan.way) {
+            Ok(command) => command,
+            Err(failure) => return failed(ui, failure, &shown, began),
         };
         let child = command.handle();
         let looking = validator(ui, &args.connect, command, plan.first).run();

@@ -29,12 +29,12 @@ use crate::visible;
 
 pub(crate) use plan::{Plan, limits};
 pub(crate) use signals::Signals;
+pub(crate) use way::Way;
 
 /// How long the keeper of the child may take once everything has been killed at once.
 const KILLED: Duration = Duration::from_secs(1);
 
 /// Connects to the server, runs `work`, and ends everything. The exit is that of `work`, or says what came between.
-#[allow(dead_code, reason = "for the verbs that see no tools, which come with the next merge")]
 pub(crate) fn with_server(
     ui: &Ui,
     target: &Target,

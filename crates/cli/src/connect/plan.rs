@@ -66,6 +66,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     let mut tools = ToolFilter::default();
     let mut say = None;
 
+    let entry = config::launch(ui, target, &connect)?;
     let (program, args, typed) = match target {
         Target::Command { program, args } => {
             let words: Vec<String> = std::iter::once(program).chain(args).map(|word| shown(word)).collect();
@@ -82,7 +83,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         Target::Socket(socket) => return to_socket(ui, socket, &connect),
     };
     // What the command line says wins over what the entry says.
-    let (program, args, typed) = match config::launch(ui, target, &connect)? {
+    let (program, args, typed) = match entry {
         None => (program, args, typed),
         Some(entry) => {
             connect.cwd = connect.cwd.or(entry.cwd);

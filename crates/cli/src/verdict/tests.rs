@@ -80,7 +80,7 @@ fn arguments_are_not_in_the_file() {
 }
 
 #[test]
-fn b176_a_damaged_file_is_replaced_and_fails_nothing() {
+fn i176_a_damaged_file_is_replaced_and_fails_nothing() {
     let folder = Folder::new("damaged");
     folder.verdict(b"a").learn(true);
     let file = folder.verdict(b"a").file;
@@ -107,7 +107,7 @@ fn b176_a_damaged_file_is_replaced_and_fails_nothing() {
 }
 
 #[test]
-fn b180_many_writers_at_once_leave_a_sound_file() {
+fn i180_many_writers_at_once_leave_a_sound_file() {
     let folder = Folder::new("writers");
     std::thread::scope(|scope| {
         for thread in 0..8_u64 {

@@ -107,6 +107,27 @@ fn c18_r85_entries_of_both_formats_are_listed_and_called() {
 }
 
 #[test]
+fn an_entry_is_a_target_of_every_verb() {
+    let folder = Folder::new("verbs");
+    folder.file(".mcp.json", servers(&demo("our server", "")));
+    folder.file("mcp_servers.toml", toml("a", ""));
+    for target in [&["a"][..], &["mcp_servers.toml#a"], &["--server", "our server"]] {
+        for (verb, operands) in [
+            ("list", &[][..]),
+            ("ping", &[]),
+            ("call", &["echo", "message=hi"]),
+            ("read", &["test://static-text"]),
+            ("prompt", &["test_simple_prompt"]),
+        ] {
+            folder.run(&[&[verb, "-q"], target, operands].concat()).exits(0);
+            // Nothing of it may be ignored.
+            let unused = [&[verb, "-c", "mcp_servers.toml", "tcp://127.0.0.1:1"], operands].concat();
+            folder.run(&unused).exits(2).says(&["--config mcp_servers.toml is for an entry"]);
+        }
+    }
+}
+
+#[test]
 fn r7_an_entry_starts_with_its_arguments_variables_and_directory() {
     let folder = Folder::new("start");
     folder.file("sub/x", "");
@@ -246,6 +267,12 @@ fn f25_i166_values_of_an_entry_are_shown_nowhere() {
     );
     let ran = folder.line("list -v -c key.json a").exits(4).says(&["server: ***", "stderr   ***"]);
     assert!(!ran.stderr.contains(marker), "{}", ran.stderr);
+    // What is written down has none, either.
+    let mut command = folder.command(&["list", "--trace", "trace.json", "loud"]);
+    command.env("FROM_US", marker);
+    start(command).finish().exits(4);
+    let trace = fs::read_to_string(folder.path().join("here/trace.json")).unwrap();
+    assert!(trace.contains("*** ***") && !trace.contains(marker), "{trace}");
     // A file that is broken in the middle of a secret.
     folder.file("half.json", format!(r#"{{"mcpServers": {{"a": {{"env": {{"K": "{marker}"#));
     folder.file("half.toml", format!("[[servers]]\nname = \"a\"\nenv = \"{marker}\nx"));

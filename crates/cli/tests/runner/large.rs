@@ -25,10 +25,6 @@ fn a4_a_result_of_9_mib_is_right_and_one_of_11_names_the_limit_and_the_flag() {
     let eleven = bytes(&[], "eleven").exits(5);
     assert_eq!(eleven.stdout, "");
     eleven.says(&["(E_TOO_LARGE)", "10485760", "--max-message-size", "doing    call"]);
-    let failure = bytes(&["--json"], "eleven").exits(5).failure();
-    assert_eq!(failure["id"], "E_TOO_LARGE");
-    assert!(failure["message"].as_str().unwrap().contains("10485760"), "{failure}");
-
     let raised = bytes(&["--max-message-size", "12MiB"], "eleven").exits(0);
     assert!((11 * MIB - 200..11 * MIB).contains(&raised.stdout.len()), "{}", raised.stdout.len());
 }
@@ -39,15 +35,13 @@ fn a16_a_server_that_prints_beside_its_messages_works_and_is_told_with_vv() {
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("fine\n", ""));
     let ran = bytes(&["-vv"], "log_text").exits(0);
     assert_eq!(ran.stdout, "fine\n");
-    ran.says(&["against the specification: not a message", r"INFO"]);
+    ran.says(&["the peer broke a rule, violation: not a message", "INFO"]);
 }
 
 #[test]
 fn i174_f23_nothing_but_the_result_is_on_standard_output() {
     // A server that talks on all its outputs, and a tool that reports and logs.
     for words in [
-        "list OPTIONS demo:",
-        "call OPTIONS demo: echo message=hi",
         "call OPTIONS demo: test_tool_with_logging",
         "call OPTIONS demo: test_tool_with_progress",
         "call OPTIONS demo: test_error_handling",

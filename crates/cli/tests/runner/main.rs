@@ -19,6 +19,7 @@ mod orphans;
 mod ping;
 mod prompt;
 mod read;
+mod readme;
 mod secrets;
 mod signals;
 mod sockets;
@@ -29,6 +30,7 @@ mod terminal;
 mod trace;
 mod usage;
 mod validate;
+mod verbs;
 mod verdict;
 mod waiting;
 

@@ -65,7 +65,7 @@ fn every_verb_with_a_server_has_a_trace() {
 }
 
 #[test]
-fn b166_a_trace_has_no_secret_and_what_is_no_message_as_text() {
+fn i166_a_trace_has_no_secret_and_what_is_no_message_as_text() {
     let script = legacy(
         r#"echo "{\"its\":\"$TOKEN\"}" >&2; echo "no message, but $TOKEN"; read -r line
 printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"%s"}],"escaped":"h\\u0075nter2","%s":1}}\n' "$TOKEN" "$TOKEN"; cat >/dev/null"#,
@@ -90,7 +90,7 @@ printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"%s"}],"escaped":"h\\
 }
 
 #[test]
-fn b176_a_trace_that_cannot_be_written_is_told_and_harms_nothing() {
+fn i176_a_trace_that_cannot_be_written_is_told_and_harms_nothing() {
     let ran = line("call --trace /dev/full demo: echo message=hi").exits(0);
     assert_eq!(ran.stdout, "hi\n");
     assert_eq!(ran.stderr.matches("warning: the trace ends here").count(), 1, "{}", ran.stderr);

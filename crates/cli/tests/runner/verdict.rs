@@ -161,7 +161,7 @@ fn a_dead_server_is_told_as_without_memory() {
 }
 
 #[test]
-fn b176_without_a_place_for_it_everything_works() {
+fn i176_without_a_place_for_it_everything_works() {
     let mut server = Server::new("nowhere");
     for cache in ["/dev/null", "/proc/nothing", "/no/such/folder"] {
         server.cache = PathBuf::from(cache);
@@ -189,7 +189,7 @@ fn b176_without_a_place_for_it_everything_works() {
 }
 
 #[test]
-fn b180_many_at_once_do_not_disturb_each_other() {
+fn i180_many_at_once_do_not_disturb_each_other() {
     let server = Server::new("many");
     let running: Vec<_> = (0..6).map(|_| start(server.command(&[]))).collect();
     for run in running {

@@ -63,8 +63,8 @@ impl Wire {
     }
 
     pub(super) fn crossed(&self, way: Way, crossed: Crossed<'_>) {
-        let mut seen = self.lock();
         let Crossed::Line(line) = crossed else { return };
+        let mut seen = self.lock();
         if seen.opened {
             return;
         }

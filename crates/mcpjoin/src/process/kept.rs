@@ -67,7 +67,7 @@ pub(super) struct Kept {
     rest: Vec<Relative>,
     /// How much was seen in the last look.
     sight: Sight,
-    /// The same as of the first look.
+    /// Whoever was found first once the child had ended.
     left_behind: Vec<Survivor>,
 }
 
@@ -109,6 +109,8 @@ impl Kept {
     /// No grace any more.
     pub(super) fn kill(&mut self, now: Instant, world: &World) {
         match self.step {
+            // It has ended by itself; what it leaves behind gets no grace.
+            _ if self.noticed && !self.has_ended() => self.step = Step::Killing,
             Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now, world),
             Step::Sweeping => self.clear(now),
             Step::Killing | Step::Clearing => {}
@@ -158,7 +160,6 @@ impl Kept {
                 return self.climb(now, world);
             }
             self.search(world);
-            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
             if self.shared.dropped.load(Ordering::Acquire) {
                 self.forced = Forced::Killed;
                 self.clear(now);
@@ -283,6 +284,10 @@ impl Kept {
         let found = self.family.living(world);
         self.rest = found.living;
         self.sight = found.sight;
+        // A look that is not settled may miss whom the next one finds.
+        if self.left_behind.is_empty() {
+            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
+        }
     }
 
     /// Waits for the child, which has ended, and tells everybody.

@@ -190,8 +190,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         // A waker keeps its runtime's driver alive; the keeper and the handles may live longer than that.
         drop(self.shared.link.take());
-        if self.shared.phase.borrow().report.is_none() {
-            self.shared.dropped.store(!self.has_ended(), Ordering::Release);
+        let (ended, over) = {
+            let phase = self.shared.phase.borrow();
+            (phase.ended, phase.report.is_some())
+        };
+        if !over {
+            self.shared.dropped.store(!ended, Ordering::Release);
             self.shared.signal_group(Signal::KILL);
             keeper::kill(&self.shared);
         }

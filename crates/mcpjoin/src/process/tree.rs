@@ -99,8 +99,10 @@ struct Stat {
     parent: i32,
     group: i32,
     born: u64,
-    /// It has no memory of its own: the kernel's, or about to be gone.
-    bare: bool,
+    /// It will be dead in a moment: it has no memory any more.
+    exiting: bool,
+    /// It is the kernel's, and has no memory of its own.
+    kernel: bool,
     /// Its program is there as a whole: the kernel notes last in an `execve` where the code is.
     loaded: bool,
     /// Where its environment begins and ends in its memory.
@@ -149,7 +151,8 @@ impl Stat {
             parent: field(4)?.parse().ok()?,
             group: field(5)?.parse().ok()?,
             born: field(22)?.parse().ok()?,
-            bare: flags & (PF_EXITING | PF_KTHREAD) != 0,
+            exiting: flags & PF_EXITING != 0 && alone,
+            kernel: flags & PF_KTHREAD != 0,
             loaded: number(field(27)).is_some_and(|end_of_code| end_of_code != 0),
             environment: (number(field(50)).unwrap_or_default(), number(field(51)).unwrap_or_default()),
             marks: Marks::None,
@@ -163,7 +166,10 @@ impl Stat {
     fn read_marks(&mut self) {
         let environment = match read(self.pid, "environ") {
             Ok(Some(environment)) => environment,
-            Ok(None) => return,
+            Ok(None) => {
+                self.dead = true;
+                return;
+            }
             // Whoever may not be looked at may not be signalled either; and one that cannot be read never will be.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return,
@@ -172,23 +178,20 @@ impl Stat {
                 return;
             }
         };
-        let gone = if self.is_whole(&environment) {
-            false
-        } else {
+        if !self.is_whole(&environment) {
             match Self::read(self.pid) {
-                Ok(None) => true,
-                Ok(Some(now)) if now.dead || now.bare => true,
-                Ok(Some(now)) if now.is_whole(&environment) => false,
+                Ok(Some(now)) if now.dead || now.exiting => self.dead = true,
+                Ok(None) => self.dead = true,
+                Ok(Some(now)) if now.kernel || now.is_whole(&environment) => {}
                 _ => {
                     self.marks = Marks::Unknown;
                     return;
                 }
             }
-        };
-        self.marks = match Mark::held_in(&environment) {
-            Some(names) if !gone => Marks::Held(names.to_vec()),
-            _ => Marks::None,
-        };
+        }
+        if let (false, Some(names)) = (self.dead, Mark::held_in(&environment)) {
+            self.marks = Marks::Held(names.to_vec());
+        }
     }
 
     /// Whether this is all of its environment.
@@ -446,7 +449,7 @@ mod tests {
         let world = World::look(Scope::Everybody);
         let own = i32::try_from(std::process::id()).expect("a pid");
         let stat = world.stats.iter().find(|stat| stat.pid == own).expect("ourselves");
-        assert!(!stat.dead && !stat.bare && stat.environment.1 > 0);
+        assert!(!stat.dead && !stat.exiting && !stat.kernel && stat.loaded);
         assert!(matches!(stat.marks, Marks::Held(_) | Marks::None));
         assert_eq!(world.sight, Sight::Whole);
     }
