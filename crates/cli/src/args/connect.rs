@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use mcpjoin::proto::Version;
+use mcpjoin::proto::{Era, Version};
 
 use super::values::{duration, size, version};
 
@@ -65,6 +65,15 @@ pub(crate) enum EraChoice {
 }
 
 impl EraChoice {
+    /// The one era that is asked for.
+    pub(crate) const fn asked(self) -> Option<Era> {
+        match self {
+            Self::Auto => None,
+            Self::Legacy => Some(Era::Legacy),
+            Self::Modern => Some(Era::Modern),
+        }
+    }
+
     /// Whether the legacy era is among what is asked for.
     pub(crate) const fn has_legacy(self) -> bool {
         !matches!(self, Self::Modern)

@@ -25,7 +25,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use call::Call;
 pub(crate) use complete::Complete;
 pub(crate) use completions::Completions;
-pub(crate) use connect::{Connect, EraChoice};
+pub(crate) use connect::Connect;
 pub(crate) use doctor::Doctor;
 pub(crate) use list::List;
 pub(crate) use man::Man;

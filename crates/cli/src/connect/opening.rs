@@ -3,7 +3,6 @@
 
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
-use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{CloseCause, OpeningFailure};
 
 use crate::failure::{Failure, Phase};
@@ -36,7 +35,7 @@ pub(super) async fn open(
     }
     let client = client.connect(link().await?).await.map_err(|error| Failure::closed(&error.cause, first))?;
     if let Some(mut remembered) = remembered {
-        remembered.verdict.learn(client.peer().profile.era == Era::Legacy);
+        remembered.verdict.learn(client.peer().profile.initialize);
     }
     Ok(client)
 }

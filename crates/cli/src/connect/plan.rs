@@ -12,7 +12,7 @@ use super::opening::Remembered;
 use super::show;
 use super::trace::Trace;
 use super::way::{To, Way};
-use crate::args::{Connect, EraChoice};
+use crate::args::Connect;
 use crate::config::{self, ToolFilter};
 use crate::events;
 use crate::failure::{Failure, Phase};
@@ -190,7 +190,7 @@ fn verdict(
     args: &[OsString],
     set: &[(OsString, OsString)],
 ) -> Option<Verdict> {
-    if connect.no_cache || connect.era != EraChoice::Auto || connect.protocol_version.is_some() {
+    if connect.no_cache || connect.era.asked().is_some() || connect.protocol_version.is_some() {
         return None;
     }
     let path = set.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
@@ -200,11 +200,7 @@ fn verdict(
 
 fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure> {
     let mut client = Client::builder("mcpjoin", env!("CARGO_PKG_VERSION")).limits(limits(connect));
-    let era = match connect.era {
-        EraChoice::Auto => None,
-        EraChoice::Legacy => Some(Era::Legacy),
-        EraChoice::Modern => Some(Era::Modern),
-    };
+    let era = connect.era.asked();
     let asked = connect.protocol_version.as_ref().and_then(|version| version.era());
     if let (Some(era), Some(asked)) = (era, asked)
         && era != asked

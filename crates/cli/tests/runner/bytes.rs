@@ -240,9 +240,12 @@ fn a12_a21_bytes_that_come_one_by_one_make_the_same_message_and_burn_nothing() {
     let before = served.status("voluntary_ctxt_switches");
     let bytes = format!("{call}\n").into_bytes();
     for byte in &bytes {
+        let slept = served.status("voluntary_ctxt_switches");
         served.raw(&[*byte]);
-        // The case is a slow writer; nothing waits for this.
-        std::thread::sleep(Duration::from_millis(2));
+        // So slow that each byte is read by itself: the next one is written when the server sleeps again.
+        while served.status("voluntary_ctxt_switches") == slept {
+            std::thread::yield_now();
+        }
     }
     assert_eq!(served.next()["result"]["content"][0]["text"], "é€😀");
     let woken = served.status("voluntary_ctxt_switches") - before;
