@@ -1,13 +1,17 @@
 //! Where the published servers, the binary `mcpjoin` and its packages are, and which processes a run has left behind.
 //!
-//! Used by the tests beside it and by nothing else; it never speaks the protocol, so that the binary alone is
-//! what is tested. The servers are pinned in `package-lock.json` and `requirements.txt` and installed by
-//! `cargo xtask interop install`; `cargo xtask test` does so itself.
+//! Used by the tests beside it, one file for each family of SDKs, and by nothing else; it never speaks the protocol, so
+//! that the binary alone is what is tested. The servers are pinned in `package-lock.json`, `requirements.txt` and
+//! `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so itself.
+
+mod run;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
 
 /// The environment variable that names the binary; `cargo xtask test` sets it to the one that it has just built.
 pub const BINARY: &str = "MCPJOIN_BIN";

@@ -1,5 +1,6 @@
-//! Installs the published servers that `interop/tests` runs against, pinned by `interop/package-lock.json` and
-//! `interop/requirements.txt`. The one chore that needs more than Rust: npm with node, and python3 with venv.
+//! Installs the published servers that `interop/tests` runs against, pinned by `interop/package-lock.json`,
+//! `interop/requirements.txt` and `interop/rmcp/Cargo.lock`. The one chore that needs more than Rust: npm with node, and
+//! python3 with venv.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,16 +9,28 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps;
 
+/// The programs that the tests start, below `interop/`.
+const PROGRAMS: [&str; 9] = [
+    "node_modules/.bin/mcp-server-everything",
+    "node_modules/.bin/mcp-server-filesystem",
+    "node_modules/.bin/mcp-server-memory",
+    "node_modules/.bin/mcp-server-sequential-thinking",
+    "venv/bin/mcp-server-fetch",
+    "venv/bin/mcp-server-git",
+    "venv/bin/mcp-server-time",
+    "rmcp/target/debug/rmcp-current",
+    "rmcp/target/debug/rmcp-old",
+];
+
 /// Installs what the pins name, unless exactly that is installed already.
 pub(crate) fn install(root: &Path) -> Result<()> {
     let folder = root.join("interop");
+    // Cargo knows by itself whether there is anything to do.
+    build(root)?;
     let wanted = pins(&folder)?;
     let stamp = folder.join(".installed");
-    let everything = folder.join("node_modules/.bin/mcp-server-everything");
-    let time = folder.join("venv/bin/mcp-server-time");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
-        && everything.exists()
-        && time.exists()
+        && PROGRAMS.iter().all(|program| folder.join(program).exists())
     {
         println!("    the pinned servers are installed");
         return Ok(());
@@ -62,12 +75,17 @@ pub(crate) fn install(root: &Path) -> Result<()> {
             .current_dir(&folder)
             .stdin(Stdio::null()),
     )?;
-    for program in [&everything, &time] {
-        if !program.exists() {
-            bail!("installed, and still there is no {}", program.display());
-        }
+    if let Some(program) = PROGRAMS.iter().find(|program| !folder.join(program).exists()) {
+        bail!("installed, and still there is no {program}");
     }
     std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
+}
+
+/// Builds the servers on rmcp, where the tests look for them.
+fn build(root: &Path) -> Result<()> {
+    let manifest = ["--manifest-path", "interop/rmcp/Cargo.toml"];
+    let mut command = steps::cargo(root, &["build", "--quiet", "--locked", "--bins"]);
+    steps::succeed(command.args(manifest).args(["--target-dir", "interop/rmcp/target"]))
 }
 
 /// What is to be installed: the pins themselves, word for word.

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a chore is for")]
 
 mod bench;
+mod catalogue;
 mod counts;
 mod dependencies;
 mod dist;
@@ -27,7 +28,8 @@ cargo xtask CHORE
   test [--update-counts] [--fuzz-seconds N]
                      everything that must hold: format, dependencies, clippy, docs, requirements, tests, published
                      servers, fuzz targets, and the number of tests per group (xtask/test-counts.toml)
-  requirements       R1 to R86, each with the test that shows it
+  requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
+                     show it
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   interop install    the published servers that the interop tests run against, into interop/ (needs npm and python3)
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
@@ -51,7 +53,12 @@ fn run(words: &[&str]) -> Result<()> {
     let root = root();
     match words {
         ["test", options @ ..] => test::run(&root, &test::Options::parse(options)?),
-        ["requirements"] => requirements::print(&root),
+        ["requirements"] => {
+            let required = requirements::print(&root);
+            println!();
+            // Both are looked at, whatever the first has found.
+            catalogue::print(&root).and(required)
+        }
         ["deny"] => dependencies::run(&root),
         ["interop", "install"] => interop::install(&root),
         ["bench", options @ ..] => bench::run(&root, &bench::Options::parse(options)?),

@@ -75,6 +75,37 @@ fn judge(rows: &[Row], tests: &[Shown]) -> Result<()> {
 
 /// Every test in the sources that is named after a requirement.
 pub(crate) fn tests(root: &Path) -> Result<Vec<Shown>> {
+    let mut found = Vec::new();
+    for (file, source) in sources(root)? {
+        found.extend(named(&source).into_iter().map(|(numbers, name)| Shown {
+            numbers,
+            name,
+            file: file.clone(),
+        }));
+    }
+    Ok(found)
+}
+
+/// The names of all tests in the sources, and in our own.
+pub(crate) fn names(root: &Path) -> Result<BTreeSet<String>> {
+    let own = root.join("xtask/src");
+    let mut files = Vec::new();
+    collect(&own, &mut files)?;
+    let own = files
+        .iter()
+        .map(|path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display())));
+    let sources = sources(root)?.into_iter().map(|(_, source)| Ok(source));
+    let mut names = BTreeSet::new();
+    for source in sources.chain(own) {
+        let source = source?;
+        names.extend(functions(&source));
+        names.extend(listed(&source));
+    }
+    Ok(names)
+}
+
+/// The sources and tests of the crates, each with its path below the project's folder.
+fn sources(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = Vec::new();
     let crates = root.join("crates");
     for folder in std::fs::read_dir(&crates).with_context(|| format!("cannot list {}", crates.display()))? {
@@ -87,18 +118,12 @@ pub(crate) fn tests(root: &Path) -> Result<Vec<Shown>> {
     }
     collect(&root.join("interop/tests"), &mut files)?;
     files.sort();
-    let mut found = Vec::new();
-    for path in files {
+    let read = |path: PathBuf| {
         let source =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let file = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
-        found.extend(named(&source).into_iter().map(|(numbers, name)| Shown {
-            numbers,
-            name,
-            file: file.clone(),
-        }));
-    }
-    Ok(found)
+        Ok((path.strip_prefix(root).unwrap_or(&path).to_path_buf(), source))
+    };
+    files.into_iter().map(read).collect()
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
@@ -118,6 +143,19 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 /// The test functions of a source file that begin with requirement numbers.
 fn named(source: &str) -> Vec<(Vec<u16>, String)> {
+    let numbered = functions(source).into_iter().map(|name| (numbers(&name), name));
+    numbered.filter(|(numbers, _)| !numbers.is_empty()).collect()
+}
+
+/// The names in a list of tests, `("d85_...", function),` on a line of its own: a program that is its own runner has
+/// one.
+fn listed(source: &str) -> Vec<String> {
+    let entry = |line: &str| Some(line.trim().strip_prefix("(\"")?.split_once("\", ")?.0.to_owned());
+    source.lines().filter_map(entry).collect()
+}
+
+/// The names of the test functions of a source file.
+fn functions(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     // Whether a test attribute stands before what comes next.
     let mut is_test = false;
@@ -132,9 +170,8 @@ fn named(source: &str) -> Vec<(Vec<u16>, String)> {
         });
         if let Some((_, rest)) = function {
             let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            let numbers = numbers(&name);
-            if is_test && !numbers.is_empty() {
-                found.push((numbers, name));
+            if is_test {
+                found.push(name);
             }
         }
         // Attributes and comments may stand between a test's attribute and its name; nothing else may.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::counts::{self, Counts};
 use crate::steps::{self, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
-use crate::{dependencies, dist, fuzz, interop, requirements, tree};
+use crate::{catalogue, dependencies, dist, fuzz, interop, requirements, tree};
 
 /// The package whose tests need the published servers.
 const INTEROP: &str = "interop";
@@ -49,6 +49,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     steps.step("tree", "git ls-files", || tree::check(root));
     steps.step("dependencies", "cargo xtask deny", || dependencies::run(root));
     steps.step("requirements", "cargo xtask requirements", || requirements::check(root));
+    steps.step("catalogue", "cargo xtask requirements", || catalogue::check(root));
     steps.step("clippy", "cargo clippy --workspace --all-targets --all-features -- -D warnings", || {
         clippy(root)
     });
@@ -119,7 +120,7 @@ fn clippy(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A test that shows a requirement must be one that was built: a name in a file that no module mentions shows nothing.
+/// A test that shows a requirement or a case must be one that was built: a name in a file that no module mentions shows nothing.
 fn compiled(root: &Path, built: &Built) -> Result<()> {
     let mut names = BTreeSet::new();
     for group in &built.groups {
@@ -127,15 +128,17 @@ fn compiled(root: &Path, built: &Built) -> Result<()> {
         names.extend(listed.iter().map(|path| path.rsplit("::").next().unwrap_or(path).to_owned()));
     }
     let tests = requirements::tests(root)?;
-    let lost: Vec<String> = tests
-        .iter()
-        .filter(|test| !names.contains(&test.name))
-        .map(|test| format!("{}: {} is never built", test.file.display(), test.name))
-        .collect();
+    let cases = catalogue::tests(root)?;
+    let required = tests.iter().filter(|test| !names.contains(&test.name));
+    let required = required.map(|test| format!("{}: {} is never built", test.file.display(), test.name));
+    let shown = cases.iter().filter(|name| !names.contains(*name));
+    let shown = shown.map(|name| format!("{name}, which the catalogue names, is never built"));
+    let lost: Vec<String> = required.chain(shown).collect();
     if !lost.is_empty() {
         bail!("{}", lost.join("\n    "));
     }
-    println!("    {} tests, {} of them named after a requirement", names.len(), tests.len());
+    let (all, required, shown) = (names.len(), tests.len(), cases.len());
+    println!("    {all} tests, {required} of them named after a requirement, {shown} in the catalogue");
     Ok(())
 }
 

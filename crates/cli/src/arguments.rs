@@ -1,11 +1,12 @@
-//! From what was typed to the arguments of a tool: `k=v` takes the type that the tool's input schema asks for,
+//! From what was typed to the arguments of a tool or a prompt: `k=v` takes the type that the tool's input schema asks for,
 //! `k:=JSON`, `@FILE` and `-` are JSON as they stand. No number and no text is changed on the way.
 //!
-//! Called by `commands::call`. It judges no schema: what a value may be is the server's to say. It only finds out
+//! Called by `commands::call` and `commands::prompt`. It judges no schema: what a value may be is the server's to say. It only finds out
 //! what kind of JSON a word is to become.
 
 mod schema;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 
@@ -21,8 +22,7 @@ const HEADROOM: u64 = 1;
 /// Arguments as typed, checked as far as that goes without the tool.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Typed {
-    /// In the order in which they were typed; of two with the same name the later one wins, if the earlier one comes
-    /// from an object.
+    /// In the order in which they were typed; a name may stand several times, if all but one come from objects.
     members: Vec<(String, Typing)>,
 }
 
@@ -108,31 +108,65 @@ impl Typed {
     pub(crate) fn object_for(self, input_schema: Option<&Raw>) -> Result<Raw, String> {
         let schema: Option<serde_json::Value> =
             input_schema.and_then(|schema| serde_json::from_str(schema.as_str()).ok());
-        let mut members: Vec<(String, Raw)> = Vec::with_capacity(self.members.len());
-        for (name, typing) in self.members {
-            let value = match typing {
-                Typing::Json(value) | Typing::Member(value) => value,
-                Typing::Word(word) => {
-                    let kinds = schema.as_ref().map_or(Kinds::UNKNOWN, |schema| Kinds::of(schema, &name));
-                    kinds.value(&word).ok_or_else(|| {
-                        format!(
-                            "the tool wants {} for {}, which {} is not; {}:=JSON says exactly what to send",
-                            kinds.names(),
-                            shown(name.as_ref()),
-                            shown(word.as_ref()),
-                            shown(name.as_ref()),
-                        )
-                    })?
-                }
-            };
-            // Single arguments win over those of an object, and a later object over an earlier one.
-            match members.iter_mut().find(|(known, _)| *known == name) {
-                Some(member) => member.1 = value,
-                None => members.push((name, value)),
+        let members = self.merged(|name, typing| match typing {
+            Typing::Json(value) | Typing::Member(value) => Ok(value),
+            Typing::Word(word) => {
+                let kinds = schema.as_ref().map_or(Kinds::UNKNOWN, |schema| Kinds::of(schema, name));
+                kinds.value(&word).ok_or_else(|| {
+                    format!(
+                        "the tool wants {} for {}, which {} is not; {}:=JSON says exactly what to send",
+                        kinds.names(),
+                        shown(name.as_ref()),
+                        shown(word.as_ref()),
+                        shown(name.as_ref()),
+                    )
+                })
             }
-        }
+        })?;
         let text = object::write(members.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         Raw::parse(text).map_err(|error| format!("the arguments cannot be sent: {error}"))
+    }
+
+    /// The arguments of what takes nothing but texts.
+    pub(crate) fn texts(self) -> Result<BTreeMap<String, String>, String> {
+        let members = self.merged(|name, typing| match typing {
+            Typing::Word(word) => Ok(word),
+            Typing::Json(value) | Typing::Member(value) => match value.to_string_value() {
+                Some(text) => Ok(text.into_owned()),
+                None => Err(format!(
+                    "{} must be a text, which {} is not; {}=VALUE sends VALUE as it stands",
+                    shown(name.as_ref()),
+                    shown(value.as_str().as_ref()),
+                    shown(name.as_ref()),
+                )),
+            },
+        })?;
+        Ok(members.into_iter().collect())
+    }
+
+    /// Each name once: single arguments win over those of an object, and a later object over an earlier one.
+    fn merged<T>(
+        self,
+        mut value: impl FnMut(&str, Typing) -> Result<T, String>,
+    ) -> Result<Vec<(String, T)>, String> {
+        let mut members: Vec<(String, T)> = Vec::with_capacity(self.members.len());
+        let mut single: Vec<bool> = Vec::with_capacity(self.members.len());
+        for (name, typing) in self.members {
+            let alone = !matches!(typing, Typing::Member(_));
+            match members.iter().position(|(known, _)| *known == name) {
+                None => {
+                    let value = value(&name, typing)?;
+                    members.push((name, value));
+                    single.push(alone);
+                }
+                Some(place) if alone || !single[place] => {
+                    members[place].1 = value(&name, typing)?;
+                    single[place] = alone;
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(members)
     }
 }
 

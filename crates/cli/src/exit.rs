@@ -10,6 +10,8 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// It did what was asked.
     Done,
+    /// It looked for faults and found some.
+    Faults,
     /// What was typed, or the surroundings that it needs, cannot be used.
     Usage,
     /// No connection, connection lost, or timed out.
@@ -34,7 +36,8 @@ pub(crate) enum Signal {
 /// The table for `--help`.
 pub(crate) const TABLE: &str = concat!(
     "  0    done\n",
-    "  2    wrong usage\n",
+    "  1    checks found faults (validate, doctor)\n",
+    "  2    wrong usage, or a configuration that cannot be used\n",
     "  4    no connection, connection lost, or timed out\n",
     "  5    the server answered with an error, or a tool result is one\n",
     "  130  interrupted (Ctrl-C)\n",
@@ -46,6 +49,7 @@ impl Exit {
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
+            Self::Faults => 1,
             Self::Usage => 2,
             Self::Connection => 4,
             Self::ServerError => 5,
@@ -68,9 +72,10 @@ mod tests {
     use super::{Exit, Signal, TABLE};
 
     #[test]
-    fn b168_every_code_is_in_the_table_of_the_help() {
+    fn i168_every_code_is_in_the_table_of_the_help() {
         let known = [
             Exit::Done,
+            Exit::Faults,
             Exit::Usage,
             Exit::Connection,
             Exit::ServerError,

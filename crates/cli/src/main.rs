@@ -5,17 +5,27 @@
 mod args;
 mod arguments;
 mod commands;
+mod config;
 mod connect;
 mod demo;
+mod events;
 mod exit;
 mod failure;
+mod folders;
+mod guard;
 mod object;
+mod progress;
+mod secret;
 mod target;
 mod ui;
+mod verdict;
 mod visible;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if guard::stand(std::env::args_os()) {
+        return ExitCode::SUCCESS;
+    }
     commands::run(std::env::args_os().collect()).into()
 }

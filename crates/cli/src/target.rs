@@ -5,12 +5,17 @@
 //! 1. Our options stand before TARGET or COMMAND; after the first word of a COMMAND nothing is ours.
 //! 2. With `--` the target is what follows, and all words before it are operands.
 //! 3. Verbs with operands and without `--`: the first word is the target.
-//! 4. A word with a scheme is a URL; one that begins with `.`, `/` or a drive letter is a path; another is a program.
-//! 5. `NAME/TOOL` only where NAME is an entry of the configuration.
+//! 4. A word with a scheme is a URL; one that begins with `.`, `/` or a drive letter is a path; another one that stands
+//!    alone is an entry of a configuration, or a program where there is no such entry: `config` looks.
+//! 5. `NAME/TOOL` only where NAME is an entry; `--server NAME` for names that no word can be.
 //!
 //! What the grammar has and this version cannot do yet is refused by name, never taken for something else.
 
+mod socket;
+
 use std::ffi::{OsStr, OsString};
+
+pub(crate) use socket::Socket;
 
 /// The server that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +29,22 @@ pub(crate) enum Target {
     },
     /// The built-in server, as a child of its own.
     Demo,
+    /// A server that listens on a socket.
+    Socket(Socket),
+    /// An entry of a configuration.
+    Entry(Named),
+}
+
+/// An entry by its name. Whether there is one, `config` finds out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The file in which to look, where it was named with it.
+    pub(crate) file: Option<OsString>,
+    pub(crate) name: String,
+    /// Without such an entry it is a program.
+    pub(crate) or_program: bool,
+    /// What to type where there is no such entry.
+    pub(crate) instead: String,
 }
 
 /// What was typed after the options, understood.
@@ -51,7 +72,12 @@ pub(crate) struct Misuse {
 pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("npx -y PACKAGE", "a command and its arguments, run as a child process"),
     ("./server, /path/server", "a program; a path that does not exist is an error and never a download"),
-    ("server", "one bare word: a program on PATH"),
+    ("NAME", "one bare word: an entry of a configuration file, or else a program on PATH"),
+    ("NAME/TOOL", "an entry and one of its tools, in place of TARGET TOOL"),
+    ("FILE#NAME", "an entry of this file: mcpServers in JSON, or [[servers]] in TOML"),
+    ("--server NAME", "an entry, whatever its name is: an option in place of TARGET"),
+    ("tcp://host:port", "a server that listens there; nothing is encrypted"),
+    ("unix:/path", "a server that listens on this Unix socket"),
     ("demo:", "the server inside this program, started as a child process"),
 ];
 
@@ -67,7 +93,10 @@ enum Word {
     Demo,
     Path,
     /// `FILE#NAME`
-    Entry,
+    Entry {
+        file: String,
+        name: String,
+    },
     Bare,
 }
 
@@ -80,7 +109,7 @@ impl Word {
         let bytes = text.as_bytes();
         let drive = bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(1) == Some(&b':');
         if text.starts_with(['.', '/', '\\']) || drive {
-            return if text.contains('#') && !text.ends_with('#') { Self::Entry } else { Self::Path };
+            return Self::entry(text).unwrap_or(Self::Path);
         }
         if let Some((scheme, rest)) = text.split_once(':') {
             let scheme = scheme.to_ascii_lowercase();
@@ -89,23 +118,35 @@ impl Word {
             if scheme == "demo" && rest.is_empty() {
                 return Self::Demo;
             }
-            if spelled_so && (rest.starts_with("//") || scheme == "unix" || scheme == "demo") {
+            if spelled_so && (rest.starts_with("//") || matches!(&*scheme, "unix" | "tcp" | "demo")) {
                 return Self::Url { scheme };
             }
         }
-        if text.split_once('#').is_some_and(|(file, name)| !file.is_empty() && !name.is_empty()) {
-            return Self::Entry;
-        }
-        Self::Bare
+        Self::entry(text).unwrap_or(Self::Bare)
+    }
+
+    /// `FILE#NAME`: a name with a `/` or a `#` needs `--server`, so that files may have such names.
+    fn entry(text: &str) -> Option<Self> {
+        let (file, name) = text.rsplit_once('#')?;
+        let named = !file.is_empty() && !name.is_empty() && !name.contains('/');
+        named.then(|| Self::Entry { file: file.to_owned(), name: name.to_owned() })
     }
 }
 
-/// The words of a verb without operands: `escaped` when `--` stood before the first of them.
+/// The words of a verb without operands: `escaped` when `--` stood before the first of them. `server`: the name after
+/// `--server`.
 pub(crate) fn without_operands(
     verb: &str,
+    server: Option<&str>,
     words: Vec<OsString>,
     escaped: bool,
 ) -> Result<Invocation, Misuse> {
+    if let Some(name) = server {
+        return match words.first() {
+            None => Ok(of_server(name, words)),
+            Some(word) => Err(named_twice(verb, name, word)),
+        };
+    }
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
         return Err(Misuse {
@@ -132,9 +173,14 @@ pub(crate) fn without_operands(
                 shown(&first)
             ),
         }),
-        Word::Entry if !rest.is_empty() => {
+        Word::Entry { .. } if !rest.is_empty() => {
             Ok(Invocation { operands: Vec::new(), notes: notes(&first, &rest), target: command(first, rest) })
         }
+        Word::Bare if rest.is_empty() && !first.as_encoded_bytes().contains(&b'/') => Ok(Invocation {
+            target: named(None, &first.to_string_lossy(), true, String::new()),
+            operands: Vec::new(),
+            notes: Vec::new(),
+        }),
         word => Ok(Invocation {
             target: target(verb, word, first.clone(), rest.clone())?,
             operands: Vec::new(),
@@ -143,12 +189,20 @@ pub(crate) fn without_operands(
     }
 }
 
-/// The words of a verb with operands: `after` is what followed `--`, where there was one.
+/// The words of a verb with operands: `after` is what followed `--`, where there was one. `server`: the name after
+/// `--server`.
 pub(crate) fn with_operands(
     verb: &str,
+    server: Option<&str>,
     words: Vec<OsString>,
     after: Option<Vec<OsString>>,
 ) -> Result<Invocation, Misuse> {
+    if let Some(name) = server {
+        return match after.unwrap_or_default().first() {
+            None => Ok(of_server(name, words)),
+            Some(word) => Err(named_twice(verb, name, word)),
+        };
+    }
     if let Some(after) = after {
         let mut after = after.into_iter();
         let Some(program) = after.next().filter(|word| !word.is_empty()) else {
@@ -175,19 +229,15 @@ pub(crate) fn with_operands(
         Word::Bare => {
             let typed: Vec<String> =
                 std::iter::once(&first).chain(&operands).map(|word| shown(word)).collect();
-            let entry = match first.to_str().and_then(|word| word.split_once('/')) {
-                Some((name, tool)) if !name.is_empty() && !tool.is_empty() => "NAME/TOOL and other ",
-                _ => "",
+            let instead = format!("mcpjoin {verb} {} -- COMMAND [ARG]...", typed.join(" "));
+            // Rule 5: without an entry the word is wrong in any case.
+            let word = first.to_string_lossy();
+            let (name, tool) = match word.split_once('/') {
+                Some((name, tool)) if !name.is_empty() && !tool.is_empty() => (name, Some(tool)),
+                _ => (&*word, None),
             };
-            Err(Misuse {
-                not_built: false,
-                problem: format!(
-                    "{} is no target: without -- the first word must be demo: or a path \
-                     ({entry}entries of a configuration are not built yet in this version)",
-                    shown(&first)
-                ),
-                instead: format!("mcpjoin {verb} {} -- COMMAND [ARG]...", typed.join(" ")),
-            })
+            let operands = tool.map(OsString::from).into_iter().chain(operands).collect();
+            Ok(Invocation { target: named(None, name, false, instead), operands, notes: Vec::new() })
         }
         word => {
             Ok(Invocation { target: target(verb, word, first, Vec::new())?, operands, notes: Vec::new() })
@@ -204,12 +254,20 @@ fn target(verb: &str, word: Word, first: OsString, rest: Vec<OsString>) -> Resul
     match word {
         Word::Demo => Ok(Target::Demo),
         Word::Path | Word::Bare => Ok(command(first, rest)),
-        Word::Entry => Err(not_built("entries of a configuration (FILE#NAME)".into())),
+        Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
         Word::Url { scheme } => Err(match scheme.as_str() {
             "http" | "https" => not_built(format!("Streamable HTTP ({scheme}://)")),
             "sse+http" | "sse+https" => not_built(format!("HTTP+SSE ({scheme}://)")),
-            "quic" | "tcp" => not_built(format!("MCP over {scheme}://")),
-            "unix" => not_built("MCP over unix:".into()),
+            "tcp" | "unix" => {
+                return Socket::parse(&first.to_string_lossy()).map(Target::Socket).map_err(|problem| {
+                    Misuse {
+                        not_built: false,
+                        problem: format!("{} is no address", shown(&first)),
+                        instead: problem,
+                    }
+                });
+            }
+            "quic" => not_built("MCP over quic://".into()),
             "orchestra" => not_built("Orchestra (orchestra://)".into()),
             "demo" => Misuse {
                 not_built: false,
@@ -222,6 +280,23 @@ fn target(verb: &str, word: Word, first: OsString, rest: Vec<OsString>) -> Resul
                 instead: "mcpjoin help targets".into(),
             },
         }),
+    }
+}
+
+fn named(file: Option<OsString>, name: &str, or_program: bool, instead: String) -> Target {
+    Target::Entry(Named { file, name: name.to_owned(), or_program, instead })
+}
+
+/// The entry after `--server`: all words are operands then.
+fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
+    Invocation { target: named(None, name, false, String::new()), operands, notes: Vec::new() }
+}
+
+fn named_twice(verb: &str, name: &str, word: &OsStr) -> Misuse {
+    Misuse {
+        not_built: false,
+        problem: format!("--server {} and {} are two servers", shown(name.as_ref()), shown(word)),
+        instead: format!("mcpjoin help {verb}"),
     }
 }
 

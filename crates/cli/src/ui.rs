@@ -3,7 +3,7 @@
 //!
 //! A reader of our output that goes away ends the command quietly: that is [`Unwritten::Gone`], not a failure.
 
-use std::ffi::OsString;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,9 +15,10 @@ use tokio::sync::oneshot;
 
 use crate::args::{Output, When};
 use crate::failure::Failure;
+pub(crate) use crate::secret::Secrets;
 use crate::visible;
 
-/// The widest line of progress: a longer one would wrap and could not be taken away.
+/// The widest line of progress, in columns: what is longer is not read in passing.
 const PROGRESS: usize = 72;
 
 /// How the parts of a text are shown where colours are.
@@ -35,8 +36,8 @@ pub(crate) struct Ui {
     color: ColorChoice,
     /// Shared by all clones, so that none of them shows what another one hides.
     secrets: Arc<OnceLock<Secrets>>,
-    /// There is a line of progress to be taken away.
-    in_progress: Arc<AtomicBool>,
+    /// There is a line to be taken away.
+    drawn: Arc<AtomicBool>,
 }
 
 /// Standard output took no more.
@@ -60,7 +61,7 @@ impl Ui {
                 When::Never => ColorChoice::Never,
             },
             secrets: Arc::default(),
-            in_progress: Arc::default(),
+            drawn: Arc::default(),
         }
     }
 
@@ -72,7 +73,7 @@ impl Ui {
             verbose: 0,
             color: ColorChoice::Auto,
             secrets: Arc::default(),
-            in_progress: Arc::default(),
+            drawn: Arc::default(),
         }
     }
 
@@ -83,8 +84,13 @@ impl Ui {
     }
 
     /// The text without what must not be shown.
-    fn hidden(&self, text: &str) -> String {
-        self.secrets.get().map_or_else(|| text.to_owned(), |secrets| secrets.hide(text))
+    pub(crate) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide(text).into())
+    }
+
+    /// The same for a text of which nothing was cut off.
+    pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide_whole(text))
     }
 
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
@@ -98,6 +104,17 @@ impl Ui {
             return self.result(&visible::text(text));
         }
         finish(io::stdout().lock(), text)
+    }
+
+    /// Bytes, as they are, wherever standard output goes to.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Unwritten> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(Unwritten::from)
+    }
+
+    /// Whether results go to a person's terminal, and not to a file or another program.
+    pub(crate) fn shows_results(&self) -> bool {
+        io::stdout().is_terminal()
     }
 
     /// Prints on a thread of its own: whoever reads our output may let us wait for as long as it likes, and signals are
@@ -143,6 +160,11 @@ impl Ui {
         }
     }
 
+    /// Something that `-v` asks for, and that a server has written: it stays on its line.
+    pub(crate) fn detail_line(&self, text: &str) {
+        self.detail(&visible::line(text));
+    }
+
     /// Something that must not be overlooked, although it worked.
     pub(crate) fn warning(&self, text: &str) {
         self.diagnostic(&format!("{BAD}warning:{BAD:#} {text}"));
@@ -153,22 +175,26 @@ impl Ui {
         self.diagnostic(&format!("{FAINT}server:{FAINT:#} {}", visible::line(line)));
     }
 
-    /// How far a call is: one line that is replaced on a terminal, a line each with `-v`, nothing elsewhere.
-    pub(crate) fn progress(&self, text: &str) {
+    /// Whether there is a line on a terminal that can be drawn again and again.
+    pub(crate) fn has_line(&self) -> bool {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        !(self.json || self.quiet || self.verbose > 0 || dumb) && io::stderr().is_terminal()
+    }
+
+    /// Draws the line where [`Ui::has_line`]: what does not fit on it is left out.
+    pub(crate) fn line(&self, text: &str) {
+        // A line that fills the last column would wrap on some terminals, and could not be taken away.
+        let room = terminal_size::terminal_size_of(io::stderr())
+            .map_or(PROGRESS, |(width, _)| usize::from(width.0).saturating_sub(1).min(PROGRESS));
         let text = visible::line(text);
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        if self.verbose > 0 || self.quiet || dumb || !io::stderr().is_terminal() {
-            self.detail(&text);
-            return;
-        }
-        let text: String = self.hidden(&text).chars().take(PROGRESS).collect();
-        self.in_progress.store(true, Ordering::Relaxed);
+        let text = visible::cut(&self.hidden(&text), room).into_owned();
+        self.drawn.store(true, Ordering::Relaxed);
         let _ = write!(io::stderr().lock(), "\r\u{1b}[K{text}");
     }
 
-    /// Takes the line of the progress away.
-    pub(crate) fn progress_over(&self) {
-        if self.in_progress.swap(false, Ordering::Relaxed) {
+    /// Takes the line away.
+    pub(crate) fn line_over(&self) {
+        if self.drawn.swap(false, Ordering::Relaxed) {
             let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
         }
     }
@@ -198,7 +224,7 @@ impl Ui {
     }
 
     fn diagnostic(&self, text: &str) {
-        self.progress_over();
+        self.line_over();
         let text = self.hidden(text);
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
         // One write, so that lines of several threads do not mix. When nobody reads it, nobody misses it.
@@ -211,56 +237,14 @@ fn finish(mut out: impl Write, text: &str) -> Result<(), Unwritten> {
     let written = out
         .write_all(text.as_bytes())
         .and_then(|()| if text.ends_with('\n') || text.is_empty() { Ok(()) } else { out.write_all(b"\n") });
-    written.and_then(|()| out.flush()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Unwritten::Gone,
-        _ => Unwritten::Failed(error),
-    })
+    written.and_then(|()| out.flush()).map_err(Unwritten::from)
 }
 
-/// Texts that must not be shown.
-pub(crate) struct Secrets(Box<[String]>);
-
-impl Secrets {
-    /// Shorter values hide nothing that could not be guessed, and what contains them would become unreadable.
-    const SHORTEST: usize = 4;
-
-    pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a OsString>) -> Self {
-        let mut spellings: Vec<String> = Vec::new();
-        for value in values {
-            let value = value.to_string_lossy();
-            if value.len() < Self::SHORTEST {
-                continue;
-            }
-            let quoted = serde_json::Value::from(&*value).to_string();
-            spellings.push(visible::line(&value).into_owned());
-            spellings.push(quoted[1..quoted.len() - 1].to_owned());
-            spellings.push(value.into_owned());
+impl From<io::Error> for Unwritten {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Gone,
+            _ => Self::Failed(error),
         }
-        // The longest first: one may be a part of another.
-        spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
-        spellings.dedup();
-        Self(spellings.into())
-    }
-
-    /// The text without them.
-    fn hide(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, secret| {
-            if text.contains(secret.as_str()) { text.replace(secret.as_str(), "***") } else { text }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-
-    use super::Secrets;
-
-    #[test]
-    fn b166_secrets_are_hidden_in_every_spelling() {
-        let secrets = Secrets::new(&[OsString::from("hunter2"), "hunter2-long".into(), "q\"\u{1b}q".into()]);
-        assert_eq!(secrets.hide("a hunter2 hunter2-long b"), "a *** *** b");
-        assert_eq!(secrets.hide("q\"\u{1b}q q\"\\u{1b}q q\\\"\\u001bq"), "*** *** ***");
-        assert_eq!(Secrets::new(&[OsString::from("1")]).hide("port 10"), "port 10");
     }
 }

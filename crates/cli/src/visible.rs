@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 /// Whether a terminal would obey the character or show nothing for it.
 fn hidden(character: char) -> bool {
     matches!(
@@ -36,6 +38,19 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
 /// The first line of a text that has one.
 pub(crate) fn first_line(text: &str) -> Cow<'_, str> {
     line(text.trim().lines().next().unwrap_or_default().trim_end())
+}
+
+/// As much of a text as there is room for, in columns; `…` stands for the rest.
+pub(crate) fn cut(text: &str, room: usize) -> Cow<'_, str> {
+    if text.width() <= room {
+        return Cow::Borrowed(text);
+    }
+    let mut used = 1;
+    let fits = text.find(|character: char| {
+        used += character.width().unwrap_or_default();
+        used > room
+    });
+    Cow::Owned(format!("{}…", &text[..fits.unwrap_or(text.len())]))
 }
 
 fn escape(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -119,7 +134,7 @@ mod tests {
     use super::{first_line, json, line, text};
 
     #[test]
-    fn b167_what_a_terminal_would_obey_or_hide_is_shown() {
+    fn i167_what_a_terminal_would_obey_or_hide_is_shown() {
         for (given, shown) in [
             ("\u{1b}[2J", "\\u{1b}[2J"),
             ("\u{1b}]8;;http://x\u{7}", "\\u{1b}]8;;http://x\\u{7}"),

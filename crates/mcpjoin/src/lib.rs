@@ -24,13 +24,20 @@
 
 pub mod client;
 pub mod connection;
+#[cfg(unix)]
+pub mod doctor;
 pub mod handler;
 pub mod link;
 #[cfg(unix)]
 mod process;
 pub mod server;
+#[cfg(unix)]
+pub mod validate;
 
+pub use mcpjoin_check as check;
 pub use mcpjoin_proto as proto;
+#[cfg(target_os = "linux")]
+pub use process::guard;
 
 pub use client::Client;
 pub use handler::Handler;

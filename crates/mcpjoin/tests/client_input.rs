@@ -248,6 +248,28 @@ async fn a_state_alone_is_given_back_after_a_pause_that_grows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_result_can_be_had_as_it_was_sent_after_any_rounds() {
+    let (client, mut server) = modern(builder()).await;
+    let sent = json!({"resultType": "complete", "messages": 7, "own": [1.50]});
+    let mut calling = client.get_prompt("p", None);
+    let (result, ()) = tokio::join!(
+        async {
+            assert_eq!(calling.next_event().await, None);
+            calling.raw().await
+        },
+        async {
+            let request = server.expect("prompts/get").await;
+            server.result(request.id, need(Value::Null, Some("later"))).await;
+            let request = server.expect("prompts/get").await;
+            assert_eq!(value(request.params.as_ref())["requestState"], "later");
+            server.result(request.id, sent.clone()).await;
+        }
+    );
+    let result = result.expect("no result of prompts/get, and yet what was sent");
+    assert_eq!(serde_json::from_str::<Value>(result.as_str()).expect("JSON"), sent);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rounds_are_bounded() {
     for (builder, limit) in
         [(answering(), 10), (answering().max_rounds(1), 1), (answering().max_rounds(0), 0)]

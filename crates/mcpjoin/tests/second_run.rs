@@ -24,6 +24,7 @@ const CASES: &[(&str, fn())] = &[
     ("f34_over_sockets_which_stay_blocking_for_others", over_sockets),
     ("f34_over_files", over_files),
     ("d85_without_file_descriptors_starting_fails_and_leaks_nothing", out_of_files),
+    ("d85_without_file_descriptors_closing_ends_the_group_and_says_that_it_could_not_look", blind),
 ];
 
 fn main() {
@@ -31,6 +32,7 @@ fn main() {
         Ok("owner") => return own_a_child(),
         Ok("server") => return serve(),
         Ok("starved") => return starve(),
+        Ok("blind") => return close_blindly(),
         _ => {}
     }
     let args: Vec<_> = std::env::args().skip(1).collect();
@@ -235,4 +237,44 @@ fn starve() {
         closed().await;
     });
     assert_eq!(support::settled(), inventory);
+}
+
+fn blind() {
+    let output = again("blind").output().expect("a second run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The second run: has no file descriptor to look into `/proc` with while a child is closed.
+fn close_blindly() {
+    use mcpjoin::link::Forced;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    support::run(async {
+        let usual = getrlimit(Resource::Nofile);
+        let none = || setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: usual.maximum });
+        // The grandchild holds the pipes and is in the group.
+        let tell = r#"printf '{"jsonrpc":"2.0","method":"pid","params":{"pid":%d}}\n' $!;"#;
+        let command = support::sh(&format!("sleep 1000 & {tell} exec cat >/dev/null"));
+        let handle = command.handle();
+        let mut link = support::bare(command.start().await.expect("a shell"));
+        let grandchild = support::params(&mut link).await["pid"].as_u64().expect("a number");
+        let grandchild = u32::try_from(grandchild).expect("a pid");
+        none().expect("a lower limit");
+        link.close().await;
+        setrlimit(Resource::Nofile, usual).expect("the limit from before");
+        let report = handle.report().expect("a report");
+        assert_eq!((report.forced, report.complete), (Forced::No, false));
+        // It was killed unseen, which takes a moment.
+        let began = std::time::Instant::now();
+        while support::lives(grandchild) {
+            assert!(began.elapsed() < support::DEADLINE, "it lives on");
+            tokio::task::yield_now().await;
+        }
+        // With files it is as ever.
+        let command = support::sh("exec cat");
+        let handle = command.handle();
+        let mut link = support::bare(command.start().await.expect("a shell"));
+        link.close().await;
+        assert!(handle.report().expect("a report").complete);
+    });
 }

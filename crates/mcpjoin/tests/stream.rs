@@ -335,6 +335,34 @@ fn a_tap_sees_the_bytes_of_a_stream_and_the_messages_of_a_memory_link() {
 }
 
 #[test]
+fn bytes_are_sent_as_they_are_and_a_tap_sees_their_lines() {
+    run(async {
+        let (ours, mut far) = duplex(4096);
+        let (reader, writer) = split(ours);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&seen);
+        let link = Link::stream(reader, writer, "test").tapped(move |way, crossed| {
+            if let (Way::Out, Crossed::Line(line)) = (way, crossed) {
+                noted.lock().unwrap().push(line.to_vec());
+            }
+        });
+        let mut link = bare(link);
+        assert!(link.push_bytes("no message\n{\"half\""));
+        link.flush().await.unwrap();
+        assert!(link.push_bytes(vec![b':', 0xff, b'\n']));
+        link.flush().await.unwrap();
+        let mut came = [0; 21];
+        far.read_exact(&mut came).await.unwrap();
+        assert_eq!(&came, b"no message\n{\"half\":\xff\n");
+        let seen = seen.lock().unwrap().clone();
+        assert_eq!(seen, [b"no message".to_vec(), b"{\"half\"".to_vec(), b":\xff".to_vec()]);
+
+        let (left, _right) = Link::memory();
+        assert!(!bare(left).push_bytes("a message is no bytes there"));
+    });
+}
+
+#[test]
 fn the_pair_in_memory_keeps_order_is_bounded_and_tells_the_end() {
     run(async {
         let (left, right) = Link::memory();

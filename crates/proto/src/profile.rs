@@ -14,6 +14,8 @@ pub struct Profile {
     pub version: Version,
     /// Its era.
     pub era: Era,
+    /// A session is opened with `initialize`.
+    pub initialize: bool,
     /// A line may be an array of messages: 2025-03-26 alone.
     pub batching: bool,
     /// The server may send requests of its own. From 2026-07-28 on it answers with `input_required` instead.
@@ -52,6 +54,7 @@ static PROFILES: [Profile; 5] = [
     Profile {
         version: Version::V2026_07_28,
         era: Era::Modern,
+        initialize: false,
         server_requests: false,
         result_type: true,
         leaving_cancels: true,
@@ -65,6 +68,7 @@ static PROFILES: [Profile; 5] = [
 const LEGACY: Profile = Profile {
     version: Version::V2024_11_05,
     era: Era::Legacy,
+    initialize: true,
     batching: false,
     server_requests: true,
     result_type: false,

@@ -23,7 +23,7 @@
 //! $ SIDE progresses ID NUMBER[/TOTAL] [TEXT]
 //! $ SIDE logs ID LEVEL {data}
 //! $ SIDE loses ID | leaves ID | ends [exit=N] [stderr=TEXT]   the link of that side says so
-//! $ SIDE closes | reopened
+//! $ SIDE closes | drains | reopened
 //! $ SIDE state
 //! $ wait SECONDS
 //! $ hold SIDE | release SIDE                   the wire from that side
@@ -557,6 +557,10 @@ fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Optio
         }
         "closes" => {
             session.close();
+            None
+        }
+        "drains" => {
+            session.drain(now);
             None
         }
         "reopened" => {

@@ -1,10 +1,8 @@
 //! `mcpjoin call`: what can be typed.
 
-use std::ffi::OsString;
-
 use clap::Args;
 
-use super::{Connect, Output};
+use super::{Connect, Output, Words};
 
 const LONG: &str = "\
 Calls a tool of a server and prints its result
@@ -31,12 +29,8 @@ Arguments are given one by one, or together:
         mcpjoin call --args '{\"message\":\"hi\"}' demo: echo"
 )]
 pub(crate) struct Call {
-    /// The server (`demo:` or the path of a program) unless a COMMAND follows `--`, the tool, its arguments
-    #[arg(value_name = "OPERAND", help_heading = "Arguments")]
-    pub(crate) words: Vec<OsString>,
-    /// The server's command
-    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
-    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) words: Words,
     /// The arguments as one JSON object; single ones that are given beside it win
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use mcpjoin::proto::Version;
+use mcpjoin::proto::{Era, Version};
 
 use super::values::{duration, size, version};
 
@@ -13,6 +13,16 @@ use super::values::{duration, size, version};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connect {
+    /// The configuration file in which the server is an entry
+    ///
+    /// `mcpServers` in JSON (with comments, too) or `[[servers]]` in TOML. Without it: the file that MCP_CONFIG_PATH
+    /// names; otherwise the first one with such an entry of .mcp.json and mcp_servers.toml in the working directory,
+    /// mcp/mcp_servers.toml in the user's folder of configurations, and mcp_servers.toml in the user's home.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The server as an entry of a configuration, in place of TARGET: for names with `/`, `#` or spaces
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Option<String>,
     /// Sets a variable for the server; NAME alone passes ours on. Values are never shown
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
@@ -25,18 +35,25 @@ pub(crate) struct Connect {
     /// The era of the protocol to speak: with `initialize` (legacy), without (modern), or what the server speaks
     #[arg(long, value_name = "ERA", default_value = "auto")]
     pub(crate) era: EraChoice,
+    /// Asks the server for its era even if it is known from an earlier run, and remembers nothing
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// The one version of the protocol to speak
     #[arg(long, value_name = "DATE", value_parser = version)]
     pub(crate) protocol_version: Option<Version>,
     /// How long an answer may take; progress starts it again. Seconds, or with ms, s, m, h [default: 60s]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
-    /// How long the answer to the opening request may take [default: 30s]
+    /// How long connecting to a socket, and then the answer to the opening request, may take [default: 10s, 30s]
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) connect_timeout: Option<Duration>,
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,
+    /// Writes everything that crosses the wire, and the server's standard error, to a file: one JSON object a line, with
+    /// the values of -e and of an entry's variables replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 /// The era of the protocol.
@@ -45,4 +62,25 @@ pub(crate) enum EraChoice {
     Auto,
     Legacy,
     Modern,
+}
+
+impl EraChoice {
+    /// The one era that is asked for.
+    pub(crate) const fn asked(self) -> Option<Era> {
+        match self {
+            Self::Auto => None,
+            Self::Legacy => Some(Era::Legacy),
+            Self::Modern => Some(Era::Modern),
+        }
+    }
+
+    /// Whether the legacy era is among what is asked for.
+    pub(crate) const fn has_legacy(self) -> bool {
+        !matches!(self, Self::Modern)
+    }
+
+    /// Whether the modern era is.
+    pub(crate) const fn has_modern(self) -> bool {
+        !matches!(self, Self::Legacy)
+    }
 }

@@ -4,24 +4,38 @@
 //! An option stands here only when it does something.
 
 mod call;
+mod complete;
 mod completions;
 mod connect;
+mod doctor;
 mod list;
 mod man;
 mod output;
+mod ping;
+mod prompt;
+mod read;
 mod serve;
+mod validate;
 mod values;
+mod words;
 
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use call::Call;
+pub(crate) use complete::Complete;
 pub(crate) use completions::Completions;
-pub(crate) use connect::{Connect, EraChoice};
+pub(crate) use connect::Connect;
+pub(crate) use doctor::Doctor;
 pub(crate) use list::List;
 pub(crate) use man::Man;
 pub(crate) use output::{Output, When};
+pub(crate) use ping::Ping;
+pub(crate) use prompt::Prompt;
+pub(crate) use read::Read;
 pub(crate) use serve::{Serve, Served};
+pub(crate) use validate::Validate;
+pub(crate) use words::Words;
 
 use crate::exit;
 
@@ -54,9 +68,11 @@ pub(crate) struct Cli {
 fn after_help() -> String {
     format!(
         "Examples:\n  \
+         mcpjoin validate demo:\n  \
          mcpjoin list demo:\n  \
          mcpjoin list npx -y @modelcontextprotocol/server-everything\n  \
          mcpjoin call demo: echo message=hi\n  \
+         mcpjoin read demo: test://static-text\n  \
          mcpjoin call echo message=hi -- npx -y @modelcontextprotocol/server-everything\n\n\
          Exit codes:\n{}\n\n\
          `mcpjoin help targets` says how a server is named.",
@@ -66,8 +82,14 @@ fn after_help() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Validate(Validate),
     List(List),
     Call(Call),
+    Read(Read),
+    Prompt(Prompt),
+    Complete(Complete),
+    Ping(Ping),
+    Doctor(Doctor),
     Serve(Serve),
     Completions(Completions),
     Man(Man),

@@ -4,12 +4,29 @@ use clap::{Args, ValueEnum};
 
 use super::values::size;
 
-/// Runs a built-in server on standard input and output
+const LONG: &str = "\
+Runs a built-in server on standard input and output, or on a socket
+
+On standard input and output it ends when its input does. With --listen it serves everyone who comes, tells on standard \
+error where it listens, and ends at a signal: calls in progress are finished first, within 12 seconds, and at a second \
+signal not even these. Nothing is encrypted and nobody is asked who they are: a Unix socket is for your user alone, and a \
+port is for everyone who can reach it.";
+
+/// Runs a built-in server on standard input and output, or on a socket
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  mcpjoin list mcpjoin serve demo")]
+#[command(
+    long_about = LONG,
+    after_help = "Examples:\n  \
+        mcpjoin list mcpjoin serve demo\n  \
+        mcpjoin serve demo --listen tcp://127.0.0.1:0\n  \
+        mcpjoin serve demo --listen unix:/tmp/demo.sock"
+)]
 pub(crate) struct Serve {
     /// Which server
     pub(crate) server: Served,
+    /// Serves on tcp://host:port or unix:/path; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,
@@ -18,6 +35,6 @@ pub(crate) struct Serve {
 /// The servers inside this program.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Served {
-    /// A server with a handful of tools, resources and prompts, one of each kind
+    /// A server with a tool, a resource or a prompt for each thing that the protocol has
     Demo,
 }

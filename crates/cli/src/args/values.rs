@@ -67,7 +67,7 @@ mod tests {
     use super::{duration, size, version};
 
     #[test]
-    fn b177_times_that_cannot_be_meant_are_refused() {
+    fn i177_times_that_cannot_be_meant_are_refused() {
         for word in
             ["0", "-1", "1e18", "1000000000000000000", "inf", "NaN", "", "s", "+5", "0.0001", "25h", "5 s"]
         {

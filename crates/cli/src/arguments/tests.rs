@@ -103,12 +103,17 @@ fn without_a_schema_words_are_text() {
 }
 
 #[test]
-fn b171_a_file_is_read_up_to_the_limit_of_a_message() {
+fn i171_a_file_is_read_up_to_the_limit_of_a_message() {
     let path = std::env::temp_dir().join(format!("mcpjoin-arguments-{}", std::process::id()));
     let operand = OsString::from(format!("@{}", path.display()));
     std::fs::write(&path, r#"{"text":"from a file"}"#).unwrap();
     let typed = Typed::read(None, std::slice::from_ref(&operand), 22).unwrap();
     assert_eq!(typed.object_for(None).unwrap().as_str(), r#"{"text":"from a file"}"#);
+    // A single argument wins wherever it stands.
+    for operands in [["text=b".into(), operand.clone()], [operand.clone(), "text=b".into()]] {
+        let typed = Typed::read(None, &operands, 22).unwrap();
+        assert_eq!(typed.object_for(None).unwrap().as_str(), r#"{"text":"b"}"#);
+    }
     let problem = Typed::read(None, std::slice::from_ref(&operand), 21).unwrap_err();
     assert!(problem.contains("--max-message-size"), "{problem}");
     std::fs::remove_file(&path).unwrap();

@@ -4,14 +4,16 @@ use std::fmt::Write;
 
 use mcpjoin::client::Client;
 use mcpjoin::proto::{Raw, code};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
-use super::{refused, written};
+use super::{misused, written};
 use crate::args::List;
-use crate::connect::with_server;
+use crate::config::ToolFilter;
+use crate::connect::with_tools;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::{self, Object};
+use crate::progress::Waiting;
 use crate::target;
 use crate::ui::{HEADING, NAME, Ui};
 use crate::visible;
@@ -24,7 +26,7 @@ const NAMES: usize = 56;
 const NARROW: usize = 50;
 
 /// One of the lists that a server may have.
-struct Section {
+pub(super) struct Section {
     heading: &'static str,
     method: &'static str,
     /// The member of the result, and of ours.
@@ -33,7 +35,8 @@ struct Section {
     name: &'static str,
 }
 
-const TOOLS: Section = Section { heading: "Tools", method: "tools/list", member: "tools", name: "name" };
+pub(super) const TOOLS: Section =
+    Section { heading: "Tools", method: "tools/list", member: "tools", name: "name" };
 const RESOURCES: Section =
     Section { heading: "Resources", method: "resources/list", member: "resources", name: "uri" };
 const TEMPLATES: Section = Section {
@@ -42,21 +45,20 @@ const TEMPLATES: Section = Section {
     member: "resourceTemplates",
     name: "uriTemplate",
 };
-const PROMPTS: Section =
+pub(super) const PROMPTS: Section =
     Section { heading: "Prompts", method: "prompts/list", member: "prompts", name: "name" };
 
 /// Lists what the server has. `escaped`: `--` stood before the first word.
-pub(crate) fn run(args: List, escaped: bool) -> Exit {
-    let ui = Ui::new(&args.output);
-    let invocation = match target::without_operands("list", args.words, escaped) {
-        Ok(invocation) => invocation,
-        Err(misuse) => return refused(&ui, misuse),
-    };
+pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
+    let invocation = target::without_operands("list", args.connect.server.as_deref(), args.words, escaped)
+        .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
-    with_server(&ui, &invocation.target, &args.connect, async |client| list(&ui, client).await)
+    Ok(with_tools(ui, &invocation.target, &args.connect, None, async |client, tools| {
+        Waiting::new(ui, "waiting").wait(list(ui, client, tools)).await
+    }))
 }
 
-async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
+async fn list(ui: &Ui, client: &Client, filter: &ToolFilter) -> Result<Exit, Failure> {
     let peer = client.peer();
     let (tools, resources, prompts) = peer.server_capabilities().map_or((false, false, false), |server| {
         (server.tools.is_some(), server.resources.is_some(), server.prompts.is_some())
@@ -75,6 +77,9 @@ async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
     // What one list lacks hides nothing of the others.
     for (section, outcome) in [tools, resources, templates, prompts].into_iter().flatten() {
         match outcome {
+            Ok(items) if section.member == TOOLS.member => {
+                lists.push((section, allowed(ui, items, filter)));
+            }
             Ok(items) => lists.push((section, items)),
             Err(failure) if failure.exit == Exit::ServerError => failures.push(failure),
             Err(failure) => return Err(failure),
@@ -100,6 +105,19 @@ async fn list(ui: &Ui, client: &Client) -> Result<Exit, Failure> {
         }
         None => Ok(exit),
     }
+}
+
+/// The tools that the configuration allows.
+fn allowed(ui: &Ui, mut tools: Vec<Raw>, filter: &ToolFilter) -> Vec<Raw> {
+    let all = tools.len();
+    // What has no name cannot be called, and is shown for what it is.
+    tools.retain(|tool| {
+        Object::of(tool).and_then(|tool| tool.text(TOOLS.name)).is_none_or(|name| filter.allows(&name))
+    });
+    if tools.len() < all {
+        ui.note(&format!("the configuration hides {} of {all} tools", all - tools.len()));
+    }
+    tools
 }
 
 /// Every item of a list, as the server sent it.
@@ -153,14 +171,14 @@ async fn page_of(client: &Client, section: &Section, cursor: Option<&String>) ->
     })
 }
 
-/// The tool of that name as the server lists it; `None` when it lists no such tool. Reads no further than it must.
-pub(super) async fn tool(client: &Client, name: &str) -> Result<Option<Object>, Failure> {
+/// The item of that name as the server lists it; `None` when it lists no such item. Reads no further than it must.
+pub(super) async fn find(client: &Client, section: &Section, name: &str) -> Result<Option<Object>, Failure> {
     let mut cursors: Vec<String> = Vec::new();
     loop {
-        let page = page_of(client, &TOOLS, cursors.last()).await?;
-        let mut tools = page.items(TOOLS.member).unwrap_or_default().into_iter();
-        let found = tools
-            .find_map(|tool| Object::of(&tool).filter(|tool| tool.text(TOOLS.name).as_deref() == Some(name)));
+        let page = page_of(client, section, cursors.last()).await?;
+        let found = page.items(section.member).unwrap_or_default().iter().find_map(|item| {
+            Object::of(item).filter(|item| item.text(section.name).as_deref() == Some(name))
+        });
         if found.is_some() {
             return Ok(found);
         }
@@ -253,29 +271,12 @@ fn table(out: &mut String, rows: &[(String, String)], width: Option<usize>) {
                 }
             };
             match width {
-                Some(width) => cut(out, said, width.saturating_sub(used).max(1)),
+                Some(width) => out.push_str(&visible::cut(said, width.saturating_sub(used).max(1))),
                 None => out.push_str(said),
             }
         }
         out.push('\n');
     }
-}
-
-/// As much of a text as there is room for.
-fn cut(out: &mut String, text: &str, room: usize) {
-    if text.width() <= room {
-        out.push_str(text);
-        return;
-    }
-    let mut used = 1;
-    for character in text.chars() {
-        used += character.width().unwrap_or_default();
-        if used > room {
-            break;
-        }
-        out.push(character);
-    }
-    out.push('…');
 }
 
 #[cfg(test)]
@@ -315,7 +316,7 @@ Resources
     }
 
     #[test]
-    fn b175_every_width_is_possible() {
+    fn i175_every_width_is_possible() {
         let long = "x".repeat(200);
         let tools = items(&format!(
             r#"[{{"name":"{long}","description":"{long}漢"}},{{"name":"a","description":"b c"}}]"#

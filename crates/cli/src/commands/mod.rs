@@ -1,21 +1,33 @@
 //! One file for each verb, and what leads to them.
 
 mod call;
+mod complete;
 mod completions;
+mod contents;
+mod doctor;
+mod exchange;
 mod help;
 mod list;
 mod man;
+mod ping;
+mod prompt;
+mod read;
 mod serve;
+mod validate;
 
 use std::ffi::OsString;
 
 use clap::Parser;
+use mcpjoin::link::ChildCommand;
+use mcpjoin::proto::Raw;
 
-use crate::args::{Cli, Verb};
+use crate::args::{Cli, Verb, Words};
+use crate::connect::Way;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::Misuse;
+use crate::target::{self, Invocation, Misuse, shown};
 use crate::ui::{Ui, Unwritten};
+use crate::visible;
 
 /// Runs what was typed, the program's own name first.
 pub(crate) fn run(argv: Vec<OsString>) -> Exit {
@@ -28,16 +40,32 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
             return if asked_for { written } else { Exit::Usage };
         }
     };
+    let separated = argv.iter().any(|word| word == "--");
+    // The words are the last of all that was typed; whether `--` stands before them, clap does not tell.
+    let escaped = |words: &[OsString]| {
+        let before = argv.len().checked_sub(words.len() + 1).and_then(|before| argv.get(before));
+        before.is_some_and(|word| word == "--")
+    };
     match cli.verb {
-        Verb::List(args) => {
-            // The words are the last of all that was typed; whether `--` stands before them, clap does not tell.
-            let before = argv.len().checked_sub(args.words.len() + 1).and_then(|before| argv.get(before));
-            let escaped = before.is_some_and(|word| word == "--");
-            list::run(args, escaped)
+        Verb::Validate(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| validate::run(ui, args, escaped))
         }
-        Verb::Call(args) => {
-            let separated = argv.iter().any(|word| word == "--");
-            call::run(args, separated)
+        Verb::List(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| list::run(ui, args, escaped))
+        }
+        Verb::Call(args) => told(&Ui::new(&args.output), |ui| call::run(ui, args, separated)),
+        Verb::Read(args) => told(&Ui::new(&args.output), |ui| read::run(ui, args, separated)),
+        Verb::Prompt(args) => told(&Ui::new(&args.output), |ui| prompt::run(ui, args, separated)),
+        Verb::Complete(args) => told(&Ui::new(&args.output), |ui| complete::run(ui, args, separated)),
+        Verb::Ping(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| ping::run(ui, args, escaped))
+        }
+        Verb::Doctor(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| doctor::run(ui, args, escaped))
         }
         Verb::Serve(args) => serve::run(&args),
         Verb::Completions(args) => completions::run(&args),
@@ -46,14 +74,74 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
     }
 }
 
+/// Tells why a verb could not begin.
+fn told(ui: &Ui, run: impl FnOnce(&Ui) -> Result<Exit, Failure>) -> Exit {
+    run(ui).unwrap_or_else(|failure| {
+        ui.failure(&failure);
+        failure.exit
+    })
+}
+
 /// What was typed names no server.
-fn refused(ui: &Ui, misuse: Misuse) -> Exit {
+fn misused(misuse: Misuse) -> Failure {
     let mut failure = Failure::usage(misuse.problem, misuse.instead);
     if misuse.not_built {
         failure.id = "E_NOT_BUILT";
     }
-    ui.failure(&failure);
-    failure.exit
+    failure
+}
+
+/// The program that a verb runs itself, more than once or with more care than a connection takes.
+fn program(way: &Way) -> Result<ChildCommand, Failure> {
+    way.command().cloned().ok_or_else(|| {
+        let mut failure = Failure::usage(
+            "a server that listens on a socket is not examined yet in this version",
+            "mcpjoin ping TARGET says whether it answers, mcpjoin list TARGET what it has",
+        );
+        failure.id = "E_NOT_BUILT";
+        failure
+    })
+}
+
+/// The operands of a verb cannot be used.
+fn misuse(verb: &str, problem: impl Into<String>) -> Failure {
+    Failure::usage(problem, format!("mcpjoin help {verb}"))
+}
+
+/// The words of a verb with operands, understood. `server`: the entry that an option
+/// names. `separated`: `--` stood between them and the server's command.
+fn operands(
+    ui: &Ui,
+    verb: &str,
+    server: Option<&str>,
+    words: Words,
+    separated: bool,
+) -> Result<Invocation, Failure> {
+    let after = separated.then_some(words.command);
+    let invocation = target::with_operands(verb, server, words.words, after).map_err(misused)?;
+    invocation.notes.iter().for_each(|note| ui.note(note));
+    Ok(invocation)
+}
+
+/// An operand that must be there, and must be Unicode. `what`: it is, with its article.
+fn unicode(verb: &str, what: &str, word: Option<OsString>) -> Result<String, Failure> {
+    match word.map(OsString::into_string) {
+        Some(Ok(word)) if !word.is_empty() => Ok(word),
+        Some(Ok(_)) | None => Err(misuse(verb, format!("{what} is missing"))),
+        Some(Err(word)) => Err(misuse(verb, format!("{what} {} is not Unicode", shown(&word)))),
+    }
+}
+
+/// Prints a result: with `--json` as the server sent it, otherwise as a page for a person.
+async fn printed(ui: &Ui, result: &Raw, page: impl FnOnce() -> String) -> Exit {
+    let outcome = if ui.json {
+        let text = visible::json(result.as_str());
+        ui.aside(move |ui| ui.result(&text)).await
+    } else {
+        let text = page();
+        ui.aside(move |ui| ui.data(&text)).await
+    };
+    written(ui, outcome)
 }
 
 /// How a command went whose last deed was to write.
@@ -63,7 +151,7 @@ fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
         Err(Unwritten::Failed(error)) => {
             let message = format!("the result could not be written: {error}");
             let failure = Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, message)
-                .hint("make room where standard output goes to");
+                .hint("make room, or another place, for what is written");
             ui.failure(&failure);
             failure.exit
         }

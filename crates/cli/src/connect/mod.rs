@@ -3,8 +3,11 @@
 //!
 //! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
 
+mod opening;
 mod plan;
 mod signals;
+mod trace;
+mod way;
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +18,18 @@ use mcpjoin::proto::{Method, Notification};
 use tokio::time::timeout;
 
 use crate::args::Connect;
+use crate::config::ToolFilter;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::guard::Guarded;
+use crate::progress::Waiting;
 use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
 
 pub(crate) use plan::{Plan, limits};
 pub(crate) use signals::Signals;
+pub(crate) use way::Way;
 
 /// How long the keeper of the child may take once everything has been killed at once.
 const KILLED: Duration = Duration::from_secs(1);
@@ -35,6 +42,25 @@ pub(crate) fn with_server(
     work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Exit {
     with_plan(ui, target, connect, async |plan| run(plan, ui, work).await)
+}
+
+/// [`with_server`] for verbs that see or call tools: `work` is told which of them the configuration allows. `tool` is
+/// the one that will be called; when it is not allowed, nothing is started.
+pub(crate) fn with_tools(
+    ui: &Ui,
+    target: &Target,
+    connect: &Connect,
+    tool: Option<&str>,
+    work: impl AsyncFnOnce(&Client, &ToolFilter) -> Result<Exit, Failure>,
+) -> Exit {
+    with_plan(ui, target, connect, async |plan| {
+        if let Err(failure) = tool.map_or(Ok(()), |tool| plan.tools.permit(tool)) {
+            ui.failure(&failure);
+            return failure.exit;
+        }
+        let tools = plan.tools.clone();
+        run(plan, ui, async |client: &Client| work(client, &tools).await).await
+    })
 }
 
 /// Runs `work` on a runtime of its own, with what it takes to start the server and to connect to it; whatever is left
@@ -56,20 +82,30 @@ pub(crate) fn with_plan(
             return failure.exit;
         }
     };
-    let child = plan.command.handle();
+    let way = plan.way.clone();
+    // Dismissed when everything is over. Who starts nobody needs none.
+    let _guarded = way.child().map(|_| Guarded::start());
     let exit = runtime.block_on(work(plan));
     // What has not been ended politely by now is killed with the tasks that held it.
     drop(runtime);
-    for survivor in survivors(&child) {
+    for survivor in way.child().iter().flat_map(survivors) {
         ui.warning(&survivor);
+    }
+    if let Some(trace) = way.trace {
+        trace.close();
     }
     exit
 }
 
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
+    let (child, shown) = (plan.way.child(), plan.shown.clone());
     let fail = |failure: Failure| {
-        ui.failure(&failure.with(&plan.shown, started.elapsed()));
+        let failure = match &child {
+            Some(child) => failure.stderr(&child.stderr()),
+            None => failure.over_a_socket(),
+        };
+        ui.failure(&failure.with(&shown, started.elapsed()));
     };
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -80,29 +116,36 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
             return exit;
         }
     };
-    let child = plan.command.handle();
-    let connecting = async {
-        let link = plan.command.start().await.map_err(|error| Failure::spawn(&error))?;
-        plan.client.connect(link).await.map_err(|error| Failure::closed(&error.cause, plan.first))
-    };
+    let link = async || plan.way.link().await;
+    let connecting = opening::open(ui, link, plan.client, plan.first, plan.remembered);
     // Dropped by the signal, it begins to end what it has started.
     let client = tokio::select! {
         biased;
         signal = signals.next() => Err(signal),
-        client = connecting => Ok(client),
+        client = Waiting::new(ui, "connecting").wait(connecting) => Ok(client),
     };
     let client = match client {
         Ok(Ok(client)) => client,
         Ok(Err(failure)) => {
             let exit = failure.exit;
             fail(failure);
+            // Told at once; what was started may take its time to leave.
+            if let Some(child) = child {
+                tokio::select! {
+                    biased;
+                    signal = signals.next() => return Exit::Signal(signal),
+                    _ = child.ended() => {}
+                }
+            }
             return exit;
         }
         Err(signal) => {
-            tokio::select! {
-                biased;
-                _ = signals.next() => {}
-                _ = child.ended() => {}
+            if let Some(child) = child {
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => {}
+                    _ = child.ended() => {}
+                }
             }
             return Exit::Signal(signal);
         }
@@ -134,15 +177,17 @@ fn survivors(child: &ChildHandle) -> Vec<String> {
         // Without a runtime to wait in, what is known is told.
         let _ = waiting.map(|runtime| runtime.block_on(async { timeout(KILLED, child.ended()).await }));
     }
-    let left = child.report().map(|report| report.survivors).unwrap_or_default();
-    left.iter()
-        .map(|left| {
-            format!(
-                "process {} ({}), which the server has started, is still there",
-                left.pid,
-                visible::line(&left.name)
-            )
-        })
+    let Some(report) = child.report() else { return Vec::new() };
+    let left = report.survivors.iter().map(|left| {
+        format!(
+            "process {} ({}), which the server has started, is still there",
+            left.pid,
+            visible::line(&left.name)
+        )
+    });
+    // Elsewhere it can never be seen.
+    let blind = cfg!(target_os = "linux") && !report.complete;
+    left.chain(blind.then(|| "/proc cannot be read: what the server has started may still be there".into()))
         .collect()
 }
 

@@ -2,16 +2,24 @@
 
 use std::ffi::{OsStr, OsString};
 
+use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits};
 
+use super::opening::Remembered;
 use super::show;
-use crate::args::{Connect, EraChoice};
+use super::trace::Trace;
+use super::way::{To, Way};
+use crate::args::Connect;
+use crate::config::{self, ToolFilter};
+use crate::events;
 use crate::failure::{Failure, Phase};
-use crate::target::{Target, shown};
+use crate::secret;
+use crate::target::{Socket, Target, shown};
 use crate::ui::{Secrets, Ui};
+use crate::verdict::Verdict;
 
 /// What programs need to run, whatever they do: passed on with `--env-clean`, too.
 const BASICS: [&str; 13] = [
@@ -20,12 +28,16 @@ const BASICS: [&str; 13] = [
 ];
 /// How to reach a server, understood and checked.
 pub(crate) struct Plan {
-    pub(crate) command: ChildCommand,
+    pub(crate) way: Way,
     pub(crate) client: ClientBuilder,
-    /// The command as it would be typed.
+    /// The command or the address as it would be typed.
     pub(crate) shown: String,
     /// What is done first once it runs.
     pub(crate) first: Phase,
+    /// Which of its tools may be seen and called.
+    pub(crate) tools: ToolFilter,
+    /// What is remembered of the server, where that decides anything.
+    pub(crate) remembered: Option<Remembered>,
 }
 
 /// The bounds that the options ask for.
@@ -48,8 +60,13 @@ pub(crate) fn limits(connect: &Connect) -> Limits {
 /// From the options to what is started and how it is talked to. Hides the values of variables from then on.
 pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
     let variables = variables(&connect.env)?;
-    ui.hide(Secrets::new(variables.iter().map(|(_, value)| value)));
+    let mut connect = connect.clone();
+    let mut set = Vec::new();
+    let mut hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
+    let mut tools = ToolFilter::default();
+    let mut say = None;
 
+    let entry = config::launch(ui, target, &connect)?;
     let (program, args, typed) = match target {
         Target::Command { program, args } => {
             let words: Vec<String> = std::iter::once(program).chain(args).map(|word| shown(word)).collect();
@@ -61,7 +78,33 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
                 .into_os_string();
             (program, vec!["serve".into(), "demo".into()], "mcpjoin serve demo".to_owned())
         }
+        // Where there is no such entry it is a program.
+        Target::Entry(named) => (OsString::from(&named.name), Vec::new(), shown(named.name.as_ref())),
+        Target::Socket(socket) => return to_socket(ui, socket, &connect),
     };
+    // What the command line says wins over what the entry says.
+    let (program, args, typed) = match entry {
+        None => (program, args, typed),
+        Some(entry) => {
+            connect.cwd = connect.cwd.or(entry.cwd);
+            connect.timeout = connect.timeout.or(entry.timeout);
+            set = entry.env;
+            hidden.extend(entry.secrets);
+            tools = entry.tools;
+            say = Some((entry.say, entry.unasked));
+            (entry.program, entry.args, entry.shown)
+        }
+    };
+    set.extend(variables);
+    hidden.extend(secret::values(&args));
+    ui.hide(Secrets::new(&hidden));
+    match say {
+        Some((say, true)) => ui.note(&say),
+        Some((say, false)) => ui.detail(&say),
+        None => {}
+    }
+
+    let verdict = verdict(&connect, &program, &args, &set);
     let mut command = ChildCommand::new(program).args(args);
     if connect.env_clean {
         command = command.env_clear();
@@ -71,27 +114,93 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             }
         }
     }
-    for (name, value) in variables {
+    for (name, value) in set {
         command = command.env(name, value);
     }
     if let Some(path) = &connect.cwd {
         command = command.current_dir(path);
     }
-    if ui.verbosity() > 0 {
-        let ui = ui.clone();
-        command = command.stderr(move |line| ui.server_line(&String::from_utf8_lossy(line)));
+    let (client, first) = client(ui, &connect)?;
+    let trace = trace(ui, &connect)?;
+    if let Some(trace) = &trace {
+        command = command.tapped(trace.tap());
+    }
+    if ui.verbosity() > 0 || trace.is_some() {
+        let (ui, trace) = (ui.clone(), trace.clone());
+        command = command.stderr(move |line| {
+            if let Some(trace) = &trace {
+                trace.stderr(line);
+            }
+            if ui.verbosity() > 0 {
+                ui.server_line(&String::from_utf8_lossy(line));
+            }
+        });
+    }
+    let mut remembered = None;
+    if let Some(verdict) = verdict {
+        let legacy = match verdict.is_legacy() {
+            true => Some(self::client(ui, &connect)?.0.ask(Ask::Only(Era::Legacy))),
+            false => None,
+        };
+        remembered = Some(Remembered { verdict, legacy });
+    }
+    let way = Way { to: To::Child(command), trace };
+    Ok(Plan { way, client, shown: typed, first, tools, remembered })
+}
+
+/// A server that listens already: nothing of its surroundings is ours to choose.
+fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failure> {
+    let of_a_child = [
+        ("-e", !connect.env.is_empty()),
+        ("--env-clean", connect.env_clean),
+        ("--cwd", connect.cwd.is_some()),
+    ];
+    let shown = shown(socket.to_string().as_ref());
+    if let Some((option, _)) = of_a_child.iter().find(|(_, given)| *given) {
+        let problem = format!("{option} is for a server that is run as a child, and {shown} runs already");
+        return Err(Failure::usage(problem, format!("leave out {option}")));
+    }
+    let mut to = match socket {
+        Socket::Tcp(address) => Link::tcp(address),
+        Socket::Unix(path) => Link::unix(path),
+    };
+    if let Some(time) = connect.connect_timeout {
+        to = to.timeout(time);
     }
     let (client, first) = client(ui, connect)?;
-    Ok(Plan { command, client, shown: typed, first })
+    let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
+    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
+}
+
+/// Opens the file that is asked for.
+fn trace(ui: &Ui, connect: &Connect) -> Result<Option<Trace>, Failure> {
+    let trace = connect.trace.as_ref().map(|path| {
+        Trace::to(path, ui).map_err(|error| {
+            let problem = format!("the trace {} cannot be written: {error}", shown(path.as_ref()));
+            Failure::usage(problem, "--trace FILE, where FILE can be made")
+        })
+    });
+    trace.transpose()
+}
+
+/// What is remembered of the command, where nothing else says which era to ask for.
+fn verdict(
+    connect: &Connect,
+    program: &OsStr,
+    args: &[OsString],
+    set: &[(OsString, OsString)],
+) -> Option<Verdict> {
+    if connect.no_cache || connect.era.asked().is_some() || connect.protocol_version.is_some() {
+        return None;
+    }
+    let path = set.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+    let path = path.or_else(|| std::env::var_os("PATH"));
+    Verdict::of(program, args.iter().map(OsString::as_os_str), connect.cwd.as_deref(), path.as_deref())
 }
 
 fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure> {
     let mut client = Client::builder("mcpjoin", env!("CARGO_PKG_VERSION")).limits(limits(connect));
-    let era = match connect.era {
-        EraChoice::Auto => None,
-        EraChoice::Legacy => Some(Era::Legacy),
-        EraChoice::Modern => Some(Era::Modern),
-    };
+    let era = connect.era.asked();
     let asked = connect.protocol_version.as_ref().and_then(|version| version.era());
     if let (Some(era), Some(asked)) = (era, asked)
         && era != asked
@@ -112,9 +221,7 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
         client = client.on_notification(move |notification| show(&ui, &notification));
     }
     if ui.verbosity() > 1 {
-        let ui = ui.clone();
-        client = client
-            .on_violation(move |violation| ui.detail(&format!("against the specification: {violation}")));
+        events::show(ui);
     }
     let first = if era.or(asked) == Some(Era::Legacy) { Phase::Initialize } else { Phase::Probe };
     Ok((client, first))

@@ -1,7 +1,7 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
 use mcpjoin::client::ClientError;
-use mcpjoin::link::{SpawnError, SpawnErrorKind};
+use mcpjoin::link::{SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin::proto::session::{
     CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit,
 };
@@ -12,8 +12,6 @@ use crate::exit::Exit;
 
 const SEE_STDERR: &str =
     "run the command by itself in a terminal; -v shows everything that it writes to standard error";
-/// How the library begins to say that a reply is above the limit of a message.
-const ABOVE: &str = "longer than the limit";
 const TELL: &str = "this is a fault of the server: tell its authors";
 
 impl Failure {
@@ -40,6 +38,49 @@ impl Failure {
             _ => ("E_SPAWN", "look at the limits of this system (ulimit -a) and at the command's arguments"),
         };
         Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint)
+    }
+
+    /// Nobody could be reached at the address.
+    pub(crate) fn connect(error: &SocketError) -> Self {
+        let (id, exit, hint) = match &error.kind {
+            SocketErrorKind::Address(_) => {
+                ("E_USAGE", Exit::Usage, "tcp://host:port, with an IPv6 address in brackets")
+            }
+            SocketErrorKind::Resolve(_) => ("E_RESOLVE", Exit::Connection, "check the name of the host"),
+            SocketErrorKind::TimedOut { .. } | SocketErrorKind::NotAccepted { .. } => (
+                "E_CONNECT",
+                Exit::Connection,
+                "is the server busy, or a firewall in between? --connect-timeout 30s waits longer",
+            ),
+            _ => ("E_CONNECT", Exit::Connection, "does a server listen there, and may you reach it?"),
+        };
+        Self::new(id, exit, Phase::Connect, error.to_string()).hint(hint)
+    }
+
+    /// Nobody can be waited for at the address.
+    pub(crate) fn listen(error: &SocketError) -> Self {
+        let (id, hint) = match &error.kind {
+            SocketErrorKind::Address(_) => ("E_USAGE", "tcp://host:port, with an IPv6 address in brackets"),
+            SocketErrorKind::NotASocket => ("E_LISTEN", "name another file"),
+            _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
+        };
+        Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
+    }
+
+    /// The same where the server is none of our children: what is known of it and what can be tried is less.
+    #[must_use]
+    pub(crate) fn over_a_socket(mut self) -> Self {
+        self.seen.listening = true;
+        let hint = match self.id {
+            "E_SERVER_EXITED" => {
+                (self.id, self.message) = ("E_CLOSED", "the server closed the connection".into());
+                "see what the server itself says about it"
+            }
+            "E_NOT_MCP" | "E_SILENT" => "is it an MCP server, without TLS or HTTP, that listens there?",
+            "E_STALLED" => "the server has stopped reading: see what it waits for",
+            _ => return self,
+        };
+        self.hint(hint)
     }
 
     /// The connection ended, or never began. `phase` says what was being done.
@@ -169,7 +210,7 @@ impl Failure {
     /// The server asked for what this program does not give.
     pub(crate) fn needs_input(message: impl Into<String>, phase: Phase) -> Self {
         Self::new("E_NEEDS_INPUT", Exit::ServerError, phase, message)
-            .hint("this tool needs a client that can answer questions; mcpjoin call asks nobody")
+            .hint("this needs a client that can answer questions; mcpjoin asks nobody")
     }
 
     /// A request brought no result.
@@ -187,7 +228,7 @@ impl Failure {
             }
             CallError::Closed(cause) => Self::closed(cause, phase),
             CallError::Lost(_) => new("E_LOST", Exit::Connection, "try again"),
-            CallError::BadReply { problem, .. } if problem.starts_with(ABOVE) => {
+            CallError::ReplyTooLarge { .. } => {
                 new("E_TOO_LARGE", Exit::ServerError, "raise the limit with --max-message-size")
             }
             CallError::BadReply { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
@@ -210,9 +251,15 @@ impl Failure {
             (code::INVALID_PARAMS, Phase::Call) => {
                 "mcpjoin list shows the tools; list --json shows what each takes"
             }
+            (code::INVALID_PARAMS | code::RESOURCE_NOT_FOUND, Phase::Read) => {
+                "mcpjoin list shows the resources and the templates that URIs are made from"
+            }
+            (code::INVALID_PARAMS, Phase::Prompt | Phase::Complete) => {
+                "mcpjoin list --json shows the prompts, what each takes, and the resource templates"
+            }
             (code::METHOD_NOT_FOUND, _) => "mcpjoin list shows what this server offers",
             (code::MISSING_REQUIRED_CLIENT_CAPABILITY, _) => {
-                "this tool asks its client for something that this command does not do"
+                "this asks its client for something that this command does not do"
             }
             _ => "-v shows what the server says about it",
         };

@@ -28,6 +28,8 @@ pub(crate) enum Phase {
     Usage,
     /// Starting the server.
     Spawn,
+    /// Connecting to where the server listens.
+    Connect,
     /// Asking for its era.
     Probe,
     /// Agreeing on a version.
@@ -36,6 +38,14 @@ pub(crate) enum Phase {
     List,
     /// Calling a tool.
     Call,
+    /// Reading a resource.
+    Read,
+    /// Having a prompt filled in.
+    Prompt,
+    /// Asking for proposals.
+    Complete,
+    /// Asking whether it answers.
+    Ping,
     /// Being a server.
     Serve,
     /// Writing the result.
@@ -47,10 +57,15 @@ impl Phase {
         match self {
             Self::Usage => "usage",
             Self::Spawn => "spawn",
+            Self::Connect => "connect",
             Self::Probe => "probe",
             Self::Initialize => "initialize",
             Self::List => "list",
             Self::Call => "call",
+            Self::Read => "read",
+            Self::Prompt => "prompt",
+            Self::Complete => "complete",
+            Self::Ping => "ping",
             Self::Serve => "serve",
             Self::Output => "output",
         }
@@ -74,8 +89,10 @@ pub(crate) struct Failure {
 /// What is known of how it came to a failure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// The server's command, as it would be typed.
-    pub(crate) command: Option<String>,
+    /// The server's command or address, as it would be typed.
+    pub(crate) server: Option<String>,
+    /// The server was not started by us.
+    pub(crate) listening: bool,
     pub(crate) took: Option<Duration>,
     /// How the server's process ended.
     pub(crate) status: Option<ProcessExit>,
@@ -111,10 +128,25 @@ impl Failure {
 
     /// Adds which server it was, and how long it took.
     #[must_use]
-    pub(crate) fn with(mut self, command: &str, took: Duration) -> Self {
-        self.seen.command = Some(command.to_owned());
+    pub(crate) fn with(mut self, server: &str, took: Duration) -> Self {
+        self.seen.server = Some(server.to_owned());
         self.seen.took = Some(took);
         self
+    }
+
+    /// Adds what a server has written to standard error, where that is not known already and may say why there is no
+    /// connection or no answer.
+    #[must_use]
+    pub(crate) fn stderr(mut self, bytes: &[u8]) -> Self {
+        if self.seen.stderr.is_empty() && self.exit == Exit::Connection {
+            self.keep_stderr(bytes);
+        }
+        self
+    }
+
+    /// What the server is called by, and where its first bytes came from.
+    const fn names(&self) -> (&'static str, &'static str) {
+        if self.seen.listening { ("url", "received") } else { ("command", "stdout") }
     }
 
     /// Keeps the end of what a server wrote to standard error.
@@ -136,8 +168,8 @@ impl Failure {
         if self.phase != Phase::Usage {
             row("doing", self.phase.as_str());
         }
-        if let Some(command) = &self.seen.command {
-            row("command", &cut(command));
+        if let Some(server) = &self.seen.server {
+            row(self.names().0, &cut(server));
         }
         if let Some(took) = self.seen.took {
             row("after", &seconds(took));
@@ -149,7 +181,7 @@ impl Failure {
             row(if place == 0 { "stderr" } else { "" }, &visible::line(line));
         }
         if let Some(garbage) = &self.seen.garbage {
-            row("stdout", &visible::line(garbage));
+            row(self.names().1, &visible::line(garbage));
         }
         if let Some(data) = self.seen.remote.as_ref().and_then(|error| error.data.as_ref()) {
             row("data", &visible::line(&cut(data.as_str())));
@@ -168,8 +200,8 @@ impl Failure {
         member("message", json!(self.message));
         member("exitCode", json!(self.exit.code()));
         member("phase", json!(self.phase.as_str()));
-        if let Some(command) = &self.seen.command {
-            member("command", json!(command));
+        if let Some(server) = &self.seen.server {
+            member(self.names().0, json!(server));
         }
         if let Some(took) = self.seen.took {
             member("elapsedMs", json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)));
@@ -183,7 +215,7 @@ impl Failure {
             member("stderr", json!(self.seen.stderr));
         }
         if let Some(garbage) = &self.seen.garbage {
-            member("stdout", json!(garbage));
+            member(self.names().1, json!(garbage));
         }
         if let Some(remote) = &self.seen.remote {
             // Of the error's own parts all but the data are scalars; data that serde_json refuses is shown as text.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::{Invocation, Misuse, TARGETS, Target, shown, with_operands, without_operands};
+use super::{Invocation, Misuse, Named, Socket, TARGETS, Target, shown, with_operands, without_operands};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
@@ -13,19 +13,30 @@ fn child(line: &str) -> Target {
     Target::Command { program: words.next().unwrap(), args: words.collect() }
 }
 
+/// An entry that can be nothing else.
+fn entry(file: Option<&str>, name: &str) -> Target {
+    let file = file.map(OsString::from);
+    Target::Entry(Named { file, name: name.to_owned(), or_program: false, instead: String::new() })
+}
+
+/// A word that stands alone.
+fn alone(name: &str) -> Target {
+    Target::Entry(Named { file: None, name: name.to_owned(), or_program: true, instead: String::new() })
+}
+
 /// `mcpjoin list LINE`
 fn list(line: &str) -> Result<Invocation, Misuse> {
     match line.strip_prefix("-- ") {
-        Some(command) => without_operands("list", words(command), true),
-        None => without_operands("list", words(line), false),
+        Some(command) => without_operands("list", None, words(command), true),
+        None => without_operands("list", None, words(line), false),
     }
 }
 
 /// `mcpjoin call LINE`
 fn call(line: &str) -> Result<Invocation, Misuse> {
     match format!(" {line} ").split_once(" -- ") {
-        Some((before, after)) => with_operands("call", words(before), Some(words(after))),
-        None => with_operands("call", words(line), None),
+        Some((before, after)) => with_operands("call", None, words(before), Some(words(after))),
+        None => with_operands("call", None, words(line), None),
     }
 }
 
@@ -48,13 +59,25 @@ fn every_target_that_is_built() {
         ("/path/server", child("/path/server")),
         (r"C:\server.exe", child(r"C:\server.exe")),
         ("c:/server.exe", child("c:/server.exe")),
-        ("server", child("server")),
+        ("server", alone("server")),
+        ("npm:thing", alone("npm:thing")),
+        ("-- server", child("server")),
+        ("mcp.json#files", entry(Some("mcp.json"), "files")),
+        ("./.mcp.json#files", entry(Some("./.mcp.json"), "files")),
+        ("/a/b#c.toml#files", entry(Some("/a/b#c.toml"), "files")),
+        ("./a#b/server", child("./a#b/server")),
+        ("./a#", child("./a#")),
+        ("#a", alone("#a")),
         ("build/server", child("build/server")),
         ("server http://a", child("server http://a")),
         ("file#name word", child("file#name word")),
-        ("npm:thing", child("npm:thing")),
         ("demo:", Target::Demo),
         ("DEMO:", Target::Demo),
+        ("tcp://localhost:80", Target::Socket(Socket::Tcp("localhost:80".into()))),
+        ("tcp://[::1]:80", Target::Socket(Socket::Tcp("[::1]:80".into()))),
+        ("unix:/run/x.sock", Target::Socket(Socket::Unix("/run/x.sock".into()))),
+        ("unix:x.sock", Target::Socket(Socket::Unix("x.sock".into()))),
+        ("-- tcp://h:1", child("tcp://h:1")),
         ("-- demo:", child("demo:")),
         ("-- http://a", child("http://a")),
         ("npx -- x -- y", child("npx -- x -- y")),
@@ -74,11 +97,7 @@ fn every_target_that_is_not_built_is_refused_by_name() {
         ("sse+http://localhost/sse", "HTTP+SSE"),
         ("sse+https://localhost/sse", "HTTP+SSE"),
         ("quic://localhost:1", "quic://"),
-        ("tcp://localhost:1", "tcp://"),
-        ("unix:/run/x.sock", "unix:"),
         ("orchestra://localhost:1", "Orchestra"),
-        (".mcp.json#files", "configuration"),
-        ("mcp.json#files", "configuration"),
     ] {
         for outcome in [list(word), call(&format!("{word} tool"))] {
             let misuse = refused(outcome, word);
@@ -89,6 +108,21 @@ fn every_target_that_is_not_built_is_refused_by_name() {
         let known = word.split(':').next().unwrap().to_lowercase();
         assert!(!TARGETS.iter().any(|(form, _)| form.starts_with(&known)), "{word} is in the help");
     }
+}
+
+#[test]
+fn a_socket_without_an_address_is_refused_and_shows_no_password() {
+    for word in ["tcp://", "tcp:x", "tcp://h:1/path", "tcp://me:hunter2@h:1", "unix:", "unix://h/x"] {
+        for outcome in [list(word), call(&format!("{word} tool"))] {
+            let misuse = refused(outcome, word);
+            assert!(!misuse.not_built && !misuse.problem.contains("hunter2"), "{}", misuse.problem);
+        }
+    }
+    let misuse = refused(list("tcp://h:1 --json"), "tcp://h:1 --json");
+    assert_eq!(misuse.instead, "mcpjoin list --json tcp://h:1");
+    let invocation = call("unix:/x echo message=hi").unwrap();
+    assert_eq!(invocation.target, Target::Socket(Socket::Unix("/x".into())));
+    assert_eq!(invocation.operands, words("echo message=hi"));
 }
 
 #[test]
@@ -122,7 +156,7 @@ fn rule_2_all_words_before_the_dashes_are_operands() {
     let invocation = call("demo: http://x -- ./server").unwrap();
     assert_eq!((invocation.target, invocation.operands), (child("./server"), words("demo: http://x")));
     assert_eq!(call("-- npx -- x").unwrap().target, child("npx -- x"));
-    refused(with_operands("call", words("echo"), Some(Vec::new())), "call echo --");
+    refused(with_operands("call", None, words("echo"), Some(Vec::new())), "call echo --");
 }
 
 #[test]
@@ -131,26 +165,59 @@ fn rule_3_the_first_word_must_be_a_target() {
     assert_eq!((invocation.target, invocation.operands), (Target::Demo, words("echo message=hi")));
     let invocation = call("./server echo").unwrap();
     assert_eq!((invocation.target, invocation.operands), (child("./server"), words("echo")));
-    let misuse = refused(call("echo message=hi"), "echo");
-    assert_eq!(misuse.instead, "mcpjoin call echo message=hi -- COMMAND [ARG]...");
-    let misuse = refused(with_operands("call", vec!["a b".into()], None), "'a b'");
-    assert_eq!(misuse.instead, "mcpjoin call 'a b' -- COMMAND [ARG]...");
+    // What is neither can only be an entry; where there is none, the right line is known.
+    let Target::Entry(named) = call("echo message=hi").unwrap().target else { panic!("echo is no command") };
+    assert_eq!(named.instead, "mcpjoin call echo message=hi -- COMMAND [ARG]...");
+    assert!(!named.or_program);
+    let invocation = with_operands("call", None, vec!["a b".into(), "c".into()], None).unwrap();
+    let Target::Entry(named) = invocation.target else { panic!("'a b' is no command") };
+    assert_eq!(
+        (named.name, named.instead),
+        ("a b".into(), "mcpjoin call 'a b' c -- COMMAND [ARG]...".into())
+    );
 }
 
 #[test]
 fn rule_5_a_name_with_a_tool_needs_an_entry() {
-    assert!(refused(call("files/read path=x"), "files/read").problem.contains("NAME/TOOL"));
+    for (line, name, operands) in [
+        ("files/read path=x", "files", "read path=x"),
+        ("files/a/b", "files", "a/b"),
+        ("files read", "files", "read"),
+        ("files/ read", "files/", "read"),
+    ] {
+        let invocation = call(line).unwrap();
+        let Target::Entry(named) = invocation.target else { panic!("{line} is no command") };
+        assert_eq!((named.name.as_str(), named.file), (name, None), "{line}");
+        assert_eq!(invocation.operands, words(operands), "{line}");
+    }
+    // A path is never a name, and a name with a tool is no server to list.
+    assert_eq!(call("./files/read x").unwrap().target, child("./files/read"));
+    assert_eq!(list("files/read").unwrap().target, child("files/read"));
+}
+
+#[test]
+fn rule_5_any_name_is_an_entry_after_server() {
+    for name in ["files", "a/b", "a#b", "a b", "demo:", "./x", ""] {
+        let invocation = without_operands("list", Some(name), Vec::new(), false).unwrap();
+        assert_eq!(invocation.target, entry(None, name));
+        let invocation = with_operands("call", Some(name), words("demo: x=1"), None).unwrap();
+        assert_eq!((invocation.target, invocation.operands), (entry(None, name), words("demo: x=1")));
+    }
+    let twice = without_operands("list", Some("a"), words("npx"), false);
+    assert!(refused(twice, "npx").problem.contains("two servers"));
+    let twice = with_operands("call", Some("a"), words("x"), Some(words("npx")));
+    assert!(refused(twice, "npx").problem.contains("two servers"));
 }
 
 #[test]
 fn no_words_and_empty_words_name_no_server() {
     for outcome in [
-        without_operands("list", Vec::new(), false),
-        without_operands("list", vec![OsString::new()], false),
-        without_operands("list", vec![OsString::new()], true),
-        with_operands("call", Vec::new(), None),
-        with_operands("call", vec![OsString::new()], None),
-        with_operands("call", words("echo"), Some(vec![OsString::new()])),
+        without_operands("list", None, Vec::new(), false),
+        without_operands("list", None, vec![OsString::new()], false),
+        without_operands("list", None, vec![OsString::new()], true),
+        with_operands("call", None, Vec::new(), None),
+        with_operands("call", None, vec![OsString::new()], None),
+        with_operands("call", None, words("echo"), Some(vec![OsString::new()])),
     ] {
         assert!(!refused(outcome, "nothing").instead.is_empty());
     }
@@ -161,13 +228,13 @@ fn no_words_and_empty_words_name_no_server() {
 fn f32_words_that_are_not_unicode_are_files() {
     use std::os::unix::ffi::OsStringExt;
     let word = OsString::from_vec(b"s\xff".to_vec());
-    let invocation = without_operands("list", vec![word.clone(), word.clone()], false).unwrap();
+    let invocation = without_operands("list", None, vec![word.clone(), word.clone()], false).unwrap();
     assert_eq!(invocation.target, Target::Command { program: word.clone(), args: vec![word.clone()] });
     assert_eq!(shown(&word), "'s\u{fffd}'");
 }
 
 #[test]
-fn b166_a_word_is_shown_without_user_information() {
+fn i166_a_word_is_shown_without_user_information() {
     for (word, text) in [
         ("postgresql://me:p@ss@host/db", "postgresql://***@host/db"),
         ("--url=https://t0ken@host", "--url=https://***@host"),

@@ -130,7 +130,7 @@ fn f19_a_structured_result_without_content_is_shown() {
 }
 
 #[test]
-fn b173_every_name_can_be_called() {
+fn i173_every_name_can_be_called() {
     let long = "x".repeat(10_000);
     for name in ["two words", "--", "-x", "a\nb", "a=b", "'", &long] {
         let ran = run(["call", &format!("--tool={name}"), "demo:"]).exits(5);

@@ -155,7 +155,7 @@ fn a_message_above_the_limit_names_the_limit() {
 }
 
 #[test]
-fn b166_values_of_variables_are_shown_nowhere() {
+fn i166_values_of_variables_are_shown_nowhere() {
     let secret = "hunter2-and-more";
     let variable = format!("TOKEN={secret}");
     for options in [&["-vv"][..], &["--json"], &[]] {
@@ -183,7 +183,7 @@ echo '{"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no '"$TOKEN"'","data"
 }
 
 #[test]
-fn b167_what_a_server_sends_cannot_drive_the_terminal() {
+fn i167_what_a_server_sends_cannot_drive_the_terminal() {
     let ran = run(["list", "sh", "-c", r"printf '\033[2Jgone\007\n' >&2; exit 1"]).exits(4);
     assert!(!ran.stderr.contains(['\u{1b}', '\u{7}']), "{}", ran.stderr);
     ran.says(&[r"\u{1b}[2Jgone\u{7}"]);

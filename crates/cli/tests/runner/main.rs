@@ -5,16 +5,35 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+mod block;
+mod bytes;
 mod call;
+mod complete;
+mod config;
+mod doctor;
 mod failures;
 mod help;
+mod large;
 mod list;
+mod orphans;
 mod pages;
+mod ping;
+mod prompt;
+mod read;
+mod readme;
+mod secrets;
 mod signals;
+mod sockets;
 mod stdio;
 mod support;
 mod surroundings;
+mod terminal;
+mod trace;
 mod usage;
+mod validate;
+mod verbs;
+mod verdict;
+mod waiting;
 
 /// A file that nobody declares is a test that nobody runs.
 #[test]

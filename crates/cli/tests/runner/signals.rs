@@ -25,7 +25,7 @@ fn ready(words: &[&str]) -> Running {
 }
 
 #[test]
-fn b170_ctrl_c_ends_everything_within_five_seconds() {
+fn i170_ctrl_c_ends_everything_within_five_seconds() {
     for (server, limit) in [(POLITE, 1500), (STUBBORN, 5500)] {
         let running = ready(&["list", "-v", "--connect-timeout", "1h", "sh", "-c", server]);
         let began = Instant::now();
@@ -36,7 +36,7 @@ fn b170_ctrl_c_ends_everything_within_five_seconds() {
 }
 
 #[test]
-fn b170_ctrl_c_twice_ends_everything_at_once() {
+fn i170_ctrl_c_twice_ends_everything_at_once() {
     let mut running = ready(&["list", "-v", "--connect-timeout", "1h", "sh", "-c", STUBBORN]);
     let began = Instant::now();
     // Signals of one kind that come together become one, so it is told until it is heard twice.
@@ -55,7 +55,7 @@ fn f10_terminate_ends_everything() {
 }
 
 #[test]
-fn b170_a_call_under_way_is_cancelled() {
+fn i170_a_call_under_way_is_cancelled() {
     // The server writes what it is told after the call.
     let script =
         legacy("read -r line; echo ready >&2; read -r line; echo \"heard $line\" >&2; cat >/dev/null");
@@ -73,7 +73,7 @@ fn f10_a_grandchild_that_outlives_its_parent_is_ended() {
 }
 
 #[test]
-fn b170_a_reader_that_does_not_read_holds_nothing_up() {
+fn i170_a_reader_that_does_not_read_holds_nothing_up() {
     // More than a pipe holds.
     let script = legacy(
         r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%0200000d"}]}}\n' 1; cat >/dev/null"#,

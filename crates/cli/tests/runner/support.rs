@@ -4,14 +4,21 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// Every process that a test starts inherits this variable, with a value of its own for each run.
 const MARK: &str = "MCPJOIN_CLI_TEST";
 
+/// No run takes longer: then everything that it has started is killed, and the test that waits for it fails.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// What one run came to.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
+    /// As text, with a sign of its own for each byte that is none.
     pub(crate) stdout: String,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) stderr: String,
 }
 
@@ -49,25 +56,51 @@ impl Ran {
 /// A run of the binary that can be looked at while it runs.
 pub(crate) struct Running {
     pub(crate) child: Child,
-    mark: String,
+    /// Everything that it starts carries this.
+    pub(crate) mark: Mark,
 }
 
-/// The binary, with nothing on its standard input and nothing of the test's own terminal settings.
+/// What marks the processes of one run. Dropped, also by a test that fails, it kills what is left of them.
+pub(crate) struct Mark {
+    variable: String,
+    /// Closed with the run.
+    _over: mpsc::Sender<()>,
+}
+
+/// The binary, with nothing on its standard input and nothing of the test's own: no settings of its terminal, no
+/// configuration, and no memory of earlier runs.
 pub(crate) fn command(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mcpjoin"));
+    program(env!("CARGO_BIN_EXE_mcpjoin"), words)
+}
+
+/// Another program in the same surroundings: one that runs the binary.
+pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(name);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM"] {
         command.env_remove(variable);
     }
+    command
+        .env_remove("MCP_CONFIG_PATH")
+        .env("XDG_CONFIG_HOME", "/nowhere")
+        .env("XDG_CACHE_HOME", "/nowhere/cache");
     command
 }
 
 /// Starts a command of [`command`].
 pub(crate) fn start(mut command: Command) -> Running {
     static RUNS: AtomicU32 = AtomicU32::new(0);
-    let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
-    let child = command.env(MARK, &mark).spawn().unwrap();
-    Running { child, mark }
+    let value = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+    let variable = format!("{MARK}={value}");
+    let (over, running) = mpsc::channel::<()>();
+    let marked = variable.clone();
+    std::thread::spawn(move || {
+        if running.recv_timeout(LONGEST) == Err(RecvTimeoutError::Timeout) {
+            kill(&marked);
+        }
+    });
+    let child = command.env(MARK, &value).spawn().unwrap();
+    Running { child, mark: Mark { variable, _over: over } }
 }
 
 impl Running {
@@ -101,35 +134,89 @@ pub(crate) fn line(words: &str) -> Ran {
 fn ran(status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8>) -> Ran {
     Ran {
         code: status.code(),
-        stdout: String::from_utf8(stdout).unwrap(),
+        stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        bytes: stdout,
         stderr: String::from_utf8(stderr).unwrap(),
     }
 }
 
 #[track_caller]
-fn nothing_left(mark: &str) {
-    let variable = format!("{MARK}={mark}");
-    let mut left = Vec::new();
+fn nothing_left(mark: &Mark) {
+    let left: Vec<String> = marked(mark).into_iter().map(|(_, words)| words).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// What a run has started and what is there: the process ids, and the words that each was started with.
+pub(crate) fn marked(mark: &Mark) -> Vec<(u32, String)> {
+    holding(&mark.variable)
+}
+
+/// The processes that have this variable, each with its command line.
+fn holding(variable: &str) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap() {
         let path = entry.unwrap().path();
+        let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
         let own = |name: &str| std::fs::read(Path::new(&path).join(name)).unwrap_or_default();
         // A process that has just ended cannot be read and is not there.
         if own("environ").split(|byte| *byte == 0).any(|known| known == variable.as_bytes()) {
-            left.push(String::from_utf8_lossy(&own("cmdline")).replace('\0', " "));
+            found.push((pid, String::from_utf8_lossy(&own("cmdline")).replace('\0', " ")));
         }
     }
-    assert!(left.is_empty(), "left behind: {left:?}");
+    found
+}
+
+fn kill(variable: &str) {
+    for (pid, _) in holding(variable) {
+        let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        kill(&self.variable);
+    }
 }
 
 /// A server of the legacy era in shell: it answers `initialize`, and then `body` runs. To be asked with `--era legacy`,
 /// so that its first request has the id 1, and what comes after `notifications/initialized` the id 2.
 pub(crate) fn legacy(body: &str) -> String {
+    legacy_with(r#""tools":{},"logging":{}"#, body)
+}
+
+/// The same with these capabilities.
+pub(crate) fn legacy_with(capabilities: &str, body: &str) -> String {
     format!(
         r#"read -r line
-printf '%s\n' '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}},"logging":{{}}}},"serverInfo":{{"name":"shell","version":"1"}}}}}}'
+printf '%s\n' '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{{capabilities}}},"serverInfo":{{"name":"shell","version":"1"}}}}}}'
 read -r line
 {body}"#
     )
+}
+
+/// What such a server does that answers its first request after the opening with this result.
+pub(crate) fn answering(result: &str) -> String {
+    format!(
+        "read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{result}}}'; cat >/dev/null"
+    )
+}
+
+/// Runs a verb with one such server that has resources, prompts and completions, whatever it is asked.
+#[track_caller]
+pub(crate) fn ask_legacy(words: &[&str], body: &str) -> Ran {
+    let script = legacy_with(r#""resources":{},"prompts":{},"completions":{}"#, body);
+    let (verb, operands) = words.split_first().unwrap();
+    let mut all = vec![*verb, "--era", "legacy"];
+    all.extend(operands);
+    all.extend(["--", "sh", "-c", &script]);
+    run(all)
+}
+
+/// A file of this test run alone, which is not there yet.
+pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
 }
 
 /// Calls the tool `x` without arguments on such a server.

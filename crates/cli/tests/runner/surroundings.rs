@@ -65,7 +65,7 @@ esac; done"#,
 }
 
 #[test]
-fn b175_odd_terminals_change_no_word() {
+fn i175_odd_terminals_change_no_word() {
     let script = one_tool();
     let expected = "Tools\n  plain  A tool.\n";
     for variables in [
@@ -100,7 +100,7 @@ fn colours_are_there_when_asked_for_and_only_then() {
 }
 
 #[test]
-fn b169_a_reader_that_goes_away_ends_it_quietly() {
+fn i169_a_reader_that_goes_away_ends_it_quietly() {
     // More than a pipe holds, and nobody who reads it.
     let script = legacy(
         r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%0200000d"}]}}\n' 1; cat >/dev/null"#,
@@ -123,7 +123,7 @@ fn a_full_disk_is_told() {
 }
 
 #[test]
-fn b176_it_works_without_a_home() {
+fn i176_it_works_without_a_home() {
     let script = one_tool();
     let mut command = command(["list", "--era", "legacy", "sh", "-c", &script]);
     command.env("HOME", "/no/such/home").env_remove("XDG_CACHE_HOME").env("TMPDIR", "/no/such/folder");
@@ -131,7 +131,7 @@ fn b176_it_works_without_a_home() {
 }
 
 #[test]
-fn b171_standard_input_that_is_closed_is_no_argument() {
+fn i171_standard_input_that_is_closed_is_no_argument() {
     let mut command = command(["call", "demo:", "echo", "-"]);
     command.stdin(Stdio::null());
     start(command).finish().exits(2).says(&["standard input is not JSON"]);

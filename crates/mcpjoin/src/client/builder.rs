@@ -3,19 +3,17 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
 
-use mcpjoin_proto::session::{Ask, ClientRole, Limits, Role, Violation};
+use mcpjoin_proto::session::{Ask, ClientRole, Limits, Violation};
 use mcpjoin_proto::types::{
     CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation, Root,
 };
 use mcpjoin_proto::{ErrorObject, Notification, Profile, Version};
-use tokio::time::Instant;
 
-use super::input::{Answers, ClientHandler, OnNotification};
-use super::subscription::Watched;
-use super::{Client, ConnectError, Inner, OpenConnection};
-use crate::connection::{Connection, OnViolation, Setup};
+use super::input::{Answers, OnNotification};
+use super::opening::Plan;
+use super::{Client, ConnectError};
+use crate::connection::OnViolation;
 use crate::link::Link;
 
 /// How often a server may ask for input before a request is given up: as often as the official Inspector does.
@@ -158,7 +156,20 @@ impl ClientBuilder {
 
     /// Hears of every rule that the server breaks. The connection goes on. Must not block.
     pub fn on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
-        self.on_violation = Some(Box::new(hear));
+        self.on_violation = Some(Arc::new(hear));
+        self
+    }
+
+    /// Hears of every rule that the server breaks, beside whoever hears of them already.
+    #[cfg(unix)]
+    pub(crate) fn also_on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
+        let first = self.on_violation.take();
+        self.on_violation = Some(Arc::new(move |violation| {
+            if let Some(first) = &first {
+                first(violation);
+            }
+            hear(violation);
+        }));
         self
     }
 
@@ -167,39 +178,33 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// When the peers do not agree: with what was tried, what came back, and how the far end has ended. By then
-    /// nothing of it is left.
+    /// nothing of it is left, unless it does not leave when it is asked to: who waits for the error learns it at
+    /// most 100 ms after it is certain, and what is left then is ended behind it, for as long as the runtime lives
+    /// (`ChildHandle::ended` waits for that) and at once when it does not.
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
     pub async fn connect(self, link: Link) -> Result<Client, ConnectError> {
-        let started = Instant::now();
+        let (plan, ask) = self.plan();
+        let opening = plan.begin(link, ask);
+        let peer = opening.promptly_opened().await?;
+        Ok(opening.client(peer))
+    }
+
+    pub(super) fn plan(self) -> (Plan, Ask) {
         let answers = Arc::new(self.answers);
         let mut role = ClientRole::new(self.info, answers.capabilities());
-        role.ask = self.ask;
         role.version = self.version;
-        let setup = Setup { role: Role::Client(role), limits: self.limits, on_violation: self.on_violation };
-        let handler =
-            ClientHandler { answers: answers.clone(), on_notification: self.on_notification.clone() };
-        let (connection, driver) = Connection::new(link, setup, handler);
-        let connection = OpenConnection(connection);
-        tokio::spawn(driver);
-        let Ok(peer) = connection.opened().await else {
-            // Only when everything is gone is it known how it ended.
-            let cause = connection.closed().await;
-            return Err(ConnectError::new(cause, started.elapsed()));
+        let plan = Plan {
+            role,
+            limits: self.limits,
+            max_rounds: self.max_rounds,
+            max_pages: self.max_pages,
+            answers,
+            on_notification: self.on_notification,
+            on_violation: self.on_violation,
         };
-        Ok(Client {
-            inner: Arc::new(Inner {
-                watched: Watched::default(),
-                connection,
-                peer,
-                answers,
-                on_notification: self.on_notification,
-                log_level: AtomicU8::new(0),
-                max_rounds: self.max_rounds,
-                max_pages: self.max_pages,
-            }),
-        })
+        (plan, self.ask)
     }
 }
 

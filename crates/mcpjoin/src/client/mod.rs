@@ -20,12 +20,15 @@
 //! There is one method per method of the [specification](https://modelcontextprotocol.io/specification), named after
 //! it, with its parameters as one value and its result as another, and the same in both eras: where a revision does
 //! something in another way, the client does it that way. What a server asks for meanwhile is answered by what the
-//! [`ClientBuilder`] was given. Nothing here knows how messages travel, and nothing is ever sent twice by itself.
+//! [`ClientBuilder`] was given. Nothing here knows how messages travel, and nothing is ever sent twice by itself. A client
+//! stays with its connection; [`ClientBuilder::restarting`] is for servers that are to be started again when they die.
 
 mod builder;
 mod error;
 mod input;
+mod opening;
 mod pages;
+mod restart;
 mod rounds;
 mod subscription;
 
@@ -48,12 +51,15 @@ use serde::de::DeserializeOwned;
 pub use builder::ClientBuilder;
 pub use error::{ClientError, ConnectError, Phase};
 pub use pages::{Listed, Pages};
+pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
 pub use rounds::{PromptCall, Question, ResourceRead, RoundTrip, ToolCall};
 pub use subscription::Subscription;
 
 use self::input::{Answers, OnNotification};
 use self::subscription::Watched;
 use crate::connection::Connection;
+#[cfg(unix)]
+use crate::link::ChildHandle;
 
 /// A client that is connected. Cheap to clone; everything takes `&self` and may be used from several tasks at once.
 ///
@@ -67,6 +73,8 @@ pub struct Client {
 struct Inner {
     /// Ended before the connection is.
     watched: Watched,
+    #[cfg(unix)]
+    child: Option<ChildHandle>,
     connection: OpenConnection,
     peer: Arc<Peer>,
     answers: Arc<Answers>,
@@ -141,7 +149,18 @@ impl Client {
     /// How the server's process has ended, when it has and was ours.
     #[must_use]
     pub fn exit(&self) -> Option<ProcessExit> {
-        self.close_cause().as_ref().and_then(error::link_end).and_then(|end| end.exit)
+        let told = self.close_cause().as_ref().and_then(error::link_end).and_then(|end| end.exit);
+        #[cfg(unix)]
+        let told = told.or_else(|| self.inner.child.as_ref().and_then(ChildHandle::exit));
+        told
+    }
+
+    /// Watches the server's process, when it is a child of ours. Once [`close`](Self::close) has returned its report
+    /// names what could not be ended of what the server had started.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn child(&self) -> Option<ChildHandle> {
+        self.inner.child.clone()
     }
 
     /// The connection below: for requests that this type has no method for.

@@ -16,7 +16,7 @@ use mcpjoin_proto::types::{
     CallToolParams, CallToolResult, GetPromptParams, GetPromptResult, InputRequired, InputResponses,
     LoggingLevel, Meta, ReadResourceParams, ReadResourceResult,
 };
-use mcpjoin_proto::{Method, RequestId};
+use mcpjoin_proto::{Method, Raw, RequestId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
@@ -56,15 +56,16 @@ pub struct RoundTrip<P: Question> {
     log_level: Option<LoggingLevel>,
     rounds: usize,
     pause: Duration,
-    stage: Stage<P::Result>,
+    stage: Stage,
 }
 
-enum Stage<R> {
+enum Stage {
     Unsent,
     Calling(Calling),
     Answering(Pin<Box<dyn Future<Output = Result<InputResponses, ClientError>> + Send>>),
     Pausing(Pin<Box<Sleep>>),
-    Done(Result<R, ClientError>),
+    /// Not decoded yet: who wants it as it is may have it so.
+    Done(Result<Raw, ClientError>),
     Over,
 }
 
@@ -185,6 +186,29 @@ impl<P: Question> RoundTrip<P> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
+    /// The result as the server sent it, with whatever it has that the specification does not name. Otherwise as
+    /// awaiting does; dropping the future cancels.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; whether the result is one of this method is not looked at.
+    pub async fn raw(mut self) -> Result<Raw, ClientError> {
+        poll_fn(|cx| self.poll_raw(cx)).await
+    }
+
+    fn poll_raw(&mut self, cx: &mut Context<'_>) -> Poll<Result<Raw, ClientError>> {
+        loop {
+            match &self.stage {
+                Stage::Done(_) => {
+                    if let Stage::Done(result) = std::mem::replace(&mut self.stage, Stage::Over) {
+                        return Poll::Ready(result);
+                    }
+                }
+                Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
+                _ => ready!(self.step(cx)),
+            }
+        }
+    }
+
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         loop {
             if let Stage::Calling(calling) = &mut self.stage
@@ -236,9 +260,9 @@ impl<P: Question> RoundTrip<P> {
         Ok(self.client.inner.connection.call(call))
     }
 
-    fn judge(&mut self, reply: Result<Reply, CallError>) -> Stage<P::Result> {
+    fn judge(&mut self, reply: Result<Reply, CallError>) -> Stage {
         match reply {
-            Ok(Reply::Complete(result)) => Stage::Done(decode(&P::METHOD, &result)),
+            Ok(Reply::Complete(result)) => Stage::Done(Ok(result)),
             Ok(Reply::NeedInput(input)) => self.next_round(*input),
             Ok(Reply::Task(_)) => Stage::Done(Err(ClientError::BadResult {
                 method: P::METHOD,
@@ -249,7 +273,7 @@ impl<P: Question> RoundTrip<P> {
     }
 
     /// Each reply's state replaces the one before it, and each round's answers those before them.
-    fn next_round(&mut self, input: InputRequired) -> Stage<P::Result> {
+    fn next_round(&mut self, input: InputRequired) -> Stage {
         let limit = self.client.inner.max_rounds;
         if self.rounds >= limit {
             return Stage::Done(Err(ClientError::TooManyRounds { method: P::METHOD, limit }));
@@ -276,18 +300,8 @@ impl<P: Question> Future for RoundTrip<P> {
     type Output = Result<P::Result, ClientError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        loop {
-            match &this.stage {
-                Stage::Done(_) => {
-                    if let Stage::Done(result) = std::mem::replace(&mut this.stage, Stage::Over) {
-                        return Poll::Ready(result);
-                    }
-                }
-                Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
-                _ => ready!(this.step(cx)),
-            }
-        }
+        let result = ready!(self.get_mut().poll_raw(cx));
+        Poll::Ready(result.and_then(|result| decode(&P::METHOD, &result)))
     }
 }
 

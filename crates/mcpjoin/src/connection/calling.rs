@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
 use mcpjoin_proto::types::ProgressParams;
-use mcpjoin_proto::{Notification, RequestId};
+use mcpjoin_proto::{Notification, RequestId, Time};
 
 use super::core::{Core, Slot};
 
@@ -17,13 +17,21 @@ use super::core::{Core, Slot};
 /// Awaiting it gives the result. [`Calling::next_event`] gives what comes before. Nothing is sent before the
 /// first poll. Dropping it before the result is there cancels the request: the peer is told that nobody waits
 /// any more. It waits when too much is under way, and it always ends: with a result, with the peer's error, at
-/// the deadline, or with the connection.
+/// the deadline, or with the connection. While it waits for room its time begins anew whenever another call gets
+/// some.
 #[must_use = "nothing is sent before it is polled"]
 pub struct Calling {
     core: Arc<Core>,
     stage: Stage,
     /// Its place among those who wait for room.
-    place: Option<u64>,
+    place: Option<Place>,
+}
+
+/// A place among those who wait for room.
+#[derive(Clone, Copy)]
+struct Place {
+    number: u64,
+    since: Time,
 }
 
 enum Stage {
@@ -103,14 +111,15 @@ fn send(
     core: &Core,
     state: &mut super::core::Inner,
     call: &Call,
-    place: &mut Option<u64>,
+    place: &mut Option<Place>,
     cx: &Context<'_>,
 ) -> Poll<Result<i64, CallError>> {
+    let now = core.now();
     let waited = place.take();
     if let Some(place) = waited {
-        state.room.remove(&place);
+        state.room.leave(place.number);
     }
-    let refused = match state.session.call(core.now(), call) {
+    let refused = match state.session.call(now, call) {
         Ok(id) => {
             // The session counts its ids up from 1.
             let id = id.as_i64().unwrap_or_default();
@@ -122,7 +131,15 @@ fn send(
     };
     match (refused, &state.closed) {
         (CallRefused::Full { .. }, None) => {
-            *place = Some(state.wait_for_room(waited, cx.waker()));
+            let since = waited.map_or(now, |place| place.since);
+            let patience = call.timeout.unwrap_or_else(|| state.session.limits().request);
+            if state.room.is_late(now, since, patience) {
+                let method = call.method.clone();
+                return Poll::Ready(Err(CallError::TimedOut { method, after: patience, total: false }));
+            }
+            let number =
+                state.wait_for_room(waited.map(|place| place.number), Some((since, patience)), cx.waker());
+            *place = Some(Place { number, since });
             Poll::Pending
         }
         (CallRefused::Closed, Some(cause)) => {
@@ -178,7 +195,7 @@ impl Drop for Calling {
         if let Some(place) = self.place.take() {
             let mut state = self.core.lock();
             // Woken and gone: the room that it was told of is for the next one.
-            if state.room.remove(&place).is_none() {
+            if !state.room.leave(place.number) {
                 state.wake_driver();
             }
         }

@@ -7,11 +7,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use mcpjoin_proto::session::{CallError, CloseCause, Reply, Session};
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
+
+use super::room::Room;
 
 pub(crate) struct Core {
     state: Mutex<Inner>,
@@ -22,9 +25,8 @@ pub(crate) struct Inner {
     pub(crate) session: Session,
     /// The calls under way, by the id of their request.
     pub(crate) slots: BTreeMap<i64, Slot>,
-    /// Calls that wait for room, in the order in which they came.
-    pub(crate) room: BTreeMap<u64, Waker>,
-    next_place: u64,
+    /// Calls that wait for room.
+    pub(super) room: Room,
     /// Whoever waits for the opening or the end.
     watchers: Vec<Waker>,
     driver: Option<Waker>,
@@ -58,8 +60,7 @@ impl Core {
             state: Mutex::new(Inner {
                 session,
                 slots: BTreeMap::new(),
-                room: BTreeMap::new(),
-                next_place: 0,
+                room: Room::new(),
                 watchers: Vec::new(),
                 driver: None,
                 opened: false,
@@ -83,7 +84,7 @@ impl Core {
     /// The moment on the runtime's clock that a point of the session's time is.
     pub(crate) fn instant(&self, time: Time) -> Instant {
         // Far beyond what a clock can say: half a century is for ever.
-        const EVER: std::time::Duration = std::time::Duration::from_secs(50 * 365 * 24 * 60 * 60);
+        const EVER: Duration = Duration::from_secs(50 * 365 * 24 * 60 * 60);
         self.epoch + time.since_epoch().min(EVER)
     }
 }
@@ -119,18 +120,23 @@ impl Inner {
         std::mem::take(&mut self.watchers)
     }
 
-    /// Wakes this waker when there may be room for a call. Whoever waited before keeps its place.
-    pub(crate) fn wait_for_room(&mut self, place: Option<u64>, waker: &Waker) -> u64 {
-        let place = place.unwrap_or_else(|| {
-            self.next_place += 1;
-            self.next_place
-        });
-        self.room.insert(place, waker.clone());
+    /// Wakes this waker when there may be room for a call, or when there was none for too long. Whoever waited before
+    /// keeps its place.
+    pub(super) fn wait_for_room(
+        &mut self,
+        place: Option<u64>,
+        patience: Option<(Time, Duration)>,
+        waker: &Waker,
+    ) -> u64 {
+        let (place, earlier) = self.room.enter(place, patience, waker);
+        if earlier {
+            self.wake_driver();
+        }
         place
     }
 
     /// Who may try again to make a call, as far as there is room.
-    pub(crate) fn take_room(&mut self, wake: &mut Vec<Waker>) {
+    pub(crate) fn take_room(&mut self, now: Time, wake: &mut Vec<Waker>) {
         if self.room.is_empty() || !(self.session.has_room() || self.closed.is_some()) {
             return;
         }
@@ -139,7 +145,7 @@ impl Inner {
             0 => self.room.len(),
             _ => self.session.limits().in_flight.saturating_sub(in_flight).min(self.room.len()),
         };
-        wake.extend(std::iter::from_fn(|| self.room.pop_first()).take(free).map(|(_, waker)| waker));
+        self.room.take(now, free, wake);
     }
 }
 

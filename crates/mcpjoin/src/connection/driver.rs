@@ -110,10 +110,12 @@ impl Driver {
         let mut busy = self.read(cx, &core, now, wants_input);
         busy |= self.settle_running(cx);
         busy |= self.send(cx, &core, now);
+        // A session that is over because its time is has last words, too: they are sent in the turn that follows.
+        let leaving = matches!(self.stage, Stage::Farewell(..) | Stage::Closing(_));
         self.keep_time(cx, &core, now);
         match self.stage {
             Stage::Reopening => busy |= self.reopen(cx, &core),
-            Stage::Farewell(..) | Stage::Closing(_) => self.say_farewell(cx, &core, now),
+            _ if leaving => self.say_farewell(cx, &core, now),
             _ => {}
         }
         for waker in self.wake.drain(..) {
@@ -191,7 +193,9 @@ impl Driver {
                 other => self.events.push_back(other),
             }
         }
-        state.take_room(&mut self.wake);
+        if !state.room.is_empty() {
+            state.take_room(self.core.now(), &mut self.wake);
+        }
     }
 
     /// Does what the events ask for that needs no lock. Says whether anything was done.
@@ -366,10 +370,11 @@ impl Driver {
             state.session.link_sent(now, self.io.sent(), waiting);
             self.take_events(&mut state);
             drop(state);
-            busy |= self.run_events(core);
-            // What did not fit before may fit now.
+            let acted = self.run_events(core);
+            busy |= acted;
+            // What did not fit before may fit now, and what has just ended may have last words.
             let quiet = all && self.events.is_empty() && self.answers.is_empty();
-            if quiet || !pushed || waiting {
+            if waiting || !acted && (quiet || !pushed) {
                 return busy;
             }
         }
@@ -388,7 +393,8 @@ impl Driver {
             state.session.handle_timeout(now);
         }
         self.take_events(&mut state);
-        let due = state.session.poll_timeout();
+        state.room.take_late(now, &mut self.wake);
+        let due = [state.session.poll_timeout(), state.room.due()].into_iter().flatten().min();
         drop(state);
         if self.run_events(core) || acted {
             // What was done may leave something to send, as a cancellation does, and sending comes before this.
@@ -456,7 +462,7 @@ impl Driver {
         state.closed = Some(cause);
         state.gone = true;
         self.wake.append(&mut state.take_watchers());
-        state.take_room(&mut self.wake);
+        state.take_room(now, &mut self.wake);
         drop(state);
         self.stage = Stage::Gone;
     }
@@ -502,7 +508,7 @@ impl Drop for Driver {
         state.closed.get_or_insert(CloseCause::Local);
         state.gone = true;
         self.wake.append(&mut state.take_watchers());
-        self.wake.extend(std::mem::take(&mut state.room).into_values());
+        self.wake.extend(state.room.take_all());
         drop(state);
         for context in std::mem::take(&mut self.contexts).into_values() {
             context.cancel();

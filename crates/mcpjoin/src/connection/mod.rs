@@ -8,6 +8,7 @@ mod calling;
 mod context;
 mod core;
 mod driver;
+mod room;
 mod running;
 
 use std::fmt;
@@ -36,7 +37,7 @@ pub struct Connection {
 }
 
 /// Told of every rule that the peer breaks. Called by the driver; must not block.
-pub(crate) type OnViolation = Box<dyn Fn(&Violation) + Send + Sync>;
+pub(crate) type OnViolation = Arc<dyn Fn(&Violation) + Send + Sync>;
 
 /// What a connection is made of, beside its link.
 pub(crate) struct Setup {
@@ -103,12 +104,12 @@ impl Connection {
         poll_fn(|cx| {
             let mut state = self.core.lock();
             if let Some(place) = place.take() {
-                state.room.remove(&place);
+                state.room.leave(place);
             }
             if state.session.has_room() || state.closed.is_some() {
                 return Poll::Ready(());
             }
-            place = Some(state.wait_for_room(None, cx.waker()));
+            place = Some(state.wait_for_room(None, None, cx.waker()));
             Poll::Pending
         })
         .await;
@@ -151,6 +152,16 @@ impl Connection {
     pub fn close(&self) {
         let mut state = self.core.lock();
         state.session.close();
+        state.wake_driver();
+    }
+
+    /// Ends the connection of a server in order: nothing more is read, what is in progress is finished within
+    /// [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s), own calls fail, and then the link is closed.
+    /// That of a client is closed as by [`Connection::close`]. Returns at once; [`Connection::closed`] waits for the
+    /// end.
+    pub fn drain(&self) {
+        let mut state = self.core.lock();
+        state.session.drain(self.core.now());
         state.wake_driver();
     }
 

@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound};
 
 use super::{Io, Link};
@@ -61,6 +62,13 @@ impl BareLink {
     /// Takes a message to send. It leaves with the next [`flush`](Self::flush) or [`recv`](Self::recv).
     pub fn push(&mut self, outbound: Outbound) {
         self.io.push(outbound);
+    }
+
+    /// Takes bytes to send as they are: half a line, two lines, something that is no message. They leave as
+    /// [`push`](Self::push) says. False, and nothing was taken, on a link that carries messages and no bytes.
+    #[must_use]
+    pub fn push_bytes(&mut self, bytes: impl Into<Bytes>) -> bool {
+        self.io.push_bytes(&bytes.into())
     }
 
     /// Sends what was pushed. Cancel-safe: what was not sent stays.

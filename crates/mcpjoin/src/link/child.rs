@@ -52,9 +52,13 @@ const STATUS: Duration = Duration::from_millis(400);
 pub struct ChildCommand {
     spec: Spec,
     lines: Option<StderrLines>,
+    tap: Option<CommandTap>,
     grace: Grace,
     handle: ChildHandle,
 }
+
+/// Sees what crosses every link of a command and of its clones.
+type CommandTap = Arc<dyn Fn(Way, Crossed<'_>) + Send + Sync>;
 
 /// Watches a child from outside its link. Cheap to clone; outlives the link. After the child has been started
 /// afresh it shows the new one.
@@ -87,6 +91,7 @@ impl ChildCommand {
                 current_dir: None,
             },
             lines: None,
+            tap: None,
             grace: Grace::default(),
             handle: ChildHandle(Arc::default()),
         }
@@ -146,6 +151,14 @@ impl ChildCommand {
         self
     }
 
+    /// Called with everything that crosses the links of this command and of its clones, as by [`Link::tapped`]: for
+    /// what starts the command by itself, and more than once.
+    #[must_use]
+    pub fn tapped(mut self, tap: impl Fn(Way, Crossed<'_>) + Send + Sync + 'static) -> Self {
+        self.tap = Some(Arc::new(tap));
+        self
+    }
+
     /// How patiently the child is ended: the time from closing its standard input to SIGTERM, and from there to
     /// SIGKILL. 2 s each by default; with the second that the rest takes, closing is over after 5 s.
     #[must_use]
@@ -158,6 +171,17 @@ impl ChildCommand {
     #[must_use]
     pub fn handle(&self) -> ChildHandle {
         self.handle.clone()
+    }
+
+    /// What is started, for whoever looks at it beforehand.
+    pub(crate) const fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Another program in the same surroundings, with a handle of its own.
+    pub(crate) fn beside(&self, program: impl Into<OsString>, argument: &str) -> Self {
+        let spec = Spec { program: program.into(), args: vec![argument.into()], ..self.spec.clone() };
+        Self { spec, lines: None, tap: None, grace: self.grace, handle: ChildHandle(Arc::default()) }
     }
 
     /// Starts the program. Needs a tokio runtime with I/O and time, on which standard error is read from then on.
@@ -173,7 +197,7 @@ impl ChildCommand {
     pub async fn start(self) -> Result<Link, SpawnError> {
         let spec = Arc::new(self.spec);
         let run = launch(&spec, self.lines.as_ref(), &self.handle).await?;
-        Ok(Link::new(Child {
+        let link = Link::new(Child {
             spec,
             lines: self.lines,
             grace: self.grace,
@@ -183,7 +207,11 @@ impl ChildCommand {
             run: Some(run),
             sent_before: 0,
             opening: None,
-        }))
+        });
+        Ok(match self.tap {
+            Some(tap) => link.tapped(move |way, crossed| tap(way, crossed)),
+            None => link,
+        })
     }
 }
 
@@ -422,6 +450,10 @@ impl Io for Child {
         }
     }
 
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        self.run.as_mut().is_none_or(|run| run.stream.push_bytes(bytes))
+    }
+
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         match &mut self.run {
             Some(run) => run.stream.poll_flush(cx).map_err(|end| run.end(end.kind)),
@@ -468,6 +500,10 @@ impl Io for Child {
                 Poll::Ready(Err(LinkEnd::failed(LinkError { message: error.to_string(), retryable })))
             }
         }
+    }
+
+    fn child(&self) -> Option<ChildHandle> {
+        Some(self.handle.clone())
     }
 
     fn tap(&mut self, tap: Tap) -> Result<(), Tap> {

@@ -41,6 +41,10 @@ impl Gather {
         self.waiting < ROOM
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
     /// Adds a message, or a batch, as one line.
     pub(super) fn push(&mut self, outbound: &Outbound) {
         let before = self.open.len();
@@ -69,6 +73,12 @@ impl Gather {
         }
         self.open.put_u8(b'\n');
         self.waiting = self.waiting.saturating_add(self.open.len() - before);
+    }
+
+    /// Adds bytes as they are.
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.open.put_slice(bytes);
+        self.waiting = self.waiting.saturating_add(bytes.len());
     }
 
     /// The line that a message is, without its end; empty for what is not sent.

@@ -14,6 +14,7 @@ mod gather;
 mod memory;
 mod pair;
 mod queue;
+mod socket;
 #[cfg(unix)]
 mod stdio;
 mod stream;
@@ -22,6 +23,7 @@ mod tap;
 use std::fmt;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
 
 #[cfg(unix)]
@@ -30,6 +32,9 @@ pub use bare::BareLink;
 #[cfg(unix)]
 pub use child::{ChildCommand, ChildHandle};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
+pub use socket::{
+    Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
+};
 use tap::Tap;
 pub use tap::{Crossed, Way};
 
@@ -55,6 +60,13 @@ pub(crate) trait Io: Send {
     /// Takes a message to send. It leaves with the next [`Io::poll_flush`].
     fn push(&mut self, outbound: Outbound);
 
+    /// Takes bytes to send as they are, message or not: they leave with the next [`Io::poll_flush`]. False where a
+    /// link carries messages and no bytes.
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        let _ = bytes;
+        false
+    }
+
     /// Sends what was pushed, as much as goes. `Ready(Ok)` when nothing is left. An error is told once, and
     /// reading may go on to give what is still readable, then [`Inbound::Closed`].
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
@@ -73,6 +85,12 @@ pub(crate) trait Io: Send {
     /// Makes the far end afresh after it has ended, where [`LinkCaps::reopens`] says so.
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>>;
 
+    /// Watches the child process that the link has started, where there is one.
+    #[cfg(unix)]
+    fn child(&self) -> Option<ChildHandle> {
+        None
+    }
+
     /// Shows everything that crosses to `tap`, as the bytes that it is. A link that has none gives the tap back,
     /// and messages are shown instead.
     fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
@@ -84,6 +102,14 @@ impl Link {
     /// A link over something that moves messages.
     pub(crate) fn new(io: impl Io + 'static) -> Self {
         Self(Box::new(io))
+    }
+
+    /// Watches the child process at the far end: its id, its last words, how it ended, what could not be ended of
+    /// what it had started. `None` when the far end is no child of ours.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn child(&self) -> Option<ChildHandle> {
+        self.0.child()
     }
 
     pub(crate) fn into_io(self) -> Box<dyn Io> {

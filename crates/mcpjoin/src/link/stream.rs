@@ -48,16 +48,16 @@ impl<R: AsyncRead + Unpin + Send> Source for AnyReader<R> {
 // A pipe or a socket, which can be asked: room is made when something is there, so that a link at rest holds
 // little, and a buffer whose messages are still in use is not replaced before it must be (measured: 142 against
 // 103 us per call of 64 KiB).
-#[cfg(unix)]
 macro_rules! ready_first {
-    ($type:ty) => {
+    ($type:ty, $this:ident => $stream:expr) => {
         impl Source for $type {
             fn poll_fill(
                 &mut self,
                 cx: &mut Context<'_>,
                 lines: &mut LineDecoder,
             ) -> Poll<io::Result<usize>> {
-                ready!(self.poll_read_ready(cx))?;
+                let $this = &*self;
+                ready!($stream.poll_read_ready(cx))?;
                 // Not `try_read_buf`: this one knows that a short read has emptied the pipe, and asks again only
                 // when more has come. That is one system call less for every turn.
                 let mut room = lines.room();
@@ -68,9 +68,12 @@ macro_rules! ready_first {
 }
 
 #[cfg(unix)]
-ready_first!(tokio::net::unix::pipe::Receiver);
+ready_first!(tokio::net::unix::pipe::Receiver, this => this);
 #[cfg(unix)]
-ready_first!(tokio::net::UnixStream);
+ready_first!(tokio::net::UnixStream, this => this);
+#[cfg(unix)]
+ready_first!(tokio::net::unix::OwnedReadHalf, this => this.as_ref());
+ready_first!(tokio::net::tcp::OwnedReadHalf, this => this.as_ref());
 
 impl Source for Box<dyn Source> {
     fn poll_fill(&mut self, cx: &mut Context<'_>, lines: &mut LineDecoder) -> Poll<io::Result<usize>> {
@@ -161,7 +164,24 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
         self.tap = None;
     }
 
-    #[cfg(unix)]
+    /// The same link over a new stream of bytes: bounds, tap and what was counted stay.
+    pub(super) fn renew(&mut self, reader: R, writer: W) {
+        self.reader = reader;
+        self.writer = Some(writer);
+        self.lines = LineDecoder::new(self.limit);
+        self.gather.clear();
+        self.reading = Reading::Open;
+    }
+
+    pub(super) const fn reader(&self) -> &R {
+        &self.reader
+    }
+
+    /// Whether something that was pushed has not left.
+    pub(super) fn holds_unsent(&self) -> bool {
+        !self.gather.is_empty()
+    }
+
     /// Reads and throws away, so that whoever writes can go on and end. Ready at the end of the stream.
     pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
@@ -253,9 +273,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
                 Some(LineEvent::TooLong { head, length }) => {
                     return Poll::Ready(self.too_long(&head, length));
                 }
-                Some(LineEvent::ByteOrderMark) => {
-                    tracing::warn!(link = self.origin.link, "the peer's text begins with a byte order mark");
-                }
+                Some(LineEvent::ByteOrderMark) => return Poll::Ready(Inbound::ByteOrderMark),
                 None => {
                     if let Reading::Ended(kind) = &self.reading {
                         let cause = LinkEnd { kind: kind.clone(), ..LinkEnd::end_of_stream() };
@@ -286,6 +304,17 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
         if self.writer.is_some() {
             self.gather.push(&outbound);
         }
+    }
+
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        if let Some(tap) = &mut self.tap {
+            let pieces = bytes.split(|byte| *byte == b'\n').filter(|piece| !piece.is_empty());
+            pieces.for_each(|piece| tap(Way::Out, Crossed::Line(piece)));
+        }
+        if self.writer.is_some() {
+            self.gather.push_bytes(bytes);
+        }
+        true
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {

@@ -4,6 +4,7 @@
 
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound};
 
 use super::{Io, Link};
@@ -89,6 +90,10 @@ impl Io for Tapped {
         self.io.push(outbound);
     }
 
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        self.io.push_bytes(bytes)
+    }
+
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         self.io.poll_flush(cx)
     }
@@ -107,5 +112,10 @@ impl Io for Tapped {
 
     fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         self.io.poll_reopen(cx)
+    }
+
+    #[cfg(unix)]
+    fn child(&self) -> Option<super::ChildHandle> {
+        self.io.child()
     }
 }

@@ -91,7 +91,7 @@ impl Spec {
     }
 
     /// The value that a variable will have in the child.
-    pub(super) fn variable(&self, name: &str) -> Option<OsString> {
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
         match self.env.get(OsStr::new(name)) {
             Some(value) => value.clone(),
             None if self.env_clear => None,
@@ -101,7 +101,7 @@ impl Spec {
 
     /// Which file is meant. A name with a path separator is that file, seen from the child's working directory;
     /// any other is searched in the `PATH` that the child gets.
-    pub(super) fn resolve(&self) -> Result<PathBuf, SpawnErrorKind> {
+    pub(crate) fn resolve(&self) -> Result<PathBuf, SpawnErrorKind> {
         let here = self.current_dir.as_deref().unwrap_or_else(|| Path::new(""));
         if let Some(path) = &self.current_dir {
             // Entering a directory takes the right to search it, which is what X_OK means there.

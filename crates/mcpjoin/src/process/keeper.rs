@@ -1,5 +1,6 @@
 //! The thread that keeps all children of this process.
 
+use std::cell::LazyCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -15,7 +16,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::command::{SpawnError, SpawnErrorKind, Spec};
 use super::kept::{Kept, TICK};
-use super::tree::{Family, Marker, World};
+use super::mark::Mark;
+use super::tree::{Family, Scope, World};
 use super::{Grace, Phase, Process, Shared, spawn as start};
 
 /// A child that has been started, and our side of its pipes.
@@ -121,7 +123,7 @@ fn order(order: Order) {
 fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
     let mut children: Vec<Kept> = Vec::new();
     loop {
-        let world = World::when_needed();
+        let world = LazyCell::new(|| World::look(Scope::Parents));
         while let Ok(order) = orders.try_recv() {
             let now = Instant::now();
             match order {
@@ -129,6 +131,8 @@ fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
                     let outcome = launch(&spec, &mut children);
                     // Nobody waits any more: the child goes with what it is returned in.
                     drop(reply.send(outcome));
+                    // Starting takes its time, and a death is told soon, however many are to be started.
+                    children.iter_mut().for_each(Kept::look);
                 }
                 Order::Close(shared, grace, stdin) => {
                     if let Some(kept) = find(&mut children, &shared) {
@@ -145,7 +149,8 @@ fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
         let now = Instant::now();
         children.iter_mut().for_each(Kept::look);
         // After everybody has been looked at: whoever was started by a child that has ended is in it.
-        let world = World::when_needed();
+        let scope = Scope::families(children.iter().map(Kept::family));
+        let world = LazyCell::new(|| World::look(scope));
         children.retain_mut(|kept| !kept.advance(now, &world));
         wait(&children, heard);
     }
@@ -183,8 +188,8 @@ fn wait(children: &[Kept], heard: &OwnedFd) {
 const WITH_LARGE_PIPES: usize = 8;
 
 fn launch(spec: &Spec, children: &mut Vec<Kept>) -> Result<Spawned, SpawnError> {
-    let marker = Marker::new();
-    let (child, pipes) = start::start(spec, &marker)?;
+    let mark = Mark::of_a_child();
+    let (child, pipes) = start::start(spec, &mark)?;
     #[cfg(target_os = "linux")]
     if children.len() < WITH_LARGE_PIPES {
         // Measured: 22 to 32 % more calls per second from 64 KiB on. Where it is not allowed, nothing is lost.
@@ -199,7 +204,7 @@ fn launch(spec: &Spec, children: &mut Vec<Kept>) -> Result<Spawned, SpawnError> 
         dropped: AtomicBool::new(false),
         link: AtomicWaker::new(),
     });
-    let family = Family::new(shared.pid, marker);
+    let family = Family::new(shared.pid, mark);
     children.push(Kept::new(Arc::clone(&shared), child, family));
     Ok(Spawned {
         process: Process { shared },

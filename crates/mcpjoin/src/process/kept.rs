@@ -9,6 +9,9 @@
 //!                        Sweeping (SIGTERM) ─ 0.5 s ─> Clearing (SIGKILL) ─ 0.5 s ─> reaped, survivors told
 //! ```
 //!
+//! "Nobody is left" is said by a settled look (see `tree`); until there is one, it is looked again every few
+//! milliseconds.
+//!
 //! The child is observed without being waited for, and is waited for last of all: as long as it is a zombie its
 //! id, which is also the id of its group, cannot belong to anybody else.
 
@@ -23,8 +26,8 @@ use mcpjoin_proto::session::ProcessExit;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
-use super::tree::{Family, Relative, World, handle};
-use super::{Forced, Grace, Shared, ShutdownReport};
+use super::tree::{Family, Relative, Sight, World, handle};
+use super::{Forced, Grace, Shared, ShutdownReport, Survivor};
 
 /// From SIGTERM to SIGKILL for what a child has left behind: it has lost its parent and its pipes already.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -33,6 +36,8 @@ const DEATH: Duration = Duration::from_millis(500);
 /// How often to look where the system offers nothing to wait for: children without a process handle (Linux before
 /// 5.3 and other systems), and relatives without one.
 pub(super) const TICK: Duration = Duration::from_millis(20);
+/// How soon to look again when a look was not settled. An `execve` takes less.
+pub(super) const RELOOK: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -60,6 +65,10 @@ pub(super) struct Kept {
     exit: Option<ProcessExit>,
     /// What lives of the family after the child's end, as of the last look.
     rest: Vec<Relative>,
+    /// How much was seen in the last look.
+    sight: Sight,
+    /// Whoever was found first once the child had ended.
+    left_behind: Vec<Survivor>,
 }
 
 impl Kept {
@@ -77,7 +86,13 @@ impl Kept {
             noticed: false,
             exit: None,
             rest: Vec::new(),
+            sight: Sight::None,
+            left_behind: Vec::new(),
         }
+    }
+
+    pub(super) const fn family(&self) -> &Family {
+        &self.family
     }
 
     /// The shutdown ladder begins with closing standard input. Before that we look who is there: afterwards the
@@ -94,6 +109,8 @@ impl Kept {
     /// No grace any more.
     pub(super) fn kill(&mut self, now: Instant, world: &World) {
         match self.step {
+            // It has ended by itself; what it leaves behind gets no grace.
+            _ if self.noticed && !self.has_ended() => self.step = Step::Killing,
             Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now, world),
             Step::Sweeping => self.clear(now),
             Step::Killing | Step::Clearing => {}
@@ -113,7 +130,8 @@ impl Kept {
         } else {
             self.handle.is_none()
         };
-        let tick = blind.then(|| now + TICK);
+        let relook = (self.has_ended() && self.sight == Sight::Partial).then_some(RELOOK);
+        let tick = relook.or_else(|| blind.then_some(TICK)).map(|wait| now + wait);
         match (self.due, tick) {
             (Some(due), Some(tick)) => Some(due.min(tick)),
             (due, tick) => due.or(tick),
@@ -136,12 +154,12 @@ impl Kept {
     }
 
     /// Does what is due. `world` is not older than the last [`look`](Self::look). True when the child is done with.
-    pub(super) fn advance(&mut self, now: Instant, world: &LazyCell<World>) -> bool {
+    pub(super) fn advance(&mut self, now: Instant, world: &LazyCell<World, impl FnOnce() -> World>) -> bool {
         if !self.has_ended() {
             if !self.noticed {
                 return self.climb(now, world);
             }
-            self.rest = self.family.living(world);
+            self.search(world);
             if self.shared.dropped.load(Ordering::Acquire) {
                 self.forced = Forced::Killed;
                 self.clear(now);
@@ -163,7 +181,7 @@ impl Kept {
     }
 
     /// Looks whether the child has ended, and leaves it a zombie.
-    fn observe(&self) -> Option<Option<ProcessExit>> {
+    fn observe(&mut self) -> Option<Option<ProcessExit>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         match waitid(WaitId::Pid(self.shared.pid), options) {
             Ok(None) | Err(Errno::INTR) => None,
@@ -175,13 +193,14 @@ impl Kept {
             // Somebody else in this process has waited for it: it is gone, and its id is not ours any more.
             Err(_) => {
                 *self.shared.reaped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                self.family.lose_root();
                 Some(None)
             }
         }
     }
 
     /// The next step of the ladder, when it is due.
-    fn climb(&mut self, now: Instant, world: &LazyCell<World>) -> bool {
+    fn climb(&mut self, now: Instant, world: &LazyCell<World, impl FnOnce() -> World>) -> bool {
         if self.due.is_none_or(|due| now < due) {
             return false;
         }
@@ -241,10 +260,10 @@ impl Kept {
 
     /// Looks who is left. True when nobody is, or when nothing more can be done.
     fn settle(&mut self, now: Instant, world: &World) -> bool {
-        self.rest = self.family.living(world);
+        self.search(world);
         let late = self.due.is_some_and(|due| now >= due);
         match self.step {
-            _ if self.rest.is_empty() => self.finish(),
+            _ if self.rest.is_empty() && self.sight != Sight::Partial => self.finish(),
             Step::Sweeping if late => {
                 self.clear(now);
                 false
@@ -258,6 +277,16 @@ impl Kept {
                 false
             }
             _ => false,
+        }
+    }
+
+    fn search(&mut self, world: &World) {
+        let found = self.family.living(world);
+        self.rest = found.living;
+        self.sight = found.sight;
+        // A look that is not settled may miss whom the next one finds.
+        if self.left_behind.is_empty() {
+            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
         }
     }
 
@@ -281,9 +310,15 @@ impl Kept {
     fn publish_report(&self) {
         let mut survivors: Vec<_> = self.rest.iter().map(Relative::survivor).collect();
         if !self.shared.ended.load(Ordering::Acquire) {
-            survivors.push(super::Survivor { pid: self.child.id(), name: "(the child itself)".into() });
+            survivors.push(Survivor { pid: self.child.id(), name: "(the child itself)".into() });
         }
-        let report = ShutdownReport { exit: self.exit, forced: self.forced, survivors };
+        let report = ShutdownReport {
+            exit: self.exit,
+            forced: self.forced,
+            left_behind: self.left_behind.clone(),
+            survivors,
+            complete: self.sight == Sight::Whole,
+        };
         self.shared.publish(|phase| phase.report = Some(Arc::new(report)));
     }
 
@@ -291,5 +326,47 @@ impl Kept {
     fn go(&mut self, step: Step, now: Instant, grace: Duration) {
         self.step = step;
         self.due = now.checked_add(grace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
+    use futures_util::task::AtomicWaker;
+    use rustix::process::Pid;
+    use tokio::sync::watch;
+
+    use super::super::{Phase, Survivor, mark::Mark};
+    use super::*;
+
+    /// Nothing that a test may start survives SIGKILL, so here somebody is put into the family who is out of reach.
+    #[test]
+    fn d75_who_cannot_be_ended_is_named() {
+        let child = std::process::Command::new("true").process_group(0).spawn().expect("true");
+        let shared = Arc::new(Shared {
+            pid: Pid::from_child(&child),
+            reaped: Mutex::new(false),
+            phase: watch::Sender::new(Phase::default()),
+            ended: AtomicBool::new(false),
+            dropped: AtomicBool::new(false),
+            link: AtomicWaker::new(),
+        });
+        let family = Family::new(shared.pid, Mark::of_a_child());
+        let mut kept = Kept::new(Arc::clone(&shared), child, family);
+        while !kept.noticed {
+            kept.look();
+            std::thread::yield_now();
+        }
+        kept.step = Step::Clearing;
+        kept.sight = Sight::Whole;
+        kept.rest = vec![Relative::out_of_reach(12, "hangs")];
+        assert!(kept.finish());
+        let report = shared.phase.borrow().report.clone().expect("a report");
+        assert_eq!(report.survivors, [Survivor { pid: 12, name: "hangs".into() }]);
+        assert!(report.complete);
+        assert_eq!(report.exit, Some(ProcessExit::Code(0)));
     }
 }

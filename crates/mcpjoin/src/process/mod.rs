@@ -15,15 +15,19 @@
 //! | | Linux | other Unix |
 //! |---|---|---|
 //! | the whole process group is ended | yes | yes |
-//! | what left the group is found and ended | yes, by `/proc` | no |
-//! | the child dies when this process is killed | yes, within the kernel's parent-death signal | it sees the end of its input |
+//! | what left the group is found and ended | yes, by `/proc` | no, and the report says so |
+//! | the child dies when this process is killed | yes, by the kernel's parent-death signal | it sees the end of its input |
+//! | and what it had started | when there is a [guard] | no |
 //!
 //! Elsewhere (Windows) starting children is not built yet: [`ChildCommand`](crate::link::ChildCommand) does not
 //! exist there.
 
 mod command;
+#[cfg(target_os = "linux")]
+pub mod guard;
 mod keeper;
 mod kept;
+mod mark;
 mod spawn;
 mod stderr;
 mod tree;
@@ -74,7 +78,7 @@ pub enum Forced {
     Killed,
 }
 
-/// A process that a child has started, that could not be ended.
+/// A process that a child has started and that was there after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivor {
     /// Its process id.
@@ -85,16 +89,23 @@ pub struct Survivor {
 
 /// How a child was ended, and what is left of what it had started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShutdownReport {
     /// How the child itself has ended; `None` when that was lost, because somebody else in this process has
     /// waited for it, or because it could not even be killed.
     pub exit: Option<ProcessExit>,
     /// What it took.
     pub forced: Forced,
+    /// What the child had started and was still there when the child itself had ended: asked to end then, and
+    /// killed half a second later. Empty for a child that cleans up behind it.
+    pub left_behind: Vec<Survivor>,
     /// What was started by the child, is known, and is still there. Normally empty: only what runs as another
     /// user or hangs in the kernel survives. What has left both the process group and our environment before it
     /// was first seen is not known.
     pub survivors: Vec<Survivor>,
+    /// Everybody could be looked for. False where there is no `/proc`, and when a file descriptor to read it with was
+    /// not to be had for half a second: then the process group was ended, and whoever had left it may be there.
+    pub complete: bool,
 }
 
 /// What is known of a child's end.
@@ -179,8 +190,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         // A waker keeps its runtime's driver alive; the keeper and the handles may live longer than that.
         drop(self.shared.link.take());
-        if self.shared.phase.borrow().report.is_none() {
-            self.shared.dropped.store(!self.has_ended(), Ordering::Release);
+        let (ended, over) = {
+            let phase = self.shared.phase.borrow();
+            (phase.ended, phase.report.is_some())
+        };
+        if !over {
+            self.shared.dropped.store(!ended, Ordering::Release);
             self.shared.signal_group(Signal::KILL);
             keeper::kill(&self.shared);
         }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 use super::command::{SpawnError, SpawnErrorKind, Spec};
-use super::tree::Marker;
+use super::mark::{Mark, VARIABLE};
 
 /// Our side of a child's pipes.
 pub(super) struct Pipes {
@@ -22,7 +22,7 @@ pub(super) struct Pipes {
 const HIGHEST_FD: i32 = 4096;
 
 /// Starts a child in its own process group, with pipes for its standard streams and no other file descriptor.
-pub(super) fn start(spec: &Spec, marker: &Marker) -> Result<(Child, Pipes), SpawnError> {
+pub(super) fn start(spec: &Spec, mark: &Mark) -> Result<(Child, Pipes), SpawnError> {
     let path = spec.resolve().map_err(|kind| spec.error(kind))?;
     let mut command = Command::new(&path);
     command
@@ -41,7 +41,7 @@ pub(super) fn start(spec: &Spec, marker: &Marker) -> Result<(Child, Pipes), Spaw
             None => command.env_remove(name),
         };
     }
-    command.env(Marker::VARIABLE, marker.value(spec));
+    command.env(VARIABLE, mark.value(spec));
     if let Some(folder) = &spec.current_dir {
         command.current_dir(folder);
     }
@@ -88,6 +88,20 @@ fn before_exec(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe calls are allowed, because another thread may have held
     // any lock at the fork. `prepare` makes system calls (prctl, getppid, fcntl) on plain integers: it neither
     // allocates nor locks, and an `io::Error` from a number is that number.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+/// Lets the guard have its three standard streams and no other file descriptor.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "`pre_exec` has no safe form")]
+pub(super) fn without_descriptors(command: &mut Command) {
+    let prepare = || {
+        close_on_exec();
+        Ok(())
+    };
+    // SAFETY: as in `before_exec`: system calls on plain integers, neither allocations nor locks.
     unsafe {
         command.pre_exec(prepare);
     }

@@ -1,66 +1,34 @@
 //! What a child has started, as far as `/proc` tells.
 //!
-//! A process group is left by `setsid`, and parentage is lost when the parent ends first. So each child gets a
-//! variable of its own in its environment, which everything that it starts inherits, and what was once seen below
-//! it is remembered by its id and its time of birth. Whoever carries the variable, belongs to the group or was
-//! seen is ours; about everybody else nothing can be proved.
+//! Whoever carries a child's [mark](super::mark) in its environment, belongs to the child's process group, has one
+//! of these for a parent or was once seen to have one is ours; about everybody else nothing can be proved. What was
+//! seen is remembered by its id and its time of birth.
+//!
+//! One look that finds nobody proves nothing unless it was whole. A process can fork and end while we look, and in
+//! the middle of an `execve` its environment is empty: once it has left its group and lost its parent, such a
+//! process looks like a stranger. So
+//!
+//! - the list of processes is read again until it shows nobody new: whoever lives at the last reading was looked at
+//!   while it lived;
+//! - a process in the middle of an `execve` makes the look unsettled unless its parent shows that it is none of
+//!   these, and so does a relative that has ended since it was looked at: it may have had a child.
+//!
+//! An unsettled look is repeated a little later. The last look of a child's life is a settled one that finds nobody,
+//! unless the time that the [ladder](super::kept) has for it is over.
 
-use std::cell::{LazyCell, OnceCell};
 use std::collections::HashSet;
-use std::ffi::OsString;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use super::Survivor;
-use super::command::Spec;
+use super::mark::Mark;
 
-/// The longest value of the variable, in bytes: some 20 of our processes below one another.
-const LONGEST: usize = 1024;
-
-/// The name that everything below one child carries in its environment.
-pub(super) struct Marker(String);
-
-impl Marker {
-    /// The variable. Its value is a list: a child may use this library itself.
-    pub(super) const VARIABLE: &'static str = "MCPJOIN_CHILD";
-    const SEPARATOR: u8 = b':';
-
-    /// A name that no other child on this machine has.
-    pub(super) fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let random = RandomState::new().build_hasher().finish();
-        Self(format!("{}-{}-{random:016x}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    /// What the child's variable holds: the names of those above us, then its own.
-    pub(super) fn value(&self, spec: &Spec) -> OsString {
-        let mut value = spec.variable(Self::VARIABLE).map(OsString::into_vec).unwrap_or_default();
-        if value.len() + self.0.len() >= LONGEST {
-            value.clear();
-        }
-        if !value.is_empty() {
-            value.push(Self::SEPARATOR);
-        }
-        value.extend_from_slice(self.0.as_bytes());
-        OsString::from_vec(value)
-    }
-
-    /// What the variable holds in an environment, as `/proc` shows it.
-    fn of(environment: &[u8]) -> Option<&[u8]> {
-        environment
-            .split(|byte| *byte == 0)
-            .find_map(|entry| entry.strip_prefix(Self::VARIABLE.as_bytes())?.strip_prefix(b"="))
-    }
-
-    /// Whether this name is in the list that a variable holds.
-    fn is_in(&self, marks: &[u8]) -> bool {
-        marks.split(|byte| *byte == Self::SEPARATOR).any(|name| name == self.0.as_bytes())
-    }
-}
+/// How often the list of processes is read for one look at most: on a machine where so much is started that this is
+/// not enough, the look is unsettled.
+const READINGS: usize = 8;
 
 /// A handle of a process, which stays that process's when its id is reused, and becomes readable when it ends.
 pub(super) fn handle(pid: Pid) -> Option<OwnedFd> {
@@ -103,12 +71,27 @@ impl Relative {
         let _ = signal;
     }
 
+    #[cfg(test)]
+    pub(super) fn out_of_reach(pid: i32, name: &str) -> Self {
+        Self { identity: Identity { pid, born: 0 }, name: name.into(), handle: None }
+    }
+
     pub(super) fn survivor(&self) -> Survivor {
         Survivor { pid: self.identity.pid.unsigned_abs(), name: self.name.clone() }
     }
 }
 
-/// A line of `/proc/<pid>/stat`.
+/// Whose mark a process carries.
+enum Marks {
+    /// The names in its environment.
+    Held(Vec<u8>),
+    /// None, or its environment is not for us to read: then it is not for us to signal either.
+    None,
+    /// It is in the middle of an `execve`, or the system had no file descriptor for us to look.
+    Unknown,
+}
+
+/// A line of `/proc/<pid>/stat`, and what stands in the process's environment.
 struct Stat {
     pid: i32,
     name: String,
@@ -116,13 +99,36 @@ struct Stat {
     parent: i32,
     group: i32,
     born: u64,
-    /// What [`Marker::VARIABLE`] holds in its environment; read when it is asked for.
-    marks: OnceCell<Option<Vec<u8>>>,
+    /// It will be dead in a moment: it has no memory any more.
+    exiting: bool,
+    /// It is the kernel's, and has no memory of its own.
+    kernel: bool,
+    /// Its program is there as a whole: the kernel notes last in an `execve` where the code is.
+    loaded: bool,
+    /// Where its environment begins and ends in its memory.
+    environment: (u64, u64),
+    marks: Marks,
+}
+
+/// Bits of the flags of a process: it is about to be gone; it is the kernel's. From `include/linux/sched.h`.
+const PF_EXITING: u64 = 0x0000_0004;
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// Reads a file below `/proc/<pid>`; `None` when that process is gone.
+fn read(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
+    match std::fs::read(format!("/proc/{pid}/{name}")) {
+        Ok(bytes) => Ok(Some(bytes)),
+        // Gone before it was opened; or after.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 impl Stat {
-    fn read(pid: i32) -> Option<Self> {
-        Self::parse(pid, &std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+    /// `None` when there is no such process.
+    fn read(pid: i32) -> io::Result<Option<Self>> {
+        Ok(read(pid, "stat")?.and_then(|line| Self::parse(pid, &line)))
     }
 
     /// `pid (name) state ppid pgrp session ...`, where the name may hold anything: proc_pid_stat(5).
@@ -134,23 +140,68 @@ impl Stat {
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         // The third field of the manual's count is the first here.
         let field = |number: usize| fields.get(number - 3).copied();
+        let number = |field: Option<&str>| field.and_then(|field| field.parse::<u64>().ok());
+        let flags = number(field(9)).unwrap_or_default();
+        // The first thread of a process may end before the others.
+        let alone = number(field(20)).is_none_or(|threads| threads <= 1);
         Some(Self {
             pid,
             name,
-            dead: matches!(field(3)?, "Z" | "X" | "x"),
+            dead: matches!(field(3)?, "Z" | "X" | "x") && alone,
             parent: field(4)?.parse().ok()?,
             group: field(5)?.parse().ok()?,
             born: field(22)?.parse().ok()?,
-            marks: OnceCell::new(),
+            exiting: flags & PF_EXITING != 0 && alone,
+            kernel: flags & PF_KTHREAD != 0,
+            loaded: number(field(27)).is_some_and(|end_of_code| end_of_code != 0),
+            environment: (number(field(50)).unwrap_or_default(), number(field(51)).unwrap_or_default()),
+            marks: Marks::None,
         })
     }
 
-    fn is_marked(&self, marker: &Marker) -> bool {
-        let marks = self.marks.get_or_init(|| {
-            let environment = std::fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
-            Marker::of(&environment).map(<[u8]>::to_vec)
-        });
-        marks.as_ref().is_some_and(|marks| marker.is_in(marks))
+    /// Reads whose mark it carries.
+    ///
+    /// What is read is empty in the middle of an `execve`, and may break off when one begins meanwhile. It is whole
+    /// when it is as long as the kernel says.
+    fn read_marks(&mut self) {
+        let environment = match read(self.pid, "environ") {
+            Ok(Some(environment)) => environment,
+            Ok(None) => {
+                self.dead = true;
+                return;
+            }
+            // Whoever may not be looked at may not be signalled either; and one that cannot be read never will be.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return,
+            Err(_) => {
+                self.marks = Marks::Unknown;
+                return;
+            }
+        };
+        if !self.is_whole(&environment) {
+            match Self::read(self.pid) {
+                Ok(Some(now)) if now.dead || now.exiting => self.dead = true,
+                Ok(None) => self.dead = true,
+                Ok(Some(now)) if now.kernel || now.is_whole(&environment) => {}
+                _ => {
+                    self.marks = Marks::Unknown;
+                    return;
+                }
+            }
+        }
+        if let (false, Some(names)) = (self.dead, Mark::held_in(&environment)) {
+            self.marks = Marks::Held(names.to_vec());
+        }
+    }
+
+    /// Whether this is all of its environment.
+    fn is_whole(&self, environment: &[u8]) -> bool {
+        let (start, end) = self.environment;
+        self.loaded && start != 0 && end.checked_sub(start) == u64::try_from(environment.len()).ok()
+    }
+
+    fn is_marked(&self, mark: &Mark) -> bool {
+        matches!(&self.marks, Marks::Held(names) if mark.is_in(names))
     }
 
     const fn identity(&self) -> Identity {
@@ -158,37 +209,143 @@ impl Stat {
     }
 }
 
-/// All processes at one moment. Taking it costs a few microseconds for each, so it is taken once for all children
+/// All processes at one moment. Taking it costs some ten microseconds for each, so it is taken once for all children
 /// that end together.
-pub(super) struct World(Vec<Stat>);
+pub(super) struct World {
+    stats: Vec<Stat>,
+    sight: Sight,
+    /// Children that are kept: whose they are is known without their mark.
+    roots: HashSet<i32>,
+    /// Ourselves and those above us: whoever loses its parent gets one of them.
+    above: HashSet<i32>,
+}
 
-impl World {
-    /// Looks, when it is first asked for.
-    pub(super) fn when_needed() -> LazyCell<Self> {
-        LazyCell::new(|| {
-            let Ok(entries) = std::fs::read_dir("/proc") else { return Self(Vec::new()) };
-            let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            Self(pids.filter_map(Stat::read).collect())
-        })
+/// Whose environment is read.
+pub(super) enum Scope {
+    /// Nobody's: it is parentage that is asked for.
+    Parents,
+    /// Of those who are not older than all of these children, and none of them.
+    Families { since: u64, roots: HashSet<i32> },
+    /// Everybody's.
+    Everybody,
+}
+
+impl Scope {
+    pub(super) fn families<'a>(families: impl Iterator<Item = &'a Family>) -> Self {
+        let (mut since, mut roots) = (u64::MAX, HashSet::new());
+        for family in families {
+            since = since.min(family.born);
+            roots.extend(family.root);
+        }
+        Self::Families { since, roots }
     }
 }
 
-/// What is remembered of a child's family.
+/// How much was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Whoever lived at the end of the look.
+    Whole,
+    /// Not everybody; another look may see more.
+    Partial,
+    /// Nobody: there is no `/proc` here.
+    None,
+}
+
+impl World {
+    /// Looks.
+    pub(super) fn look(scope: Scope) -> Self {
+        let (since, roots) = match scope {
+            Scope::Parents => (u64::MAX, HashSet::new()),
+            Scope::Families { since, roots } => (since, roots),
+            Scope::Everybody => (0, HashSet::new()),
+        };
+        let mut world = Self { stats: Vec::new(), sight: Sight::Whole, roots, above: HashSet::new() };
+        world.read_all(since);
+        let mut next = i32::try_from(std::process::id()).ok();
+        while let Some(pid) = next.filter(|pid| world.above.insert(*pid)) {
+            next = world.stats.iter().find(|stat| stat.pid == pid).map(|stat| stat.parent);
+        }
+        // Where a process has a namespace of its own, those above it are not shown.
+        world.above.insert(1);
+        world
+    }
+
+    fn read_all(&mut self, since: u64) {
+        let mut known = HashSet::new();
+        for _ in 0..READINGS {
+            let new = match pids() {
+                Ok(pids) => pids.into_iter().filter(|pid| known.insert(*pid)).collect::<Vec<_>>(),
+                Err(error) => {
+                    let missing = error.kind() == io::ErrorKind::NotFound;
+                    self.sight = if missing { Sight::None } else { Sight::Partial };
+                    return;
+                }
+            };
+            if new.is_empty() {
+                return;
+            }
+            for pid in new {
+                match Stat::read(pid) {
+                    Ok(Some(mut stat)) => {
+                        if stat.born >= since && !self.roots.contains(&pid) {
+                            stat.read_marks();
+                        }
+                        self.stats.push(stat);
+                    }
+                    Ok(None) => {}
+                    Err(_) => self.sight = Sight::Partial,
+                }
+            }
+        }
+        self.sight = Sight::Partial;
+    }
+}
+
+/// The ids of all processes.
+fn pids() -> io::Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(pids)
+}
+
+/// What is remembered of a child's family, or of those of all children of one process.
 pub(super) struct Family {
-    root: i32,
+    /// The child itself, whose group is the family's, too.
+    root: Option<i32>,
     born: u64,
-    marker: Marker,
+    mark: Mark,
     seen: HashSet<Identity>,
 }
 
-/// Members of a family that are remembered at most; a family larger than that is found by the variable.
+/// Members of a family that are remembered at most; a family larger than that is found by its mark.
 const REMEMBERED: usize = 4096;
 
+/// Who was found.
+pub(super) struct Found {
+    pub(super) living: Vec<Relative>,
+    /// How much was seen: [`Sight::Partial`] unless nobody can have been missed.
+    pub(super) sight: Sight,
+}
+
 impl Family {
-    pub(super) fn new(root: Pid, marker: Marker) -> Self {
+    pub(super) fn new(root: Pid, mark: Mark) -> Self {
         let root = root.as_raw_nonzero().get();
-        let born = Stat::read(root).map_or(0, |stat| stat.born);
-        Self { root, born, marker, seen: HashSet::new() }
+        let born = Stat::read(root).ok().flatten().map_or(0, |stat| stat.born);
+        Self { root: Some(root), born, mark, seen: HashSet::new() }
+    }
+
+    /// Whoever carries this mark, and their children: without a child that is kept here, nothing else is known.
+    #[cfg(target_os = "linux")]
+    pub(super) fn marked(mark: Mark) -> Self {
+        Self { root: None, born: 0, mark, seen: HashSet::new() }
+    }
+
+    /// The child's id is not its own any more: whoever is in a group of that id now may be a stranger.
+    pub(super) const fn lose_root(&mut self) {
+        self.root = None;
     }
 
     /// Remembers whoever is below the child, by parentage alone.
@@ -197,30 +354,52 @@ impl Family {
     }
 
     /// Whoever belongs to the family and lives, the child itself left out.
-    pub(super) fn living(&mut self, world: &World) -> Vec<Relative> {
+    pub(super) fn living(&mut self, world: &World) -> Found {
+        let mut found = Found { living: Vec::new(), sight: world.sight };
         let members = self.members(world, true);
-        let mut living = Vec::new();
+        let mut missed = self.may_have_missed(world, &members);
         for stat in members.into_iter().filter(|stat| !stat.dead) {
             let handle = Pid::from_raw(stat.pid).and_then(handle);
             // The handle was opened by id: only when the id still has the same birth is it that process.
-            if Stat::read(stat.pid).is_some_and(|now| now.born == stat.born && !now.dead) {
-                living.push(Relative { identity: stat.identity(), name: stat.name.clone(), handle });
+            let now = Stat::read(stat.pid).ok().flatten();
+            if now.is_some_and(|now| now.born == stat.born && !now.dead) {
+                found.living.push(Relative { identity: stat.identity(), name: stat.name.clone(), handle });
+            } else {
+                missed = true;
             }
         }
-        living
+        if missed && found.sight == Sight::Whole {
+            found.sight = Sight::Partial;
+        }
+        found
+    }
+
+    /// Whether somebody whose mark could not be read may be one of us. Its parent tells: one of us, or one of those
+    /// whom it got in place of one of us, or one that has ended meanwhile.
+    fn may_have_missed(&self, world: &World, members: &[&Stat]) -> bool {
+        let unknown = world.stats.iter().filter(|stat| matches!(stat.marks, Marks::Unknown));
+        unknown.filter(|stat| Some(stat.pid) != self.root && stat.born >= self.born).any(|stat| {
+            let parent = world.stats.iter().find(|parent| parent.pid == stat.parent && !parent.dead);
+            parent.is_none_or(|parent| {
+                world.above.contains(&parent.pid)
+                    || matches!(parent.marks, Marks::Unknown)
+                    || Some(parent.pid) == self.root
+                    || members.iter().any(|member| member.pid == parent.pid)
+            })
+        })
     }
 
     /// Those that belong to the family. Parents come before their children only by chance, so the search goes on
     /// until it finds nobody new.
     fn members<'a>(&mut self, world: &'a World, environment: bool) -> Vec<&'a Stat> {
         // Nobody in it is older than the child.
-        let others = || world.0.iter().filter(|stat| stat.pid != self.root && stat.born >= self.born);
+        let others =
+            || world.stats.iter().filter(|stat| Some(stat.pid) != self.root && stat.born >= self.born);
         let mut members: HashSet<i32> = others()
             .filter(|stat| {
-                stat.group == self.root
-                    || stat.parent == self.root
+                self.root.is_some_and(|root| stat.group == root || stat.parent == root)
                     || self.seen.contains(&stat.identity())
-                    || (environment && !stat.dead && stat.is_marked(&self.marker))
+                    || (environment && !stat.dead && stat.is_marked(&self.mark))
             })
             .map(|stat| stat.pid)
             .collect();
@@ -255,12 +434,23 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_in_a_list_and_only_whole() {
-        let marker = Marker("12-0-ab".into());
-        let found = |environment| Marker::of(environment).is_some_and(|marks| marker.is_in(marks));
-        assert!(found(b"A=1\0MCPJOIN_CHILD=9-9-9:12-0-ab\0B=2"));
-        assert!(found(b"MCPJOIN_CHILD=12-0-ab:1-1-1"));
-        assert!(!found(b"MCPJOIN_CHILD=12-0-abc"));
-        assert!(!found(b"XMCPJOIN_CHILD=12-0-ab"));
+    fn a_process_whose_first_thread_has_ended_lives() {
+        let stat = |threads: u32| {
+            let line = format!("42 (a) Z 1 40 39 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 777 1 2");
+            Stat::parse(42, line.as_bytes()).expect("a line")
+        };
+        assert!(stat(1).dead);
+        assert!(!stat(2).dead);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_look_finds_ourselves_and_is_whole() {
+        let world = World::look(Scope::Everybody);
+        let own = i32::try_from(std::process::id()).expect("a pid");
+        let stat = world.stats.iter().find(|stat| stat.pid == own).expect("ourselves");
+        assert!(!stat.dead && !stat.exiting && !stat.kernel && stat.loaded);
+        assert!(matches!(stat.marks, Marks::Held(_) | Marks::None));
+        assert_eq!(world.sight, Sight::Whole);
     }
 }

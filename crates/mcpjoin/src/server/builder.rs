@@ -19,7 +19,7 @@ use super::completion::Completions;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::task::Tasks;
-use super::tools::ToolEntry;
+use super::tools::{TaskUse, ToolEntry};
 use super::{
     CompletionOutput, Context, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Server,
     Shared, ToolOutput, TypedTool, input,
@@ -148,6 +148,13 @@ impl ServerBuilder {
         self
     }
 
+    /// It answers calls with tasks: its handlers may begin some ([`Context::begin_task`]). A tool that is a task or
+    /// requires them declares that by itself.
+    pub const fn tasks(mut self) -> Self {
+        self.tasks = true;
+        self
+    }
+
     /// Its tools may change while it runs, through [`Server::handle`]; it has a list of them, empty or not.
     pub const fn dynamic_tools(mut self) -> Self {
         self.dynamic[0] = true;
@@ -178,7 +185,7 @@ impl ServerBuilder {
 
     fn with_tool(mut self, made: Result<ToolEntry, BuildError>) -> Self {
         if let Some(entry) = self.take(made) {
-            self.tasks |= entry.as_task;
+            self.tasks |= entry.tasks.any();
             let name = entry.name.clone();
             let is_new = self.offer.tools.insert(&name, entry);
             self.fresh(is_new, "tools", &name);
@@ -202,7 +209,7 @@ impl ServerBuilder {
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        self.with_tool(ToolEntry::new(tool, false, f))
+        self.with_tool(ToolEntry::new(tool, TaskUse::default(), f))
     }
 
     /// A resource.

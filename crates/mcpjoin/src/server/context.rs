@@ -1,35 +1,40 @@
 //! What a handler knows about the request it answers, and what it may do meanwhile.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::Future;
+use std::sync::{Arc, Mutex};
 
-use mcpjoin_proto::session::{Asker, Call, CallError, CallRefused, Origin, Reply};
-use mcpjoin_proto::types::{
-    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, InputRequest,
-    InputResponses, ListRootsParams, ListRootsResult, LoggingLevel,
-};
-use mcpjoin_proto::{ErrorObject, Method, Payload, Profile, Raw, Request};
+use mcpjoin_proto::session::{Asker, Origin};
+use mcpjoin_proto::types::{ClientCapabilities, InputResponses, LoggingLevel};
+use mcpjoin_proto::{Method, Payload, Profile, Raw, Request};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use super::input::{InputError, Rounds};
-use super::task::Task;
-use super::{ServerHandle, Shared};
+use super::input::Rounds;
+use super::task::{self, Task};
+use super::{HandlerError, ServerHandle, Shared, ToolOutput, ToolReply, capability, tools};
 use crate::connection;
 
 /// What a handler knows about the request it answers, and what it may do meanwhile. Cheap to clone.
 #[derive(Clone)]
-pub struct Context(Arc<Inner>);
+pub struct Context(pub(super) Arc<Inner>);
 
-struct Inner {
-    connection: connection::Context,
-    server: Arc<Shared>,
-    profile: &'static Profile,
-    method: Method,
-    params: Option<Payload>,
+pub(super) struct Inner {
+    pub(super) connection: connection::Context,
+    pub(super) server: Arc<Shared>,
+    pub(super) profile: &'static Profile,
+    pub(super) method: Method,
+    pub(super) params: Option<Payload>,
     /// The questions of this request in the modern era, from the first one on.
-    rounds: Mutex<Option<Rounds>>,
-    task: Option<Arc<Task>>,
+    pub(super) rounds: Mutex<Option<Rounds>>,
+    pub(super) task: Option<Arc<Task>>,
+    /// What the round before has brought, where the rounds are played here.
+    pub(super) answered: Option<Answered>,
+}
+
+/// What a client that makes its request again would have brought with it.
+pub(super) struct Answered {
+    pub(super) responses: InputResponses,
+    pub(super) state: Option<String>,
 }
 
 impl Context {
@@ -47,11 +52,21 @@ impl Context {
             params: request.params,
             rounds: Mutex::default(),
             task: None,
+            answered: None,
         }))
     }
 
     /// The same for work that goes on as a task.
     pub(super) fn in_task(&self, task: Arc<Task>) -> Self {
+        self.again(Some(task), None)
+    }
+
+    /// The same for the next round, when the rounds are played here.
+    pub(super) fn answered(&self, responses: InputResponses, state: Option<String>) -> Self {
+        self.again(self.0.task.clone(), Some(Answered { responses, state }))
+    }
+
+    fn again(&self, task: Option<Arc<Task>>, answered: Option<Answered>) -> Self {
         Self(Arc::new(Inner {
             connection: self.0.connection.clone(),
             server: self.0.server.clone(),
@@ -59,7 +74,8 @@ impl Context {
             method: self.0.method.clone(),
             params: self.0.params.clone(),
             rounds: Mutex::default(),
-            task: Some(task),
+            task,
+            answered,
         }))
     }
 
@@ -85,6 +101,23 @@ impl Context {
     #[must_use]
     pub fn params(&self) -> Option<&Payload> {
         self.0.params.as_ref()
+    }
+
+    /// Makes sure that the client has declared what the handler goes on to rely on.
+    ///
+    /// # Errors
+    /// When it has not; pass it on with `?`. In the modern era that is the error -32021, whose data say what is
+    /// required; the legacy era has no code for it, and the handler fails with a sentence about it.
+    pub fn require(&self, needed: &ClientCapabilities) -> Result<(), HandlerError> {
+        let nothing = ClientCapabilities::default();
+        let declared = self.asker().map_or(&nothing, |asker| &asker.capabilities);
+        let Some(path) = capability::missing(needed, declared) else { return Ok(()) };
+        let message = format!("the client does not declare the capability `{path}`");
+        Err(if self.0.profile.server_requests {
+            HandlerError::new(message)
+        } else {
+            HandlerError::protocol(capability::error(needed, &message))
+        })
     }
 
     /// To change what the server offers, and to tell of it.
@@ -142,139 +175,31 @@ impl Context {
         }
     }
 
-    // ---- asking the client ----
-
-    /// Asks the client's user, with a form or with a page in a browser.
+    /// Goes on as a task: the client is given the task in place of the result, which it fetches later. A client that
+    /// does not speak the extension `io.modelcontextprotocol/tasks`, and a server that does not declare it
+    /// ([`ServerBuilder::tasks`](super::ServerBuilder::tasks)), wait for the result instead.
+    ///
+    /// What the handler asks its client before this is asked as in any call; the work asks through its own context.
     ///
     /// # Errors
-    /// See [`InputError`]; pass it on with `?`.
-    pub async fn elicit(&self, params: impl Into<ElicitParams>) -> Result<ElicitResult, InputError> {
-        self.ask_for(InputRequest::Elicit(params.into())).await
-    }
-
-    /// Asks the client's model.
-    ///
-    /// # Errors
-    /// See [`InputError`]; pass it on with `?`.
-    pub async fn sample(&self, params: CreateMessageParams) -> Result<CreateMessageResult, InputError> {
-        self.ask_for(params.into()).await
-    }
-
-    /// Asks for the places that the client lets the server work in.
-    ///
-    /// # Errors
-    /// See [`InputError`]; pass it on with `?`.
-    pub async fn list_roots(&self) -> Result<ListRootsResult, InputError> {
-        self.ask_for(ListRootsParams::default().into()).await
-    }
-
-    /// The answers that this request brings to questions which a former answer asked by hand
-    /// ([`InputRequired`](mcpjoin_proto::types::InputRequired)); `None` when it brings none that can be read.
-    #[must_use]
-    pub fn input_responses(&self) -> Option<InputResponses> {
-        self.params()?.raw().member("inputResponses")?.decode().ok()
-    }
-
-    /// The state that a former answer gave along by hand. The client may have changed it.
-    #[must_use]
-    pub fn request_state(&self) -> Option<String> {
-        Some(self.params()?.raw().member("requestState")?.to_string_value()?.into_owned())
-    }
-
-    async fn ask_for<T: DeserializeOwned>(&self, question: InputRequest) -> Result<T, InputError> {
-        let method = question.method().to_owned();
-        let answer = self.ask(question).await?;
-        answer.decode().map_err(|error| {
-            InputError::Refused(ErrorObject::invalid_params(format!("the answer to {method}: {error}")))
-        })
-    }
-
-    async fn ask(&self, question: InputRequest) -> Result<Raw, InputError> {
-        if let Some(task) = &self.0.task {
-            // What a request may not ask for, the session refuses; here nobody else looks.
-            let capabilities = self.asker().map(|asker| &asker.capabilities);
-            return match capabilities.and_then(|capabilities| undeclared(&question, capabilities)) {
-                Some(capability) => Err(InputError::Undeclared(capability)),
-                None => Ok(task.ask(question).await),
-            };
-        }
-        if self.0.profile.server_requests {
-            return self.ask_now(question).await;
-        }
+    /// When there are too many tasks, or when the work has been waited for and has failed.
+    pub async fn begin_task<F, Fut>(&self, work: F) -> Result<ToolReply, HandlerError>
+    where
+        F: FnOnce(Self) -> Fut,
+        Fut: Future<Output: ToolOutput> + Send + 'static,
+    {
         let server = &self.0.server;
-        let mut rounds = self.0.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-        let rounds = match &mut *rounds {
-            Some(rounds) => rounds,
-            none => {
-                let read =
-                    Rounds::of(&server.key, server.now(), self.0.method.as_str(), self.0.params.as_ref());
-                none.insert(read.map_err(InputError::Refused)?)
-            }
-        };
-        rounds.ask(&server.key, server.now(), question)
+        let is_given_tasks = self.0.task.is_none() && server.gives_tasks(self.0.profile, self.asker());
+        if !is_given_tasks {
+            return work(self.clone()).await.into_tool_reply();
+        }
+        task::begin(server, self, |cx| {
+            let work = work(cx);
+            async move { tools::written(work.await.into_tool_reply()) }
+        })
+        .map(ToolReply::Reply)
+        .map_err(HandlerError::protocol)
     }
-
-    /// The question as a request of our own: the legacy era.
-    async fn ask_now(&self, mut question: InputRequest) -> Result<Raw, InputError> {
-        if let InputRequest::Elicit(params) = &mut question {
-            self.in_legacy_words(params)?;
-        }
-        let mut call = Call::new(Method::parse(question.method()));
-        let params = question
-            .params()
-            .map_err(|error| InputError::Refused(ErrorObject::internal(error.to_string())))?;
-        if let Some(params) = params {
-            call = call.with_params(params);
-        }
-        // A person may take as long as a call may take at all.
-        call = call.with_timeout(self.0.server.limits.request_total);
-        match self.0.connection.call(call).await {
-            Ok(Reply::Complete(answer)) => Ok(answer),
-            Ok(_) => Err(InputError::Refused(ErrorObject::internal("the answer to a question is no answer"))),
-            Err(CallError::Refused(CallRefused::Undeclared { capability, .. })) => {
-                Err(InputError::Undeclared(capability))
-            }
-            Err(error) => Err(InputError::Failed(error)),
-        }
-    }
-
-    fn in_legacy_words(&self, params: &mut ElicitParams) -> Result<(), InputError> {
-        let declared = self.asker().and_then(|asker| asker.capabilities.elicitation.as_ref());
-        match params {
-            ElicitParams::Url(_) if declared.is_none_or(|elicitation| elicitation.url.is_none()) => {
-                Err(InputError::Undeclared("elicitation.url"))
-            }
-            ElicitParams::Url(params) if params.elicitation_id.is_none() => {
-                let id = super::task::random_id().map_err(InputError::Refused)?;
-                params.elicitation_id = Some(id);
-                Ok(())
-            }
-            // The oldest revision with elicitation knows forms alone, and no word for them.
-            ElicitParams::Form(params) if !self.0.profile.elicitation_url => {
-                params.mode = None;
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The capability that a client lacks for this question.
-fn undeclared(question: &InputRequest, capabilities: &ClientCapabilities) -> Option<&'static str> {
-    let elicitation = capabilities.elicitation.as_ref();
-    let (declared, capability) = match question {
-        InputRequest::CreateMessage(_) => (capabilities.sampling.is_some(), "sampling"),
-        InputRequest::ListRoots(_) => (capabilities.roots.is_some(), "roots"),
-        InputRequest::Elicit(params) if params.is_url() => {
-            (elicitation.is_some_and(|elicitation| elicitation.url.is_some()), "elicitation.url")
-        }
-        // A client that declares nothing in particular means forms.
-        _ => (
-            elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()),
-            "elicitation",
-        ),
-    };
-    (!declared).then_some(capability)
 }
 
 impl fmt::Debug for Context {

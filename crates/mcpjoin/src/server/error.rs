@@ -35,8 +35,9 @@ impl HandlerError {
         Self(Kind::Protocol(error))
     }
 
-    /// A request for input made by hand. What a handler asks through its [`Context`](super::Context) is one by
-    /// itself, in both eras; this is for the modern one alone.
+    /// A request for input made by hand, with names and a state of the handler's choice. The handler is called again
+    /// with what came back ([`Context::input_response`](super::Context::input_response)): in the modern era the client
+    /// makes its request again, in the legacy era and in a task the questions are asked for it.
     #[must_use]
     pub fn need_input(input: InputRequired) -> Self {
         Self(Kind::Pause(Box::new(input)))

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::subscription::ChangedList;
-use super::tools::ToolEntry;
+use super::tools::{TaskUse, ToolEntry};
 use super::{
     BuildError, Context, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Shared, ToolOutput,
     TypedTool,
@@ -82,11 +82,11 @@ impl ServerHandle {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         self.check(ChangedList::Tools)?;
-        self.put_tool(ToolEntry::new(tool, false, f)?)
+        self.put_tool(ToolEntry::new(tool, TaskUse::default(), f)?)
     }
 
     fn put_tool(&self, entry: ToolEntry) -> Result<(), ChangeError> {
-        if entry.as_task && !self.0.offers_tasks() {
+        if entry.tasks.any() && !self.0.offers_tasks() {
             return Err(ChangeError::Fixed("extensions (tasks)"));
         }
         let name = entry.name.clone();

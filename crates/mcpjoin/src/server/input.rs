@@ -17,6 +17,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use mcpjoin_proto::session::CallError;
 use mcpjoin_proto::types::{InputRequest, InputRequests, InputRequired, InputResponses, Members};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Raw};
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 /// How long a sealed state is good for: long enough for a person to fill in a form.
@@ -101,12 +102,8 @@ impl Rounds {
         let state = params.and_then(|params| params.raw().member("requestState"));
         let Some(state) = state.filter(|state| state.kind() != Kind::Null) else { return Ok(rounds) };
         let state = state.to_string_value().ok_or_else(|| refused("is not a string"))?;
-        rounds.answers = open(key, now, &request, &state)?;
-        let responses = params.and_then(|params| params.raw().member("inputResponses"));
-        if let Some(responses) = responses.filter(|responses| responses.kind() != Kind::Null) {
-            let responses: InputResponses = responses
-                .decode()
-                .map_err(|error| ErrorObject::invalid_params(format!("`inputResponses`: {error}")))?;
+        rounds.answers = opened(key, now, Purpose::Answers, &request, &state)?;
+        if let Some(responses) = responses(params)? {
             let name = name(rounds.answers.len());
             rounds.fresh = responses.get(&name).map(|response| response.raw().clone());
         }
@@ -142,13 +139,51 @@ impl Rounds {
     fn seal(&self, key: &Key, now: Duration) -> Result<String, ErrorObject> {
         let answers =
             Raw::from_value(&self.answers).map_err(|error| ErrorObject::internal(error.to_string()))?;
-        let until = (now + LIFETIME).as_millis();
-        let body = format!("{until:x}.{answers}");
-        let mut mac = key.mac()?;
-        mac.update(&self.request);
-        mac.update(body.as_bytes());
-        Ok(format!("{}.{body}", hex(&mac.finalize().into_bytes())))
+        sealed(key, now, Purpose::Answers, &self.request, &answers)
     }
+}
+
+/// What a state is for: one made for the one is not taken for the other.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// The answers so far.
+    Answers = 1,
+    /// What a handler that asks by hand wants to be given back.
+    ByHand = 2,
+}
+
+/// Seals what a handler wants to be given back with that request.
+pub(super) fn seal(
+    key: &Key,
+    now: Duration,
+    method: &str,
+    params: Option<&Payload>,
+    state: &Raw,
+) -> Result<String, ErrorObject> {
+    sealed(key, now, Purpose::ByHand, &digest(method, params), state)
+}
+
+/// What was sealed so, for that request.
+pub(super) fn open<T: DeserializeOwned>(
+    key: &Key,
+    now: Duration,
+    method: &str,
+    params: Option<&Payload>,
+    state: &str,
+) -> Result<T, ErrorObject> {
+    opened(key, now, Purpose::ByHand, &digest(method, params), state)
+}
+
+/// The answers that a request brings; `null` is none.
+pub(super) fn responses(params: Option<&Payload>) -> Result<Option<InputResponses>, ErrorObject> {
+    let responses = params.and_then(|params| params.raw().member("inputResponses"));
+    let Some(responses) = responses.filter(|responses| responses.kind() != Kind::Null) else {
+        return Ok(None);
+    };
+    responses
+        .decode()
+        .map(Some)
+        .map_err(|error| ErrorObject::invalid_params(format!("`inputResponses`: {error}")))
 }
 
 /// The name of a question.
@@ -160,21 +195,45 @@ fn refused(why: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("`requestState` {why}"))
 }
 
-/// The answers in a state, when we have sealed it for that request and not too long ago.
-fn open(key: &Key, now: Duration, request: &[u8; 32], state: &str) -> Result<Vec<Raw>, ErrorObject> {
+fn mac(key: &Key, purpose: Purpose, request: &[u8; 32], body: &str) -> Result<Hmac<Sha256>, ErrorObject> {
+    let mut mac = key.mac()?;
+    mac.update(&[purpose as u8]);
+    mac.update(request);
+    mac.update(body.as_bytes());
+    Ok(mac)
+}
+
+fn sealed(
+    key: &Key,
+    now: Duration,
+    purpose: Purpose,
+    request: &[u8; 32],
+    content: &Raw,
+) -> Result<String, ErrorObject> {
+    let until = (now + LIFETIME).as_millis();
+    let body = format!("{until:x}.{content}");
+    let mac = mac(key, purpose, request, &body)?;
+    Ok(format!("{}.{body}", hex(&mac.finalize().into_bytes())))
+}
+
+/// What is in a state, when we have sealed it for that and not too long ago.
+fn opened<T: DeserializeOwned>(
+    key: &Key,
+    now: Duration,
+    purpose: Purpose,
+    request: &[u8; 32],
+    state: &str,
+) -> Result<T, ErrorObject> {
     let foreign = || refused("is not what this server has given for this request");
     let (tag, body) = state.split_once('.').ok_or_else(foreign)?;
     let tag = unhex(tag).ok_or_else(foreign)?;
-    let mut mac = key.mac()?;
-    mac.update(request);
-    mac.update(body.as_bytes());
-    mac.verify_slice(&tag).map_err(|_| foreign())?;
-    let (until, answers) = body.split_once('.').ok_or_else(foreign)?;
+    mac(key, purpose, request, body)?.verify_slice(&tag).map_err(|_| foreign())?;
+    let (until, content) = body.split_once('.').ok_or_else(foreign)?;
     let until = u128::from_str_radix(until, 16).map_err(|_| foreign())?;
     if until < now.as_millis() {
         return Err(refused("has expired: make the request again without it"));
     }
-    Raw::parse(answers.to_owned()).ok().and_then(|answers| answers.decode().ok()).ok_or_else(foreign)
+    Raw::parse(content.to_owned()).ok().and_then(|content| content.decode().ok()).ok_or_else(foreign)
 }
 
 /// What a request asks for, whatever the order of the members of its arguments.

@@ -21,15 +21,19 @@
 //! # Ok::<(), mcpjoin::server::BuildError>(())
 //! ```
 
+mod asking;
 mod blocking;
 mod builder;
+mod capability;
 mod completion;
 mod context;
 mod error;
 mod handle;
 mod input;
 mod list;
+mod listening;
 mod output;
+mod played;
 mod prompts;
 mod resources;
 mod schema;
@@ -44,8 +48,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use mcpjoin_proto::Raw;
-use mcpjoin_proto::session::{CloseCause, Limits, Role, ServerRole};
+use mcpjoin_proto::session::{Asker, CloseCause, Limits, Role, ServerRole};
+use mcpjoin_proto::{Profile, Raw};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -221,6 +225,11 @@ impl Shared {
     fn offers_tasks(&self) -> bool {
         let extensions = self.role.capabilities.extensions.as_ref();
         extensions.is_some_and(|known| known.contains_key(mcpjoin_proto::types::task::EXTENSION))
+    }
+
+    /// Whether a request of that client may be answered with a task.
+    fn gives_tasks(&self, profile: &Profile, asker: Option<&Arc<Asker>>) -> bool {
+        profile.result_type && self.offers_tasks() && asker.is_some_and(|asker| task::is_declared(asker))
     }
 }
 

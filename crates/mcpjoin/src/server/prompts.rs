@@ -11,7 +11,7 @@ use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{GetPromptParams, Prompt};
 use mcpjoin_proto::{ErrorObject, Payload, Raw};
 
-use super::{BuildError, Context, HandlerError, PromptOutput};
+use super::{BuildError, Context, HandlerError, PromptOutput, played};
 
 /// The arguments of a prompt, by their names.
 pub type PromptArguments = BTreeMap<String, String>;
@@ -49,7 +49,13 @@ impl PromptEntry {
         if let Some(missing) = self.required.iter().find(|name| !arguments.contains_key(&***name)) {
             return Err(ErrorObject::invalid_params(format!("the argument `{missing}` is missing")));
         }
-        (self.give)(arguments, cx).await.or_else(HandlerError::into_reply)
+        let give = async |cx| (self.give)(arguments.clone(), cx).await.or_else(HandlerError::into_reply);
+        match give(cx.clone()).await {
+            Ok(Reply::NeedInput(input)) if cx.plays_rounds() => {
+                played::play(cx, *input, give).await.or_else(HandlerError::into_reply)
+            }
+            outcome => outcome,
+        }
     }
 }
 

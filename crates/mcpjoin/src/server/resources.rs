@@ -13,7 +13,7 @@ use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw, code};
 
 use super::list::List;
 use super::template::{Template, Variables};
-use super::{BuildError, Context, HandlerError, ResourceOutput};
+use super::{BuildError, Context, HandlerError, ResourceOutput, played};
 
 /// What is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,11 +115,18 @@ impl Reader {
     }
 
     pub(super) async fn read(self, uri: String, cx: Context) -> Result<Reply, ErrorObject> {
-        let outcome = match self {
-            Self::Resource(entry) => (entry.read)(ReadRequest { uri, variables: Variables::new() }, cx).await,
-            Self::Template(entry, variables) => (entry.read)(ReadRequest { uri, variables }, cx).await,
+        let (read, variables) = match &self {
+            Self::Resource(entry) => (&entry.read, Variables::new()),
+            Self::Template(entry, variables) => (&entry.read, variables.clone()),
         };
-        outcome.or_else(HandlerError::into_reply)
+        let request = ReadRequest { uri, variables };
+        let read = async |cx| read(request.clone(), cx).await.or_else(HandlerError::into_reply);
+        match read(cx.clone()).await {
+            Ok(Reply::NeedInput(input)) if cx.plays_rounds() => {
+                played::play(cx, *input, read).await.or_else(HandlerError::into_reply)
+            }
+            outcome => outcome,
+        }
     }
 }
 

@@ -91,11 +91,16 @@ impl Service {
             let entry = self.0.read().tools.get(&name).cloned();
             entry.ok_or_else(|| unknown("tool", &name))?
         };
-        if entry.as_task && profile.result_type && cx.asker().is_some_and(|asker| task::is_declared(asker)) {
-            return task::begin(&self.0, entry, &cx);
+        if entry.tasks.any() {
+            let is_given_tasks = self.0.gives_tasks(profile, cx.asker());
+            if entry.tasks.required && profile.result_type && !is_given_tasks {
+                return Err(task::undeclared());
+            }
+            if entry.tasks.whole && is_given_tasks {
+                return task::begin(&self.0, &cx, |cx| async move { entry.answer(cx).await });
+            }
         }
-        let outcome = entry.call(cx).await;
-        entry.finish(profile, outcome)
+        entry.answer(cx).await
     }
 
     fn list_tools(&self, profile: &Profile, request: &Request) -> Result<Reply, ErrorObject> {

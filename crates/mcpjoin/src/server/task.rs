@@ -1,11 +1,12 @@
 //! Tasks: calls whose result is fetched later. The extension `io.modelcontextprotocol/tasks` of 2026-07-28.
 //!
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. A tool that is marked
-//! ([`TypedTool::as_task`](super::TypedTool::as_task)) runs as a task for clients that declare the extension, and in
-//! place for all others. A task outlives its connection, not its server. At most [`MAX_TASKS`] are kept, each for
+//! ([`TypedTool::as_task`](super::TypedTool::as_task)) or begins one itself ([`Context::begin_task`]) runs as a task for
+//! clients that declare the extension, and in place for all others. A task outlives its connection, not its server. At most [`MAX_TASKS`] are kept, each for
 //! [`TTL`] from its creation; a task that still runs then is called off.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,13 +16,12 @@ use mcpjoin_proto::session::{Asker, Reply};
 use mcpjoin_proto::types::{
     ExtensionTask, InputRequest, InputRequests, TaskParams, TaskStatus, UpdateTaskParams, task,
 };
-use mcpjoin_proto::{ErrorObject, Method, Raw, Request, code};
+use mcpjoin_proto::{ErrorObject, Method, Raw, Request};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::tools::ToolEntry;
-use super::{Context, Shared};
+use super::{Context, Shared, capability};
 
 /// Tasks that a server keeps at once. Beyond, the oldest that is over makes room; when none is, a call is refused.
 const MAX_TASKS: usize = 1024;
@@ -187,7 +187,7 @@ impl Task {
             .with_poll_interval_ms(POLL_INTERVAL);
         match state.end {
             Some(End::Completed(result)) => shown.with_result(result),
-            Some(End::Failed(error)) => shown.with_error(error),
+            Some(End::Failed(error)) => shown.with_status_message(error.message.as_str()).with_error(error),
             Some(End::Cancelled) => shown,
             None if state.questions.is_empty() => shown,
             None => shown.with_input_requests(state.questions),
@@ -204,24 +204,35 @@ pub(super) fn is_declared(asker: &Asker) -> bool {
     asker.capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(task::EXTENSION))
 }
 
-/// Begins a call as a task.
-pub(super) fn begin(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: &Context) -> Result<Reply, ErrorObject> {
+/// The error for a client that does not.
+pub(super) fn undeclared() -> ErrorObject {
+    capability::error(
+        &capability::of_tasks(),
+        "this request needs a client that declares the extension for tasks",
+    )
+}
+
+/// Begins work as a task.
+pub(super) fn begin<Fut>(
+    server: &Arc<Shared>,
+    cx: &Context,
+    work: impl FnOnce(Context) -> Fut,
+) -> Result<Reply, ErrorObject>
+where
+    Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
+{
     let task = Arc::new(Task::new()?);
     server.tasks.insert(task.clone())?;
-    let (cx, profile) = (cx.in_task(task.clone()), cx.profile());
     let work = {
-        let task = task.clone();
+        let (task, work) = (task.clone(), work(cx.in_task(task.clone())));
         async move {
-            let called = AssertUnwindSafe(async { entry.call(cx).await });
-            let end = match called.catch_unwind().await {
+            let end = match AssertUnwindSafe(work).catch_unwind().await {
                 Err(_) => End::Failed(ErrorObject::internal("the handler of this task failed")),
-                Ok(outcome) => match entry.finish(profile, outcome) {
-                    Ok(Reply::Complete(result)) => End::Completed(result),
-                    Ok(_) => End::Failed(ErrorObject::internal(
-                        "a task asks through its context, and does not answer with a question",
-                    )),
-                    Err(error) => End::Failed(error),
-                },
+                Ok(Ok(Reply::Complete(result))) => End::Completed(result),
+                Ok(Ok(_)) => End::Failed(ErrorObject::internal(
+                    "a task asks through its context, and does not answer with a question",
+                )),
+                Ok(Err(error)) => End::Failed(error),
             };
             task.end(end);
         }
@@ -262,16 +273,7 @@ pub(super) fn answer(
     asker: Option<&Asker>,
 ) -> Result<Reply, ErrorObject> {
     if !asker.is_some_and(is_declared) {
-        let required =
-            format!("{{\"requiredCapabilities\":{{\"extensions\":{{\"{}\":{{}}}}}}}}", task::EXTENSION);
-        let error = ErrorObject::new(
-            code::MISSING_REQUIRED_CLIENT_CAPABILITY,
-            "this request needs a client that declares the extension for tasks",
-        );
-        return Err(match Raw::parse(required) {
-            Ok(data) => error.with_data(data),
-            Err(_) => error,
-        });
+        return Err(undeclared());
     }
     let params = request.params.as_ref().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
     let invalid = |error: mcpjoin_proto::json::ReadError| ErrorObject::invalid_params(error.to_string());

@@ -15,7 +15,7 @@ use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, schema};
+use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, played, schema};
 
 /// A tool whose arguments are a Rust type, which the handler's first parameter says.
 ///
@@ -28,14 +28,31 @@ use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, schema};
 /// ```
 #[must_use]
 pub fn tool<A>(name: impl Into<String>) -> TypedTool<A> {
-    TypedTool { tool: Tool::new(name, Raw::empty_object()), as_task: false, arguments: PhantomData }
+    let tool = Tool::new(name, Raw::empty_object());
+    TypedTool { tool, tasks: TaskUse::default(), arguments: PhantomData }
 }
 
 /// A tool that is being described; see [`tool`].
 pub struct TypedTool<A> {
     tool: Tool,
-    as_task: bool,
+    tasks: TaskUse,
     arguments: PhantomData<fn(A)>,
+}
+
+/// What a tool has to do with tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TaskUse {
+    /// A call of it is one, from its beginning.
+    pub(super) whole: bool,
+    /// It is of no use to clients without them.
+    pub(super) required: bool,
+}
+
+impl TaskUse {
+    /// Whether the server has to declare tasks for it.
+    pub(super) const fn any(self) -> bool {
+        self.whole || self.required
+    }
 }
 
 /// For tools that take no arguments.
@@ -79,23 +96,33 @@ impl<A> TypedTool<A> {
     }
 
     /// A client that speaks the extension `io.modelcontextprotocol/tasks` is given a task in place of the result,
-    /// which it asks for later. All others wait for the result.
+    /// which it asks for later. All others wait for the result. A tool that has to ask its client before it knows
+    /// what to do begins its task itself: [`Context::begin_task`].
     #[must_use]
     pub const fn as_task(mut self) -> Self {
-        self.as_task = true;
+        self.tasks.whole = true;
+        self
+    }
+
+    /// The result may be there so late that only a task can bring it: a client of the modern era that does not
+    /// speak the extension for tasks is refused, with the error -32021. The legacy era has no such extension, and its
+    /// clients wait.
+    #[must_use]
+    pub const fn requires_tasks(mut self) -> Self {
+        self.tasks.required = true;
         self
     }
 }
 
 impl<A: JsonSchema> TypedTool<A> {
     /// The tool with what its types say: the schema of the arguments, and of the output where it has one.
-    pub(super) fn finish<O: ToolOutput>(mut self) -> Result<(Tool, bool), BuildError> {
+    pub(super) fn finish<O: ToolOutput>(mut self) -> Result<(Tool, TaskUse), BuildError> {
         self.tool.input_schema = schema::of_input::<A>()
             .ok_or_else(|| BuildError::ArgumentsAreNoObject { tool: self.tool.name.clone() })?;
         if self.tool.output_schema.is_none() {
             self.tool.output_schema = O::output_schema();
         }
-        Ok((self.tool, self.as_task))
+        Ok((self.tool, self.tasks))
     }
 }
 
@@ -112,7 +139,7 @@ type ToolCall = dyn Fn(Context) -> ToolFuture + Send + Sync;
 pub(super) struct ToolEntry {
     pub(super) name: Box<str>,
     call: Box<ToolCall>,
-    pub(super) as_task: bool,
+    pub(super) tasks: TaskUse,
     /// Values of its structured result go into an object where a structured result must be one.
     wraps: bool,
     /// Its entry in the list: for revisions with any structured results, with objects alone, with none.
@@ -120,7 +147,7 @@ pub(super) struct ToolEntry {
 }
 
 impl ToolEntry {
-    pub(super) fn new<F, Fut>(tool: Tool, as_task: bool, f: F) -> Result<Self, BuildError>
+    pub(super) fn new<F, Fut>(tool: Tool, tasks: TaskUse, f: F) -> Result<Self, BuildError>
     where
         F: Fn(Raw, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
@@ -132,7 +159,7 @@ impl ToolEntry {
             let future = f(arguments(cx.params()), cx);
             Box::pin(async move { future.await.into_tool_reply() })
         });
-        Self::of(tool, as_task, call)
+        Self::of(tool, tasks, call)
     }
 
     pub(super) fn typed<A, F, Fut>(tool: TypedTool<A>, f: F) -> Result<Self, BuildError>
@@ -141,7 +168,7 @@ impl ToolEntry {
         F: Fn(A, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        let (tool, as_task) = tool.finish::<Fut::Output>()?;
+        let (tool, tasks) = tool.finish::<Fut::Output>()?;
         let call = Box::new(move |cx: Context| -> ToolFuture {
             let arguments = match cx.params() {
                 Some(params) => params.decode_arguments::<A>(),
@@ -158,10 +185,10 @@ impl ToolEntry {
                 }
             }
         });
-        Self::of(tool, as_task, call)
+        Self::of(tool, tasks, call)
     }
 
-    fn of(tool: Tool, as_task: bool, call: Box<ToolCall>) -> Result<Self, BuildError> {
+    fn of(tool: Tool, tasks: TaskUse, call: Box<ToolCall>) -> Result<Self, BuildError> {
         let name = tool.name.as_str().into();
         let show = |tool: &Tool| {
             Raw::from_value(tool).map_err(|error| BuildError::NotWritable {
@@ -179,7 +206,7 @@ impl ToolEntry {
         let objects = show(&tool)?;
         tool.output_schema = None;
         let none = show(&tool)?;
-        Ok(Self { name, call, as_task, wraps, shown: [any, objects, none] })
+        Ok(Self { name, call, tasks, wraps, shown: [any, objects, none] })
     }
 
     /// Its entry in the list.
@@ -192,30 +219,33 @@ impl ToolEntry {
         }
     }
 
-    /// Calls it with the arguments of the request.
-    pub(super) fn call(&self, cx: Context) -> ToolFuture {
-        (self.call)(cx)
+    /// Calls it with the arguments of the request, and again with the answers to what it asks by hand where
+    /// nobody else brings them.
+    pub(super) async fn answer(&self, cx: Context) -> Result<Reply, ErrorObject> {
+        let profile = cx.profile();
+        let call = async |cx| self.finish(profile, (self.call)(cx).await);
+        match call(cx.clone()).await {
+            Ok(Reply::NeedInput(input)) if cx.plays_rounds() => {
+                // Boxed: few calls come here, and the others need not have the room.
+                let played = Box::pin(played::play(cx, *input, call)).await;
+                played.or_else(|error| self.finish(profile, Err(error)))
+            }
+            outcome => outcome,
+        }
     }
 
     /// What a handler gave, as the answer in that revision.
-    pub(super) fn finish(
+    fn finish(
         &self,
         profile: &Profile,
         outcome: Result<ToolReply, HandlerError>,
     ) -> Result<Reply, ErrorObject> {
-        let reply = match outcome {
-            Ok(reply) => reply,
-            Err(error) => error.into_tool_reply()?,
-        };
-        match reply {
-            ToolReply::Reply(reply) => Ok(reply),
-            ToolReply::Result(mut result) => {
-                self.adapt(profile, &mut result);
-                Raw::from_value(&result)
-                    .map(Reply::Complete)
-                    .map_err(|error| ErrorObject::internal(error.to_string()))
+        written(outcome.map(|mut reply| {
+            if let ToolReply::Result(result) = &mut reply {
+                self.adapt(profile, result);
             }
-        }
+            reply
+        }))
     }
 
     /// Says in the words of the revision what only a newer one has words for.
@@ -238,6 +268,20 @@ impl ToolEntry {
             };
             *content = Content::text(text);
         }
+    }
+}
+
+/// What a handler gave, as the answer in the newest revision, which has words for everything.
+pub(super) fn written(outcome: Result<ToolReply, HandlerError>) -> Result<Reply, ErrorObject> {
+    let reply = match outcome {
+        Ok(reply) => reply,
+        Err(error) => error.into_tool_reply()?,
+    };
+    match reply {
+        ToolReply::Reply(reply) => Ok(reply),
+        ToolReply::Result(result) => Raw::from_value(&result)
+            .map(Reply::Complete)
+            .map_err(|error| ErrorObject::internal(error.to_string())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Servers, as their clients see them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod by_hand;
 mod input;
 mod lifecycle;
 mod lists;

@@ -1,7 +1,8 @@
 //! Tools that run as tasks.
 
+use mcpjoin::proto::ErrorObject;
 use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members};
-use mcpjoin::server::{Context, HandlerError, NoArguments, Server, tool};
+use mcpjoin::server::{Context, HandlerError, NoArguments, Server, ServerBuilder, tool};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -22,6 +23,20 @@ fn server() -> Server {
         .tool(tool("panics").as_task(), |_: NoArguments, _| async { panic!("secret") as String })
         .tool(tool("fails").as_task(), |_: NoArguments, _| async {
             Err::<String, _>(HandlerError::new("no luck"))
+        })
+        .tool(tool("breaks").as_task(), |_: NoArguments, _| async {
+            Err::<String, _>(HandlerError::protocol(ErrorObject::internal("broken")))
+        })
+        .tool(tool("required").as_task().requires_tasks(), |_: NoArguments, _| async { "done" })
+        .tool(tool("asks-first").requires_tasks(), |_: NoArguments, cx: Context| async move {
+            let question = ElicitFormParams::new("Begin?", ElicitationSchema::new(Members::new()));
+            let begin = cx.elicit(question).await?.action;
+            cx.begin_task(move |cx| async move {
+                let question = ElicitFormParams::new("Go on?", ElicitationSchema::new(Members::new()));
+                let go_on = cx.elicit(question).await?.action;
+                Ok::<_, HandlerError>(format!("{} {}", begin.as_str(), go_on.as_str()))
+            })
+            .await
         })
         .build()
         .unwrap()
@@ -107,11 +122,90 @@ fn a_task_ends_as_its_tool_does() {
         let shown = client.get(&panics).await;
         assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!(-32603)));
         assert!(!shown.to_string().contains("secret"));
+        let breaks = client.begin("breaks").await;
+        let shown = client.get(&breaks).await;
+        assert_eq!((&shown["status"], &shown["statusMessage"]), (&json!("failed"), &json!("broken")));
+        assert_eq!(shown["error"], json!({ "code": -32603, "message": "broken" }));
+        assert_eq!(shown["result"], Value::Null);
         let never = client.begin("never").await;
         assert_eq!(client.get(&never).await["status"], "working");
         let cancelled = client.ask("tasks/cancel", json!({ "taskId": never })).await;
         assert_eq!(cancelled["result"]["resultType"], "complete");
         assert_eq!(client.get(&never).await["status"], "cancelled");
+    });
+}
+
+#[test]
+fn a_call_asks_before_its_task_begins_and_the_task_asks_for_itself() {
+    run(async {
+        let mut client = Modern::new(&server());
+        let first = client.ask("tools/call", json!({ "name": "asks-first" })).await["result"].clone();
+        assert_eq!(first["resultType"], "input_required");
+        assert_eq!(first["taskId"], Value::Null);
+        let begun = client
+            .ask(
+                "tools/call",
+                json!({
+                    "name": "asks-first", "requestState": first["requestState"],
+                    "inputResponses": { "ask-1": { "action": "accept" } }
+                }),
+            )
+            .await["result"]
+            .clone();
+        assert_eq!((&begun["resultType"], &begun["requestState"]), (&json!("task"), &Value::Null));
+        let task = begun["taskId"].clone();
+        let asked = client.get(&task).await;
+        assert_eq!(asked["inputRequests"]["ask-1"]["params"]["message"], "Go on?");
+        let update = json!({ "taskId": task, "inputResponses": { "ask-1": { "action": "decline" } } });
+        client.ask("tasks/update", update).await;
+        assert_eq!(text(&client.get(&task).await["result"]), "accept decline");
+    });
+}
+
+#[test]
+fn a_tool_that_requires_tasks_is_refused_to_clients_without_them() {
+    run(async {
+        let server = server();
+        let mut client = Modern::new(&server);
+        client.begin("required").await;
+        client.2 = false;
+        for tool in ["required", "asks-first"] {
+            let answer = client.ask("tools/call", json!({ "name": tool })).await;
+            assert_eq!(answer["error"]["code"], -32021, "{answer}");
+            assert_eq!(
+                answer["error"]["data"],
+                json!({ "requiredCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } } })
+            );
+        }
+        // The legacy era has no such extension.
+        let mut legacy = Wire::opened(&server).await;
+        let answer = legacy.ask(&crate::request(1, "tools/call", &json!({ "name": "required" }))).await;
+        assert_eq!(text(&answer["result"]), "done");
+    });
+}
+
+#[test]
+fn a_task_begun_by_hand_is_waited_for_where_there_are_none() {
+    run(async {
+        let counts = |builder: ServerBuilder| {
+            builder
+                .tool(tool("count"), |_: NoArguments, cx: Context| async move {
+                    cx.begin_task(|_| async { mcpjoin::server::Json(3) }).await
+                })
+                .build()
+                .unwrap()
+        };
+        let plain = counts(Server::builder("s", "1"));
+        let result =
+            Modern::new(&plain).ask("tools/call", json!({ "name": "count" })).await["result"].clone();
+        assert_eq!((&result["resultType"], &result["structuredContent"]), (&json!("complete"), &json!(3)));
+        let with_tasks = counts(Server::builder("s", "1").tasks());
+        let mut client = Modern::new(&with_tasks);
+        let task = client.begin("count").await;
+        assert_eq!(client.get(&task).await["result"]["structuredContent"], 3);
+        client.2 = false;
+        let result = client.ask("tools/call", json!({ "name": "count" })).await["result"].clone();
+        assert_eq!(result["structuredContent"], 3);
     });
 }
 

@@ -13,9 +13,18 @@ use mcpjoin::proto::{Message, Method, Notification, Payload, Raw};
 /// No test takes longer: a hang is a failure.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Shell: says that it is there, in the way that [`params`] understands. It has no single quotes in it.
+pub(crate) const READY: &str = r#"echo "{\"jsonrpc\":\"2.0\",\"method\":\"ready\",\"params\":{}}";"#;
+
 /// A script as a child.
 pub(crate) fn sh(script: &str) -> ChildCommand {
     ChildCommand::new("/bin/sh").arg("-c").arg(script)
+}
+
+/// A script of `tests/fixtures` as a child.
+pub(crate) fn fixture(name: &str) -> ChildCommand {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    ChildCommand::new("python3").arg(path)
 }
 
 pub(crate) fn bare(link: Link) -> BareLink {

@@ -1,7 +1,7 @@
 //! What a session tells its owner.
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,7 +15,8 @@ use crate::types::{
     ClientCapabilities, Implementation, InputRequired, LoggingLevel, ProgressParams, ServerCapabilities,
 };
 use crate::{
-    Era, ErrorObject, Method, Notification, Profile, ProgressToken, Raw, Request, RequestId, Version,
+    DecodeError, DecodeErrorKind, Era, ErrorObject, Method, Notification, Profile, ProgressToken, Raw,
+    Request, RequestId, Version,
 };
 
 /// Something that the owner of a session has to know or to do. In the order in which it became true.
@@ -182,6 +183,24 @@ pub enum CallError {
         /// What is wrong with the answer.
         problem: String,
     },
+    /// An answer came that is longer than a message may be. It was not read; the session goes on.
+    #[error("the answer to {method} is above the limit `message` of {limit} bytes")]
+    ReplyTooLarge {
+        /// What was asked.
+        method: Method,
+        /// The bound in bytes.
+        limit: usize,
+    },
+}
+
+impl CallError {
+    /// What came in answer to a request is no message.
+    pub(super) fn no_reply(method: Method, error: &DecodeError) -> Self {
+        match error.kind {
+            DecodeErrorKind::TooLarge { limit, .. } => Self::ReplyTooLarge { method, limit },
+            _ => Self::BadReply { method, problem: error.to_string() },
+        }
+    }
 }
 
 /// Why a call was not sent.

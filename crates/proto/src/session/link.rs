@@ -60,6 +60,8 @@ pub enum Inbound {
         /// By whom.
         origin: Arc<Origin>,
     },
+    /// The bytes began with a byte order mark. It has been dropped; what follows is read as usual.
+    ByteOrderMark,
     /// The stream that owed the reply to one of our requests ended without it. That call fails, no other.
     Lost {
         /// Our request.

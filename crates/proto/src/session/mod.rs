@@ -14,6 +14,7 @@ mod calls;
 mod content;
 mod debt;
 mod declared;
+mod ending;
 mod envelope;
 mod event;
 mod input;
@@ -62,8 +63,8 @@ use crate::{
 pub struct Session {
     phase: Phase,
     shared: Shared,
-    /// The peer has closed its side; what is being handled may still be answered until then.
-    draining: Option<(Time, LinkEnd)>,
+    /// Nothing more is read, for this reason; what is being handled may still be answered until then.
+    draining: Option<(Time, CloseCause)>,
     /// Since when the peer has taken nothing of what waits for it, and how much it had taken by then.
     stall: Option<(Time, u64)>,
 }
@@ -123,6 +124,7 @@ impl Session {
             Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
             Inbound::Malformed { error, excerpt, .. } => self.malformed(now, error, excerpt),
             Inbound::Lost { id, cause } => self.lost(now, &id, cause),
+            Inbound::ByteOrderMark => self.shared.violation(Violation::ByteOrderMark),
             // In the legacy era a peer that leaves has not cancelled: it may come back for the answer.
             Inbound::Detached { id } => {
                 if let Phase::Modern(modern) = &mut self.phase {
@@ -293,10 +295,7 @@ impl Session {
     /// Whether something that is no message has to be answered. A bad answer to a request of ours ends that
     /// request, and no other.
     fn owes_answer(&mut self, error: &DecodeError) -> bool {
-        let bad_reply = |pending: &Pending| CallError::BadReply {
-            method: pending.method.clone(),
-            problem: error.to_string(),
-        };
+        let bad_reply = |pending: &Pending| CallError::no_reply(pending.method.clone(), error);
         let is_reply = |id: &RequestId| self.shared.fail_call(id, bad_reply);
         if error.shape != Shape::Request && error.id.as_ref().is_some_and(is_reply) {
             return false;
@@ -318,34 +317,9 @@ impl Session {
         // A server whose client has closed its side in an orderly way finishes what it has begun.
         let orderly = matches!(end.kind, LinkEndKind::EndOfStream) && end.exit.is_none();
         if self.shared.is_server() && orderly && self.draining.is_none() {
-            if let Phase::Modern(modern) = &mut self.phase {
-                modern.end_streams(&mut self.shared);
-            }
-            self.fail_own_calls(&end);
-            self.draining = Some((now + self.shared.limits.drain, end));
-            self.finish_draining(now);
-            return;
+            return self.begin_draining(now, CloseCause::Link(end));
         }
         self.finish(CloseCause::Link(end));
-    }
-
-    /// Nobody can answer us any more.
-    fn fail_own_calls(&mut self, end: &LinkEnd) {
-        let cause = Arc::new(CloseCause::Link(end.clone()));
-        for id in self.shared.calls.take_all() {
-            let outcome = Err(CallError::Closed(cause.clone()));
-            self.shared.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
-        }
-    }
-
-    fn finish_draining(&mut self, now: Time) {
-        let Some((until, end)) = &self.draining else { return };
-        let done = self.shared.debt.len() == 0 && self.shared.queue.is_empty() && self.stall.is_none();
-        if done || *until <= now {
-            let end = end.clone();
-            self.shared.refuse_all();
-            self.finish(CloseCause::Link(end));
-        }
     }
 
     fn finish(&mut self, cause: CloseCause) {

@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
 use super::calls::{Call, Calls, Expired, Pending, Purpose};
-use super::debt::{Debt, Incoming};
+use super::debt::{Debt, ENTRY, Incoming};
 use super::envelope::{self, Additions};
 use super::event::{
     CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply, RequestContext,
@@ -295,7 +295,7 @@ impl Shared {
     pub(super) fn admit(&mut self, request: Request, context: RequestContext, batch: Option<u64>) {
         let size = request_size(&request);
         let must_wait = !self.may_dispatch();
-        if must_wait && self.debt.waiting_bytes() + size > self.limits.waiting {
+        if must_wait && self.debt.waiting_bytes() + size + ENTRY > self.limits.waiting {
             let limit = self.limits.waiting;
             let error = ErrorObject::internal(format!(
                 "too many requests: the limit `waiting` of {limit} bytes of requests that wait is reached"

@@ -276,3 +276,17 @@ fn e98_a_reply_in_flight_at_the_end_of_input_is_sent() {
     server.link_sent(Time::ZERO, 20, false);
     assert!(matches!(&events(&mut server)[..], [Event::Closed(_)]));
 }
+
+#[test]
+fn e97_requests_that_wait_count_with_what_is_kept_beside_them() {
+    let mut limits = Limits::default();
+    limits.handling = 1;
+    let mut server = opened_server("2025-11-25", limits);
+    for id in 0..40_000 {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+    }
+    // Each of them holds about 580 bytes; 16 MiB are what 8 MiB of requests may take.
+    let refused = sent(&mut server).iter().filter(|line| line.contains("`waiting`")).count();
+    assert!(refused > 40_000 - (16 << 20) / 580, "{refused} of 40,000 requests were refused");
+    assert!(refused < 25_000, "{refused}: ten thousand calls at once are taken");
+}

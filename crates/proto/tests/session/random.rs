@@ -259,7 +259,7 @@ proptest! {
         let version = if modern { Version::V2026_07_28 } else { Version::V2025_11_25 };
         let mut limits = Limits::default();
         if tight {
-            (limits.handling, limits.waiting, limits.in_flight) = (2, 300, 8);
+            (limits.handling, limits.waiting, limits.in_flight) = (2, 1000, 8);
             (limits.queued_replies, limits.subscriptions) = (400, 2);
         }
         let mut world = World::new(&version, &limits);

@@ -1,0 +1,35 @@
+//! Judges what crossed between a client and a server by the sentences of the
+//! [specification](https://modelcontextprotocol.io/specification).
+//!
+//! Called by `mcpjoin validate` and by whoever has a [`Trace`]. It does no I/O and provokes nothing: a probe provokes,
+//! and what came of it is in the trace. A rule that saw nothing to judge says so; it never passes for want of evidence.
+//!
+//! ```
+//! use mcpjoin_check::{Outcome, Probe, Run, Selection, Trace, judge};
+//! use mcpjoin_proto::{Era, Version};
+//!
+//! let mut run = Run::new("session", Version::newest(Era::Legacy));
+//! run.sent(Probe::Ping, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+//! run.received(r#"{"jsonrpc":"2.0","id":"1","result":{}}"#);
+//! let mut trace = Trace::default();
+//! trace.runs.push(run);
+//!
+//! let report = judge(&trace, &Selection::default());
+//! let failed: Vec<&str> = report.failed().map(|verdict| verdict.rule.slug).collect();
+//! assert_eq!(failed, ["id-given-back"]);
+//! ```
+#![forbid(unsafe_code)]
+
+mod base;
+mod lifecycle;
+mod revisions;
+mod rule;
+mod seen;
+mod stdio;
+mod trace;
+
+pub use revisions::Revisions;
+pub use rule::{
+    Chapter, Finding, Level, Outcome, Report, Rule, Selection, Source, UnknownName, Verdict, judge, rules,
+};
+pub use trace::{Ended, Event, Line, Probe, Run, Trace, What};

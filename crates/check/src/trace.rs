@@ -1,0 +1,223 @@
+//! What crossed between us and a server: lines in both directions, in their order, with times, and how it ended.
+//!
+//! Filled by whoever talks to the server; read by the rules. A line is kept as the bytes that it is, beside what the
+//! decoder made of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::session::ProcessExit;
+use mcpjoin_proto::{DecodeError, DecodeLimits, Message, Version};
+
+/// Everything that was seen of one server.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Its runs: each is one process from its start to its end.
+    pub runs: Vec<Run>,
+    /// How long an answer may take: 10 s.
+    pub answer_within: Duration,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self { runs: Vec::new(), answer_within: Duration::from_secs(10) }
+    }
+}
+
+/// One process of the server, from its start to its end.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What it was for, in a few words.
+    pub name: Box<str>,
+    /// The revision that was agreed on, or asked for where nothing was: by this one the run is judged. A run by a
+    /// revision that is not known is judged by no rule.
+    pub version: Version,
+    /// What happened, in its order.
+    pub events: Vec<Event>,
+}
+
+/// Something that happened, and when.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The time since the process was started.
+    pub at: Duration,
+    /// What happened.
+    pub what: What,
+}
+
+/// What can happen.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum What {
+    /// We sent a line, for this purpose: noted when its end is sent.
+    Sent(Probe, Line),
+    /// The server sent a line.
+    Received(Line),
+    /// We closed the server's standard input.
+    InputClosed,
+    /// The server's standard output has ended.
+    OutputEnded,
+    /// The process has ended.
+    Ended(Ended),
+}
+
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Its status; `None` when it is not known.
+    pub exit: Option<ProcessExit>,
+    /// It did not end by itself: a signal of ours has ended it, after the time that it had.
+    pub forced: bool,
+}
+
+/// A line without its end.
+#[derive(Clone, Debug)]
+pub struct Line {
+    bytes: Bytes,
+    decoded: Result<Decoded, DecodeError>,
+}
+
+impl Line {
+    /// Reads a line: its bytes without the line feed.
+    #[must_use]
+    pub fn new(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        let decoded = decode(&bytes, &DecodeLimits::default());
+        Self { bytes, decoded }
+    }
+
+    /// A line of which no more than the beginning was kept, because it is longer than the limit, and what could be
+    /// told of it.
+    #[must_use]
+    pub fn too_long(head: impl Into<Bytes>, error: DecodeError) -> Self {
+        Self { bytes: head.into(), decoded: Err(error) }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The messages in it, or why one is none.
+    pub fn parts(&self) -> impl Iterator<Item = Result<&Message, &DecodeError>> {
+        let (one, many) = match &self.decoded {
+            Ok(Decoded::Message(message)) => (Some(Ok(message)), &[][..]),
+            Ok(Decoded::Batch(parts)) => (None, parts.as_slice()),
+            Err(error) => (Some(Err(error)), &[][..]),
+        };
+        one.into_iter().chain(many.iter().map(|part| part.as_ref()))
+    }
+
+    /// Whether it is an array.
+    #[must_use]
+    pub fn is_array(&self) -> bool {
+        self.bytes.trim_ascii_start().first() == Some(&b'[')
+    }
+}
+
+/// Names each probe once.
+macro_rules! probes {
+    ($( $(#[$doc:meta])* $variant:ident = $name:literal; )*) => {
+        /// Why something was sent.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Probe {
+            $( $(#[$doc])* $variant, )*
+        }
+
+        impl Probe {
+            /// Every probe.
+            pub const ALL: &'static [Self] = &[$( Self::$variant, )*];
+
+            /// Its name.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $( Self::$variant => $name, )*
+                }
+            }
+        }
+    };
+}
+
+probes! {
+    /// Opens a session of the legacy era.
+    Initialize = "initialize";
+    /// Opens one with a version that does not exist.
+    UnknownVersion = "unknown-version";
+    /// Tells the server that the session is open.
+    Initialized = "initialized";
+    /// Asks a modern server what it is.
+    Discover = "discover";
+    /// Asks whether the server is there, after `initialized`.
+    Ping = "ping";
+    /// Asks so before `initialized`.
+    EarlyPing = "early-ping";
+    /// A request with an id that is easily changed on the way.
+    Id = "id";
+    /// A request with a method that no revision knows.
+    UnknownMethod = "unknown-method";
+    /// A notification with a method that no revision knows.
+    UnknownNotification = "unknown-notification";
+    /// The cancellation of a request that was never sent.
+    UnknownCancel = "unknown-cancel";
+    /// A request after that, which shows that the server goes on.
+    AfterCancel = "after-cancel";
+    /// A page of a list whose capability is declared.
+    List = "list";
+    /// A page of a list whose capability is not declared.
+    UndeclaredList = "undeclared-list";
+    /// A method that the modern era has no longer.
+    RemovedMethod = "removed-method";
+    /// A modern request without the client's capabilities.
+    NoCapabilities = "no-capabilities";
+    /// A modern request without its version.
+    NoVersion = "no-version";
+    /// A request of the modern era without `_meta`.
+    NoMeta = "no-meta";
+    /// A modern request of a version that does not exist.
+    UnsupportedVersion = "unsupported-version";
+    /// Two lines in one write.
+    TwoAtOnce = "two-at-once";
+    /// One line in two writes.
+    InPieces = "in-pieces";
+    /// An array of requests: 2025-03-26.
+    Batch = "batch";
+    /// A line that is not JSON.
+    BadJson = "bad-json";
+    /// A line that is JSON and no request.
+    InvalidRequest = "invalid-request";
+    /// A request after such a line, which shows that the server goes on.
+    AfterBadLine = "after-bad-line";
+    /// Our answer to a request of the server.
+    Answer = "answer";
+}
+
+impl Run {
+    /// A run in which nothing has happened yet.
+    #[must_use]
+    pub fn new(name: &str, version: Version) -> Self {
+        Self { name: name.into(), version, events: Vec::new() }
+    }
+
+    /// Notes something that happens now, at that time since the start.
+    pub fn note(&mut self, at: Duration, what: What) {
+        self.events.push(Event { at, what });
+    }
+
+    /// Notes a line that was sent, at the time of what was noted last.
+    pub fn sent(&mut self, probe: Probe, line: impl Into<Bytes>) {
+        self.note(self.last(), What::Sent(probe, Line::new(line)));
+    }
+
+    /// Notes a line that has come, at the time of what was noted last.
+    pub fn received(&mut self, line: impl Into<Bytes>) {
+        self.note(self.last(), What::Received(Line::new(line)));
+    }
+
+    fn last(&self) -> Duration {
+        self.events.last().map_or(Duration::ZERO, |event| event.at)
+    }
+}

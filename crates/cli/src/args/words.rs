@@ -1,0 +1,17 @@
+//! The words of a verb with operands.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+/// What was typed beside the options.
+#[derive(Debug, Args)]
+pub(crate) struct Words {
+    /// As in the usage: the server (`demo:`, an entry of a configuration or the path of a program), unless its COMMAND
+    /// follows `--`, and then what is asked of it
+    #[arg(value_name = "OPERAND", help_heading = "Arguments")]
+    pub(crate) words: Vec<OsString>,
+    /// The server's command
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Arguments")]
+    pub(crate) command: Vec<OsString>,
+}

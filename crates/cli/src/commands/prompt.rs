@@ -1,0 +1,157 @@
+//! `mcpjoin prompt`: one prompt, filled in.
+
+use std::collections::BTreeMap;
+
+use mcpjoin::client::Client;
+use mcpjoin::proto::{Kind, Raw};
+
+use super::{contents, exchange, list, misuse, operands, printed, unicode};
+use crate::args::Prompt;
+use crate::arguments::Typed;
+use crate::connect::{limits, with_server};
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::object::Object;
+use crate::progress::Waiting;
+use crate::target::shown;
+use crate::ui::Ui;
+use crate::visible;
+
+const VERB: &str = "prompt";
+
+/// Has the prompt filled in. `separated`: `--` stood between the operands and the server's command.
+pub(crate) fn run(ui: &Ui, args: Prompt, separated: bool) -> Result<Exit, Failure> {
+    let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
+    let mut operands = invocation.operands.into_iter();
+    let name = unicode(VERB, "the prompt's name", operands.next())?;
+    let operands: Vec<_> = operands.collect();
+    let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
+        .and_then(Typed::texts)
+        .map_err(|problem| misuse(VERB, problem))?;
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
+        prompt(ui, client, name, arguments).await
+    }))
+}
+
+async fn prompt(
+    ui: &Ui,
+    client: &Client,
+    name: String,
+    arguments: BTreeMap<String, String>,
+) -> Result<Exit, Failure> {
+    // A prompt that the server does not list, or cannot list, is asked for all the same: the server is the judge.
+    let listed = match Waiting::new(ui, "waiting").wait(list::find(client, &list::PROMPTS, &name)).await {
+        Ok(listed) => listed,
+        Err(failure) if failure.exit == Exit::ServerError => None,
+        Err(failure) => return Err(failure),
+    };
+    if let Some(listed) = &listed {
+        let known = Argument::all_of(listed);
+        let missing: Vec<&Argument> =
+            known.iter().filter(|known| known.required && !arguments.contains_key(&known.name)).collect();
+        if !missing.is_empty() {
+            return Err(lacking(&name, &missing, !arguments.is_empty()));
+        }
+        for given in arguments.keys().filter(|given| !known.iter().any(|known| known.name == **given)) {
+            ui.note(&format!("{} lists no argument {}", shown(name.as_ref()), shown(given.as_ref())));
+        }
+    }
+    exchange::hear_logs(ui, client).await;
+    let arguments = Some(arguments).filter(|arguments| !arguments.is_empty());
+    let result = exchange::result(ui, client.get_prompt(name, arguments), Phase::Prompt).await?;
+    let messages = Object::of(&result).and_then(|result| result.items("messages"));
+    let Some(messages) = messages else {
+        return Err(Failure::bad_reply("the result has no array messages", Phase::Prompt));
+    };
+    Ok(printed(ui, &result, || page(&messages)).await)
+}
+
+/// What a prompt can be given.
+struct Argument {
+    name: String,
+    description: Option<String>,
+    required: bool,
+}
+
+impl Argument {
+    fn all_of(prompt: &Object) -> Vec<Self> {
+        let arguments = prompt.items("arguments").unwrap_or_default();
+        let arguments = arguments.iter().filter_map(|argument| {
+            let argument = Object::of(argument)?;
+            Some(Self {
+                name: argument.text("name")?,
+                description: argument.text("description"),
+                required: argument.value("required").is_some_and(|required| required.as_str() == "true"),
+            })
+        });
+        arguments.collect()
+    }
+}
+
+/// What the prompt requires and was not given. `some`: others were.
+fn lacking(prompt: &str, missing: &[&Argument], some: bool) -> Failure {
+    let described: Vec<String> = missing
+        .iter()
+        .map(|argument| match &argument.description {
+            Some(description) => {
+                format!("{} ({})", shown(argument.name.as_ref()), visible::first_line(description))
+            }
+            None => shown(argument.name.as_ref()),
+        })
+        .collect();
+    let typed: Vec<String> =
+        missing.iter().map(|argument| format!("{}=...", shown(argument.name.as_ref()))).collect();
+    Failure::usage(
+        format!(
+            "{} {}needs {}",
+            shown(prompt.as_ref()),
+            if some { "also " } else { "" },
+            described.join(", ")
+        ),
+        format!("add {}", typed.join(" ")),
+    )
+}
+
+/// The messages for a person, each below the role that says it.
+fn page(messages: &[Raw]) -> String {
+    let mut out = String::new();
+    for message in messages {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let Some(message) = Object::of(message) else {
+            out.push_str("[message that is no object]\n");
+            continue;
+        };
+        let role = message.text("role").unwrap_or_else(|| "(no role)".into());
+        out.push_str(&visible::line(&role));
+        out.push_str(":\n");
+        // By the specification there is one content; some servers send several.
+        let contents = match message.value("content") {
+            Some(content) if content.kind() == Kind::Array => message.items("content").unwrap_or_default(),
+            Some(content) => vec![content.clone()],
+            None => Vec::new(),
+        };
+        out.push_str(&contents::page(&contents));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::proto::Raw;
+
+    use super::page;
+
+    #[test]
+    fn each_message_stands_below_its_role() {
+        let messages = r#"[{"role":"user","content":{"type":"text","text":"a\nb"}},
+            {"role":"assis\u001btant","content":[{"type":"text","text":"c\n"},{"type":"image","data":"AAAA"}]},
+            {"content":7},{},7]"#;
+        let messages: Vec<Raw> = Raw::parse(messages).unwrap().decode().unwrap();
+        let shown = "user:\na\nb\n\nassis\\u{1b}tant:\nc\n[image, 3 bytes]\n\n(no role):\n\
+                     [content that is no object]\n\n(no role):\n\n[message that is no object]\n";
+        assert_eq!(page(&messages), shown);
+        assert_eq!(page(&[]), "");
+    }
+}

@@ -1,0 +1,157 @@
+//! `mcpjoin read`: one resource.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use mcpjoin::client::Client;
+use mcpjoin::proto::Raw;
+
+use super::{contents, exchange, misuse, operands, printed, unicode, written};
+use crate::args::Read;
+use crate::connect::with_server;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::object::Object;
+use crate::target::shown;
+use crate::ui::Ui;
+
+const VERB: &str = "read";
+
+/// Many a server leaves out the padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Reads the resource. `separated`: `--` stood between the operands and the server's command.
+pub(crate) fn run(ui: &Ui, args: Read, separated: bool) -> Result<Exit, Failure> {
+    let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
+    let mut operands = invocation.operands.into_iter();
+    let uri = unicode(VERB, "the resource's URI", operands.next())?;
+    if let Some(word) = operands.next() {
+        return Err(misuse(VERB, format!("read takes one URI, and {} is one word more", shown(&word))));
+    }
+    Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
+        read(ui, client, uri, args.file).await
+    }))
+}
+
+async fn read(ui: &Ui, client: &Client, uri: String, file: Option<PathBuf>) -> Result<Exit, Failure> {
+    exchange::hear_logs(ui, client).await;
+    let result = exchange::result(ui, client.read_resource(uri.as_str()), Phase::Read).await?;
+    let contents = Object::of(&result).and_then(|result| result.items("contents"));
+    let Some(contents) = contents else {
+        return Err(Failure::bad_reply("the result has no array contents", Phase::Read));
+    };
+    let one = match contents.as_slice() {
+        [one] if !ui.json => Object::of(one),
+        _ => None,
+    };
+    let outcome = match (one, file) {
+        (Some(one), Some(path)) if path.as_os_str() != "-" => {
+            let bytes = bytes(&one)?;
+            let said = format!("{} bytes written to {}", bytes.len(), shown(path.as_ref()));
+            let outcome = ui.aside(move |_| save(&path, &bytes).map_err(Into::into)).await;
+            if outcome.is_ok() {
+                ui.note(&said);
+            }
+            outcome
+        }
+        (None, Some(_)) => {
+            let hint = "leave out -o: the contents are shown, and --json has all of them";
+            return Err(Failure::usage(
+                format!("{} has {} contents, and -o takes one", shown(uri.as_ref()), contents.len()),
+                hint,
+            ));
+        }
+        (Some(one), file) if file.is_some() || !ui.shows_results() => {
+            let bytes = bytes(&one)?;
+            ui.aside(move |ui| ui.bytes(&bytes)).await
+        }
+        (one, _) => {
+            if one.is_some_and(|one| one.value("blob").is_some()) {
+                ui.note("-o FILE writes the bytes to a file");
+            }
+            return Ok(printed(ui, &result, || page(&contents)).await);
+        }
+    };
+    Ok(written(ui, outcome))
+}
+
+/// The bytes of a content.
+fn bytes(content: &Object) -> Result<Vec<u8>, Failure> {
+    if let Some(text) = content.text("text") {
+        return Ok(text.into_bytes());
+    }
+    let Some(mut blob) = content.value("blob").and_then(Raw::to_string_value) else {
+        return Err(Failure::bad_reply("the content has neither text nor blob", Phase::Read));
+    };
+    // Line breaks stand in what some encoders write.
+    if blob.contains(|character: char| character.is_ascii_whitespace()) {
+        blob.to_mut().retain(|character| !character.is_ascii_whitespace());
+    }
+    BASE64
+        .decode(&*blob)
+        .map_err(|error| Failure::bad_reply(format!("the blob is not base64: {error}"), Phase::Read))
+}
+
+fn save(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.flush()
+}
+
+/// The contents for a person: each text on lines of its own, one line for what is none.
+fn page(contents: &[Raw]) -> String {
+    let mut out = String::new();
+    for content in contents {
+        match Object::of(content) {
+            Some(content) => match content.text("text") {
+                Some(text) => out.push_str(&text),
+                None if content.value("blob").is_some() => {
+                    out.push_str(&contents::described("binary", &content));
+                }
+                None => out.push_str(&contents::described("content without text or blob", &content)),
+            },
+            None => out.push_str("[content that is no object]"),
+        }
+        if !out.ends_with('\n') {
+            out.push('\n');
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::proto::Raw;
+
+    use super::{bytes, page};
+    use crate::object::Object;
+
+    #[test]
+    fn several_contents_stand_one_below_the_other() {
+        let contents = r#"[{"uri":"a:b","text":"one"},{"uri":"a:c","mimeType":"x/y","blob":"AAEC"},
+            {"uri":"a:d"},{"text":"two\n"},7]"#;
+        let contents: Vec<Raw> = Raw::parse(contents).unwrap().decode().unwrap();
+        let shown = "one\n[binary, a:c, x/y, 3 bytes]\n[content without text or blob, a:d]\ntwo\n\
+                     [content that is no object]\n";
+        assert_eq!(page(&contents), shown);
+    }
+
+    #[test]
+    fn bytes_are_those_that_were_meant() {
+        let read = |json: &str| bytes(&Object::of(&Raw::parse(json.to_owned()).unwrap()).unwrap());
+        assert_eq!(read(r#"{"text":"ä\r\n"}"#).unwrap(), "ä\r\n".as_bytes());
+        for blob in ["AAEC/w==", "AAEC/w", "AAEC\\r\\n/w==\\n"] {
+            assert_eq!(read(&format!(r#"{{"blob":"{blob}"}}"#)).unwrap(), [0, 1, 2, 255], "{blob}");
+        }
+        for content in [r#"{"blob":"*"}"#, r#"{"blob":"A"}"#, r#"{"blob":7}"#, "{}"] {
+            assert_eq!(read(content).unwrap_err().id, "E_BAD_REPLY", "{content}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! One entry, whatever dialect it is written in: how to start the server or to reach it, and what binds its use.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::Dialect;
+use super::filter::ToolFilter;
+use super::servers_toml::TOP_LEVEL;
+use super::source::Problem;
+use super::tree::{Fields, Member, Node, Text};
+
+/// What an entry says, nothing expanded yet.
+#[derive(Debug, PartialEq)]
+pub(super) struct Definition {
+    pub(super) way: Way,
+    pub(super) description: Option<String>,
+    pub(super) tools: ToolFilter,
+    pub(super) timeout: Option<Duration>,
+    /// Other programs leave it out, and where that is said.
+    pub(super) disabled: Option<usize>,
+    /// What is not understood.
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// How the server is come by.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Child(Child),
+    /// Its transport, by name.
+    Http(&'static str),
+}
+
+/// A process that is started.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Child {
+    pub(super) command: Text,
+    pub(super) args: Vec<Text>,
+    pub(super) env: Vec<(String, Text)>,
+    pub(super) cwd: Option<Text>,
+}
+
+/// The spellings of `type`, and what they mean.
+const TYPES: [(&str, Type); 9] = [
+    ("stdio", Type::Child),
+    ("local", Type::Child),
+    ("http", Type::Http),
+    ("streamable-http", Type::Http),
+    ("streamable_http", Type::Http),
+    ("streamableHttp", Type::Http),
+    ("streamablehttp", Type::Http),
+    ("remote", Type::Http),
+    ("sse", Type::Sse),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Child,
+    Http,
+    Sse,
+}
+
+impl Definition {
+    pub(super) fn read(dialect: Dialect, entry: &Node) -> Result<Self, Problem> {
+        let mut fields = Fields::new(entry.members("an entry")?);
+        let mut warnings = Vec::new();
+        let way = match dialect {
+            Dialect::McpServersJson => Way::read(&mut fields, entry.at, &["type", "transport"])?,
+            Dialect::ServersToml => {
+                // Its name is known by now.
+                fields.take(&["name"])?;
+                let transport = fields.take(&["transport"])?.ok_or_else(|| {
+                    Problem::new(
+                        entry.at,
+                        "transport is missing: transport = { type = \"stdio\", command = ... }",
+                    )
+                })?;
+                let mut transport_fields = Fields::new(transport.node.members("transport")?);
+                let way = Way::read(&mut transport_fields, transport.at, &["type"])?;
+                warnings.extend(transport_fields.unknown());
+                way
+            }
+        };
+        let description = match fields.take(&["description"])? {
+            Some(member) => Some(member.node.text("description")?.text),
+            None => None,
+        };
+        let allowed = texts(fields.take(&["allowed_tools", "allowedTools"])?)?;
+        let disabled = texts(fields.take(&["disabled_tools", "disabledTools"])?)?;
+        let timeout = match fields.take(&["timeout_ms", "timeoutMs"])? {
+            Some(member) => Some(member.node.time(&member.name, 1)?),
+            None => None,
+        };
+        let off = match fields.take(&["disabled"])? {
+            Some(member) if member.node.bool("disabled")? => Some(member.at),
+            _ => None,
+        };
+        let off = match fields.take(&["enabled"])? {
+            Some(member) if !member.node.bool("enabled")? => Some(member.at),
+            _ => off,
+        };
+        warnings.extend(fields.unknown().map(|mut unknown| {
+            let misplaced = dialect == Dialect::ServersToml
+                && TOP_LEVEL.iter().any(|name| unknown.text.starts_with(&format!("{name} ")));
+            if misplaced {
+                unknown.text.push_str(": it belongs above the first [[servers]]");
+            } else if unknown.text.starts_with("timeout ") {
+                unknown.text = "timeout is not used, because its unit differs from program to program: \
+                                write timeoutMs"
+                    .into();
+            }
+            unknown
+        }));
+        let tools = ToolFilter::new(&allowed, &disabled)?;
+        Ok(Self { way, description, tools, timeout, disabled: off, warnings })
+    }
+}
+
+impl Way {
+    /// `at`: where to say what is missing; `types`: the spellings of the member that names the type.
+    fn read(fields: &mut Fields<'_>, at: usize, types: &[&'static str]) -> Result<Self, Problem> {
+        let kind = fields.take(types)?;
+        let command = fields.take(&["command"])?;
+        let args = fields.take(&["args"])?;
+        let env = fields.take(&["env"])?;
+        let cwd = fields.take(&["cwd"])?;
+        let url = fields.take(&["url", "httpUrl", "serverUrl", "baseUrl"])?;
+        let headers = fields.take(&["headers"])?;
+        let kind = match (kind, command, url) {
+            (Some(member), ..) => {
+                let word = member.node.text(&member.name)?.text;
+                let known = TYPES.iter().find(|(spelling, _)| *spelling == word);
+                known.map(|(_, kind)| *kind).ok_or_else(|| {
+                    Problem::new(member.node.at, format!("{} must be stdio, http or sse", member.name))
+                })?
+            }
+            (None, Some(_), Some(url)) => {
+                return Err(Problem::new(url.at, "there are both command and url: leave out one of them"));
+            }
+            (None, Some(_), None) => Type::Child,
+            (None, None, Some(_)) => Type::Http,
+            (None, None, None) => {
+                return Err(Problem::new(at, "command is missing, or url"));
+            }
+        };
+        if kind != Type::Child {
+            let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
+            let text = url.node.text(&url.name)?;
+            let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+            // A variable may hold the whole of it.
+            if !matches!(scheme.as_deref(), Some("http" | "https")) && !text.text.starts_with("${") {
+                return Err(Problem::new(
+                    text.at,
+                    format!("{} must begin with http:// or https://", url.name),
+                ));
+            }
+            pairs(headers)?;
+            return Ok(Self::Http(if kind == Type::Sse { "HTTP+SSE" } else { "Streamable HTTP" }));
+        }
+        let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
+        let command = command.node.text("command").map_err(|mut problem| {
+            problem.text.push_str("; its arguments stand in args");
+            problem
+        })?;
+        if command.text.is_empty() {
+            return Err(Problem::new(command.at, "command is empty"));
+        }
+        let cwd = match cwd {
+            Some(member) => Some(member.node.text("cwd")?),
+            None => None,
+        };
+        Ok(Self::Child(Child { command, args: texts(args)?, env: pairs(env)?, cwd }))
+    }
+}
+
+fn texts(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
+    member.map_or(Ok(Vec::new()), |member| member.node.texts(&member.name))
+}
+
+/// Names and texts: variables, headers.
+fn pairs(member: Option<&Member>) -> Result<Vec<(String, Text)>, Problem> {
+    let Some(member) = member else {
+        return Ok(Vec::new());
+    };
+    let mut known = BTreeSet::new();
+    let mut pairs = Vec::new();
+    for pair in member.node.members(&member.name)? {
+        let name = &pair.name;
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(Problem::new(pair.at, format!("{} has a name that cannot be one", member.name)));
+        }
+        if !known.insert(name) {
+            return Err(Problem::new(pair.at, format!("{name} is given twice")));
+        }
+        pairs.push((name.clone(), pair.node.text(&format!("{}.{name}", member.name))?));
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,101 @@
+//! `[[servers]]` in TOML: the dialect of mcp_servers.toml. Each table has a `name`, a `transport`, and what binds its
+//! use; scalars of the whole file stand before the first of them.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::source::{Problem, Source};
+use super::tree::{Contents, Entry, Fields, Member, Node, Value};
+
+/// The array that holds the entries.
+const SERVERS: &str = "servers";
+/// What holds them in a dialect that this version does not read.
+const OTHER: &str = "mcp_servers";
+/// Scalars of the whole file that mean something to the program from which the dialect comes.
+pub(super) const TOP_LEVEL: [&str; 5] =
+    ["concurrency_limit", "daemon_ttl", "retry_delay_ms", "retry_max", "timeout_secs"];
+
+pub(super) fn read(source: &Source) -> Result<Contents, Problem> {
+    let root = DeTable::parse(source.text()).map_err(|error| {
+        // The text of the error names what was expected, and nothing of what is there.
+        let at = error.span().map_or(0, |span| span.start);
+        Problem::new(at, format!("this is not TOML: {}", error.message()))
+    })?;
+    let members = members(root.into_inner());
+    let mut contents = Contents::default();
+    let mut fields = Fields::new(&members);
+    let servers = fields.take(&[SERVERS])?;
+    if let Some(timeout) = fields.take(&["timeout_secs"])? {
+        match timeout.node.time("timeout_secs", 1000) {
+            Ok(timeout) => contents.timeout = Some(timeout),
+            Err(problem) => contents.warnings.push(problem),
+        }
+    }
+    // How that program works, and no concern of one that starts a single server and ends it.
+    for name in TOP_LEVEL {
+        if let Some(member) = fields.take(&[name])?
+            && let Err(problem) = member.node.whole(name)
+        {
+            contents.warnings.push(problem);
+        }
+    }
+    let Some(servers) = servers else {
+        if let Some(other) = fields.take(&[OTHER])? {
+            let text = format!("there is no [[{SERVERS}]], and {OTHER} is not read in this version");
+            return Err(Problem::new(other.at, text));
+        }
+        return Err(Problem::new(0, format!("there is no [[{SERVERS}]]")));
+    };
+    contents.warnings.extend(fields.unknown());
+    let Value::List(tables) = &servers.node.value else {
+        return Err(Problem::new(servers.at, format!("{SERVERS} must be an array of tables: [[{SERVERS}]]")));
+    };
+    for table in tables {
+        match name(table) {
+            Ok((at, name)) => contents.entries.push(Entry { name, at, node: table.clone() }),
+            Err(problem) => contents.warnings.push(problem),
+        }
+    }
+    Ok(contents)
+}
+
+/// By what an entry is called, and where that stands.
+fn name(table: &Node) -> Result<(usize, String), Problem> {
+    let mut fields = Fields::new(table.members(SERVERS)?);
+    let name = fields.take(&["name"])?.ok_or_else(|| Problem::new(table.at, "an entry has no name"))?;
+    let text = name.node.text("name")?;
+    if text.text.is_empty() {
+        return Err(Problem::new(text.at, "an entry has an empty name"));
+    }
+    Ok((name.at, text.text))
+}
+
+/// In the order of the file.
+fn members(table: DeTable<'_>) -> Vec<Member> {
+    let mut members: Vec<Member> = table
+        .into_iter()
+        .map(|(name, value)| Member {
+            at: name.span().start,
+            name: name.into_inner().into_owned(),
+            node: node(value),
+        })
+        .collect();
+    members.sort_by_key(|member| member.at);
+    members
+}
+
+fn node(value: Spanned<DeValue<'_>>) -> Node {
+    let at = value.span().start;
+    let value = match value.into_inner() {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        // Of other bases nothing here has a use.
+        DeValue::Integer(number) if number.radix() == 10 => Value::Number(number.as_str().to_owned()),
+        DeValue::Integer(number) => Value::Number(format!("base {} {}", number.radix(), number.as_str())),
+        DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
+        DeValue::Boolean(value) => Value::Bool(value),
+        DeValue::Datetime(_) => Value::Date,
+        DeValue::Array(items) => Value::List(items.into_iter().map(node).collect()),
+        DeValue::Table(table) => Value::Table(members(table)),
+    };
+    Node { at, value }
+}

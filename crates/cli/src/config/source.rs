@@ -1,0 +1,170 @@
+//! A configuration file as text: read within bounds, and every place in it can be named by line and column.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::target::shown;
+
+/// A larger file is no configuration.
+const LARGEST: u64 = 10 << 20;
+
+/// The text of a file.
+#[derive(Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    text: String,
+    /// Where each line begins.
+    starts: Vec<usize>,
+}
+
+/// Something about a place in a file. Its text never quotes a value: that may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// In bytes from the beginning of the text.
+    pub(super) at: usize,
+    pub(super) text: String,
+    /// One thing to try.
+    pub(super) hint: String,
+}
+
+impl Problem {
+    pub(super) fn new(at: usize, text: impl Into<String>) -> Self {
+        Self { at, text: text.into(), hint: "mend the file at this place".into() }
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+}
+
+impl Source {
+    pub(super) fn new(path: &Path, text: String) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self { path: path.to_owned(), text, starts }
+    }
+
+    /// Reads the file. `chosen`: somebody named it, so that it may be a pipe, which ends when its writer ends.
+    pub(super) fn read(path: &Path, chosen: bool) -> Result<Self, Failure> {
+        let unusable = |what: &dyn fmt::Display| {
+            failure(format!("{}: {what}", shown(path.as_os_str())), "name another file with --config FILE")
+        };
+        let metadata = std::fs::metadata(path).map_err(|error| unusable(&error))?;
+        if metadata.is_dir() {
+            return Err(unusable(&"this is a directory"));
+        }
+        if !chosen && !metadata.is_file() {
+            return Err(unusable(&"this is no regular file"));
+        }
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
+            .map_err(|error| unusable(&error))?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(unusable(&"larger than the limit of 10 MiB"));
+        }
+        Self::decode(path, bytes).map_err(|bad| bad.0.failure(&bad.1))
+    }
+
+    /// From bytes to text, without a byte order mark.
+    fn decode(path: &Path, mut bytes: Vec<u8>) -> Result<Self, Box<(Self, Problem)>> {
+        if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
+            bytes.drain(..3);
+        }
+        if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+            let problem = Problem::new(0, "this is UTF-16: save it as UTF-8");
+            return Err(Box::new((Self::new(path, String::new()), problem)));
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Self::new(path, text)),
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                let text = String::from_utf8_lossy(&error.as_bytes()[..at]).into_owned();
+                Err(Box::new((Self::new(path, text), Problem::new(at, "this is not UTF-8 from here on"))))
+            }
+        }
+    }
+
+    /// Anybody on this machine could have written it.
+    #[cfg(unix)]
+    pub(super) fn writable_by_all(&self) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::metadata(&self.path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o002 != 0)
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file as it would be typed.
+    pub(super) fn name(&self) -> String {
+        shown(self.path.as_os_str())
+    }
+
+    /// `FILE:LINE:COLUMN`, both counted from 1, columns in characters.
+    pub(super) fn place(&self, at: usize) -> String {
+        let line = self.starts.partition_point(|start| *start <= at).max(1);
+        let start = self.starts.get(line - 1).copied().unwrap_or_default();
+        let column = self.text.get(start..at).map_or(0, |before| before.chars().count()) + 1;
+        format!("{}:{line}:{column}", self.name())
+    }
+
+    /// The line of a place.
+    pub(super) fn line(&self, at: usize) -> usize {
+        self.starts.partition_point(|start| *start <= at).max(1)
+    }
+
+    /// A problem as one line.
+    pub(super) fn say(&self, problem: &Problem) -> String {
+        format!("{}: {}", self.place(problem.at), problem.text)
+    }
+
+    pub(super) fn failure(&self, problem: &Problem) -> Failure {
+        failure(self.say(problem), problem.hint.clone())
+    }
+}
+
+/// The configuration cannot be used.
+pub(super) fn failure(message: impl Into<String>, hint: impl Into<String>) -> Failure {
+    let mut failure = Failure::usage(message, hint);
+    failure.id = "E_CONFIG";
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::Source;
+
+    fn decode(bytes: &[u8]) -> Result<Source, String> {
+        Source::decode(Path::new("f"), bytes.to_vec()).map_err(|bad| bad.0.say(&bad.1))
+    }
+
+    #[test]
+    fn i172_places_count_lines_and_characters_from_one() {
+        let source = decode("\u{feff}a\r\nbé🙂c\n\nd".as_bytes()).unwrap();
+        for (found, place) in
+            [("a", "f:1:1"), ("b", "f:2:1"), ("🙂", "f:2:3"), ("c", "f:2:4"), ("d", "f:4:1")]
+        {
+            assert_eq!(source.place(source.text().find(found).unwrap()), place);
+        }
+        assert_eq!(source.place(source.text().len()), "f:4:2");
+        assert_eq!(source.place(usize::MAX), "f:4:1");
+        assert_eq!(decode(b"").unwrap().place(0), "f:1:1");
+    }
+
+    #[test]
+    fn i172_text_that_is_not_utf_8_is_told_with_its_place() {
+        assert_eq!(decode(b"ab\nc\xffsecret").unwrap_err(), "f:2:2: this is not UTF-8 from here on");
+        assert!(decode(b"\xff\xfe{\0").unwrap_err().contains("UTF-16"));
+    }
+}

@@ -1,0 +1,348 @@
+//! Both dialects as texts: what is understood, what is told, and with which place.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use super::entry::{Definition, Way};
+use super::launch::{Launch, launch};
+use super::source::Source;
+use super::{Configuration, Dialect, Origin};
+
+fn read(name: &str, text: &str) -> Result<Configuration, String> {
+    let source = Source::new(Path::new(name), text.to_owned());
+    Configuration::of(source, Origin::Chosen).map_err(|failure| failure.message)
+}
+
+/// What an entry says, or the place and text of what is wrong.
+fn definition(configuration: &Configuration, name: &str) -> Result<Definition, String> {
+    let entry = configuration.contents.entries.iter().find(|entry| entry.name == name).unwrap();
+    Definition::read(configuration.dialect, &entry.node).map_err(|problem| configuration.source.say(&problem))
+}
+
+fn started(configuration: &Configuration, name: &str) -> Launch {
+    let Way::Child(child) = definition(configuration, name).unwrap().way else {
+        panic!("{name} is no child")
+    };
+    let lookup = |name: &str| (name == "SET").then(|| OsString::from("set!"));
+    launch(&child, &lookup).unwrap()
+}
+
+fn warnings(configuration: &Configuration, name: &str) -> Vec<String> {
+    let warnings = definition(configuration, name).unwrap().warnings;
+    configuration.contents.warnings.iter().chain(&warnings).map(|at| configuration.source.say(at)).collect()
+}
+
+const JSON: &str = r#"// of several programs
+{
+  "globalShortcut": "",
+  "mcpServers": {
+    "files": {
+      "command": "npx",
+      "args": ["-y", "pkg", "--token=${SET}", /* more */ "${HOME:-/h}"],
+      "env": {"API_KEY": "hunter2hunter2", "PLAIN": "{env:SET}"},
+      "cwd": "/srv",
+      "description": "Files",
+      "timeoutMs": 1500,
+      'allowedTools': ["read_*"],
+      disabled_tools: ["read_secret",],
+    },
+    "web": {"url": "https://me:hunter2hunter2@host/mcp", "headers": {"Authorization": "Bearer hunter2hunter2"}},
+    "off": {"command": "x", "disabled": true},
+  },
+}
+"#;
+
+const TOML: &str = r#"timeout_secs = 90
+concurrency_limit = 5
+
+[[servers]]
+name = "files"
+transport = { type = "stdio", command = "npx", args = ["-y", "pkg", "--token=${SET}", "${HOME:-/h}"], env = { API_KEY = "hunter2hunter2", PLAIN = "{env:SET}" }, cwd = "/srv" }
+description = "Files"
+timeout_ms = 1500
+allowed_tools = ["read_*"]
+disabled_tools = ["read_secret"]
+
+[[servers]]
+name = "web"
+[servers.transport]
+type = "http"
+url = "https://me:hunter2hunter2@host/mcp"
+headers = { Authorization = "Bearer hunter2hunter2" }
+
+[[servers]]
+name = "off"
+enabled = false
+transport = { type = "stdio", command = "x" }
+"#;
+
+#[test]
+fn c18_r85_both_formats_become_one_model() {
+    for (name, text) in [("a.json", JSON), ("a.toml", TOML), ("a", JSON), ("b", TOML)] {
+        for text in [text.to_owned(), text.replace('\n', "\r\n")] {
+            let configuration = read(name, &text).unwrap();
+            let files = definition(&configuration, "files").unwrap();
+            assert_eq!(files.description.as_deref(), Some("Files"), "{name}");
+            assert_eq!(files.timeout, Some(Duration::from_millis(1500)), "{name}");
+            assert!(files.tools.allows("read_file") && !files.tools.allows("read_secret"), "{name}");
+            assert!(!files.tools.allows("write"), "{name}");
+            assert_eq!(warnings(&configuration, "files"), [""; 0], "{name}");
+
+            let launch = started(&configuration, "files");
+            assert_eq!(launch.program, "npx");
+            assert_eq!(launch.args, ["-y", "pkg", "--token=set!", "/h"]);
+            assert_eq!(
+                launch.env,
+                [("API_KEY".into(), "hunter2hunter2".into()), ("PLAIN".into(), "set!".into())]
+            );
+            assert_eq!(launch.cwd.as_deref(), Some(Path::new("/srv")));
+            assert_eq!(launch.shown, "npx -y pkg '--token=${SET}' '${HOME:-/h}'");
+            assert!(launch.say.ends_with(", in /srv, with API_KEY, PLAIN set"), "{}", launch.say);
+            for secret in ["hunter2hunter2", "set!"] {
+                assert!(launch.secrets.contains(&secret.into()), "{secret}");
+            }
+
+            assert_eq!(definition(&configuration, "web").unwrap().way, Way::Http("Streamable HTTP"));
+            assert!(definition(&configuration, "off").unwrap().disabled.is_some());
+        }
+    }
+    assert_eq!(read("a.toml", TOML).unwrap().contents.timeout, Some(Duration::from_secs(90)));
+    assert_eq!(read("a.json", JSON).unwrap().dialect, Dialect::McpServersJson);
+}
+
+#[test]
+fn every_spelling_of_a_type_is_known() {
+    for (kind, way) in [
+        ("stdio", None),
+        ("local", None),
+        ("http", Some("Streamable HTTP")),
+        ("streamable-http", Some("Streamable HTTP")),
+        ("streamable_http", Some("Streamable HTTP")),
+        ("streamableHttp", Some("Streamable HTTP")),
+        ("streamablehttp", Some("Streamable HTTP")),
+        ("remote", Some("Streamable HTTP")),
+        ("sse", Some("HTTP+SSE")),
+    ] {
+        for member in ["type", "transport"] {
+            let text = format!(
+                r#"{{"mcpServers":{{"a":{{"{member}":"{kind}","command":"x","serverUrl":"http://h"}}}}}}"#
+            );
+            match (definition(&read("a.json", &text).unwrap(), "a").unwrap().way, way) {
+                (Way::Child(child), None) => assert_eq!(child.command.text, "x"),
+                (Way::Http(http), Some(way)) => assert_eq!(http, way),
+                (way, _) => panic!("{kind}: {way:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn f30_one_bad_entry_never_hides_the_others() {
+    let text = r#"{"mcpServers":{
+"no object": 7,
+"no command": {},
+"no text": {"command": 1},
+"list": {"command": ["a", "b"]},
+"empty": {"command": ""},
+"both": {"command": "a", "url": "http://h"},
+"kind": {"type": "carrier pigeon", "command": "a"},
+"kind of a kind": {"type": 1, "command": "a"},
+"address": {"url": "ftp://h"},
+"no address": {"type": "sse"},
+"args": {"command": "a", "args": "b"},
+"arg": {"command": "a", "args": ["b", 1]},
+"env": {"command": "a", "env": {"PORT": 8080}},
+"envs": {"command": "a", "env": ["A=b"]},
+"names": {"command": "a", "env": {"A=B": "c"}},
+"twice": {"command": "a", "command": "b"},
+"same": {"command": "a", "allowed_tools": [], "allowedTools": []},
+"env twice": {"command": "a", "env": {"A": "b", "A": "c"}},
+"pattern": {"command": "a", "disabled_tools": ["["]},
+"patterns": {"command": "a", "allowed_tools": ["{a,b}"]},
+"time": {"command": "a", "timeoutMs": 0},
+"times": {"command": "a", "timeoutMs": 1e300},
+"on": {"command": "a", "enabled": "yes"},
+"cwd": {"command": "a", "cwd": 1},
+"headers": {"url": "http://h", "headers": {"A": 1}},
+"good": {"command": "a", "args": null, "env": null}
+}}"#;
+    let configuration = read("a.json", text).unwrap();
+    let good = definition(&configuration, "good").unwrap();
+    assert!(matches!(good.way, Way::Child(_)) && good.warnings.is_empty());
+    let told: Vec<String> = configuration
+        .contents
+        .entries
+        .iter()
+        .filter(|entry| entry.name != "good")
+        .map(|entry| definition(&configuration, &entry.name).unwrap_err())
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "a.json:2:14: an entry must be an object, and is a number",
+            "a.json:3:15: command is missing, or url",
+            "a.json:4:24: command must be a string, and is a number; its arguments stand in args",
+            "a.json:5:21: command must be a string, and is a list; its arguments stand in args",
+            "a.json:6:22: command is empty",
+            "a.json:7:26: there are both command and url: leave out one of them",
+            "a.json:8:18: type must be stdio, http or sse",
+            "a.json:9:28: type must be a string, and is a number",
+            "a.json:10:20: url must begin with http:// or https://",
+            "a.json:11:15: url is missing",
+            "a.json:12:34: args must be a list of strings, and is a string",
+            "a.json:13:39: each of args must be a string, and is a number",
+            "a.json:14:41: env.PORT must be a string, and is a number",
+            "a.json:15:33: env must be an object, and is a list",
+            "a.json:16:35: env has a name that cannot be one",
+            "a.json:17:27: command is given twice",
+            "a.json:18:47: allowed_tools and allowedTools are the same",
+            "a.json:19:49: A is given twice",
+            "a.json:20:48: this pattern of tools is not usable: invalid range pattern",
+            "a.json:21:48: this pattern of tools is not usable: braces have no meaning in it: write a pattern \
+             for each",
+            "a.json:22:39: timeoutMs must be from 1 on and at most a day",
+            "a.json:23:40: timeoutMs must be a whole number",
+            "a.json:24:35: enabled must be true or false, and is a string",
+            "a.json:25:32: cwd must be a string, and is a number",
+            "a.json:26:49: headers.A must be a string, and is a number",
+        ]
+    );
+
+    let text = "[[servers]]\nname = \"no transport\"\ncommand = \"a\"\n[[servers]]\nname = \"kind\"\n\
+                transport = { type = \"x\" }\n[[servers]]\ntransport = {}\n[[servers]]\nname = 1\n\
+                [[servers]]\nname = \"\"\n[[servers]]\nname = \"date\"\n\
+                transport = { command = 2020-01-01 }\n[[servers]]\nname = \"good\"\n\
+                transport = { command = \"a\" }\n";
+    let configuration = read("a.toml", text).unwrap();
+    assert_eq!(
+        warnings(&configuration, "good"),
+        [
+            "a.toml:7:1: an entry has no name",
+            "a.toml:10:8: name must be a string, and is a number",
+            "a.toml:12:8: an entry has an empty name",
+        ]
+    );
+    for (name, told) in [
+        ("no transport", "a.toml:1:1: transport is missing: transport = { type = \"stdio\", command = ... }"),
+        ("kind", "a.toml:6:22: type must be stdio, http or sse"),
+        ("date", "a.toml:15:25: command must be a string, and is a date; its arguments stand in args"),
+    ] {
+        assert_eq!(definition(&configuration, name).unwrap_err(), told);
+    }
+}
+
+#[test]
+fn f30_what_is_not_known_is_told_with_its_line() {
+    let text = "{\"mcpServers\":{\n\"a\":{\"command\":\"a\",\n\"commnad\":1,\n\"timeout\":3,\n\"zzz\":1}}}";
+    let configuration = read("a.json", text).unwrap();
+    assert_eq!(
+        warnings(&configuration, "a"),
+        [
+            "a.json:3:1: commnad is not known and not used; did you mean command?",
+            "a.json:4:1: timeout is not used, because its unit differs from program to program: write timeoutMs",
+            "a.json:5:1: zzz is not known and not used",
+        ]
+    );
+    let text = "concurency_limit = 3\ntimeout_secs = 0\nretry_max = \"x\"\n[[servers]]\nname = \"a\"\n\
+                transport = { command = \"a\", shell = true }\ndaemon_ttl = 60\nallowed_tool = []\n";
+    let configuration = read("a.toml", text).unwrap();
+    assert_eq!(
+        warnings(&configuration, "a"),
+        [
+            "a.toml:2:16: timeout_secs must be from 1 on and at most a day",
+            "a.toml:3:13: retry_max must be a number, and is a string",
+            "a.toml:1:1: concurency_limit is not known and not used; did you mean concurrency_limit?",
+            "a.toml:6:30: shell is not known and not used",
+            "a.toml:7:1: daemon_ttl is not known and not used: it belongs above the first [[servers]]",
+            "a.toml:8:1: allowed_tool is not known and not used; did you mean allowed_tools?",
+        ]
+    );
+}
+
+#[test]
+fn i172_a_file_that_cannot_be_used_says_where() {
+    let deep = format!("{{\"mcpServers\":{}", "[".repeat(5_000_000));
+    let deep_toml = format!("servers = {}", "[".repeat(100_000));
+    for (name, text, told) in [
+        ("a.json", "", "a.json:1:1: this must be an object with mcpServers"),
+        ("a.json", "[]", "a.json:1:1: this must be an object with mcpServers"),
+        ("a.json", "{}", "a.json:1:1: there is no mcpServers"),
+        (
+            "a.json",
+            "{\n\"servers\": {}}",
+            "a.json:2:1: there is no mcpServers, and servers is not read in this version",
+        ),
+        (
+            "a.json",
+            "{\n\"mcpserver\": {}}",
+            "a.json:2:1: there is no mcpServers; is mcpserver meant to be it?",
+        ),
+        (
+            "a.json",
+            "{\"mcpServers\": []}",
+            "a.json:1:16: mcpServers must be an object: a name and what it starts",
+        ),
+        ("a.json", "{\"mcpServers\": {},\n \"mcpServers\": {}}", "a.json:2:2: mcpServers is given twice"),
+        ("a.json", "{\r\n  \"mcpServers\": {\r\n    \"a\": }}", "a.json:3:10: this is not JSON: "),
+        ("a.json", "{\"mcpServers\": {\"a\": {\"command\": \"\\u12\"}}}", "a.json:1:35: this is not JSON: "),
+        ("a.json", &deep, "a.json:1:"),
+        ("a.toml", "", "a.toml:1:1: there is no [[servers]]"),
+        ("a.toml", "servers = 1", "a.toml:1:1: servers must be an array of tables: [[servers]]"),
+        (
+            "a.toml",
+            "[mcp_servers.a]\ncommand = \"a\"",
+            "a.toml:1:2: there is no [[servers]], and mcp_servers is not read in this version",
+        ),
+        ("a.toml", "[[servers]]\nname = \n", "a.toml:2:8: this is not TOML: "),
+        (
+            "a.toml",
+            "[[servers]]\nname = \"a\"\nname = \"b\"\n",
+            "a.toml:3:1: this is not TOML: duplicate key",
+        ),
+        ("a.toml", &deep_toml, "a.toml:1:"),
+    ] {
+        let error = read(name, text).map(|_| ()).unwrap_err();
+        assert!(error.starts_with(told), "{error} is not {told}");
+        assert!(error.len() < 300, "{error}");
+    }
+}
+
+#[test]
+fn i172_no_damage_to_a_file_panics_or_shows_a_value() {
+    for (name, text) in [("a.json", JSON), ("a.toml", TOML)] {
+        let bytes = text.as_bytes();
+        let damaged = (0..bytes.len()).flat_map(|at| {
+            let with = |byte: u8| [&bytes[..at], &[byte], &bytes[at + 1..]].concat();
+            [
+                bytes[..at].to_vec(),
+                [&bytes[..at], &bytes[at + 1..]].concat(),
+                with(b'"'),
+                with(b'}'),
+                with(b'7'),
+            ]
+        });
+        for damaged in damaged {
+            let damaged = String::from_utf8(damaged).unwrap();
+            let told = match read(name, &damaged) {
+                Err(told) => vec![told],
+                Ok(configuration) => {
+                    let mut told: Vec<String> = configuration
+                        .contents
+                        .entries
+                        .iter()
+                        .filter_map(|entry| definition(&configuration, &entry.name).err())
+                        .collect();
+                    told.extend(
+                        configuration.contents.warnings.iter().map(|at| configuration.source.say(at)),
+                    );
+                    told
+                }
+            };
+            for told in told {
+                // The whole value: a damaged one may begin or end in the middle of what was one.
+                assert!(!told.contains("hunter2hunter2"), "{told}\n{damaged}");
+            }
+        }
+    }
+}

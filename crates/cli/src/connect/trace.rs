@@ -1,0 +1,364 @@
+//! `--trace FILE`: everything that crosses the wire, one JSON object a line, as it happens.
+//!
+//! `{"time": "2026-07-28T09:30:00.123456Z", "direction": "sent", "message": {...}}`, where the direction is `sent`,
+//! `received` or `stderr`, and in place of `message` stands `text` for what is no message. Secrets are replaced. The
+//! file is written by a thread of its own: neither a full disk nor a slow one holds the session up. What found no room
+//! meanwhile is counted, as `{"time": ..., "leftOut": 3}`, and told; a disk that takes no more is told once.
+//!
+//! Made by `connect::plan`. It never changes what crosses.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use mcpjoin::link::{Crossed, Way};
+use mcpjoin::proto::{Kind, Raw};
+
+use crate::ui::Ui;
+
+/// So many bytes may wait for the disk; beyond them lines are left out.
+const WAITING: usize = 8 << 20;
+/// The direction of what is said beside the wire.
+const STDERR: &str = "stderr";
+/// How long the end of a command waits for the disk.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A file that everything is written to. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Trace(Arc<Shared>);
+
+struct Shared {
+    ui: Ui,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    lines: VecDeque<Crossing>,
+    bytes: usize,
+    /// Lines that found no room, and have not been counted in the file yet.
+    left_out: u64,
+    /// Nothing more will come.
+    closed: bool,
+    /// Nothing more can be written, or everything has been.
+    over: bool,
+}
+
+impl Trace {
+    /// Opens the file, which only its owner may read.
+    pub(super) fn to(path: &Path, ui: &Ui) -> io::Result<Self> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
+        Self::writing(file, ui)
+    }
+
+    fn writing(file: impl Write + Send + 'static, ui: &Ui) -> io::Result<Self> {
+        let trace =
+            Self(Arc::new(Shared { ui: ui.clone(), state: Mutex::default(), changed: Condvar::new() }));
+        let shared = trace.0.clone();
+        thread::Builder::new().name("trace".into()).spawn(move || shared.write(file))?;
+        Ok(trace)
+    }
+
+    /// What is to be called with everything that crosses.
+    pub(super) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
+        let trace = self.clone();
+        move |way, crossed| {
+            let direction = match way {
+                Way::In => "received",
+                Way::Out => "sent",
+            };
+            // Every link that this program has is a stream of lines.
+            if let Crossed::Line(line) = crossed {
+                trace.line(direction, line);
+            }
+        }
+    }
+
+    /// A line that the server wrote to standard error.
+    pub(super) fn stderr(&self, line: &[u8]) {
+        self.line(STDERR, line);
+    }
+
+    fn line(&self, direction: &'static str, line: &[u8]) {
+        let mut state = self.0.lock();
+        if state.over {
+            return;
+        }
+        // One line has room, however long it is.
+        if state.bytes > 0 && state.bytes + line.len() > WAITING {
+            state.left_out += 1;
+            return;
+        }
+        state.bytes += line.len();
+        state.lines.push_back(Crossing {
+            time: SystemTime::now(),
+            direction,
+            bytes: Bytes::copy_from_slice(line),
+        });
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// Nothing more comes: waits until everything is written, but not for long.
+    pub(super) fn close(&self) {
+        let end = Instant::now() + FAREWELL;
+        let mut state = self.0.lock();
+        state.closed = true;
+        self.0.changed.notify_all();
+        while !state.over {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(state);
+                self.0.ui.warning("the end of the trace is missing: it is written too slowly");
+                return;
+            }
+            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread.
+    fn write(&self, mut file: impl Write) {
+        while let Some((lines, left_out)) = self.next() {
+            let mut out = BufWriter::new(&mut file);
+            let outcome = lines.iter().try_for_each(|line| line.write(&mut out, &self.ui)).and_then(|()| {
+                if left_out > 0 {
+                    let time = stamp(SystemTime::now());
+                    writeln!(out, "{{\"time\":\"{time}\",\"leftOut\":{left_out}}}")?;
+                }
+                out.flush()
+            });
+            // What it could not write it would try to write again.
+            drop(out.into_parts());
+            if let Err(error) = outcome {
+                self.ui.warning(&format!("the trace ends here: it cannot be written: {error}"));
+                break;
+            }
+            if left_out > 0 {
+                self.ui.warning(&format!("the trace lacks {left_out} lines: it is written too slowly"));
+            }
+            self.lock().bytes -= lines.iter().map(|line| line.bytes.len()).sum::<usize>();
+        }
+        let mut state = self.lock();
+        state.over = true;
+        state.lines = VecDeque::new();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// What waits to be written, and how many lines after it found no room; `None` at the end. Its bytes count until
+    /// they are written.
+    fn next(&self) -> Option<(VecDeque<Crossing>, u64)> {
+        let mut state = self.lock();
+        while state.lines.is_empty() && state.left_out == 0 {
+            if state.closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Some((std::mem::take(&mut state.lines), std::mem::take(&mut state.left_out)))
+    }
+}
+
+/// A line that has crossed.
+struct Crossing {
+    time: SystemTime,
+    direction: &'static str,
+    bytes: Bytes,
+}
+
+impl Crossing {
+    /// Writes the line of the file.
+    fn write(&self, out: &mut impl Write, ui: &Ui) -> io::Result<()> {
+        let (time, direction) = (stamp(self.time), self.direction);
+        write!(out, "{{\"time\":\"{time}\",\"direction\":\"{direction}\",")?;
+        let message = Raw::parse(self.bytes.clone())
+            .ok()
+            .filter(|message| direction != STDERR && matches!(message.kind(), Kind::Object | Kind::Array));
+        match message.as_ref().and_then(|message| without_secrets(message, |text| ui.hidden_whole(text))) {
+            Some(message) => writeln!(out, "\"message\":{message}}}"),
+            None => {
+                let text = String::from_utf8_lossy(&self.bytes);
+                writeln!(out, "\"text\":{}}}", Raw::string(&ui.hidden(&text)).as_str())
+            }
+        }
+    }
+}
+
+/// The message with its texts, numbers and words without secrets; `None` where one is spelled in the message's own
+/// signs, and could not be replaced without making it no message.
+fn without_secrets<'a>(
+    message: &'a Raw,
+    hide: impl for<'t> Fn(&'t str) -> Cow<'t, str>,
+) -> Option<Cow<'a, str>> {
+    let text = message.as_str();
+    let mut out = Cow::Borrowed(text);
+    let mut written = 0;
+    let mut at = 0;
+    let bytes = text.as_bytes();
+    while let Some(byte) = bytes.get(at) {
+        let start = at;
+        at += match byte {
+            b'"' => string_length(&bytes[at..]),
+            b'{' | b'}' | b'[' | b']' | b':' | b',' | b' ' | b'\t' | b'\r' | b'\n' => 1,
+            // A number, or true, false, null.
+            _ => bytes[at..]
+                .iter()
+                .take_while(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
+                .count()
+                .max(1),
+        };
+        let token = text.get(start..at)?;
+        // What the text says, in whatever spelling.
+        let meant: Cow<'_, str> = if *byte == b'"' && token.contains('\\') {
+            Raw::parse(token.to_owned()).ok()?.to_string_value()?.into_owned().into()
+        } else {
+            token.trim_matches('"').into()
+        };
+        let hidden = hide(&meant);
+        if hidden != *meant {
+            let out = out.to_mut();
+            if written == 0 {
+                out.clear();
+            }
+            out.push_str(&text[written..start]);
+            out.push_str(Raw::string(&hidden).as_str());
+            written = at;
+        }
+    }
+    if written > 0 {
+        out.to_mut().push_str(&text[written..]);
+    }
+    (hide(&out) == *out).then_some(out)
+}
+
+/// The bytes of the string that begins here, with its quotes.
+fn string_length(bytes: &[u8]) -> usize {
+    let mut escaped = false;
+    let end = bytes.iter().skip(1).position(|byte| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    });
+    end.map_or(bytes.len(), |end| end + 2)
+}
+
+/// The time in UTC, as [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339) writes it, to the microsecond.
+fn stamp(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    // Years are counted from March, so that the day that is not always there comes last; 400 of them have 146,097 days.
+    let day = days + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:06}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60,
+        since.subsec_micros()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::mpsc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use mcpjoin::proto::Raw;
+
+    use super::{FAREWELL, Trace, stamp, without_secrets};
+    use crate::ui::{Secrets, Ui};
+
+    #[test]
+    fn times_are_written_as_everybody_writes_them() {
+        for (seconds, written) in [
+            (0, "1970-01-01T00:00:00"),
+            (951_782_399, "2000-02-28T23:59:59"),
+            (951_782_400, "2000-02-29T00:00:00"),
+            (951_868_800, "2000-03-01T00:00:00"),
+            (1_735_689_599, "2024-12-31T23:59:59"),
+            (1_795_310_000, "2026-11-22T01:13:20"),
+            (4_107_542_400, "2100-03-01T00:00:00"),
+        ] {
+            let time = UNIX_EPOCH + Duration::new(seconds, 1_234_000);
+            assert_eq!(stamp(time), format!("{written}.001234Z"));
+        }
+    }
+
+    #[test]
+    fn i166_a_message_stays_one_without_its_secrets() {
+        let ui = Ui::plain();
+        ui.hide(Secrets::new(&["hunter2".into(), "12345678".into(), "é\"x".into(), "[1,2]".into()]));
+        for (message, written) in [
+            (r#"{"a": [1.50, "plain"]}"#, Some(r#"{"a": [1.50, "plain"]}"#)),
+            (r#"{"a":"is hunter2!","b":"\n"}"#, Some(r#"{"a":"is ***!","b":"\n"}"#)),
+            (r#"{"hunter2":{"x":"h\u0075nter2"}}"#, Some(r#"{"***":{"x":"***"}}"#)),
+            (r#"{"a":[12345678,-12345678.5,true]}"#, Some(r#"{"a":["***","-***.5",true]}"#)),
+            (r#"["\u00e9\"x","é\"x","\\"]"#, Some(r#"["***","***","\\"]"#)),
+            // A word that a secret begins with is one that others use, too.
+            (r#"{"name":"hunt","a":"hunter"}"#, Some(r#"{"name":"hunt","a":"hunter"}"#)),
+            // Replaced, it would be no message.
+            ("[[1,2]]", None),
+        ] {
+            let raw = Raw::parse(message).unwrap();
+            let hidden = without_secrets(&raw, |text| ui.hidden_whole(text));
+            assert_eq!(hidden.as_deref(), written, "{message}");
+        }
+    }
+
+    /// Takes bytes when it is allowed to.
+    struct Slow(mpsc::Receiver<()>);
+
+    impl io::Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.recv().map_err(|_| io::Error::other("full"))?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_does_not_write_holds_nothing_up_and_takes_no_memory() {
+        let (allow, allowed) = mpsc::channel();
+        let trace = Trace::writing(Slow(allowed), &Ui::plain()).unwrap();
+        let line = vec![b'x'; 1 << 20];
+        for _ in 0..100 {
+            trace.line("received", &line);
+        }
+        let state = trace.0.lock();
+        assert!(state.bytes <= super::WAITING && state.left_out >= 90, "{} {}", state.bytes, state.left_out);
+        drop(state);
+        // From now on writing fails, and the end does not wait for it.
+        drop(allow);
+        let began = std::time::Instant::now();
+        trace.close();
+        assert!(began.elapsed() < FAREWELL);
+        trace.line("received", &line);
+        assert!(trace.0.lock().lines.is_empty());
+    }
+}

@@ -1,0 +1,52 @@
+//! The ways to a server: a child process, a socket.
+
+use mcpjoin::Link;
+use mcpjoin::link::{ChildCommand, ChildHandle, SocketConnect};
+
+use super::trace::Trace;
+use crate::failure::Failure;
+
+/// How a server is reached, and where what crosses is written down. Can be gone several times.
+#[derive(Clone)]
+pub(crate) struct Way {
+    pub(super) to: To,
+    pub(super) trace: Option<Trace>,
+}
+
+/// What is at the far end.
+#[derive(Clone)]
+pub(super) enum To {
+    /// A program, to be run; what crosses is written down by whatever it starts.
+    Child(ChildCommand),
+    /// Somebody who listens.
+    Socket(SocketConnect),
+}
+
+impl Way {
+    /// Starts the server, or connects to it.
+    pub(crate) async fn link(&self) -> Result<Link, Failure> {
+        match &self.to {
+            To::Child(command) => command.clone().start().await.map_err(|error| Failure::spawn(&error)),
+            To::Socket(socket) => {
+                let link = socket.clone().await.map_err(|error| Failure::connect(&error))?;
+                Ok(match &self.trace {
+                    Some(trace) => link.tapped(trace.tap()),
+                    None => link,
+                })
+            }
+        }
+    }
+
+    /// The program that is to be run, where it is one.
+    pub(crate) const fn command(&self) -> Option<&ChildCommand> {
+        match &self.to {
+            To::Child(command) => Some(command),
+            To::Socket(_) => None,
+        }
+    }
+
+    /// Watches the child, where it is one.
+    pub(crate) fn child(&self) -> Option<ChildHandle> {
+        self.command().map(ChildCommand::handle)
+    }
+}

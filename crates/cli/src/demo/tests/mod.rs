@@ -1,0 +1,243 @@
+//! The server as its clients see it, over links in memory and on a clock that only waiting moves: each tool, prompt
+//! and resource in both eras through the library's own client, and line by line what the scenarios of the official
+//! suite look at. A test that stands for a scenario bears its name.
+
+mod changes;
+mod content;
+mod offers;
+mod protocol;
+mod questions;
+mod rounds;
+mod schemas;
+mod steps;
+mod tasks;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mcpjoin::client::ClientBuilder;
+use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::types::{
+    CallToolResult, Content, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Members, Role,
+    Root, SamplingContent,
+};
+use mcpjoin::proto::{Era, ErrorObject, Notification, Raw};
+use mcpjoin::{Client, Link, Server};
+use serde_json::{Value, json};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
+use tokio::sync::mpsc;
+
+pub(super) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+/// Runs a test on a clock that only waiting moves. An hour of it is a hang.
+pub(super) fn run(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(36_000), test).await.expect("the test hangs");
+    });
+}
+
+pub(super) fn server() -> Server {
+    super::server(Limits::default()).unwrap()
+}
+
+pub(super) fn raw(value: &Value) -> Raw {
+    Raw::from_value(value).unwrap()
+}
+
+pub(super) fn value(value: &impl serde::Serialize) -> Value {
+    Raw::from_value(value).unwrap().decode().unwrap()
+}
+
+pub(super) fn builder(era: Era) -> ClientBuilder {
+    Client::builder("test", "1").ask(Ask::Only(era))
+}
+
+pub(super) async fn connect(server: &Server, builder: ClientBuilder) -> Client {
+    let (ours, theirs) = Link::memory();
+    server.connect(theirs);
+    builder.connect(ours).await.unwrap()
+}
+
+/// A client that answers nothing.
+pub(super) async fn silent(era: Era) -> Client {
+    connect(&server(), builder(era)).await
+}
+
+/// The questions that a client was asked: their schemas and messages.
+pub(super) type Asked = Arc<Mutex<Vec<Value>>>;
+
+/// A client that answers everything: with the name Ada, the colour blue, yes, and the roots of a home.
+pub(super) async fn answering(era: Era) -> (Client, Asked) {
+    let asked = Asked::default();
+    let (forms, prompts) = (asked.clone(), asked.clone());
+    let builder = builder(era)
+        .roots(vec![Root::new("file:///home")])
+        .sampling(move |params| {
+            prompts.lock().unwrap().push(value(&params));
+            let answer = SamplingContent::text("Paris");
+            async { Ok(CreateMessageResult::new(Role::Assistant, answer, "none")) }
+        })
+        .elicitation(move |params| {
+            forms.lock().unwrap().push(value(&params));
+            async move { Ok(filled_in(&params)) }
+        });
+    (connect(&server(), builder).await, asked)
+}
+
+/// Every field filled in with what is right for its name.
+fn filled_in(params: &ElicitParams) -> ElicitResult {
+    let ElicitParams::Form(form) = params else { panic!("{params:?}") };
+    let mut content = Members::new();
+    for field in form.requested_schema.properties.keys() {
+        let value = match field {
+            "name" | "username" => json!("Ada"),
+            "color" => json!("blue"),
+            "ok" | "confirm" | "verified" => json!(true),
+            "untitledMulti" => json!(["option1"]),
+            "titledMulti" => json!(["value1", "value2"]),
+            _ => json!("so"),
+        };
+        content.insert(field, raw(&value));
+    }
+    ElicitResult::new(ElicitAction::Accept).with_content(content)
+}
+
+/// A client with what it hears besides answers.
+pub(super) async fn listening(server: &Server, era: Era) -> (Client, mpsc::UnboundedReceiver<Notification>) {
+    let (heard, hears) = mpsc::unbounded_channel();
+    let hear = move |notification| heard.send(notification).unwrap();
+    (connect(server, builder(era).on_notification(hear)).await, hears)
+}
+
+pub(super) async fn call(client: &Client, tool: &str, arguments: Value) -> CallToolResult {
+    client.call_tool(tool, Some(raw(&arguments))).await.unwrap()
+}
+
+/// The text of a result of one text.
+pub(super) fn text(result: &CallToolResult) -> &str {
+    let [Content::Text(text)] = &result.content[..] else { panic!("{result:?}") };
+    &text.text
+}
+
+/// What a call is refused with.
+pub(super) async fn refused(client: &Client, tool: &str, arguments: Value) -> ErrorObject {
+    let error = client.call_tool(tool, Some(raw(&arguments))).await.unwrap_err();
+    error.remote().unwrap_or_else(|| panic!("{error}")).clone()
+}
+
+/// A client that writes its lines by hand.
+pub(super) struct Wire {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    last: i64,
+    meta: Option<Value>,
+    /// What came before the answer to the last request.
+    pub(super) heard: Vec<Value>,
+}
+
+impl Wire {
+    fn new(server: &Server, meta: Option<Value>) -> Self {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let (reader, writer) = tokio::io::split(theirs);
+        server.connect(Link::stream(reader, writer, "test"));
+        let (reader, writer) = tokio::io::split(ours);
+        Self { lines: BufReader::new(reader).lines(), writer, last: 0, meta, heard: Vec::new() }
+    }
+
+    /// In the modern era, with these capabilities.
+    pub(super) fn modern(server: &Server, capabilities: Value) -> Self {
+        Self::new(server, Some(meta(capabilities)))
+    }
+
+    /// In the modern era, with every capability that the server may ask for.
+    pub(super) fn able() -> Self {
+        Self::modern(&server(), json!({ "roots": {}, "sampling": {}, "elicitation": {} }))
+    }
+
+    /// In the newest legacy revision, after the handshake, whose answer is in `heard`.
+    pub(super) async fn legacy(server: &Server) -> Self {
+        let mut wire = Self::new(server, None);
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "0" }
+        });
+        let opened = wire.ask("initialize", params).await;
+        wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        wire.heard = vec![opened];
+        wire
+    }
+
+    /// What the next requests say beside their parameters.
+    pub(super) fn says(&mut self, meta: Option<Value>) {
+        self.meta = meta;
+    }
+
+    pub(super) async fn send(&mut self, message: &Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    pub(super) async fn next(&mut self) -> Value {
+        let line = self.lines.next_line().await.unwrap().expect("a line");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Nothing comes for a minute.
+    pub(super) async fn is_silent(&mut self) {
+        let line = tokio::time::timeout(Duration::from_secs(60), self.lines.next_line()).await;
+        assert!(line.is_err(), "{line:?}");
+    }
+
+    /// Makes a request and gives its id.
+    pub(super) async fn request(&mut self, method: &str, mut params: Value) -> i64 {
+        self.last += 1;
+        if let Some(meta) = &self.meta {
+            params["_meta"] = meta.clone();
+        }
+        let id = self.last;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        id
+    }
+
+    /// The whole answer to a request; what came before it is in `heard`.
+    pub(super) async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.request(method, params).await;
+        self.heard.clear();
+        loop {
+            let message = self.next().await;
+            if message["id"] == id && message["method"].is_null() {
+                return message;
+            }
+            self.heard.push(message);
+        }
+    }
+
+    /// The result of a request.
+    pub(super) async fn result(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.ask(method, params).await;
+        assert!(answer["error"].is_null(), "{answer}");
+        answer["result"].clone()
+    }
+
+    /// The code of the error of a request.
+    pub(super) async fn code(&mut self, method: &str, params: Value) -> i64 {
+        let answer = self.ask(method, params).await;
+        answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{answer}"))
+    }
+
+    /// The result of a call.
+    pub(super) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.result("tools/call", json!({ "name": tool, "arguments": arguments })).await
+    }
+}
+
+/// What a modern request says beside its parameters.
+pub(super) fn meta(capabilities: Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+        "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "0" }
+    })
+}

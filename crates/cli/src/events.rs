@@ -1,0 +1,116 @@
+//! `-vv`: what the library says by itself, through [`tracing`], on standard error.
+//!
+//! Installed by `connect::plan`. Small on purpose: the library has events and no spans, and all that is done with them is
+//! to show them.
+
+use std::fmt::{self, Write};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::ui::{FAINT, Ui};
+
+/// What the library's targets begin with: its crates' name.
+const LIBRARY: &str = "mcpjoin";
+
+/// From now on shows what the library says.
+pub(crate) fn show(ui: &Ui) {
+    // Where a client is made twice, the second time changes nothing.
+    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone() });
+}
+
+struct Shown {
+    ui: Ui,
+}
+
+impl Subscriber for Shown {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::DEBUG && metadata.target().starts_with(LIBRARY)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut words = Words::default();
+        event.record(&mut words);
+        let level = event.metadata().level().as_str().to_lowercase();
+        self.ui.detail(&format!("{FAINT}{LIBRARY}:{FAINT:#} {}", crate::visible::line(&words.text(&level))));
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        // Any number but 0: spans are not told apart, because they are not shown.
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// An event in words.
+#[derive(Default)]
+struct Words {
+    message: String,
+    fields: String,
+}
+
+impl Words {
+    fn text(&self, level: &str) -> String {
+        format!("[{level}] {}{}", self.message, self.fields)
+    }
+}
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, ", {name}: {value:?}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::{Level, Words};
+
+    /// Keeps what was said.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<String>>>);
+
+    impl tracing::Subscriber for Kept {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() <= Level::DEBUG
+        }
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut words = Words::default();
+            event.record(&mut words);
+            self.0.lock().unwrap().push(words.text("debug"));
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn an_event_is_its_message_and_then_its_fields() {
+        let kept = Kept::default();
+        tracing::subscriber::with_default(kept.clone(), || {
+            tracing::debug!(violation = %"a rule", count = 3, quoted = "q", "the peer broke {}", "it");
+        });
+        let said = kept.0.lock().unwrap().concat();
+        assert_eq!(said, r#"[debug] the peer broke it, violation: a rule, count: 3, quoted: "q""#);
+    }
+}

@@ -1,0 +1,178 @@
+//! How far a request is, on one line of a terminal: a bar where there is a total, a counter where there is none, and the
+//! time that it takes where nothing is told. The line is taken away when the waiting is over, however it ends.
+//!
+//! Made by the commands and by `connect` around whatever they wait for. What is shown is decided here and printed
+//! by `ui`.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use mcpjoin::proto::types::ProgressParams;
+use tokio::time::{Instant, sleep_until};
+
+use crate::ui::Ui;
+
+/// A wait below this is not worth a word.
+const QUIET: Duration = Duration::from_secs(1);
+/// Not more often than this the line is drawn again: no eye follows, and drawing takes time from the work.
+const DRAWN: Duration = Duration::from_millis(30);
+/// The columns of a bar.
+const BAR: usize = 20;
+
+/// The line. Taken away when this is dropped.
+pub(crate) struct Waiting<'a> {
+    ui: &'a Ui,
+    /// What is waited for, as long as nothing is told.
+    what: &'a str,
+    began: Instant,
+    drawn: Option<Instant>,
+    /// When it is drawn again by itself; never where there is no terminal for it.
+    due: Option<Instant>,
+    latest: Option<ProgressParams>,
+}
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn new(ui: &'a Ui, what: &'a str) -> Self {
+        let began = Instant::now();
+        Self { ui, what, began, drawn: None, due: ui.has_line().then(|| began + QUIET), latest: None }
+    }
+
+    /// Waits for something and shows how long.
+    pub(crate) async fn wait<T>(mut self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut future => return outcome,
+                () = self.tick() => {}
+            }
+        }
+    }
+
+    /// Something was told.
+    pub(crate) fn progress(&mut self, progress: ProgressParams) {
+        if self.due.is_none() {
+            self.ui.detail_line(&told(&progress));
+            return;
+        }
+        self.latest = Some(progress);
+        match self.drawn {
+            Some(drawn) if drawn.elapsed() < DRAWN => self.due = Some(drawn + DRAWN),
+            _ => self.draw(),
+        }
+    }
+
+    /// Ready when the line has been drawn again; never where there is none. Cancel-safe.
+    pub(crate) async fn tick(&mut self) {
+        match self.due {
+            Some(due) => sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+        self.draw();
+    }
+
+    fn draw(&mut self) {
+        let now = Instant::now();
+        self.drawn = Some(now);
+        self.due = Some(now + QUIET);
+        self.ui.line(&text(self.what, self.latest.as_ref(), now - self.began));
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.ui.line_over();
+    }
+}
+
+/// The line: how far, for how long, and what is being done, which is cut first where there is little room.
+fn text(what: &str, progress: Option<&ProgressParams>, took: Duration) -> String {
+    let seconds = if took < QUIET { String::new() } else { format!(" {} s", took.as_secs()) };
+    let Some(progress) = progress else {
+        return format!("{what}{seconds}");
+    };
+    let share = progress.total.map(|total| (progress.progress / total).clamp(0.0, 1.0));
+    let mut text = match share {
+        // Of a total of nothing there is no share.
+        Some(share) if share.is_finite() => {
+            let full = whole(share * BAR as f64);
+            let (done, rest) = ("#".repeat(full), "-".repeat(BAR.saturating_sub(full)));
+            format!("[{done}{rest}] {:>3}%{seconds}", whole(share * 100.0))
+        }
+        _ => format!("{} so far{seconds}", progress.progress),
+    };
+    if let Some(message) = &progress.message {
+        text.push_str("  ");
+        text.push_str(message);
+    }
+    text
+}
+
+/// The whole part of a number that is known to be small and not below nothing.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 100")]
+const fn whole(number: f64) -> usize {
+    number as usize
+}
+
+/// What was told, in words.
+fn told(progress: &ProgressParams) -> String {
+    let mut text = match progress.total {
+        Some(total) => format!("{} of {total}", progress.progress),
+        None => progress.progress.to_string(),
+    };
+    if let Some(message) = &progress.message {
+        text.push_str(": ");
+        text.push_str(message);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mcpjoin::proto::Raw;
+    use mcpjoin::proto::types::ProgressParams;
+
+    use super::{text, told};
+
+    fn progress(json: &str) -> ProgressParams {
+        let json = format!(r#"{{"progressToken":1,{json}}}"#);
+        Raw::parse(json).unwrap().decode().unwrap()
+    }
+
+    #[test]
+    fn how_far_it_is_takes_one_line() {
+        for (json, seconds, line, words) in [
+            (r#""progress":0,"total":100"#, 0, "[--------------------]   0%", "0 of 100"),
+            (
+                r#""progress":50,"total":100,"message":"Half done""#,
+                7,
+                "[##########----------]  50% 7 s  Half done",
+                "50 of 100: Half done",
+            ),
+            (r#""progress":3,"total":3"#, 0, "[####################] 100%", "3 of 3"),
+            (r#""progress":0.5,"message":"m""#, 61, "0.5 so far 61 s  m", "0.5: m"),
+        ] {
+            let progress = progress(json);
+            assert_eq!(text("waiting", Some(&progress), Duration::from_secs(seconds)), line, "{json}");
+            assert_eq!(told(&progress), words, "{json}");
+        }
+        assert_eq!(text("waiting", None, Duration::from_millis(3_900)), "waiting 3 s");
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_make_a_line() {
+        for (json, line) in [
+            (r#""progress":5,"total":0"#, "[####################] 100%"),
+            (r#""progress":0,"total":0"#, "0 so far"),
+            (r#""progress":-5,"total":10"#, "[--------------------]   0%"),
+            (r#""progress":15,"total":10"#, "[####################] 100%"),
+            (r#""progress":1e308,"total":1e-308"#, "[####################] 100%"),
+            (r#""progress":5,"total":-10"#, "[--------------------]   0%"),
+        ] {
+            assert_eq!(text("waiting", Some(&progress(json)), Duration::ZERO), line, "{json}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The file of verdicts: what it forgets, and that nothing in it can do harm.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{Eras, MAGIC, VALID, VERDICTS, Verdict, fingerprint};
+
+/// A folder that is gone with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mcpjoin-verdict-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn verdict(&self, command: &[u8]) -> Verdict {
+        let file = self.0.join("cache").join("mcpjoin").join("eras");
+        let eras = Eras::read(&file).unwrap_or_default();
+        let legacy = eras.knows(&eras.hash(command), super::now());
+        Verdict { file, command: command.to_vec(), legacy }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_verdict_is_kept_corrected_and_bounded() {
+    let folder = Folder::new("kept");
+    assert!(!folder.verdict(b"a").is_legacy());
+    folder.verdict(b"a").learn(false);
+    assert!(!folder.0.join("cache").exists(), "there was nothing to keep");
+
+    folder.verdict(b"a").learn(true);
+    assert!(folder.verdict(b"a").is_legacy() && !folder.verdict(b"b").is_legacy());
+    folder.verdict(b"a").learn(false);
+    assert!(!folder.verdict(b"a").is_legacy());
+
+    for number in 0..VERDICTS + 10 {
+        folder.verdict(&number.to_be_bytes()).learn(true);
+    }
+    assert!(!folder.verdict(&9_usize.to_be_bytes()).is_legacy());
+    assert!(folder.verdict(&10_usize.to_be_bytes()).is_legacy());
+    let file = folder.verdict(b"a").file;
+    assert!(fs::metadata(&file).unwrap().len() < super::LARGEST);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let around = file.parent().unwrap();
+    assert_eq!(fs::metadata(around).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::read_dir(around).unwrap().count(), 1, "temporary files are left");
+}
+
+#[test]
+fn a_verdict_ages_and_a_time_to_come_is_none() {
+    let mut eras = Eras { salt: [1; 16], known: Vec::new() };
+    let hash = eras.hash(b"a");
+    eras.known.push((hash.clone(), 1000));
+    let valid = VALID.as_secs();
+    for (now, known) in [(999, false), (1000, true), (1000 + valid - 1, true), (1000 + valid, false)] {
+        assert_eq!(eras.knows(&hash, now), known, "{now}");
+    }
+}
+
+#[test]
+fn arguments_are_not_in_the_file() {
+    let folder = Folder::new("secret");
+    folder.verdict(b"--token hunter2").learn(true);
+    let file = folder.verdict(b"").file;
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("hunter2") && text.starts_with(MAGIC), "{text}");
+    // With another salt it is another hash: what is known of one file says nothing of another.
+    let (one, other) = (Eras { salt: [1; 16], known: Vec::new() }, Eras { salt: [2; 16], known: Vec::new() });
+    assert_ne!(one.hash(b"a"), other.hash(b"a"));
+}
+
+#[test]
+fn i176_a_damaged_file_is_replaced_and_fails_nothing() {
+    let folder = Folder::new("damaged");
+    folder.verdict(b"a").learn(true);
+    let file = folder.verdict(b"a").file;
+    let sound = fs::read(&file).unwrap();
+    let mut damaged: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        b"\xff\xfe".to_vec(),
+        b"mcpjoin-eras-2 00\n".to_vec(),
+        [sound.as_slice(), b"short 1\n"].concat(),
+        [sound.as_slice(), &sound[sound.len() - 70..]].concat(),
+        vec![b'x'; 1 << 20],
+    ];
+    damaged.extend((0..sound.len()).map(|end| sound[..end].to_vec()));
+    for content in damaged {
+        fs::write(&file, &content).unwrap();
+        let _ = folder.verdict(b"a").is_legacy();
+        folder.verdict(b"b").learn(true);
+        assert!(folder.verdict(b"b").is_legacy(), "{:?}", String::from_utf8_lossy(&content));
+    }
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    folder.verdict(b"a").learn(true);
+    assert!(!folder.verdict(b"a").is_legacy());
+}
+
+#[test]
+fn i180_many_writers_at_once_leave_a_sound_file() {
+    let folder = Folder::new("writers");
+    std::thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let folder = &folder;
+            scope.spawn(move || {
+                for number in 0..20_u64 {
+                    folder.verdict(&(thread * 100 + number).to_be_bytes()).learn(true);
+                }
+            });
+        }
+    });
+    let file = folder.verdict(b"").file;
+    assert!(!Eras::read(&file).unwrap().known.is_empty());
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "temporary files are left");
+}
+
+#[test]
+fn what_decides_which_server_it_is_decides_the_fingerprint() {
+    let folder = Folder::new("fingerprint");
+    let program = folder.0.join("program");
+    let script = folder.0.join("script");
+    fs::write(&program, "1").unwrap();
+    fs::write(&script, "1").unwrap();
+    let print = |program: &str, args: &[&str], cwd: &Path, path: &str| {
+        fingerprint(program.as_ref(), args.iter().map(OsStr::new), Some(cwd), Some(path.as_ref()))
+    };
+    let here = folder.0.as_path();
+    let path = here.to_str().unwrap();
+    let usual = || print("program", &["a", "script"], here, path).unwrap();
+    let first = usual();
+    assert_eq!(first, usual());
+    for other in [
+        print("program", &["script", "a"], here, path),
+        print("program", &["a script"], here, path),
+        print("program", &["as", "cript"], here, path),
+        print("program", &["a", "script"], Path::new("/"), path),
+        print("script", &["a", "script"], here, path),
+    ] {
+        assert_ne!(first, other.unwrap());
+    }
+    // Where no file is meant, it is the same server from everywhere.
+    assert_eq!(
+        print("program", &["-y", "pkg"], here, path),
+        print("program", &["-y", "pkg"], Path::new("/"), path)
+    );
+    assert!(print("nothing", &[], here, path).is_none());
+    assert!(print("program", &[], here, "/nowhere").is_none());
+    assert!(print("./program", &[], here, "/nowhere").is_some());
+    fs::write(&script, "22").unwrap();
+    let second = usual();
+    assert_ne!(first, second, "the script has changed");
+    fs::write(&program, "22").unwrap();
+    assert_ne!(second, usual(), "the program has changed");
+}

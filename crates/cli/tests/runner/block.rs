@@ -1,0 +1,178 @@
+//! The failure block: for a server that is dead, missing, silent, printing garbage or flooding its standard error, it
+//! comes in time and says everything that is known, to a person and to a program.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::support::{Ran, call_legacy, command, legacy, run, start};
+
+/// A dead server is told half a second after its exit; as much again is for starting it on a busy machine.
+const DEAD: u64 = 1000;
+
+/// What the same words come to with and without `--json`.
+fn both(options: &[&str], server: &[&str]) -> (Ran, Value) {
+    let with = |json: &[&str]| {
+        let mut words = vec!["list"];
+        words.extend(json);
+        words.extend(options);
+        words.extend(server);
+        start(command(words))
+    };
+    let (json, text) = (with(&["--json"]), with(&[]));
+    let (json, text) = (json.finish().exits(4), text.finish().exits(4));
+    assert_eq!((json.stdout.as_str(), text.stdout.as_str()), ("", ""));
+    let failure = json.failure();
+    assert_eq!(failure["exitCode"], 4, "{failure}");
+    assert!(!failure["message"].as_str().unwrap().is_empty(), "{failure}");
+    assert!(!failure["hint"].as_str().unwrap().is_empty(), "{failure}");
+    (text, failure)
+}
+
+/// The rows of a block in their order, each with its label.
+fn labels(ran: &Ran) -> Vec<&str> {
+    let rows = ran.stderr.lines().skip(1).filter(|line| !line.starts_with("   "));
+    rows.map(|row| row.split_whitespace().next().unwrap()).collect()
+}
+
+fn milliseconds(failure: &Value) -> u64 {
+    failure["elapsedMs"].as_u64().unwrap()
+}
+
+#[test]
+fn g5_a_missing_program() {
+    let (ran, failure) = both(&[], &["mcpjoin-no-such-program", "--flag", "two words"]);
+    assert_eq!(labels(&ran), ["doing", "command", "after", "try"]);
+    let ran = ran.says(&[
+        "error: ",
+        "(E_SPAWN_NOT_FOUND)",
+        "\n  doing    spawn\n",
+        "\n  command  mcpjoin-no-such-program --flag 'two words'\n",
+    ]);
+    // Where it was looked for.
+    assert!(ran.stderr.contains("/usr/bin"), "{}", ran.stderr);
+    assert_eq!((&failure["id"], &failure["phase"]), (&"E_SPAWN_NOT_FOUND".into(), &"spawn".into()));
+    assert!(milliseconds(&failure) < 200, "{failure}");
+}
+
+#[test]
+fn g5_a_dead_server() {
+    let (ran, failure) = both(&[], &["sh", "-c", "echo 'no key' >&2; echo Hello; exit 7"]);
+    assert_eq!(labels(&ran), ["doing", "command", "after", "ended", "stderr", "stdout", "try"]);
+    ran.says(&[
+        "(E_SERVER_EXITED)",
+        "doing    initialize",
+        "ended    exit code 7",
+        "stderr   no key",
+        "stdout   Hello",
+    ]);
+    assert_eq!(failure["status"]["code"], 7);
+    assert_eq!(failure["stderr"], serde_json::json!(["no key"]));
+    assert_eq!(failure["stdout"], "Hello");
+    assert!(milliseconds(&failure) < DEAD, "{failure}");
+
+    let (ran, failure) = both(&["--era", "legacy"], &["sh", "-c", "kill -SEGV $$"]);
+    ran.says(&["ended    signal 11"]);
+    assert_eq!(failure["status"]["signal"], 11);
+    assert!(milliseconds(&failure) < DEAD, "{failure}");
+}
+
+#[test]
+fn g5_a_dead_server_in_front_of_what_does_not_go_away() {
+    let script = "trap '' TERM; sh -c 'while :; do sleep 1; done' & echo 'no key' >&2; exit 7";
+    let began = Instant::now();
+    let ran = run(["list", "--json", "--era", "legacy", "sh", "-c", script]).exits(4);
+    let failure = ran.failure();
+    assert_eq!(failure["status"]["code"], 7, "{failure}");
+    assert_eq!(failure["stderr"][0], "no key");
+    assert!(milliseconds(&failure) < DEAD, "{failure}");
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+}
+
+#[test]
+fn g5_a_silent_server() {
+    let server = ["sh", "-c", "echo 'waiting for the database' >&2; cat >/dev/null"];
+    let (ran, failure) = both(&["--connect-timeout", "300ms"], &server);
+    assert_eq!(labels(&ran), ["doing", "command", "after", "stderr", "try"]);
+    ran.says(&[
+        "(E_SILENT)",
+        "no answer to initialize within 300 ms",
+        "doing    initialize",
+        "stderr   waiting for the database",
+        "--connect-timeout",
+    ]);
+    assert_eq!(failure["stderr"], serde_json::json!(["waiting for the database"]));
+    assert!(failure.get("status").is_none(), "{failure}");
+    // The probe and initialize, and not the seconds that it takes to make it go.
+    assert!((600..1800).contains(&milliseconds(&failure)), "{failure}");
+}
+
+#[test]
+fn g5_a_server_that_prints_garbage() {
+    let lines = "i=0; while [ $i -lt 25 ]; do printf 'Welcome \\033[1m%d\\n' $i; i=$((i+1)); done; ";
+    let server = format!("echo 'version 3' >&2; {lines} exec sleep 1000");
+    let (ran, failure) = both(&[], &["sh", "-c", &server]);
+    assert_eq!(labels(&ran), ["doing", "command", "after", "stderr", "stdout", "try"]);
+    ran.says(&["(E_NOT_MCP)", "stderr   version 3", r"stdout   Welcome \u{1b}[1m0"]);
+    assert_eq!(failure["stdout"], "Welcome \u{1b}[1m0");
+    assert_eq!(failure["stderr"], serde_json::json!(["version 3"]));
+    // After the lines, and not the seconds that it takes to make it go.
+    assert!(milliseconds(&failure) < 1500, "{failure}");
+
+    // Fewer than twenty lines, and then nothing.
+    let server = ["sh", "-c", "echo Welcome; cat >/dev/null"];
+    let (ran, failure) = both(&["--connect-timeout", "300ms"], &server);
+    ran.says(&["(E_NOT_MCP)", "stdout   Welcome"]);
+    assert!((600..1800).contains(&milliseconds(&failure)), "{failure}");
+}
+
+#[test]
+fn g5_d68_a_server_that_floods_its_standard_error() {
+    // Without end, and without an answer.
+    let began = Instant::now();
+    let (ran, failure) = both(&["--connect-timeout", "300ms"], &["sh", "-c", "exec yes 'out of luck' >&2"]);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let ran = ran.says(&["(E_SILENT)", "stderr   "]);
+    assert!(ran.stderr.lines().filter(|line| line.ends_with("out of luck")).count() >= 2, "{}", ran.stderr);
+    assert!(ran.stderr.lines().count() < 30, "{}", ran.stderr);
+    assert!(failure["stderr"].as_array().unwrap().len() > 5, "{failure}");
+
+    // As long as it likes, and with an answer after it.
+    let script = legacy(
+        r#"read -r line; head -c 2000000 /dev/zero | tr '\0' x >&2; printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}'; cat >/dev/null"#,
+    );
+    let ran = run(["list", "--era", "legacy", "sh", "-c", &script]).exits(0);
+    assert_eq!(ran.stdout, "nothing is offered\n");
+}
+
+#[test]
+fn g5_a_call_that_is_not_answered() {
+    let ran = call_legacy(&["--timeout", "200ms"], "echo 'still loading' >&2; cat >/dev/null").exits(4);
+    assert_eq!(labels(&ran), ["doing", "command", "after", "stderr", "try"]);
+    ran.says(&["(E_TIMEOUT)", "doing    call", "stderr   still loading"]);
+    let ran =
+        call_legacy(&["--json", "--timeout", "200ms"], "echo 'still loading' >&2; cat >/dev/null").exits(4);
+    assert_eq!(ran.failure()["stderr"], serde_json::json!(["still loading"]));
+}
+
+#[test]
+fn g5_of_several_failures_each_is_one_object() {
+    // Two lists that fail: standard error is one object per line.
+    let script = r#"read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"sh","version":"1"}}}'
+read -r line; read -r line; read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"one"}}' '{"jsonrpc":"2.0","id":3,"error":{"code":-2,"message":"two"}}'
+cat >/dev/null"#;
+    let mut list = command(["list", "--json", "--era", "legacy", "sh", "-c", script]);
+    list.env("TERM", "xterm");
+    let ran = start(list).finish().exits(5);
+    assert!(ran.json().is_object());
+    let codes: Vec<i64> = ran
+        .stderr
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["error"]["jsonrpc"]["code"].as_i64().unwrap()
+        })
+        .collect();
+    assert_eq!(codes, [-1, -2]);
+}

@@ -1,0 +1,73 @@
+//! Secrets: planted wherever one can be given to a server, and looked for wherever the binary says something.
+
+use super::support::{call_legacy, command, legacy, run, start};
+
+/// Wherever one can be given to a server in its arguments.
+const PLANTED: [&str; 10] = [
+    "--api-key=s3cret-option",
+    "--token",
+    "s3cret-next",
+    "--header",
+    "Authorization: Bearer s3cret-header",
+    "-H",
+    "X-Tenant: s3cret-custom",
+    "GITHUB_TOKEN=s3cret-variable",
+    "https://s3cret-user:s3cret-pass@host/mcp",
+    "https://host/mcp?api_key=s3cret-query&b=1",
+];
+
+#[test]
+fn i166_secrets_in_a_servers_arguments_are_shown_nowhere() {
+    // The server repeats its arguments where it can: its standard error, its output, one by one.
+    let dies = "for word in \"$@\"; do echo \"given $word\" >&2; echo \"given $word\"; done; exit 1";
+    let hangs = "for word in \"$@\"; do echo \"given $word\"; done; cat >/dev/null";
+    for script in [dies, hangs] {
+        for option in ["-vv", "--json", "-q"] {
+            let mut list = vec!["list", "--connect-timeout", "200ms", "--era", "legacy", option, "sh", "-c"];
+            list.extend([script, "sh"]);
+            list.extend(PLANTED);
+            let ran = run(list).exits(4);
+            assert!(!ran.stderr.contains("s3cret"), "{option}: {}", ran.stderr);
+            assert!(ran.stderr.contains("***"), "{option}: {}", ran.stderr);
+            assert_eq!(ran.stdout, "");
+        }
+    }
+}
+
+#[test]
+fn i166_secrets_in_variables_are_shown_nowhere_whatever_becomes_of_the_call() {
+    let planted = "s3cret-of-the-variable";
+    let variable = format!("API_KEY={planted}");
+    for body in [
+        // What is told with -vv as no message, an end in the middle, and no answer.
+        r#"read -r line; echo "$API_KEY"; cat >/dev/null"#,
+        r#"read -r line; echo "no $API_KEY" >&2; exit 3"#,
+        r#"read -r line; echo "late $API_KEY" >&2; cat >/dev/null"#,
+    ] {
+        for options in [&["-vv"][..], &["-v", "--json"], &["-q"]] {
+            let mut all = vec!["-e", &variable, "--timeout", "200ms"];
+            all.extend(options);
+            let ran = call_legacy(&all, body).exits(4);
+            assert!(!ran.stderr.contains(planted), "{options:?}: {}", ran.stderr);
+        }
+    }
+    // A variable of ours that is passed on by its name.
+    let script = legacy("read -r line; echo \"has $INHERITED\" >&2; exit 3");
+    let mut call =
+        command(["call", "-vv", "--env-clean", "-e", "INHERITED", "--era", "legacy", "x", "--", "sh", "-c"]);
+    call.arg(&script).env("INHERITED", planted);
+    let ran = start(call).finish().exits(4);
+    assert!(!ran.stderr.contains(planted) && ran.stderr.contains("has ***"), "{}", ran.stderr);
+}
+
+#[test]
+fn i166_words_that_cannot_be_used_are_refused_without_their_secrets() {
+    for words in [
+        &["list", "https://s3cret-user:s3cret-pass@host/mcp"][..],
+        &["call", "https://s3cret-user:s3cret-pass@host/mcp", "tool"],
+        &["list", "-e", "=s3cret-pass", "demo:"],
+    ] {
+        let ran = run(words).exits(2);
+        assert!(!ran.stderr.contains("s3cret"), "{words:?}: {}", ran.stderr);
+    }
+}

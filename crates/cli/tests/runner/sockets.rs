@@ -1,0 +1,147 @@
+//! Servers that listen: `serve demo --listen`, and the targets `tcp://host:port` and `unix:/path`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use super::support::{Running, command, line, run, scratch, start};
+
+/// The demonstration on a socket. Ended when this is dropped.
+struct Demo(Option<Running>);
+
+impl Demo {
+    /// Starts it on this address, and waits until it says at which address it listens.
+    fn on(address: &str) -> (Self, String) {
+        let mut running = start(command(["serve", "demo", "--listen", address]));
+        let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
+        let demo = Self(Some(running));
+        let mut said = String::new();
+        stderr.read_line(&mut said).unwrap();
+        let address = said.strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}"));
+        (demo, address.trim_end().to_owned())
+    }
+
+    /// Ends it with a signal: nothing is left of it then, and it has written nothing to its output.
+    #[track_caller]
+    fn ends(mut self, signal: &str, code: i32) {
+        let running = self.0.take().unwrap();
+        running.signal(signal);
+        assert_eq!(running.finish().exits(code).stdout, "");
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        if let Some(mut running) = self.0.take() {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_server_on_a_port_is_asked_like_any_other() {
+    let (server, address) = Demo::on("tcp://127.0.0.1:0");
+    assert!(address.starts_with("tcp://127.0.0.1:") && !address.ends_with(":0"), "{address}");
+    for era in ["legacy", "modern"] {
+        let ran = line(&format!("call --era {era} {address} echo message=hi")).exits(0);
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hi\n", ""));
+    }
+    assert_eq!(line(&format!("list --json {address}")).exits(0).json()["serverInfo"]["name"], "mcpjoin-demo");
+    assert_eq!(line(&format!("read {address} test://static-binary")).exits(0).bytes.len(), 69);
+    assert_eq!(line(&format!("ping -n 2 -i 1ms {address}")).exits(0).stdout.lines().count(), 3);
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn a_server_on_a_unix_socket_is_for_its_user_alone_and_leaves_no_file() {
+    let path = scratch("socket");
+    let (server, address) = Demo::on(&format!("unix:{}", path.display()));
+    assert_eq!(address, format!("unix:{}", path.display()));
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(line(&format!("call {address} echo message=hi")).exits(0).stdout, "hi\n");
+    let trace = scratch("socket-trace");
+    line(&format!("ping --era legacy --trace {} {address}", trace.display())).exits(0);
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    assert_eq!(lines.lines().count(), 5, "{lines}");
+    std::fs::remove_file(&trace).unwrap();
+    line(&format!("serve demo --listen {address}")).exits(2).says(&["(E_LISTEN)", "another server listens"]);
+    server.ends("INT", 130);
+    assert!(!path.exists());
+    line(&format!("list {address}")).exits(4).says(&["(E_CONNECT)", "doing    connect"]);
+}
+
+#[test]
+fn f10_clients_that_stay_do_not_hold_the_end_up() {
+    let (server, address) = Demo::on("tcp://127.0.0.1:0");
+    let mut client = std::net::TcpStream::connect(address.strip_prefix("tcp://").unwrap()).unwrap();
+    // Its answer shows that it has been accepted.
+    client.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    let began = Instant::now();
+    server.ends("TERM", 143);
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    drop(client);
+}
+
+#[test]
+fn what_only_a_child_has_is_refused_with_the_reason() {
+    for option in [&["-e", "A=1"][..], &["--env-clean"], &["--cwd", "/"]] {
+        for target in ["tcp://127.0.0.1:1", "unix:/no/such"] {
+            let mut words = vec!["list"];
+            words.extend(option);
+            words.push(target);
+            run(&words).exits(2).says(&["(E_USAGE)", option[0], target, "run as a child"]);
+        }
+    }
+}
+
+/// A listener that answers everyone who comes with these bytes and reads until they have gone.
+fn peer(answer: &'static [u8], stays: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    // It ends with the test's process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut first = [0; 4096];
+            let _ = stream.read(&mut first);
+            let _ = stream.write_all(answer);
+            while stays && stream.read(&mut first).is_ok_and(|read| read > 0) {}
+        }
+    });
+    address
+}
+
+#[test]
+fn what_listens_and_is_no_server_is_told() {
+    let silent = peer(b"", true);
+    let ran = run(["list", "--connect-timeout", "300ms", &silent]).exits(4);
+    ran.says(&["(E_SILENT)", &format!("url      {silent}"), "is it an MCP server"]);
+    let http = peer(b"HTTP/1.1 400 Bad Request\r\n\r\n", true);
+    let failure = run(["list", "--json", "--connect-timeout", "300ms", &http]).exits(4).failure();
+    assert_eq!(
+        (&failure["id"], &failure["received"]),
+        (&"E_NOT_MCP".into(), &"HTTP/1.1 400 Bad Request".into())
+    );
+    assert_eq!(failure["url"], http.as_str());
+    let gone = peer(b"", false);
+    let ran = run(["list", &gone]).exits(4);
+    ran.says(&["(E_CLOSED)", "the server closed the connection"]);
+    // Nobody listens on the first port of all.
+    let ran = line("ping tcp://127.0.0.1:1").exits(4);
+    ran.says(&[
+        "(E_CONNECT)",
+        "doing    connect",
+        "url      tcp://127.0.0.1:1",
+        "refused",
+        "does a server listen there",
+    ]);
+}
+
+#[test]
+fn i166_an_address_is_shown_without_user_information() {
+    let ran = line("serve demo --listen tcp://me:hunter2@127.0.0.1:0").exits(2);
+    ran.says(&["tcp://***@127.0.0.1:0 is no address to listen on"]);
+}

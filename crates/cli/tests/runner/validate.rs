@@ -1,0 +1,251 @@
+//! `mcpjoin validate`: the demo is clean, faults around it are found, nothing is called, and the exit code says it.
+//!
+//! A fault is a program for `sed` between the demo and us: a function from a message to bytes.
+
+use serde_json::Value;
+
+use super::support::{Ran, command, legacy, line, run, start};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
+
+/// Validates the demo behind a fault.
+#[track_caller]
+fn faulty(options: &[&str], fault: &str) -> Ran {
+    let script = format!("'{BINARY}' serve demo | sed -u '{fault}'");
+    let mut words = vec!["validate", "--json"];
+    words.extend(options);
+    words.extend(["sh", "-c", &script]);
+    run(words)
+}
+
+/// The rules that were broken.
+fn failed(report: &Value) -> Vec<&str> {
+    let rules = report["rules"].as_array().unwrap().iter();
+    rules.filter(|rule| rule["outcome"] == "failed").map(|rule| rule["rule"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn r71_the_demo_is_clean_in_both_eras() {
+    let ran = line("validate --json demo:").exits(0);
+    let report = ran.json();
+    assert_eq!(failed(&report), [""; 0], "{report:#}");
+    assert_eq!(ran.stderr, "");
+    let ran = report["ran"].as_u64().unwrap();
+    assert!(ran > 55, "only {ran} rules ran");
+    assert_eq!(report["passed"], report["ran"]);
+    assert_eq!(report["runs"][0]["protocolVersion"], "2026-07-28");
+    for version in ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] {
+        let runs = report["runs"].as_array().unwrap();
+        assert!(runs.iter().any(|run| run["protocolVersion"] == version), "{version}");
+    }
+    for rule in report["rules"].as_array().unwrap() {
+        assert_eq!(rule["outcome"] == "skipped", rule["why"].is_string(), "{rule}");
+    }
+}
+
+#[test]
+fn every_revision_of_the_demo_is_clean() {
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2026-07-28"] {
+        let report = line(&format!("validate --json --protocol-version {version} demo:")).exits(0).json();
+        assert_eq!(report["runs"][0]["protocolVersion"], version);
+        assert_eq!(failed(&report), [""; 0], "{report:#}");
+        let batch = report["rules"].as_array().unwrap().iter().find(|rule| rule["rule"] == "batch-answered");
+        let batching = version == "2025-03-26";
+        assert_eq!(batch.unwrap()["outcome"], if batching { "passed" } else { "skipped" }, "{version}");
+    }
+}
+
+/// Each fault is found by its rule, and by no other.
+#[track_caller]
+fn found(era: &str, faults: &[(&str, &str)]) {
+    for (rule, fault) in faults {
+        let report = faulty(&["--era", era], fault).exits(1).json();
+        assert_eq!(failed(&report), [*rule], "{report:#}");
+    }
+}
+
+#[test]
+fn f27_faults_of_messages_are_found_each_by_its_rule() {
+    found(
+        "legacy",
+        &[
+            ("jsonrpc-version", r#"/"result":{}/s/2\.0/1.0/"#),
+            ("result-is-object", r#"s/"result":{}/"result":[]/"#),
+            ("answered-once", r#"/"result":{}/p"#),
+            ("error-code-integer", r#"s/"code":-32601/"code":"-32601"/"#),
+        ],
+    );
+}
+
+#[test]
+fn f27_a_changed_id_is_found_by_its_rule() {
+    found("legacy", &[("id-given-back", r#"s/"id":\(90[0-9]*\),/"id":"\1",/"#)]);
+}
+
+#[test]
+fn f27_faults_of_a_session_are_found_each_by_its_rule() {
+    found(
+        "legacy",
+        &[
+            ("ping-empty", r#"s/"result":{}/"result":{"pong":true}/"#),
+            ("initialize-server-info", r#"s/"serverInfo":/"serverinfo":/"#),
+        ],
+    );
+}
+
+#[test]
+fn f27_faults_of_lines_are_found_each_by_its_rule() {
+    found(
+        "legacy",
+        &[
+            ("only-messages", "1i Server is running on stdio"),
+            ("no-byte-order-mark", r"1s/^/\xef\xbb\xbf/"),
+            ("utf-8", r#"s/"result":{}/"result":{"_meta":{"a":"\xe9"}}/"#),
+            ("one-line-each", r#"s/"result":{}/\n"result":{}/"#),
+        ],
+    );
+}
+
+#[test]
+fn f27_faults_of_the_modern_era_are_found_each_by_its_rule() {
+    found(
+        "modern",
+        &[
+            ("result-type-present", r#"s/"resultType":"complete",//"#),
+            ("cache-ttl", r#"s/"ttlMs":[0-9]*/"ttlMs":-1/"#),
+            ("unsupported-version-code", "s/-32022/-32602/"),
+            ("unsupported-version-list", r#"/-32022/s/"supported"/"speaks"/"#),
+            ("discover-versions", r#"/"supportedVersions"/s/"2026-07-28"/"2099-01-01"/"#),
+        ],
+    );
+}
+
+#[test]
+fn a_missing_answer_is_found_and_costs_one_wait() {
+    let report = faulty(&["--era", "legacy"], r#"/"id":"",/d"#).exits(1).json();
+    assert_eq!(failed(&report), ["request-answered"], "{report:#}");
+}
+
+#[test]
+fn r44_the_time_of_an_answer_is_bounded_by_an_option() {
+    let slow = format!(
+        r#"'{BINARY}' serve demo | while IFS= read -r line; do
+case "$line" in *'"result":{{}}'*) sleep 0.4;; esac; printf '%s\n' "$line"; done"#
+    );
+    let outcome = |options: &[&str]| {
+        let mut words = vec!["validate", "--json", "--era", "legacy", "--rule", "answer-in-time"];
+        words.extend(options);
+        words.extend(["sh", "-c", &slow]);
+        // Advice is no fault.
+        run(words).exits(0).json()["rules"][0]["outcome"].clone()
+    };
+    assert_eq!(outcome(&["-t", "20ms"]), "failed");
+    assert_eq!(outcome(&["-t", "60s"]), "passed");
+}
+
+#[test]
+fn a_should_counts_when_it_is_asked_to() {
+    let fault = r#"s/"io.modelcontextprotocol\/serverInfo"/"com.example\/serverInfo"/"#;
+    let report = faulty(&["--era", "modern"], fault).exits(0).json();
+    assert_eq!(failed(&report), ["server-info-in-results"]);
+    faulty(&["--era", "modern", "--strict"], fault).exits(1);
+    faulty(&["--era", "modern", "--strict", "--skip", "server-info-in-results"], fault).exits(0);
+}
+
+#[test]
+fn f28_nothing_of_the_server_is_called() {
+    let log = std::env::temp_dir().join(format!("mcpjoin-validate-{}", std::process::id()));
+    let script = format!("tee -a '{}' | '{BINARY}' serve demo", log.display());
+    run(["validate", "sh", "-c", &script]).exits(0);
+    let sent = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(&log).unwrap();
+    assert!(sent.contains("tools/list") && sent.contains("server/discover") && sent.contains("initialize"));
+    for method in
+        ["tools/call", "resources/read", "prompts/get", "completion/complete", "subscriptions/listen"]
+    {
+        assert!(!sent.contains(method), "{method}");
+    }
+}
+
+#[test]
+fn f23_one_document_and_the_report_for_a_person() {
+    let fault = r#"s/"result":{}/"result":{"pong\\u001b[2J":true}/"#;
+    let ran = faulty(&["--era", "legacy"], fault).exits(1);
+    let finding = &ran.json()["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|rule| rule["rule"] == "ping-empty")
+        .unwrap()["findings"][0]
+        .clone();
+    assert_eq!(finding["level"], "must");
+    assert!(finding["address"].as_str().unwrap().ends_with("/basic/utilities/ping#behavior-requirements"));
+    assert!(finding["sent"].as_str().unwrap().contains("\"ping\""));
+    assert!(finding["received"].as_str().unwrap().contains("pong"));
+
+    let script = format!("'{BINARY}' serve demo | sed -u '{fault}'");
+    let ran = run(["validate", "--era", "legacy", "sh", "-c", &script]).exits(1);
+    for part in [
+        "MUST ping-empty: The answer to ping",
+        "received",
+        "see      https://",
+        "failed 1 (1 MUST), skipped ",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains('\u{1b}'), "{}", ran.stdout);
+}
+
+#[test]
+fn f22_the_exit_code_says_how_it_went() {
+    line("validate").exits(2).says(&["no server is named"]);
+    line("validate --rule nothing demo:").exits(2).says(&["no rule and no chapter nothing", "--rules"]);
+    line("validate --era modern --protocol-version 2025-11-25 demo:").exits(2).says(&["different eras"]);
+    line("validate mcpjoin-no-such-program").exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
+    run(["validate", "sh", "-c", "echo fatal >&2; exit 7"]).exits(4).says(&[
+        "(E_SERVER_EXITED)",
+        "ended    exit code 7",
+        "stderr   fatal",
+    ]);
+    run(["validate", "--connect-timeout", "200ms", "sh", "-c", "cat >/dev/null"])
+        .exits(4)
+        .says(&["(E_SILENT)"]);
+    let garbage = "i=0; while [ $i -lt 40 ]; do echo banner $i; i=$((i+1)); done; cat >/dev/null";
+    run(["validate", "sh", "-c", garbage]).exits(4).says(&["(E_NOT_MCP)", "stdout   banner 0"]);
+    let refused = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"not today"}}'; cat >/dev/null"#;
+    let failure = run(["validate", "--json", "sh", "-c", refused]).exits(4).failure();
+    assert_eq!(failure["id"], "E_REFUSED");
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_is_judged_by_what_it_did() {
+    let script = legacy("read -r line; exit 3");
+    let report = run(["validate", "--json", "--era", "legacy", "sh", "-c", &script]).exits(1).json();
+    assert!(failed(&report).contains(&"request-answered"), "{report:#}");
+}
+
+#[test]
+fn a_signal_ends_it_and_everything_that_it_started() {
+    let mut running = start(command(["validate", "-v", "sh", "-c", "echo up >&2; cat >/dev/null"]));
+    // Wait until the server runs: it says so.
+    let mut stderr = std::io::BufReader::new(running.child.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("server:") {
+        text.clear();
+        assert!(std::io::BufRead::read_line(&mut stderr, &mut text).unwrap() > 0);
+    }
+    running.signal("TERM");
+    running.finish().exits(143);
+}
+
+#[test]
+fn the_book_is_printed_without_a_server() {
+    let ran = line("validate --rules").exits(0);
+    assert!(
+        ran.stdout.starts_with("Base protocol (base)\n  jsonrpc-version MUST, 2024-11-05 to 2026-07-28\n")
+    );
+    let book = line("validate --rules --json --rule stdio").exits(0).json();
+    assert!(
+        book.as_array().unwrap().iter().all(|rule| rule["chapter"] == "stdio" && rule["address"].is_string())
+    );
+}

@@ -1,0 +1,117 @@
+//! From a link to a client: what each connection of a client is made of, and opening one.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::time::Duration;
+
+use mcpjoin_proto::session::{Ask, ClientRole, Limits, Peer, Role};
+use tokio::time::{Instant, timeout};
+
+use super::input::{Answers, ClientHandler, OnNotification};
+use super::subscription::Watched;
+use super::{Client, ConnectError, Inner, OpenConnection};
+use crate::connection::{Connection, OnViolation, Setup};
+#[cfg(unix)]
+use crate::link::ChildHandle;
+use crate::link::Link;
+
+/// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
+/// death it stays below half a second.
+const PROMPT: Duration = Duration::from_millis(100);
+
+/// What each connection of a client is made of.
+pub(super) struct Plan {
+    pub(super) role: ClientRole,
+    pub(super) limits: Limits,
+    pub(super) max_rounds: usize,
+    pub(super) max_pages: usize,
+    pub(super) answers: Arc<Answers>,
+    pub(super) on_notification: Option<OnNotification>,
+    pub(super) on_violation: Option<OnViolation>,
+}
+
+/// A connection whose peers do not agree yet. Dropping it ends it.
+pub(super) struct Opening<'a> {
+    plan: &'a Plan,
+    connection: OpenConnection,
+    /// Watches the server, when it is a child of ours.
+    #[cfg(unix)]
+    child: Option<ChildHandle>,
+    started: Instant,
+}
+
+impl Plan {
+    /// Begins to open a connection, in a task of its own.
+    pub(super) fn begin(&self, link: Link, ask: Ask) -> Opening<'_> {
+        let started = Instant::now();
+        let mut role = self.role.clone();
+        role.ask = ask;
+        let setup = Setup {
+            role: Role::Client(role),
+            limits: self.limits.clone(),
+            on_violation: self.on_violation.clone(),
+        };
+        let handler =
+            ClientHandler { answers: self.answers.clone(), on_notification: self.on_notification.clone() };
+        #[cfg(unix)]
+        let child = link.child();
+        let (connection, driver) = Connection::new(link, setup, handler);
+        let connection = OpenConnection(connection);
+        tokio::spawn(driver);
+        Opening {
+            plan: self,
+            connection,
+            #[cfg(unix)]
+            child,
+            started,
+        }
+    }
+}
+
+impl Opening<'_> {
+    /// Waits until the peers agree, or until nothing is left of the connection. Cancel-safe.
+    pub(super) async fn opened(&self) -> Result<Arc<Peer>, ConnectError> {
+        match self.connection.opened().await {
+            Ok(peer) => Ok(peer),
+            // Only when everything is gone is it known how it ended.
+            Err(_) => Err(ConnectError::new(self.connection.closed().await, self.started.elapsed())),
+        }
+    }
+
+    /// Waits until the peers agree, or until it is certain that they never will; what is left of the connection then
+    /// is ended behind the error, unless it is gone in a moment. Cancel-safe.
+    pub(super) async fn promptly_opened(&self) -> Result<Arc<Peer>, ConnectError> {
+        match self.connection.opened().await {
+            Ok(peer) => Ok(peer),
+            Err(cause) => {
+                let took = self.started.elapsed();
+                // When everything is gone more may be known of how it ended.
+                let cause = timeout(PROMPT, self.connection.closed()).await.unwrap_or(cause);
+                Err(ConnectError::new(cause, took))
+            }
+        }
+    }
+
+    /// Ends it, and waits until nothing of it is left.
+    pub(super) async fn close(self) {
+        self.connection.close();
+        self.connection.closed().await;
+    }
+
+    pub(super) fn client(self, peer: Arc<Peer>) -> Client {
+        Client {
+            inner: Arc::new(Inner {
+                watched: Watched::default(),
+                #[cfg(unix)]
+                child: self.child,
+                connection: self.connection,
+                peer,
+                answers: self.plan.answers.clone(),
+                on_notification: self.plan.on_notification.clone(),
+                log_level: AtomicU8::new(0),
+                max_rounds: self.plan.max_rounds,
+                max_pages: self.plan.max_pages,
+            }),
+        }
+    }
+}

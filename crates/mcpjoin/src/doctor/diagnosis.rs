@@ -1,0 +1,503 @@
+//! From what went wrong to findings: what it means, and one thing to do.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mcpjoin_proto::session::{CallError, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit};
+use mcpjoin_proto::{ErrorObject, Method};
+
+use super::report::{Check, Evidence, Finding, Phase};
+use super::wire::Seen;
+use crate::client::ClientError;
+use crate::link::{Forced, ShutdownReport, SpawnError, SpawnErrorKind};
+
+/// Lines of standard error that are kept.
+const STDERR: usize = 12;
+/// The longest line that is kept, in characters.
+const LONGEST: usize = 400;
+
+const BY_HAND: &str = "run the command by itself in a terminal, and mend what it says";
+const AUTHORS: &str = "tell the server's authors";
+
+fn finding(
+    id: &'static str,
+    check: Check,
+    phase: Phase,
+    seen: impl Into<String>,
+    meaning: impl Into<String>,
+    advice: impl Into<String>,
+) -> Finding {
+    Finding {
+        id,
+        check,
+        phase,
+        seen: seen.into(),
+        meaning: meaning.into(),
+        advice: advice.into(),
+        evidence: Evidence::default(),
+    }
+}
+
+/// The last lines of what a server wrote to standard error.
+pub(super) fn last_lines(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(STDERR)..].iter().map(|line| cut(line)).collect()
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+fn lines(noise: &[bytes::Bytes]) -> Vec<String> {
+    noise.iter().map(|line| cut(String::from_utf8_lossy(line).trim_end())).collect()
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+// ---- before anything runs ----
+
+/// The program cannot be started. `interpreter`: what its first line names.
+pub(super) fn unstarted(phase: Phase, error: &SpawnError, interpreter: Option<&Path>) -> Box<Finding> {
+    let seen = error.to_string();
+    let (id, check, meaning, advice) = match &error.kind {
+        SpawnErrorKind::NotFound { searched } if searched.is_empty() => (
+            "program-missing",
+            Check::Program,
+            "there is no file at this path, which counts from the server's working directory".to_owned(),
+            "correct the path",
+        ),
+        SpawnErrorKind::NotFound { .. } => (
+            "program-missing",
+            Check::Program,
+            "no folder of the PATH that the server gets has a program of this name".to_owned(),
+            match comes_with(&error.command) {
+                Some("Node.js") => {
+                    "install Node.js, or add its folder to that PATH (version managers set it in shells alone)"
+                }
+                Some("uv") => "install uv, or add its folder to that PATH (its installer takes ~/.local/bin)",
+                Some("Python") => {
+                    "install Python, or name the one that there is (python3, or the path of one)"
+                }
+                _ => "install the program, or give its path in place of its name",
+            },
+        ),
+        SpawnErrorKind::NotExecutable { .. } => (
+            "not-executable",
+            Check::Program,
+            "the file is there, and this user may not run it".to_owned(),
+            "chmod +x the file, or name its interpreter first",
+        ),
+        SpawnErrorKind::IsDirectory { .. } => {
+            ("directory", Check::Program, "a directory cannot be run".to_owned(), "name a program inside it")
+        }
+        SpawnErrorKind::WorkingDirectory { .. } => (
+            "working-directory",
+            Check::Program,
+            "the server cannot be started where it is told to work".to_owned(),
+            "name a working directory that exists and that this user may enter",
+        ),
+        SpawnErrorKind::NoInterpreter { .. } => (
+            "interpreter-missing",
+            Check::Start,
+            match interpreter {
+                Some(interpreter) => {
+                    format!("its first line asks for {}, which is not there", interpreter.display())
+                }
+                None => {
+                    "the loader that this binary names is not there: it was built for another system".into()
+                }
+            },
+            "install what is missing, or name another interpreter first",
+        ),
+        SpawnErrorKind::System(_) => (
+            "not-started",
+            Check::Start,
+            "the system refuses to start it".to_owned(),
+            "look at the limits of this system (ulimit -a), and whether the file was built for it",
+        ),
+    };
+    Box::new(finding(id, check, phase, seen, meaning, advice))
+}
+
+/// What brings a well-known program.
+fn comes_with(program: &str) -> Option<&'static str> {
+    match program {
+        "node" | "nodejs" | "npm" | "npx" => Some("Node.js"),
+        "uv" | "uvx" => Some("uv"),
+        "python" | "python3" | "pip" => Some("Python"),
+        _ => None,
+    }
+}
+
+/// A script is run by `env NAME`, and there is no such program.
+pub(super) fn runtime_missing(file: &Path, kind: &SpawnErrorKind, name: &str) -> Box<Finding> {
+    Box::new(finding(
+        "runtime-missing",
+        Check::Runtime,
+        Phase::Resolve,
+        format!("{} is run by {name}, which cannot be run: {kind}", file.display()),
+        "the script is there, but what runs it is not on the PATH that the server gets",
+        format!("install {}, or add its folder to that PATH", comes_with(name).unwrap_or(name)),
+    ))
+}
+
+/// A script's first line ends in a carriage return.
+pub(super) fn windows_line_ends(file: &Path) -> Box<Finding> {
+    Box::new(finding(
+        "windows-line-ends",
+        Check::Runtime,
+        Phase::Resolve,
+        format!("the first line of {} ends in a carriage return", file.display()),
+        "the system takes it for a part of the interpreter's name, which nothing has",
+        "save the file with Unix line ends",
+    ))
+}
+
+// ---- the opening ----
+
+/// There is no connection.
+pub(super) fn unopened(phase: Phase, cause: &CloseCause, seen: &Seen, stderr: &[u8]) -> Finding {
+    let mut found = match cause {
+        CloseCause::Opening(OpeningFailure::Ended { last, .. }) | CloseCause::Link(last) => {
+            ended(phase, last)
+        }
+        CloseCause::Opening(failure) => opening(phase, failure, seen),
+        other => unclear(phase, &other.to_string()),
+    };
+    if let CloseCause::Opening(OpeningFailure::Ended { probe: Some(probe), .. }) = cause
+        && found.evidence.stderr.is_empty()
+    {
+        found.evidence.stderr = last_lines(&probe.stderr);
+    }
+    if found.evidence.stderr.is_empty() {
+        found.evidence.stderr = last_lines(stderr);
+    }
+    found.evidence.stdout = lines(&seen.noise);
+    found
+}
+
+fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Finding {
+    let what = failure.to_string();
+    let mut error: Option<&ErrorObject> = None;
+    let (id, check, meaning, advice) = match failure {
+        OpeningFailure::TimedOut { .. } if seen.noise_lines > 0 => (
+            "not-mcp",
+            Check::Opening,
+            "the program writes to its standard output, but no messages: it is no MCP server on standard input and \
+             output, or it is not told to be one",
+            "look for the option or the program that serves MCP over stdio",
+        ),
+        OpeningFailure::Garbage { .. } => (
+            "not-mcp",
+            Check::Opening,
+            "the program writes text where only messages may be: it is no MCP server on standard input and output, or \
+             it logs to standard output",
+            "look for the option that serves MCP over stdio, or send the log to standard error",
+        ),
+        OpeningFailure::TimedOut { .. } => (
+            "silent",
+            Check::Opening,
+            "the program runs and says nothing: it is no MCP server on standard input and output, waits for something \
+             else, or starts too slowly",
+            "run it by itself in a terminal and see what it waits for; a slow one needs more time \
+             (--connect-timeout 2m)",
+        ),
+        OpeningFailure::UnsupportedVersion { .. } | OpeningFailure::NoCommonVersion { .. } => (
+            "version",
+            Check::Opening,
+            "client and server have no version of the protocol in common",
+            "ask for no version in particular, or update the server",
+        ),
+        OpeningFailure::Refused { error: answered, .. } => {
+            error = Some(answered);
+            (
+                "refused",
+                Check::Opening,
+                "the server answers, and does not let this client in",
+                "do what its error says; another --era may be let in",
+            )
+        }
+        OpeningFailure::BadReply { .. } => (
+            "bad-reply",
+            Check::Opening,
+            "the server's answer to the opening request is not what the specification has there",
+            AUTHORS,
+        ),
+        OpeningFailure::Unsent { .. } => (
+            "not-sent",
+            Check::Opening,
+            "the limit of a message is below the opening request",
+            "raise the limit of a message (--max-message-size)",
+        ),
+        _ => return unclear(phase, &what),
+    };
+    let mut found = finding(id, check, phase, what, meaning, advice);
+    found.evidence.error = error.cloned();
+    found
+}
+
+fn unclear(phase: Phase, what: &str) -> Finding {
+    finding("not-opened", Check::Opening, phase, what, "there is no connection", BY_HAND)
+}
+
+/// The server has ended before it was told to.
+pub(super) fn ended(phase: Phase, end: &LinkEnd) -> Finding {
+    let how =
+        end.exit.map_or_else(|| "closed its standard output".to_owned(), |exit| format!("ended: {exit}"));
+    let when = match phase {
+        Phase::Resolve | Phase::Spawn | Phase::Probe | Phase::Initialize => "before it could be talked to",
+        Phase::List | Phase::ShutDown => "in the middle of the conversation",
+    };
+    let (meaning, advice) = match (&end.kind, end.exit) {
+        (LinkEndKind::Failed(error), None) => (format!("the connection failed: {error}"), "try again"),
+        (_, Some(ProcessExit::Code(126 | 127))) => (
+            "exit codes 126 and 127 mean that a command inside this one was not found or may not be run"
+                .into(),
+            "check the command's words, and the PATH that the server gets",
+        ),
+        (_, Some(ProcessExit::Signal(9))) => (
+            "it was killed; without anybody's doing that means that memory ran out".into(),
+            "look at the system's log",
+        ),
+        (_, Some(ProcessExit::Signal(_))) => ("it crashed, or somebody has ended it".into(), BY_HAND),
+        (_, Some(ProcessExit::Code(0))) => (
+            "it thinks that it is done: it is no server, or was given words that make it print and end"
+                .into(),
+            "look for the option that serves MCP over stdio",
+        ),
+        (_, Some(ProcessExit::Code(_))) => {
+            ("it gave up: its standard error should say why".into(), "mend what its standard error names")
+        }
+        (_, None) => ("without standard output nothing can be answered".into(), BY_HAND),
+    };
+    let mut found = finding("died", Check::Life, phase, format!("the server {how}, {when}"), meaning, advice);
+    found.evidence.exit = end.exit;
+    found.evidence.stderr = last_lines(&end.stderr);
+    found
+}
+
+/// The server ended when the probe came first.
+pub(super) fn killed_by_probe() -> Finding {
+    finding(
+        "probe-fatal",
+        Check::ProbeSurvived,
+        Phase::Probe,
+        "the server ended when server/discover came first, and was started a second time",
+        "it knows the legacy era alone and takes a request that it does not know for fatal: a client that speaks both \
+         eras pays for a second start each time",
+        "update the server's SDK, or go straight to initialize (--era legacy)",
+    )
+}
+
+/// The probe was never answered, and `initialize` was.
+pub(super) fn mute(waited: Duration) -> Finding {
+    finding(
+        "mute",
+        Check::ProbeAnswered,
+        Phase::Probe,
+        format!("no answer to server/discover within {}, and one to initialize", seconds(waited)),
+        "it does not answer requests that it does not know: a client that speaks both eras waits so long at each start",
+        "update the server's SDK, or go straight to initialize (--era legacy)",
+    )
+}
+
+/// The first answer was late.
+pub(super) fn slow(phase: Phase, took: Duration, bound: Duration) -> Finding {
+    finding(
+        "slow-start",
+        Check::Speed,
+        phase,
+        format!("the first answer came after {}, more than {}", seconds(took), seconds(bound)),
+        "clients with little patience give up before the server is ready",
+        "install the server in place of fetching it at each start (npx, uvx), or give clients a longer start-up time",
+    )
+}
+
+// ---- the conversation ----
+
+/// Lines that were no messages.
+pub(super) fn noise(phase: Phase, seen: &Seen) -> Finding {
+    let count = seen.noise_lines;
+    let mut found = finding(
+        "stdout-noise",
+        Check::Output,
+        phase,
+        format!("{count} {} on standard output that {} no message", plural(count, "line"), is(count)),
+        "standard output is for messages alone; clients that are less patient end the connection here",
+        "send the server's log to standard error",
+    );
+    found.evidence.stdout = lines(&seen.noise);
+    found
+}
+
+/// A byte order mark.
+pub(super) fn byte_order_mark(phase: Phase) -> Finding {
+    finding(
+        "byte-order-mark",
+        Check::ByteOrderMark,
+        phase,
+        "standard output begins with a byte order mark",
+        "many clients cannot read the first message then, and time out",
+        "write UTF-8 without a byte order mark",
+    )
+}
+
+/// Rules that were broken.
+pub(super) fn violations(phase: Phase, seen: &Seen) -> Finding {
+    let first = seen.violations.first().map(ToString::to_string).unwrap_or_default();
+    let more = seen.broken.saturating_sub(1);
+    let mut found = finding(
+        "violations",
+        Check::Rules,
+        phase,
+        if more == 0 { first } else { format!("{first}, and {more} more") },
+        "this is against the specification; other clients may not go on here",
+        AUTHORS,
+    );
+    found.evidence.violations.clone_from(&seen.violations);
+    found
+}
+
+/// A list could not be read.
+pub(super) fn list(method: &Method, error: &ClientError) -> Finding {
+    if let Some(CloseCause::Link(end)) = error.close_cause() {
+        return ended(Phase::List, end);
+    }
+    let (id, meaning, advice) = match error {
+        ClientError::Call(CallError::TimedOut { .. }) => (
+            "list-unanswered",
+            "the server declares this list and does not give it in time",
+            "see what it waits for, or give it more time (--timeout 5m)",
+        ),
+        ClientError::Call(CallError::Remote(_)) => {
+            ("list-refused", "the server declares this list and refuses it", "do what its error says")
+        }
+        ClientError::Call(CallError::BadReply { .. })
+        | ClientError::BadResult { .. }
+        | ClientError::RepeatedCursor { .. }
+        | ClientError::TooManyPages { .. } => (
+            "list-invalid",
+            "the list is not what the specification has there: clients show nothing of it, or leave parts out",
+            AUTHORS,
+        ),
+        _ => ("list-failed", "the list could not be read", BY_HAND),
+    };
+    let what = error.to_string();
+    let seen = if what.contains(method.as_str()) { what } else { format!("{}: {what}", method.as_str()) };
+    let mut found = finding(id, Check::Lists, Phase::List, seen, meaning, advice);
+    found.evidence.error = error.remote().cloned();
+    found
+}
+
+/// Nothing is in the lists.
+pub(super) fn nothing(tools: bool) -> Finding {
+    if tools {
+        return finding(
+            "no-tools",
+            Check::Offer,
+            Phase::List,
+            "the server declares tools and lists none",
+            "a model can call nothing of it; often a key or a setting is missing",
+            "check the server's variables and arguments, and what it writes to standard error",
+        );
+    }
+    finding(
+        "nothing-offered",
+        Check::Offer,
+        Phase::List,
+        "the server offers neither tools nor resources nor prompts",
+        "there is nothing to do with it",
+        "check the server's variables and arguments",
+    )
+}
+
+// ---- the end ----
+
+/// What was wrong with a server's end, after its input was closed.
+pub(super) fn ending(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if report.forced == Forced::No {
+        if report.exit.is_some_and(|exit| exit != ProcessExit::Code(0)) {
+            let how = report.exit.map(|exit| exit.to_string()).unwrap_or_default();
+            let mut found = finding(
+                "exit-status",
+                Check::ExitStatus,
+                Phase::ShutDown,
+                format!("the server ended with {how} when its standard input ended"),
+                "the end of its input is how a client says that it is done: it should end with exit code 0, and not \
+                 fail in what it does then",
+                "mend what its standard error names",
+            );
+            found.evidence.exit = report.exit;
+            found.evidence.stderr = last_lines(stderr);
+            findings.push(found);
+        }
+        if !report.left_behind.is_empty() {
+            let count = report.left_behind.len();
+            let mut found = finding(
+                "left-behind",
+                Check::Family,
+                Phase::ShutDown,
+                format!("the server ended and left {count} {} behind", plural_es(count)),
+                "with clients that look less closely they pile up, one for each start",
+                "let whatever starts them wait for them and end them; a wrapper in shell should `exec` its last command",
+            );
+            found.evidence.processes.clone_from(&report.left_behind);
+            findings.push(found);
+        }
+    } else {
+        let (what, how) = match report.forced {
+            Forced::Killed => ("neither at the end of its standard input nor on SIGTERM", "SIGKILL"),
+            _ => ("not at the end of its standard input", "SIGTERM"),
+        };
+        findings.push(finding(
+            "deaf",
+            Check::EndOfInput,
+            Phase::ShutDown,
+            format!("the server ended {what}, but on {how}"),
+            "clients that send no signal leave it running, and others wait for it each time",
+            "let the server end when reading its standard input says that it is over",
+        ));
+    }
+    if !report.survivors.is_empty() {
+        let mut found = finding(
+            "survivors",
+            Check::Family,
+            Phase::ShutDown,
+            format!("{} {} could not be ended", report.survivors.len(), plural_es(report.survivors.len())),
+            "they run as another user, or hang in the kernel",
+            "end them by hand",
+        );
+        found.evidence.processes.clone_from(&report.survivors);
+        findings.push(found);
+    }
+    findings
+}
+
+/// How a server ended that was told to, in one line.
+pub(super) fn how(report: &ShutdownReport) -> String {
+    let how = match report.forced {
+        Forced::No => "ended by itself when its input ended",
+        Forced::Terminated => "ended on SIGTERM",
+        Forced::Killed => "ended on SIGKILL",
+    };
+    report.exit.map_or_else(|| how.to_owned(), |exit| format!("{how}, {exit}"))
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 { what.to_owned() } else { format!("{what}s") }
+}
+
+const fn plural_es(count: usize) -> &'static str {
+    if count == 1 { "process" } else { "processes" }
+}
+
+const fn is(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}

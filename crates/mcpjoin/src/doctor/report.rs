@@ -1,0 +1,258 @@
+//! What an examination comes to: typed, to be shown by whoever asked for it.
+
+use std::fmt;
+use std::time::Duration;
+
+use mcpjoin_proto::session::{Peer, ProcessExit, Violation};
+use mcpjoin_proto::{ErrorObject, Method};
+
+use crate::link::Survivor;
+
+/// The parts of an examination, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Which file is run, and by what.
+    Resolve,
+    /// Starting it.
+    Spawn,
+    /// Finding out the era with `server/discover`.
+    Probe,
+    /// Opening a session with `initialize`: the legacy era alone.
+    Initialize,
+    /// Reading every list that the server declares.
+    List,
+    /// Closing its standard input and waiting for its end.
+    ShutDown,
+}
+
+impl Phase {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] =
+        [Self::Resolve, Self::Spawn, Self::Probe, Self::Initialize, Self::List, Self::ShutDown];
+
+    /// Its name, for people and for programs alike.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Spawn => "spawn",
+            Self::Probe => "probe",
+            Self::Initialize => "initialize",
+            Self::List => "list",
+            Self::ShutDown => "shut down",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One phase as it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// Which.
+    pub phase: Phase,
+    /// How it went.
+    pub outcome: Outcome,
+    /// From its beginning to its end; `None` for one that was not run. The time of the probe ends with its answer, or
+    /// when it was given up.
+    pub took: Option<Duration>,
+    /// What came of it, in one line; of one that failed, the id of the finding or what is known beside it. May contain
+    /// text of the server's.
+    pub detail: String,
+}
+
+/// How a phase or a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// As it should.
+    Passed,
+    /// A finding says what is wrong.
+    Failed,
+    /// It could not be, or need not be, for this reason.
+    NotRun(&'static str),
+}
+
+/// What is looked at. Each check passes, fails with a finding, or is not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Check {
+    /// The program is found and may be run.
+    Program,
+    /// What runs the program (the interpreter in its first line) is found.
+    Runtime,
+    /// The system starts it.
+    Start,
+    /// The probe of the era is survived: the server does not end because of it.
+    ProbeSurvived,
+    /// The probe of the era is answered: the server is not mute until `initialize`.
+    ProbeAnswered,
+    /// Client and server agree.
+    Opening,
+    /// The first answer comes in good time.
+    Speed,
+    /// Standard output carries messages and nothing else.
+    Output,
+    /// Standard output does not begin with a byte order mark.
+    ByteOrderMark,
+    /// No other rule of the protocol is broken.
+    Rules,
+    /// Every list that is declared can be read.
+    Lists,
+    /// There is something in the lists.
+    Offer,
+    /// The server lives until it is told to end.
+    Life,
+    /// It ends by itself when its standard input ends.
+    EndOfInput,
+    /// It ends with exit code 0.
+    ExitStatus,
+    /// It leaves no process behind.
+    Family,
+}
+
+impl Check {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::Program,
+        Self::Runtime,
+        Self::Start,
+        Self::ProbeSurvived,
+        Self::ProbeAnswered,
+        Self::Opening,
+        Self::Speed,
+        Self::Output,
+        Self::ByteOrderMark,
+        Self::Rules,
+        Self::Lists,
+        Self::Offer,
+        Self::Life,
+        Self::EndOfInput,
+        Self::ExitStatus,
+        Self::Family,
+    ];
+
+    /// Its name, which stays.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Runtime => "runtime",
+            Self::Start => "start",
+            Self::ProbeSurvived => "probe-survived",
+            Self::ProbeAnswered => "probe-answered",
+            Self::Opening => "opening",
+            Self::Speed => "speed",
+            Self::Output => "output",
+            Self::ByteOrderMark => "byte-order-mark",
+            Self::Rules => "rules",
+            Self::Lists => "lists",
+            Self::Offer => "offer",
+            Self::Life => "life",
+            Self::EndOfInput => "end-of-input",
+            Self::ExitStatus => "exit-status",
+            Self::Family => "family",
+        }
+    }
+}
+
+/// One thing that is wrong: what was seen, what it means, one thing to do.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What kind of fault it is; stays from version to version, so that scripts may look for it.
+    pub id: &'static str,
+    /// The check that failed.
+    pub check: Check,
+    /// Where it was seen.
+    pub phase: Phase,
+    /// What was seen, in one sentence. May contain text of the server's.
+    pub seen: String,
+    /// What it means for whoever uses the server.
+    pub meaning: String,
+    /// One thing to do.
+    pub advice: String,
+    /// What it is concluded from.
+    pub evidence: Evidence,
+}
+
+/// What a finding is concluded from, as far as it is known. Bytes are the server's own, and lines at most 400
+/// characters long.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Evidence {
+    /// How the server's process has ended.
+    pub exit: Option<ProcessExit>,
+    /// The last lines of its standard error, at most 12.
+    pub stderr: Vec<String>,
+    /// The first lines of its standard output that were no messages, at most 5.
+    pub stdout: Vec<String>,
+    /// The error that it answered with.
+    pub error: Option<ErrorObject>,
+    /// The rules that it has broken, at most 20.
+    pub violations: Vec<Violation>,
+    /// The processes that it is about.
+    pub processes: Vec<Survivor>,
+}
+
+/// One list of the server, read to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listing {
+    /// Which: `tools/list` and the like.
+    pub method: Method,
+    /// How many items it has.
+    pub items: usize,
+    /// How long reading it took.
+    pub took: Duration,
+}
+
+/// How an examination went.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// Every phase, in order.
+    pub steps: Vec<Step>,
+    /// Every check, in the order of [`Check::ALL`].
+    pub checks: Vec<(Check, Outcome)>,
+    /// What is wrong, in the order in which it was noticed. Empty for a server without fault.
+    pub findings: Vec<Finding>,
+    /// What was seen and is no fault, but may matter, a sentence each.
+    pub notes: Vec<String>,
+    /// The last lines that the server wrote to standard error, at most 12. Writing there is no fault.
+    pub stderr: Vec<String>,
+    /// The server, where it came to an agreement.
+    pub peer: Option<Peer>,
+    /// The lists that could be read.
+    pub lists: Vec<Listing>,
+    /// From the beginning to the end.
+    pub took: Duration,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub const fn is_healthy(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// How many checks were run.
+    #[must_use]
+    pub fn checks_run(&self) -> usize {
+        self.checks.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::NotRun(_))).count()
+    }
+
+    /// The checks that were not run, and why.
+    pub fn checks_not_run(&self) -> impl Iterator<Item = (Check, &'static str)> {
+        self.checks.iter().filter_map(|(check, outcome)| match outcome {
+            Outcome::NotRun(why) => Some((*check, *why)),
+            _ => None,
+        })
+    }
+}

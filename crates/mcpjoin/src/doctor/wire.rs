@@ -1,0 +1,125 @@
+//! What an examination sees of the messages: the opening with its times, and every rule that is broken.
+//!
+//! Fed by the link's tap and by the session's violations, read by `doctor`. It changes nothing and answers nothing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use mcpjoin_proto::decode::{Decoded, Shape, decode};
+use mcpjoin_proto::session::Violation;
+use mcpjoin_proto::{DecodeLimits, Message, Method, RequestId};
+use tokio::time::Instant;
+
+use crate::link::{Crossed, Way};
+
+/// Violations that are kept; further ones are counted.
+const KEPT: usize = 20;
+/// Lines of noise that are kept; further ones are counted.
+const NOISE: usize = 5;
+
+/// What was seen so far. Cheap to clone; all clones see the same.
+#[derive(Clone, Default)]
+pub(super) struct Wire(Arc<Mutex<Seen>>);
+
+#[derive(Clone, Default)]
+pub(super) struct Seen {
+    /// When `server/discover` was sent first, and by which ids it was asked.
+    pub(super) probe: Option<Instant>,
+    probe_ids: Vec<RequestId>,
+    /// When `initialize` was sent first, and when last.
+    pub(super) initialize: Option<(Instant, Instant)>,
+    /// When the probe was answered, and how.
+    pub(super) answered: Option<(Instant, Answer)>,
+    /// When the first message came in.
+    pub(super) first: Option<Instant>,
+    /// From now on nothing but violations is of interest.
+    opened: bool,
+    /// The first lines that were no messages, and how many there were.
+    pub(super) noise: Vec<Bytes>,
+    pub(super) noise_lines: usize,
+    /// Whether the first rule was broken while client and server had not agreed.
+    pub(super) early: bool,
+    pub(super) byte_order_mark: bool,
+    /// Other violations, and how many there were.
+    pub(super) violations: Vec<Violation>,
+    pub(super) broken: usize,
+}
+
+/// How the probe was answered.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    Result,
+    Error(i64),
+}
+
+impl Wire {
+    pub(super) fn seen(&self) -> Seen {
+        self.lock().clone()
+    }
+
+    /// The opening is over.
+    pub(super) fn opened(&self) {
+        self.lock().opened = true;
+    }
+
+    pub(super) fn crossed(&self, way: Way, crossed: Crossed<'_>) {
+        let Crossed::Line(line) = crossed else { return };
+        let mut seen = self.lock();
+        if seen.opened {
+            return;
+        }
+        let now = Instant::now();
+        // What is no message the session tells as a violation.
+        let decoded = decode(&Bytes::copy_from_slice(line), &DecodeLimits::default());
+        let Ok(Decoded::Message(message)) = decoded else { return };
+        match (way, message) {
+            (Way::Out, Message::Request(request)) if request.method == Method::Discover => {
+                seen.probe.get_or_insert(now);
+                seen.probe_ids.push(request.id);
+            }
+            (Way::Out, Message::Request(request)) if request.method == Method::Initialize => {
+                let first = seen.initialize.map_or(now, |(first, _)| first);
+                seen.initialize = Some((first, now));
+            }
+            (Way::In, message) => {
+                seen.first.get_or_insert(now);
+                if let Message::Response(response) = message
+                    && response.id.as_ref().is_none_or(|id| seen.probe_ids.contains(id))
+                    && seen.answered.is_none()
+                {
+                    let answer = response.outcome.map_or_else(|e| Answer::Error(e.code), |_| Answer::Result);
+                    seen.answered = Some((now, answer));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn violation(&self, violation: &Violation) {
+        let mut seen = self.lock();
+        seen.early |= !seen.opened;
+        match violation {
+            Violation::Malformed { error, excerpt }
+                if error.shape == Shape::Unknown && !excerpt.is_empty() =>
+            {
+                seen.noise_lines += 1;
+                if seen.noise.len() < NOISE {
+                    seen.noise.push(excerpt.clone());
+                }
+            }
+            Violation::ByteOrderMark => seen.byte_order_mark = true,
+            // It looks the same when we have given up waiting, which is no fault of the server.
+            Violation::LateReply { .. } => {}
+            other => {
+                seen.broken += 1;
+                if seen.violations.len() < KEPT {
+                    seen.violations.push(other.clone());
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

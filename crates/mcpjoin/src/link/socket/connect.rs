@@ -1,0 +1,313 @@
+//! Connecting to a server that listens on a socket.
+
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::net::SocketAddr;
+#[cfg(unix)]
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use mcpjoin_proto::session::Origin;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::super::Link;
+use super::{Attempt, Far, Socket, SocketError, SocketErrorKind, SocketLink, tune};
+
+/// How long connecting may take: the number of the project's interface page.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long to wait for an address before the next one is tried beside it:
+/// [RFC 8305](https://www.rfc-editor.org/rfc/rfc8305#section-8).
+const STAGGER: Duration = Duration::from_millis(250);
+/// How many addresses of one name are tried: more than fit into the time when none of them answers.
+const ADDRESSES: usize = 64;
+/// How long to wait when a Unix socket has no place for one caller more; doubled each time up to a quarter second.
+#[cfg(unix)]
+const FULL: Duration = Duration::from_millis(5);
+
+/// A connection to be made. Await it to make it.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is connected before it is awaited"]
+pub struct SocketConnect(Target);
+
+#[derive(Clone, Debug)]
+enum Target {
+    Tcp(TcpTarget),
+    #[cfg(unix)]
+    Unix(UnixTarget),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct TcpTarget {
+    address: String,
+    timeout: Duration,
+}
+
+#[cfg(unix)]
+#[derive(Clone, Debug)]
+pub(super) struct UnixTarget {
+    path: PathBuf,
+    timeout: Duration,
+}
+
+impl Link {
+    /// A link to a server that listens on a TCP port: `host:port`, where the host is a name, an IPv4 address, or an
+    /// IPv6 address in brackets. What is said there is not encrypted.
+    ///
+    /// A name may have several addresses. They are tried in turn, each a quarter second after the one before it or as
+    /// soon as that has failed; the first that answers is taken. The link can be opened again: it then connects anew.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::link::Listener;
+    /// use mcpjoin::{Client, Link, Server};
+    ///
+    /// let listener = Listener::tcp("127.0.0.1:0").await?;
+    /// let address = listener.address().tcp().expect("a port");
+    /// let server = Server::builder("example", "1.0.0").build()?;
+    /// tokio::spawn(async move { server.serve_all(listener, std::future::pending()).await });
+    ///
+    /// let link = Link::tcp(address.to_string()).await?;
+    /// let client = Client::builder("example", "1.0.0").connect(link).await?;
+    /// client.ping().await?;
+    /// client.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`SocketError`] when it is awaited: with every address that was tried, and what came of it.
+    pub fn tcp(address: impl Into<String>) -> SocketConnect {
+        SocketConnect(Target::Tcp(TcpTarget { address: address.into(), timeout: CONNECT }))
+    }
+
+    /// A link to a server that listens on a Unix socket. The link can be opened again: it then connects anew.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::{Client, Link};
+    ///
+    /// let link = Link::unix("/run/user/1000/tools.sock").await?;
+    /// let client = Client::builder("example", "1.0.0").connect(link).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`SocketError`] when it is awaited.
+    #[cfg(unix)]
+    pub fn unix(path: impl Into<PathBuf>) -> SocketConnect {
+        SocketConnect(Target::Unix(UnixTarget { path: path.into(), timeout: CONNECT }))
+    }
+}
+
+impl SocketConnect {
+    /// How long connecting may take in all, resolving the name included: 10 s.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        match &mut self.0 {
+            Target::Tcp(target) => target.timeout = timeout,
+            #[cfg(unix)]
+            Target::Unix(target) => target.timeout = timeout,
+        }
+        self
+    }
+
+    async fn connect(self) -> Result<Link, SocketError> {
+        match self.0 {
+            Target::Tcp(target) => {
+                let origin = Origin { link: "tcp", peer: Some(target.address.as_str().into()) };
+                link::<TcpStream>(target, origin).await
+            }
+            #[cfg(unix)]
+            Target::Unix(target) => {
+                let origin = Origin { link: "unix", peer: Some(target.path.to_string_lossy().into()) };
+                link::<UnixStream>(target, origin).await
+            }
+        }
+    }
+}
+
+/// Dropped before it is ready, it leaves nothing open.
+impl IntoFuture for SocketConnect {
+    type Output = Result<Link, SocketError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.connect())
+    }
+}
+
+async fn link<S: Socket>(target: S::Target, origin: Origin) -> Result<Link, SocketError> {
+    let socket = S::connect(target.clone()).await?;
+    Ok(SocketLink::link(socket, Far::Server { target, opening: None }, origin))
+}
+
+/// The parts of `host:port`.
+pub(super) fn host_and_port(address: &str) -> Result<(&str, u16), SocketErrorKind> {
+    let wrong = |what| Err(SocketErrorKind::Address(what));
+    let Some((host, port)) = address.rsplit_once(':') else { return wrong("it has no port") };
+    let Ok(port) = port.parse() else { return wrong("its port is no number below 65536") };
+    match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
+        Some(Some(host)) if !host.is_empty() => Ok((host, port)),
+        Some(_) => wrong("its brackets do not hold an address"),
+        None if host.is_empty() => wrong("it has no host"),
+        None if host.contains(':') => wrong("an IPv6 address stands in brackets"),
+        None => Ok((host, port)),
+    }
+}
+
+impl TcpTarget {
+    pub(super) async fn connect(self) -> Result<TcpStream, SocketError> {
+        let mut attempts = Vec::new();
+        let kind = match timeout(self.timeout, reach(&self.address, &mut attempts)).await {
+            Ok(Ok(stream)) => {
+                tune(&stream);
+                return Ok(stream);
+            }
+            Ok(Err(Some(kind))) => kind,
+            Ok(Err(None)) => SocketErrorKind::Unreached(attempts),
+            Err(_) => SocketErrorKind::TimedOut { after: self.timeout, attempts },
+        };
+        Err(SocketError { target: format!("tcp://{}", self.address), kind })
+    }
+}
+
+/// Tries the addresses one beside the other. When all have failed, `attempts` tells it.
+async fn reach(address: &str, attempts: &mut Vec<Attempt>) -> Result<TcpStream, Option<SocketErrorKind>> {
+    let place = host_and_port(address)?;
+    let found = lookup_host(place).await.map_err(SocketErrorKind::Resolve)?;
+    let mut left = in_turn(found.take(ADDRESSES).collect()).into_iter().peekable();
+    let mut trying = FuturesUnordered::new();
+    let mut next = pin!(sleep_until(Instant::now()));
+    loop {
+        if let Some(address) = left.next() {
+            let place = attempts.len();
+            attempts.push(Attempt { address, error: None });
+            trying.push(async move { (place, TcpStream::connect(address).await) });
+            next.as_mut().reset(Instant::now() + STAGGER);
+        }
+        tokio::select! {
+            biased;
+            outcome = trying.next() => match outcome {
+                Some((_, Ok(stream))) => return Ok(stream),
+                Some((place, Err(error))) => {
+                    if let Some(attempt) = attempts.get_mut(place) {
+                        attempt.error = Some(error);
+                    }
+                    if left.peek().is_none() && trying.is_empty() {
+                        return Err(None);
+                    }
+                }
+                None => {
+                    let nothing = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+                    return Err(Some(SocketErrorKind::Resolve(nothing)));
+                }
+            },
+            () = &mut next, if left.peek().is_some() => {}
+        }
+    }
+}
+
+/// The first kind of address first, then one of each kind in turn, so that a machine on which one kind does not work
+/// loses a quarter second and not all of its time.
+fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (preferred, others): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv6() == first);
+    let (mut preferred, mut others) = (preferred.into_iter(), others.into_iter());
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(preferred.next());
+        all.extend(others.next());
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+#[cfg(unix)]
+impl UnixTarget {
+    pub(super) async fn connect(self) -> Result<UnixStream, SocketError> {
+        let (path, after) = (&self.path, self.timeout);
+        let reach = async {
+            let mut pause = FULL;
+            loop {
+                match UnixStream::connect(path).await {
+                    // As many wait to be accepted as may: the system does not let us queue up for that.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(STAGGER);
+                    }
+                    connected => return connected,
+                }
+            }
+        };
+        let kind = match timeout(after, reach).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => SocketErrorKind::System(error),
+            Err(_) => SocketErrorKind::NotAccepted { after },
+        };
+        Err(SocketError { target: format!("unix:{}", path.display()), kind })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        for (address, host, port) in [
+            ("localhost:80", "localhost", 80),
+            ("127.0.0.1:0", "127.0.0.1", 0),
+            ("[::1]:65535", "::1", 65535),
+            ("[fe80::1%eth0]:1", "fe80::1%eth0", 1),
+        ] {
+            assert_eq!(host_and_port(address).ok(), Some((host, port)), "{address}");
+        }
+        for address in
+            ["", ":", "localhost", "localhost:", ":80", "host:65536", "host:-1", "::1:80", "[]:1", "[::1:80"]
+        {
+            assert!(matches!(host_and_port(address), Err(SocketErrorKind::Address(_))), "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_sends_at_once_and_notices_a_peer_that_is_gone() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let target = TcpTarget { address, timeout: CONNECT };
+        let stream = target.connect().await.expect("a connection");
+        assert!(stream.nodelay().expect("an option"));
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::net::sockopt;
+            assert!(sockopt::socket_keepalive(&stream).expect("an option"));
+            let idle = sockopt::tcp_keepidle(&stream).expect("an option");
+            assert_eq!(idle, Duration::from_secs(60));
+        }
+    }
+
+    #[test]
+    fn both_kinds_of_addresses_take_turns() {
+        let all = |addresses: &[&str]| {
+            in_turn(addresses.iter().map(|address| address.parse().expect("an address")).collect())
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            all(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "2.2.2.2:1"]),
+            ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]
+        );
+        assert_eq!(all(&["1.1.1.1:1", "[::1]:1"]), ["1.1.1.1:1", "[::1]:1"]);
+        assert!(all(&[]).is_empty());
+    }
+}

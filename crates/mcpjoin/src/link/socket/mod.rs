@@ -1,0 +1,325 @@
+//! MCP itself over a TCP or a Unix socket: the lines of the stdio transport, unchanged, as a
+//! [custom transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
+//!
+//! Made by [`Link::tcp`] and [`Link::unix`] for clients (`connect`), by [`Listener`] for servers (`listen`). Nothing
+//! here encrypts or asks who the peer is: that a Unix socket is for its owner alone is what its file says, and a TCP
+//! port is for everyone who can reach it.
+
+mod connect;
+#[cfg(unix)]
+mod file;
+mod listen;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Origin, Outbound};
+use tokio::io::AsyncWrite;
+use tokio::net::{TcpStream, tcp};
+#[cfg(unix)]
+use tokio::net::{UnixStream, unix};
+use tokio::time::{Sleep, sleep};
+
+pub use connect::SocketConnect;
+pub use listen::{ListenAddress, Listener, ListenerHandle};
+
+use self::listen::Place;
+use super::stream::{Source, Stream};
+use super::tap::Tap;
+use super::{Io, Link, cannot_reopen};
+
+/// How long the peer may take to close its side after we have closed ours. A socket that is closed while something
+/// comes in is reset, and a reset can destroy what we said last before the peer has read it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A connection was not made, or cannot be listened for.
+#[derive(Debug, thiserror::Error)]
+#[error("{target}: {kind}")]
+#[non_exhaustive]
+pub struct SocketError {
+    /// Where to, or where: `tcp://host:port` or `unix:/path`.
+    pub target: String,
+    /// Why.
+    #[source]
+    pub kind: SocketErrorKind,
+}
+
+/// The ways in which a socket cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketErrorKind {
+    /// It is no `host:port`.
+    #[error("it is no address of the form host:port: {0}")]
+    Address(&'static str),
+    /// The name has no address.
+    #[error("the name was not resolved: {0}")]
+    Resolve(#[source] io::Error),
+    /// Every address was tried, and each has failed.
+    #[error("no connection ({})", Attempts(.0))]
+    Unreached(Vec<Attempt>),
+    /// None of the addresses has answered in time.
+    #[error("no connection within {} ms ({})", .after.as_millis(), Attempts(.attempts))]
+    TimedOut {
+        /// The bound.
+        after: Duration,
+        /// What was tried; empty when not even the name was resolved.
+        attempts: Vec<Attempt>,
+    },
+    /// A server listens on that Unix socket, and has accepted nobody for so long that no more may queue up.
+    #[error("a server listens there and has accepted nobody for {} ms", .after.as_millis())]
+    NotAccepted {
+        /// The bound.
+        after: Duration,
+    },
+    /// Somebody listens on that Unix socket: it is not replaced.
+    #[error("another server listens there")]
+    InUse,
+    /// The file is there and is no socket: it is not replaced.
+    #[error("a file is there that is no socket")]
+    NotASocket,
+    /// The system refused.
+    #[error("{0}")]
+    System(#[source] io::Error),
+}
+
+/// One address that was tried.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why it has failed; `None` when nothing had come back when the time was over.
+    pub error: Option<io::Error>,
+}
+
+struct Attempts<'a>(&'a [Attempt]);
+
+impl fmt::Display for Attempts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("the name was not resolved");
+        }
+        for (place, attempt) in self.0.iter().enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            match &attempt.error {
+                Some(error) => write!(f, "{comma}{}: {error}", attempt.address)?,
+                None => write!(f, "{comma}{}: no answer", attempt.address)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a TCP connection is to behave. One that was reset meanwhile refuses, and tells so when it is used.
+fn tune(stream: &TcpStream) {
+    // Messages are written whole, so waiting for more to send gains nothing.
+    let _ = stream.set_nodelay(true);
+    // A peer whose machine or network is gone says nothing more, not even that: the system asks it after a minute of
+    // silence, and gives it up half a minute later.
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple", target_os = "freebsd"))]
+    {
+        use rustix::net::sockopt;
+        let _ = sockopt::set_socket_keepalive(stream, true);
+        let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(60));
+        let _ = sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10));
+        let _ = sockopt::set_tcp_keepcnt(stream, 3);
+    }
+}
+
+/// A connected socket.
+trait Socket: Sized + Send + 'static {
+    type Reader: Source + 'static;
+    type Writer: AsyncWrite + Unpin + Send + 'static;
+    /// What it takes to connect again.
+    type Target: Clone + Send + 'static;
+
+    fn connect(target: Self::Target) -> impl Future<Output = Result<Self, SocketError>> + Send;
+
+    fn halves(self) -> (Self::Reader, Self::Writer);
+
+    /// Closing is to tell the peer that something was cut off, where the socket knows how.
+    fn cut_off(reader: &Self::Reader);
+}
+
+impl Socket for TcpStream {
+    type Reader = tcp::OwnedReadHalf;
+    type Writer = tcp::OwnedWriteHalf;
+    type Target = connect::TcpTarget;
+
+    fn connect(target: Self::Target) -> impl Future<Output = Result<Self, SocketError>> + Send {
+        target.connect()
+    }
+
+    fn halves(self) -> (Self::Reader, Self::Writer) {
+        self.into_split()
+    }
+
+    fn cut_off(reader: &Self::Reader) {
+        // Then it is closed as if everything were said.
+        let _ = reader.as_ref().set_zero_linger();
+    }
+}
+
+#[cfg(unix)]
+impl Socket for UnixStream {
+    type Reader = unix::OwnedReadHalf;
+    type Writer = unix::OwnedWriteHalf;
+    type Target = connect::UnixTarget;
+
+    fn connect(target: Self::Target) -> impl Future<Output = Result<Self, SocketError>> + Send {
+        target.connect()
+    }
+
+    fn halves(self) -> (Self::Reader, Self::Writer) {
+        self.into_split()
+    }
+
+    fn cut_off(_reader: &Self::Reader) {}
+}
+
+/// Who is at the other end.
+enum Far<S: Socket> {
+    /// A server that we have connected to, and can connect to again.
+    Server { target: S::Target, opening: Option<Opening<S>> },
+    /// A client that has come to us, and whether it has shown that it speaks JSON.
+    Client { _place: Place, heard: bool },
+}
+
+type Opening<S> = Pin<Box<dyn Future<Output = Result<S, SocketError>> + Send>>;
+
+/// The link.
+struct SocketLink<S: Socket> {
+    stream: Stream<S::Reader, S::Writer>,
+    far: Far<S>,
+    /// Our side is closed, or is being closed, and until when.
+    closing: Option<Pin<Box<Sleep>>>,
+    closed: Option<LinkEnd>,
+    /// The peer will not get all that it should.
+    cut: bool,
+}
+
+impl<S: Socket> SocketLink<S> {
+    fn link(socket: S, far: Far<S>, origin: Origin) -> Link {
+        let (reader, writer) = socket.halves();
+        let stream = Stream::new(reader, writer, origin);
+        Link::new(Self { stream, far, closing: None, closed: None, cut: false })
+    }
+
+    /// A web page can make a browser send a request with anything in its body to any port of this machine. Its head
+    /// comes first, so whoever does not begin with JSON is not listened to.
+    fn is_stranger(&mut self, inbound: &Inbound) -> bool {
+        let Far::Client { heard, .. } = &mut self.far else { return false };
+        match inbound {
+            _ if *heard => false,
+            Inbound::Malformed { excerpt, .. } => {
+                *heard = matches!(excerpt.trim_ascii_start().first(), Some(b'{' | b'['));
+                !*heard
+            }
+            _ => {
+                *heard = true;
+                false
+            }
+        }
+    }
+}
+
+impl<S: Socket> Io for SocketLink<S> {
+    fn caps(&self) -> LinkCaps {
+        LinkCaps { exchanges: false, reopens: matches!(self.far, Far::Server { .. }) }
+    }
+
+    fn configure(&mut self, limits: &Limits) {
+        self.stream.configure(limits);
+    }
+
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
+        let inbound = ready!(self.stream.poll_inbound(cx));
+        if !self.is_stranger(&inbound) {
+            return Poll::Ready(inbound);
+        }
+        self.cut = true;
+        let begin = match &inbound {
+            Inbound::Malformed { excerpt, .. } => excerpt.escape_ascii().to_string(),
+            _ => String::new(),
+        };
+        let message = format!("the peer does not speak MCP: its first line begins `{begin}`");
+        tracing::warn!(target: "mcpjoin", "{message}");
+        Poll::Ready(Inbound::Closed { cause: LinkEnd::failed(LinkError { message, retryable: false }) })
+    }
+
+    fn has_room(&self) -> bool {
+        self.stream.has_room()
+    }
+
+    fn push(&mut self, outbound: Outbound) {
+        self.stream.push(outbound);
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.stream.poll_flush(cx)
+    }
+
+    fn discard(&mut self) {
+        self.cut = true;
+        self.stream.discard();
+    }
+
+    fn sent(&self) -> u64 {
+        self.stream.sent()
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
+        if let Far::Server { opening, .. } = &mut self.far {
+            *opening = None;
+        }
+        let until = self.closing.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        if !self.cut && until.as_mut().poll(cx).is_pending() {
+            if self.closed.is_none() {
+                self.closed = Some(ready!(self.stream.poll_close(cx)));
+            }
+            ready!(self.stream.poll_discard(cx));
+        }
+        Poll::Ready(self.closed.clone().unwrap_or_else(LinkEnd::end_of_stream))
+    }
+
+    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        let Far::Server { target, opening } = &mut self.far else {
+            return Poll::Ready(Err(cannot_reopen()));
+        };
+        let connecting = opening.get_or_insert_with(|| {
+            drop(self.stream.take_writer());
+            Box::pin(S::connect(target.clone()))
+        });
+        let outcome = ready!(connecting.as_mut().poll(cx));
+        *opening = None;
+        let socket = match outcome {
+            Ok(socket) => socket,
+            Err(error) => {
+                let message = error.to_string();
+                return Poll::Ready(Err(LinkEnd::failed(LinkError { message, retryable: true })));
+            }
+        };
+        let (reader, writer) = socket.halves();
+        self.stream.renew(reader, writer);
+        (self.closing, self.closed, self.cut) = (None, None, false);
+        Poll::Ready(Ok(()))
+    }
+
+    fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
+        self.stream.tap(tap)
+    }
+}
+
+impl<S: Socket> Drop for SocketLink<S> {
+    /// A message of which a part has left is not to look like the end of what was said.
+    fn drop(&mut self) {
+        if self.cut || self.stream.holds_unsent() {
+            S::cut_off(self.stream.reader());
+        }
+    }
+}

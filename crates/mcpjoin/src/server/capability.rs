@@ -1,0 +1,117 @@
+//! What a client has declared, held against what it is to be asked or relied on for.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#capability-negotiation>. The session
+//! looks again at what leaves as a question; this says it earlier, and in a handler's words.
+
+use std::collections::BTreeMap;
+
+use mcpjoin_proto::types::{ClientCapabilities, ElicitationCapability, InputRequest, task};
+use mcpjoin_proto::{ErrorObject, Raw, code};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The capability that a client lacks for this question.
+pub(super) fn undeclared(question: &InputRequest, capabilities: &ClientCapabilities) -> Option<&'static str> {
+    let elicitation = capabilities.elicitation.as_ref();
+    let (declared, capability) = match question {
+        InputRequest::CreateMessage(_) => (capabilities.sampling.is_some(), "sampling"),
+        InputRequest::ListRoots(_) => (capabilities.roots.is_some(), "roots"),
+        InputRequest::Elicit(params) if params.is_url() => {
+            (elicitation.is_some_and(|elicitation| elicitation.url.is_some()), "elicitation.url")
+        }
+        // A client that declares nothing in particular means forms.
+        _ => (
+            elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none()),
+            "elicitation",
+        ),
+    };
+    (!declared).then_some(capability)
+}
+
+/// The first of the needed capabilities that is not declared, as a path.
+pub(super) fn missing(needed: &ClientCapabilities, declared: &ClientCapabilities) -> Option<String> {
+    missing_in("", &object(needed), Some(&object(declared)))
+}
+
+/// Depth and size are those of `needed`, which a handler has written.
+fn missing_in(path: &str, needed: &Value, declared: Option<&Value>) -> Option<String> {
+    match (needed, declared) {
+        (Value::Bool(false), _) => None,
+        (_, None) => Some(path.to_owned()),
+        (Value::Object(members), Some(declared)) => members.iter().find_map(|(name, member)| {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            missing_in(&path, member, declared.get(name))
+        }),
+        (Value::Bool(true), Some(declared)) => (declared != &Value::Bool(true)).then(|| path.to_owned()),
+        _ => None,
+    }
+}
+
+/// As JSON, with forms said in so many words where elicitation says nothing in particular.
+fn object(capabilities: &ClientCapabilities) -> Value {
+    let mut capabilities = capabilities.clone();
+    if let Some(elicitation @ ElicitationCapability { form: None, url: None, .. }) =
+        &mut capabilities.elicitation
+    {
+        elicitation.form = Some(Raw::empty_object());
+    }
+    Raw::from_value(&capabilities).ok().and_then(|raw| raw.decode().ok()).unwrap_or_default()
+}
+
+/// What a client must declare that is to be given tasks.
+pub(super) fn of_tasks() -> ClientCapabilities {
+    let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
+    ClientCapabilities::default().with_extensions(extensions)
+}
+
+/// The error of the modern era for a client that has not declared what a request needs.
+pub(super) fn error(required: &ClientCapabilities, message: &str) -> ErrorObject {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data<'a> {
+        required_capabilities: &'a ClientCapabilities,
+    }
+
+    let error = ErrorObject::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, message);
+    match Raw::from_value(&Data { required_capabilities: required }) {
+        Ok(data) => error.with_data(data),
+        Err(_) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::Raw;
+    use mcpjoin_proto::types::ClientCapabilities;
+
+    use super::missing;
+
+    fn read(text: &'static str) -> ClientCapabilities {
+        Raw::parse(text).expect("JSON").decode().expect("capabilities")
+    }
+
+    #[test]
+    fn what_is_needed_is_found_at_every_depth() {
+        for (needed, declared, lacking) in [
+            ("{}", "{}", None),
+            (r#"{"sampling":{}}"#, "{}", Some("sampling")),
+            (r#"{"sampling":{}}"#, r#"{"sampling":{"tools":{}}}"#, None),
+            (r#"{"sampling":{"tools":{}}}"#, r#"{"sampling":{}}"#, Some("sampling.tools")),
+            (r#"{"roots":{"listChanged":true}}"#, r#"{"roots":{}}"#, Some("roots.listChanged")),
+            (
+                r#"{"roots":{"listChanged":true}}"#,
+                r#"{"roots":{"listChanged":false}}"#,
+                Some("roots.listChanged"),
+            ),
+            (r#"{"roots":{"listChanged":false}}"#, r#"{"roots":{}}"#, None),
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#, None),
+            (r#"{"elicitation":{"form":{}}}"#, r#"{"elicitation":{}}"#, None),
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{"url":{}}}"#, Some("elicitation.form")),
+            (r#"{"elicitation":{"url":{}}}"#, r#"{"elicitation":{}}"#, Some("elicitation.url")),
+            (r#"{"extensions":{"a/b":{}}}"#, r#"{"extensions":{}}"#, Some("extensions.a/b")),
+            (r#"{"own":{}}"#, r#"{"own":{"x":1}}"#, None),
+        ] {
+            assert_eq!(missing(&read(needed), &read(declared)).as_deref(), lacking, "{needed} {declared}");
+        }
+    }
+}

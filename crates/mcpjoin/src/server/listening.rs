@@ -1,0 +1,57 @@
+//! One server for everyone who comes to a listener.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+
+use tokio::task::{Id, JoinSet};
+
+use super::Server;
+use crate::connection::Connection;
+use crate::link::Listener;
+
+impl Server {
+    /// Serves everyone who comes to the listener, each in a task of its own, until `end` is ready. Then nobody is
+    /// accepted any more and nothing more is read, what is in progress is finished, and it is over when the last
+    /// connection is: after [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s) at the latest, and the 2 s
+    /// that a connection may take to say its last words.
+    ///
+    /// Dropping the future ends everything at once.
+    ///
+    /// ```no_run
+    /// # async fn f(server: mcpjoin::Server) -> Result<(), mcpjoin::link::SocketError> {
+    /// use mcpjoin::link::Listener;
+    ///
+    /// let listener = Listener::unix("/run/user/1000/tools.sock").await?;
+    /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+    /// server.serve_all(listener, interrupted).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn serve_all(&self, mut listener: Listener, end: impl Future<Output = ()>) {
+        let mut end = pin!(end);
+        let mut tasks = JoinSet::new();
+        let mut open: HashMap<Id, Connection> = HashMap::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut end => break,
+                Some(ended) = tasks.join_next_with_id() => {
+                    open.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
+                }
+                link = listener.accept() => {
+                    let (connection, serving) = self.open(link);
+                    open.insert(tasks.spawn(serving.run()).id(), connection);
+                }
+            }
+        }
+        drop(listener);
+        for connection in open.values() {
+            connection.drain();
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+}

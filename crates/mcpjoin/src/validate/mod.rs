@@ -1,0 +1,158 @@
+//! Looks at a server from outside: starts it a few times, provokes what the rules of [`check`](crate::check) judge, and
+//! notes everything that crosses.
+//!
+//! Called by `mcpjoin validate` and by whoever tests a server of their own. It judges nothing, asks for nothing that a
+//! server has not declared (but for lists whose absence a rule is about), and **never calls a tool**, reads a resource
+//! or gets a prompt. It declares no capability of its own.
+//!
+//! The server is started one run after another: a session in each era that it speaks, a short one for each version of
+//! the legacy era, one for lines that are no messages. Each run is ended by the
+//! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
+
+mod live;
+mod probes;
+mod runs;
+
+use std::fmt;
+use std::time::Duration;
+
+use mcpjoin_check::{Probe, Trace};
+use mcpjoin_proto::Version;
+use mcpjoin_proto::session::{Limits, OpeningFailure};
+
+use crate::link::{ChildCommand, SpawnError};
+
+/// What is to be looked at, and for how long.
+///
+/// ```no_run
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// use mcpjoin::check::{Level, Selection, judge};
+/// use mcpjoin::link::ChildCommand;
+/// use mcpjoin::validate::Validator;
+///
+/// let trace = Validator::new(ChildCommand::new("./my-server")).run().await?;
+/// let report = judge(&trace, &Selection::default());
+/// for verdict in report.failed() {
+///     println!("{}: {}", verdict.rule.slug, verdict.rule.sentence);
+/// }
+/// assert!(!report.has_failed(Level::Must));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Validator {
+    command: ChildCommand,
+    limits: Limits,
+    legacy: bool,
+    modern: bool,
+    version: Option<Version>,
+    answer: Duration,
+    progress: Box<dyn FnMut(Progress<'_>) + Send>,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Progress<'a> {
+    /// Which run this is, counted from 1.
+    pub number: usize,
+    /// What it is for.
+    pub run: &'a str,
+    /// What is sent.
+    pub probe: Probe,
+}
+
+/// Why there is nothing to judge.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ValidateError {
+    /// The program could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// No session could be opened, in no era that was looked for.
+    #[error("{0}")]
+    NoSession(#[source] OpeningFailure),
+}
+
+impl Validator {
+    /// For the server that this command starts.
+    #[must_use]
+    pub fn new(command: ChildCommand) -> Self {
+        Self {
+            // A server that is slow to end is not one that must be ended: more patience than a client has.
+            command: command.shutdown(Duration::from_secs(5), Duration::from_secs(2)),
+            limits: Limits::default(),
+            legacy: true,
+            modern: true,
+            version: None,
+            answer: Trace::default().answer_within,
+            progress: Box::new(|_| {}),
+        }
+    }
+
+    /// The bounds of messages, and how long the first answer of a run may take ([`Limits::initialize`], 30 s; where the
+    /// era is not known, the probe for it [`Limits::probe`], 5 s).
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Looks for no session of the legacy era.
+    #[must_use]
+    pub const fn without_legacy(mut self) -> Self {
+        self.legacy = false;
+        self
+    }
+
+    /// Looks for no session of the modern era.
+    #[must_use]
+    pub const fn without_modern(mut self) -> Self {
+        self.modern = false;
+        self
+    }
+
+    /// The version of the legacy era whose session is looked at closely: the newest by default.
+    #[must_use]
+    pub fn legacy_version(mut self, version: Version) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// How long an answer may take: 10 s. One that comes later is judged to be late; one that does not come is not
+    /// waited for any longer.
+    #[must_use]
+    pub const fn answer_within(mut self, time: Duration) -> Self {
+        self.answer = time;
+        self
+    }
+
+    /// Called before each thing that is sent. It must not block.
+    #[must_use]
+    pub fn on_progress(mut self, progress: impl FnMut(Progress<'_>) + Send + 'static) -> Self {
+        self.progress = Box::new(progress);
+        self
+    }
+
+    /// Looks. Needs a tokio runtime with I/O and time. Every run ends by itself: after two requests without an answer,
+    /// 20,000 lines or 64 MiB, no more is asked in it.
+    ///
+    /// Dropped before it is ready, it ends the server at once.
+    ///
+    /// # Errors
+    /// When the program does not start, or no session can be opened.
+    pub async fn run(self) -> Result<Trace, ValidateError> {
+        runs::Runs::new(self).all().await
+    }
+}
+
+impl fmt::Debug for Validator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Validator")
+            .field("command", &self.command)
+            .field("legacy", &self.legacy)
+            .field("modern", &self.modern)
+            .field("version", &self.version)
+            .field("answer", &self.answer)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+//! The lines that probes send. Text alone: nothing here waits, and nothing names a tool.
+
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::{Raw, Version};
+
+/// A version that never existed.
+pub(super) const NO_VERSION: &str = "1999-01-01";
+/// A method that no revision has.
+pub(super) const NO_METHOD: &str = "mcpjoin/no-such-method";
+/// A notification that no revision has.
+const NO_NOTIFICATION: &str = "notifications/mcpjoin/no-such-notification";
+
+/// Ids that get lost where somebody asks "is there an id?" the wrong way, reads numbers as floats of 32 bits, or
+/// takes a string of digits for a number. All are safe in JSON between any two programs.
+pub(super) const ODD_IDS: [&str; 6] =
+    ["0", "-1", "9007199254740991", r#""7""#, r#""""#, r#""a \"quoted\" \\ id with an ä""#];
+
+/// Lines that are not JSON.
+pub(super) const BAD_JSON: [&str; 2] = ["{\"jsonrpc\":\"2.0\",\"id\":\"bad-1\",", "this is no JSON"];
+
+/// Lines that are JSON and no request. Each has an id of its own, so that its answer is known.
+pub(super) const INVALID_REQUESTS: [&str; 2] =
+    [r#"{"jsonrpc":"2.0","id":"invalid-1"}"#, r#"{"jsonrpc":"2.0","id":"invalid-2","method":7}"#];
+
+/// How a request says what era it is of.
+#[derive(Clone, Debug)]
+pub(super) enum Manner {
+    /// Parameters as they are.
+    Legacy,
+    /// With everything in `_meta`, in this version.
+    Modern(Version),
+}
+
+/// A request. `id` is JSON.
+pub(super) fn request(manner: &Manner, id: &str, method: &str) -> String {
+    let method = Raw::string(method);
+    match manner {
+        Manner::Legacy => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method}}}"#),
+        Manner::Modern(version) => {
+            let meta = meta(Some(version.as_str()), true);
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{"_meta":{meta}}}}}"#)
+        }
+    }
+}
+
+/// A `server/discover` whose `_meta` lacks something, or names another version.
+pub(super) fn discover(id: &str, version: Option<&str>, capabilities: bool) -> String {
+    let meta = meta(version, capabilities);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#)
+}
+
+/// The same without `_meta`.
+pub(super) fn discover_bare(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{}}}}"#)
+}
+
+/// The request that opens a legacy session.
+pub(super) fn initialize(id: &str, version: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":{},"capabilities":{{}},"clientInfo":{}}}}}"#,
+        Raw::string(version),
+        client_info()
+    )
+}
+
+pub(super) fn initialized() -> String {
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()
+}
+
+pub(super) fn unknown_notification() -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"{NO_NOTIFICATION}","params":{{}}}}"#)
+}
+
+pub(super) fn unknown_cancel() -> String {
+    r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"mcpjoin-never-sent","reason":"a look from outside"}}"#
+        .into()
+}
+
+fn client_info() -> String {
+    format!(r#"{{"name":"mcpjoin","version":{}}}"#, Raw::string(env!("CARGO_PKG_VERSION")))
+}
+
+fn meta(version: Option<&str>, capabilities: bool) -> String {
+    let mut members = Vec::new();
+    if let Some(version) = version {
+        members.push(format!(r#""{}":{}"#, key::PROTOCOL_VERSION, Raw::string(version)));
+    }
+    members.push(format!(r#""{}":{}"#, key::CLIENT_INFO, client_info()));
+    if capabilities {
+        members.push(format!(r#""{}":{{}}"#, key::CLIENT_CAPABILITIES));
+    }
+    format!("{{{}}}", members.join(","))
+}

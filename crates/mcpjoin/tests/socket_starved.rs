@@ -1,0 +1,45 @@
+//! Accepting without file descriptors. Alone in its program, because the bound that it sets is that of the process.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use mcpjoin::link::Listener;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpSocket;
+
+#[test]
+fn without_file_descriptors_nobody_is_accepted_until_there_are_some_and_nothing_spins() {
+    support::run(async {
+        let mut listener = Listener::tcp("127.0.0.1:0").await.unwrap();
+        let address = listener.address().tcp().unwrap();
+        let handle = listener.handle();
+        let client = TcpSocket::new_v4().unwrap();
+        let usual = getrlimit(Resource::Nofile);
+        // Descriptors are given from below, so with the lowest that is free as the bound there is none.
+        let lowest = std::os::fd::AsRawFd::as_raw_fd(&std::fs::File::open("/dev/null").unwrap());
+        let none = Rlimit { current: Some(u64::try_from(lowest).unwrap()), maximum: usual.maximum };
+        setrlimit(Resource::Nofile, none).unwrap();
+        let _client = client.connect(address).await.unwrap();
+        let start = Instant::now();
+        let mut tries = 0;
+        let link = loop {
+            // Given up and begun again all the time: that must not be a way round the pause.
+            tokio::select! {
+                biased;
+                link = listener.accept() => break link,
+                () = tokio::task::yield_now() => tries += 1,
+            }
+            if handle.failed() == 3 {
+                setrlimit(Resource::Nofile, usual).unwrap();
+            }
+        };
+        // 50, 100 and 200 ms.
+        assert!(start.elapsed() >= Duration::from_millis(350), "{:?}", start.elapsed());
+        assert!(tries > 3);
+        assert_eq!((handle.failed(), handle.accepted(), handle.open()), (3, 1, 1));
+        drop(link);
+    });
+}

@@ -1,0 +1,187 @@
+//! One run of the binary on a server, and what it came to.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what is not as it should be fails the test that asked for it"
+)]
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+use crate::{MARK, running, server};
+
+/// The newest version of the legacy era.
+pub const LEGACY: &str = "2025-11-25";
+/// The version of the modern era.
+pub const MODERN: &str = "2026-07-28";
+
+/// A server's command.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    program: PathBuf,
+    args: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Peer {
+    /// The installed server at that path below `interop/`.
+    ///
+    /// # Panics
+    ///
+    /// When it is not installed.
+    #[must_use]
+    pub fn installed(path: &str) -> Self {
+        Self { program: server(path).unwrap(), args: Vec::new(), environment: Vec::new() }
+    }
+
+    /// One argument more.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// A variable of its environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// `mcpjoin WORDS -- SERVER`. Once it has ended, nothing that it started may run.
+    ///
+    /// # Panics
+    ///
+    /// When the binary cannot be started, or something is left.
+    #[must_use]
+    pub fn run(&self, words: &[&str]) -> Ran {
+        static BINARY: OnceLock<PathBuf> = OnceLock::new();
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let binary = BINARY.get_or_init(|| crate::mcpjoin().unwrap());
+        let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+        let output = Command::new(binary)
+            .args(words)
+            .arg("--")
+            .arg(&self.program)
+            .args(&self.args)
+            .env(MARK, &mark)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let left = running(&mark).unwrap();
+        assert!(left.is_empty(), "mcpjoin {} left {left:?}", words.join(" "));
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// What `list --json` says: the version that is spoken, and the names of the tools.
+    ///
+    /// # Panics
+    ///
+    /// When listing fails.
+    #[must_use]
+    pub fn list(&self, options: &[&str]) -> (String, BTreeSet<String>) {
+        let list = self.run(&[&["list", "--json"], options].concat()).json();
+        let tools = list["tools"].as_array().unwrap_or_else(|| panic!("no tools in {list}"));
+        let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+        (list["protocolVersion"].as_str().unwrap().to_owned(), names)
+    }
+}
+
+/// What one run of the binary came to.
+#[derive(Debug)]
+pub struct Ran {
+    /// The exit code; `None` when a signal has ended it.
+    pub code: Option<i32>,
+    /// What it wrote to standard output.
+    pub stdout: String,
+    /// What it wrote to standard error.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// The one JSON document on stdout of a run that succeeded.
+    ///
+    /// # Panics
+    ///
+    /// When it has not succeeded, or has printed something else.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("not one JSON document ({error}): {}", self.stdout))
+    }
+
+    /// What a run that succeeded printed for a person.
+    ///
+    /// # Panics
+    ///
+    /// When it has not succeeded.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        &self.stdout
+    }
+
+    /// Holds that the server has answered with an error (exit code 5) that says `what`.
+    ///
+    /// # Panics
+    ///
+    /// When it has not.
+    pub fn refused_with(&self, what: &str) {
+        assert_eq!(self.code, Some(5), "{}{}", self.stdout, self.stderr);
+        let said = format!("{}{}", self.stdout, self.stderr);
+        assert!(said.contains(what), "`{what}` is not in {said}");
+    }
+}
+
+/// A folder of a test, gone with it.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty one; `name` tells it from others of this process.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mcpjoin-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        // Servers compare paths after following links.
+        Self(path.canonicalize().unwrap())
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The text of the first content of `call --json`.
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn first_text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {result}"))
+}
