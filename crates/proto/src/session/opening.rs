@@ -525,10 +525,11 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
 
 /// What a server declares to a client that opens a session: all but the extension whose methods are refused there.
 fn with_a_handshake(mut capabilities: ServerCapabilities) -> ServerCapabilities {
-    if let Some(extensions) = &mut capabilities.extensions {
-        if extensions.remove(task::EXTENSION).is_some() && extensions.is_empty() {
-            capabilities.extensions = None;
-        }
+    if let Some(extensions) = &mut capabilities.extensions
+        && extensions.remove(task::EXTENSION).is_some()
+        && extensions.is_empty()
+    {
+        capabilities.extensions = None;
     }
     capabilities
 }
