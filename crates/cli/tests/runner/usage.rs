@@ -120,3 +120,10 @@ fn rule_1_words_of_ours_after_the_command_are_told_and_passed_on() {
     let ran = run(["list", "-q", "sh", "-c", "exit 1", "sh", "--json"]).exits(4);
     assert!(!ran.stderr.contains("ours go first"), "{}", ran.stderr);
 }
+
+#[test]
+fn numbers_that_cannot_be_meant_name_the_bounds() {
+    for number in ["0", "100001", "1e9", "99999999999999999999", "-1"] {
+        line(&format!("ping -n {number} demo:")).exits(2).says(&["from 1 to 100000"]);
+    }
+}
