@@ -203,3 +203,11 @@ fn a_bound_below_what_opens_a_session_is_told_at_once() {
     let ran = line("list --max-message-size 1 demo:").exits(2);
     ran.says(&["E_TOO_LARGE", "server/discover was not sent", "raise --max-message-size"]);
 }
+
+#[test]
+fn both_refusals_of_a_size_give_its_unit() {
+    line("list --max-message-size 1 demo:").exits(2).says(&["above the limit `message` of 1 bytes"]);
+    line("call --max-message-size 1KiB demo: echo message=hi")
+        .exits(5)
+        .says(&["above the limit `message` of 1024 bytes"]);
+}
