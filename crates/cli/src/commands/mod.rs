@@ -149,11 +149,15 @@ fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
     match outcome {
         Ok(()) | Err(Unwritten::Gone) => Exit::Done,
         Err(Unwritten::Failed(error)) => {
-            let message = format!("the result could not be written: {error}");
-            let failure = Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, message)
-                .hint("make room, or another place, for what is written");
+            let failure = unwritten("the result", &error);
             ui.failure(&failure);
             failure.exit
         }
     }
+}
+
+/// What was there to be written, or where to, could not be.
+fn unwritten(what: &str, error: &std::io::Error) -> Failure {
+    Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, format!("{what} could not be written: {error}"))
+        .hint("make room, or another place, for what is written")
 }
