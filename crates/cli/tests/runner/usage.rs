@@ -1,5 +1,7 @@
 //! Words that cannot be used: exit 2, and nothing is started.
 
+use serde_json::json;
+
 use super::support::{line, run};
 
 #[test]
@@ -119,6 +121,32 @@ fn rule_1_words_of_ours_after_the_command_are_told_and_passed_on() {
     ran.says(&["--json is passed to sh; ours go first", "stderr   given --json", "error:"]);
     let ran = run(["list", "-q", "sh", "-c", "exit 1", "sh", "--json"]).exits(4);
     assert!(!ran.stderr.contains("ours go first"), "{}", ran.stderr);
+}
+
+#[test]
+fn words_that_clap_refuses_are_one_json_object_with_json() {
+    for (words, message) in [
+        ("list --json --nonsense demo:", "unexpected argument '--nonsense' found"),
+        ("call --json -t soon demo: echo", "invalid value 'soon' for '--timeout <TIME>'"),
+        ("ping --json -n 0 demo:", "invalid value '0' for '--count <NUMBER>': from 1 to 100000"),
+    ] {
+        let verb = words.split(' ').next().unwrap();
+        let failure = line(words).exits(2).failure();
+        assert_eq!((&failure["id"], &failure["exitCode"]), (&json!("E_USAGE"), &json!(2)), "{failure}");
+        assert!(failure["message"].as_str().unwrap().starts_with(message), "{failure}");
+        assert_eq!(failure["hint"], format!("mcpjoin help {verb}"));
+    }
+    // After `--` it is a word of the server's.
+    let ran = line("list --nonsense -- cat --json").exits(2);
+    assert!(ran.stderr.starts_with("error: unexpected argument"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_misplaced_option_is_not_told_to_stand_after_two_dashes() {
+    // There it would be the server's command.
+    let ran = line("list --nonsense demo:").exits(2);
+    assert!(!ran.stderr.contains("-- --nonsense"), "{}", ran.stderr);
+    line("-v list demo:").exits(2).says(&["tip: options stand after the verb"]);
 }
 
 #[test]
