@@ -150,6 +150,18 @@ fn a_misplaced_option_is_not_told_to_stand_after_two_dashes() {
 }
 
 #[test]
+fn a_word_too_many_is_left_out_of_the_right_line() {
+    for (words, right) in [
+        ("list demo: extra", "try      mcpjoin list demo:\n"),
+        ("ping demo: extra", "try      mcpjoin ping demo:\n"),
+        ("ping demo: -n 3", "try      mcpjoin ping -n 3 demo:\n"),
+        ("call demo:/echo message=hi", "try      mcpjoin call demo: ...\n"),
+    ] {
+        line(words).exits(2).says(&[right]);
+    }
+}
+
+#[test]
 fn numbers_that_cannot_be_meant_name_the_bounds() {
     for number in ["0", "100001", "1e9", "99999999999999999999", "-1"] {
         line(&format!("ping -n {number} demo:")).exits(2).says(&["from 1 to 100000"]);
