@@ -162,6 +162,12 @@ fn a_word_too_many_is_left_out_of_the_right_line() {
 }
 
 #[test]
+fn the_list_of_rules_takes_no_server() {
+    line("validate --rules demo:").exits(2).says(&["--rules looks at no server", "(E_USAGE)"]);
+    line("validate --rules --server x").exits(2).says(&["--rules looks at no server"]);
+}
+
+#[test]
 fn numbers_that_cannot_be_meant_name_the_bounds() {
     for number in ["0", "100001", "1e9", "99999999999999999999", "-1"] {
         line(&format!("ping -n {number} demo:")).exits(2).says(&["from 1 to 100000"]);
