@@ -184,6 +184,11 @@ impl Failure {
                 "the server was killed".into(),
                 "signal 9 without anybody's doing means that memory ran out: look at the system's log",
             ),
+            (LinkEndKind::EndOfStream, None) => (
+                "E_SERVER_EXITED",
+                "the server closed its standard output".into(),
+                "a server must keep it open for as long as it is one; -v shows what it writes to standard error",
+            ),
             _ if early => {
                 ("E_SERVER_EXITED", "the server ended before it could be talked to".into(), SEE_STDERR)
             }

@@ -223,6 +223,13 @@ fn what_was_no_message_is_shown_once_and_spelled_one_way() {
 }
 
 #[test]
+fn a_server_that_closes_its_output_and_lives_has_not_ended() {
+    let ran = call_legacy(&[], "exec >&-; exec cat >/dev/null").exits(4);
+    assert!(!ran.stderr.contains("ended"), "{}", ran.stderr);
+    ran.says(&["the server closed its standard output", "(E_SERVER_EXITED)"]);
+}
+
+#[test]
 fn both_refusals_of_a_size_give_its_unit() {
     line("list --max-message-size 1 demo:").exits(2).says(&["above the limit `message` of 1 bytes"]);
     line("call --max-message-size 1KiB demo: echo message=hi")
