@@ -179,7 +179,7 @@ fn r21_d71_who_ignores_the_end_of_input_gets_sigterm_after_two_seconds() {
         let start = Instant::now();
         assert_eq!(link.close().await.exit, Some(ProcessExit::Signal(15)));
         let took = start.elapsed();
-        assert!((Duration::from_secs(2)..Duration::from_millis(2500)).contains(&took), "{took:?}");
+        assert!((Duration::from_secs(2)..Duration::from_millis(3500)).contains(&took), "{took:?}");
         assert_eq!(handle.report().expect("a report").forced, Forced::Terminated);
     });
 }
@@ -210,7 +210,7 @@ fn d74_a_grandchild_that_ignores_sigterm_and_holds_the_pipes_is_ended() {
         let grandchild = pid(&params(&mut link).await);
         let start = Instant::now();
         assert_eq!(link.close().await.exit, Some(ProcessExit::Code(0)));
-        assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
         assert!(!lives(grandchild));
     });
 }
