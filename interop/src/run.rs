@@ -71,6 +71,8 @@ impl Peer {
             .arg(&self.program)
             .args(&self.args)
             .env(MARK, &mark)
+            // Nothing is known of a server from an earlier run, and nothing is kept for a later one.
+            .env("XDG_CACHE_HOME", "/dev/null")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .output()

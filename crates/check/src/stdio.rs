@@ -2,7 +2,6 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio>
 
-use bytes::Bytes;
 use mcpjoin_proto::scan::{Encoding, ScanErrorKind};
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_proto::{DecodeErrorKind, Raw};
@@ -11,11 +10,13 @@ use crate::base::silence;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
-use crate::seen::{Asked, Meaning, Seen, of_line};
-use crate::trace::Probe;
+use crate::seen::{Asked, Meaning, Seen};
+use crate::trace::{Line, Probe};
 
 /// A text over more lines than these is not put together again.
 const PIECES: usize = 1000;
+/// So many bytes are looked through for such texts: a server may write as much as it likes, and begin again each time.
+const LOOKED_THROUGH: usize = 64 << 20;
 
 const STDIO: &[Source] = &[
     Source::new(Revisions::LEGACY, Must, "basic/transports#stdio"),
@@ -40,9 +41,10 @@ pub(crate) static RULES: [Rule; 10] = [
                 ) => false,
                 // Of the last line nobody knows how it would have gone on.
                 DecodeErrorKind::Json(ScanErrorKind::Truncated) => {
-                    !split.contains(&place) && seen.lines.last().is_some_and(|(last, _)| *last != place)
+                    split.binary_search(&place).is_err()
+                        && seen.lines.last().is_some_and(|(last, _)| *last != place)
                 }
-                DecodeErrorKind::Json(_) => !split.contains(&place),
+                DecodeErrorKind::Json(_) => split.binary_search(&place).is_err(),
                 _ => false,
             })
         },
@@ -197,34 +199,73 @@ pub(crate) static RULES: [Rule; 10] = [
 /// Every line that came, but for those that are no message for this reason.
 fn lines(seen: &Seen<'_>, broken: impl Fn(usize, &DecodeErrorKind) -> bool) -> Outcome {
     let judged = seen.lines.iter().map(|(place, line)| {
-        let fault = seen.faults.iter().find(|fault| fault.place == *place && !line.is_array())?;
+        // They stand in the order of their places.
+        let first = seen.faults.partition_point(|fault| fault.place < *place);
+        let fault = seen.faults.get(first).filter(|fault| fault.place == *place && !line.is_array())?;
         broken(*place, &fault.what.kind)
             .then(|| Finding::new(fault.what.kind.to_string(), None, Some(line.bytes())))
     });
     Outcome::of(judged, "the server wrote nothing")
 }
 
-/// The lines that are pieces of a message written over several lines.
+/// The lines that are pieces of a message written over several lines, in their order.
 fn split_over_lines(seen: &Seen<'_>) -> Vec<usize> {
     let mut split = Vec::new();
-    let mut start = 0;
-    while let Some((_, first)) = seen.lines.get(start) {
-        let begins = first.bytes().trim_ascii_start().starts_with(b"{") && of_line(first.bytes()).is_none();
-        let mut length = 1;
-        if begins {
-            let mut text = first.bytes().to_vec();
-            let rest = seen.lines[start + 1..].iter().take(PIECES);
-            for (count, (_, line)) in rest.enumerate() {
-                text.push(b'\n');
-                text.extend_from_slice(line.bytes());
-                if of_line(&Bytes::from(text.clone())).is_some() {
-                    length = count + 2;
-                    split.extend(seen.lines[start..start + length].iter().map(|(place, _)| *place));
-                    break;
-                }
-            }
+    let (mut start, mut room) = (0, LOOKED_THROUGH);
+    while start < seen.lines.len() {
+        let length = pieces(&seen.lines[start..], &mut room).unwrap_or(1);
+        if length > 1 {
+            split.extend(seen.lines[start..start + length].iter().map(|(place, _)| *place));
         }
         start += length;
     }
     split
+}
+
+/// Over how many lines the object goes that begins with the first of these; `None` when none does, or when there is no
+/// room left to look.
+fn pieces(lines: &[(usize, &Line)], room: &mut usize) -> Option<usize> {
+    let mut text = Vec::new();
+    for (count, (_, line)) in lines.iter().take(PIECES + 1).enumerate() {
+        let line = line.bytes();
+        text.extend_from_slice(line);
+        *room = room.checked_sub(line.len())?;
+        // An object ends with this, and whether one begins is seen at once.
+        if count == 0 && line.trim_ascii_start().starts_with(b"{") || line.trim_ascii_end().ends_with(b"}") {
+            *room = room.checked_sub(text.len())?;
+            match Raw::parse(text.clone()) {
+                Ok(_) => return Some(count + 1),
+                Err(error) if error.kind == ScanErrorKind::Truncated => {}
+                Err(_) => return None,
+            }
+        } else if count == 0 {
+            return None;
+        }
+        text.push(b'\n');
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::{Era, Version};
+
+    use crate::{Outcome, Run, Selection, Trace, judge};
+
+    #[test]
+    fn a_flood_of_beginnings_is_judged_soon() {
+        let mut run = Run::new("flood", Version::newest(Era::Legacy));
+        for _ in 0..20_000 {
+            run.received(r#"{"a":["#);
+        }
+        let trace = Trace { runs: vec![run], ..Trace::default() };
+        let rules = ["only-messages", "one-line-each"];
+        let report = judge(&trace, &Selection::new(rules, []).expect("two rules"));
+        let failed = |place: usize| match &report.verdicts[place].outcome {
+            Outcome::Failed(findings) => findings.len(),
+            _ => 0,
+        };
+        // Of the last line nobody knows how it would have gone on.
+        assert_eq!((failed(0), failed(1)), (19_999, 0));
+    }
 }

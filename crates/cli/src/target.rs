@@ -164,15 +164,7 @@ pub(crate) fn without_operands(
         });
     }
     match Word::of(&first) {
-        Word::Demo | Word::Url { .. } if !rest.is_empty() => Err(Misuse {
-            not_built: false,
-            problem: format!("{verb} takes nothing after {}; options stand before it", shown(&first)),
-            instead: format!(
-                "mcpjoin {verb} {} {}",
-                rest.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" "),
-                shown(&first)
-            ),
-        }),
+        Word::Demo | Word::Url { .. } if !rest.is_empty() => Err(too_many(verb, &first, &rest)),
         Word::Entry { .. } if !rest.is_empty() => {
             Ok(Invocation { operands: Vec::new(), notes: notes(&first, &rest), target: command(first, rest) })
         }
@@ -182,7 +174,7 @@ pub(crate) fn without_operands(
             notes: Vec::new(),
         }),
         word => Ok(Invocation {
-            target: target(verb, word, first.clone(), rest.clone())?,
+            target: target(verb, "", word, first.clone(), rest.clone())?,
             operands: Vec::new(),
             notes: notes(&first, &rest),
         }),
@@ -239,13 +231,22 @@ pub(crate) fn with_operands(
             let operands = tool.map(OsString::from).into_iter().chain(operands).collect();
             Ok(Invocation { target: named(None, name, false, instead), operands, notes: Vec::new() })
         }
-        word => {
-            Ok(Invocation { target: target(verb, word, first, Vec::new())?, operands, notes: Vec::new() })
-        }
+        word => Ok(Invocation {
+            target: target(verb, " ...", word, first, Vec::new())?,
+            operands,
+            notes: Vec::new(),
+        }),
     }
 }
 
-fn target(verb: &str, word: Word, first: OsString, rest: Vec<OsString>) -> Result<Target, Misuse> {
+/// `operands`: what stands for them in a line of this verb.
+fn target(
+    verb: &str,
+    operands: &str,
+    word: Word,
+    first: OsString,
+    rest: Vec<OsString>,
+) -> Result<Target, Misuse> {
     let not_built = |what: String| Misuse {
         not_built: true,
         problem: format!("not built yet in this version: {what}"),
@@ -272,7 +273,7 @@ fn target(verb: &str, word: Word, first: OsString, rest: Vec<OsString>) -> Resul
             "demo" => Misuse {
                 not_built: false,
                 problem: "demo: stands alone".into(),
-                instead: format!("mcpjoin {verb} demo:"),
+                instead: format!("mcpjoin {verb} demo:{operands}"),
             },
             _ => Misuse {
                 not_built: false,
@@ -290,6 +291,23 @@ fn named(file: Option<OsString>, name: &str, or_program: bool, instead: String) 
 /// The entry after `--server`: all words are operands then.
 fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
     Invocation { target: named(None, name, false, String::new()), operands, notes: Vec::new() }
+}
+
+/// Words after a target that takes none. Only options may have been meant for another place.
+fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
+    let first = shown(first);
+    let options = rest.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
+    let (more, before) = if options {
+        let rest: Vec<String> = rest.iter().map(|word| shown(word)).collect();
+        ("; options stand before it", format!("{} ", rest.join(" ")))
+    } else {
+        ("", String::new())
+    };
+    Misuse {
+        not_built: false,
+        problem: format!("{verb} takes nothing after {first}{more}"),
+        instead: format!("mcpjoin {verb} {before}{first}"),
+    }
 }
 
 fn named_twice(verb: &str, name: &str, word: &OsStr) -> Misuse {

@@ -21,10 +21,19 @@ fn pid(params: &serde_json::Value) -> u32 {
     u32::try_from(params["pid"].as_u64().expect("a number")).expect("a pid")
 }
 
+/// The bound of a death, 0.5 s, with room for a machine that does other things; below the 2 s of the ladder's first step.
+const SOON: Duration = Duration::from_millis(1500);
+
 async fn failure(command: ChildCommand) -> (SpawnErrorKind, String) {
-    let start = Instant::now();
+    let mut took = Vec::new();
+    // The machine may be busy once, but not each time.
+    for _ in 0..3 {
+        let start = Instant::now();
+        command.clone().start().await.expect_err("it started");
+        took.push(start.elapsed());
+    }
+    assert!(took.iter().any(|took| *took < Duration::from_millis(200)), "{took:?}");
     let error = command.start().await.expect_err("it started");
-    assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
     let text = error.to_string();
     (error.kind, text)
 }
@@ -112,7 +121,7 @@ fn r11_f11_an_exit_is_told_with_its_status_and_the_last_words() {
             bare(sh("echo one >&2; echo 'last words' >&2; exit 3").start().await.expect("a shell"));
         let start = Instant::now();
         let end = end(&mut link).await;
-        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         assert_eq!(end.kind, LinkEndKind::EndOfStream);
         assert_eq!(end.exit, Some(ProcessExit::Code(3)));
         assert_eq!(&end.stderr[..], b"one\nlast words\n");
@@ -135,7 +144,7 @@ fn r11_an_exit_is_told_while_a_grandchild_holds_the_pipes() {
         // What stood there without an end is a message all the same.
         assert_eq!(params(&mut link).await, serde_json::json!({}));
         assert_eq!(end(&mut link).await.exit, Some(ProcessExit::Code(3)));
-        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         assert_eq!(link.close().await.exit, Some(ProcessExit::Code(3)));
         assert!(!lives(grandchild));
     });
@@ -147,7 +156,7 @@ fn d_a_closed_standard_output_is_the_end_even_when_the_child_lives_on() {
         let mut link = bare(sh("exec >&-; exec sleep 1000").start().await.expect("a shell"));
         let start = Instant::now();
         assert_eq!(end(&mut link).await.exit, None);
-        assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
+        assert!(start.elapsed() < 2 * SOON, "{:?}", start.elapsed());
     });
 }
 
@@ -162,7 +171,7 @@ fn r18_r20_f8_a_polite_child_leaves_by_itself_and_at_once() {
         assert!(handle.is_running());
         let start = Instant::now();
         assert_eq!(link.close().await.exit, Some(ProcessExit::Code(0)));
-        assert!(start.elapsed() < Duration::from_millis(300), "{:?}", start.elapsed());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         let report = handle.report().expect("a report");
         assert_eq!((report.forced, report.survivors.len()), (Forced::No, 0));
         assert!(!handle.is_running());
@@ -179,7 +188,7 @@ fn r21_d71_who_ignores_the_end_of_input_gets_sigterm_after_two_seconds() {
         let start = Instant::now();
         assert_eq!(link.close().await.exit, Some(ProcessExit::Signal(15)));
         let took = start.elapsed();
-        assert!((Duration::from_secs(2)..Duration::from_millis(2500)).contains(&took), "{took:?}");
+        assert!((Duration::from_secs(2)..Duration::from_millis(3500)).contains(&took), "{took:?}");
         assert_eq!(handle.report().expect("a report").forced, Forced::Terminated);
     });
 }
@@ -210,7 +219,7 @@ fn d74_a_grandchild_that_ignores_sigterm_and_holds_the_pipes_is_ended() {
         let grandchild = pid(&params(&mut link).await);
         let start = Instant::now();
         assert_eq!(link.close().await.exit, Some(ProcessExit::Code(0)));
-        assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
         assert!(!lives(grandchild));
     });
 }
@@ -348,7 +357,7 @@ fn r75_d79_f10_dropping_the_link_ends_everything() {
         let grandchild = pid(&params(&mut link).await);
         let start = Instant::now();
         drop(link);
-        assert!(start.elapsed() < Duration::from_millis(50), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
         let report = handle.ended().await.expect("a report");
         assert_eq!((report.forced, report.survivors.len()), (Forced::Killed, 0));
         assert!(!lives(grandchild) && !lives(handle.pid().expect("a pid")));

@@ -37,12 +37,12 @@ async fn c59_a_server_that_exits_at_once_is_told_with_its_code() {
     let (error, took) = refused(legacy(), "exit 7").await;
     assert_eq!(error.exit(), Some(ProcessExit::Code(7)));
     assert!(error.to_string().contains("exit code 7"), "{error}");
-    assert!(took < Duration::from_millis(500), "{took:?}");
+    assert!(took < Duration::from_millis(1500), "{took:?}");
     let (error, took) = refused(Client::builder("c", "1"), "kill -9 $$").await;
     assert_eq!(error.exit(), Some(ProcessExit::Signal(9)));
     // It was started a second time, without the probe, and both deaths are told.
     assert!(error.to_string().contains("started a second time"), "{error}");
-    assert!(took < Duration::from_millis(1000), "{took:?}");
+    assert!(took < Duration::from_millis(1900), "{took:?}");
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn c61_when_a_server_dies_every_call_under_way_is_told_at_once() {
         let error = result.unwrap_err().to_string();
         assert!(error.contains("exit code 3") && error.contains("out of memory"), "{error}");
     }
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
     assert_eq!(client.exit(), Some(ProcessExit::Code(3)));
 }
 

@@ -153,7 +153,7 @@ fn f9_closing_ends_a_call_under_way_at_once() {
         let closing = tokio::spawn(async move { closer.close().await });
         let began = Instant::now();
         let error = calling.await.unwrap().unwrap_err();
-        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
         assert!(error.is_fatal(), "{error}");
         assert!(
             matches!(&error, ClientError::Call(CallError::Closed(cause)) if **cause == CloseCause::Local),
@@ -213,7 +213,7 @@ fn f21_a_call_runs_once_whatever_becomes_of_it() {
     run(async {
         let calls = Calls::new("once");
         let (client, child) = strict(&calls).await;
-        let error = client.call_tool("delete", None).timeout(Duration::from_millis(300)).await.unwrap_err();
+        let error = client.call_tool("delete", None).timeout(Duration::from_millis(1500)).await.unwrap_err();
         assert!(error.is_retryable(), "{error}");
         client.ping().await.unwrap();
         assert_eq!(calls.counted(), 1);

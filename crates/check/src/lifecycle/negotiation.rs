@@ -37,10 +37,7 @@ pub(super) static RULES: [Rule; 3] = [
         sources: NEGOTIATION,
         judge: |seen| {
             let judged = openings(seen).filter_map(|(asked, answer, wanted, given)| {
-                let offered = everywhere(seen, |asked, _, given| (asked.place, given.clone()))
-                    .into_iter()
-                    .any(|(_, offered)| offered == wanted);
-                if !offered {
+                if !everywhere(seen, |_, given| given.clone()).contains(&wanted) {
                     return None;
                 }
                 let problem = || {
@@ -58,7 +55,7 @@ pub(super) static RULES: [Rule; 3] = [
         sources: &[Source::new(Revisions::LEGACY, Should, "basic/lifecycle#version-negotiation")],
         judge: |seen| {
             let spoken: Vec<Version> =
-                everywhere(seen, |_, wanted, given| (wanted == given).then(|| given.clone()))
+                everywhere(seen, |wanted, given| (wanted == given).then(|| given.clone()))
                     .into_iter()
                     .flatten()
                     .collect();
@@ -91,11 +88,11 @@ fn openings<'s, 'a>(
 }
 
 /// The same over every run.
-fn everywhere<T>(seen: &Seen<'_>, read: impl Fn(&Asked<'_>, &Version, &Version) -> T) -> Vec<T> {
+fn everywhere<T>(seen: &Seen<'_>, read: impl Fn(&Version, &Version) -> T) -> Vec<T> {
     let mut found = Vec::new();
     for run in &seen.trace.runs {
         let seen = Seen::of(seen.trace, run);
-        found.extend(openings(&seen).map(|(asked, _, wanted, given)| read(asked, &wanted, &given)));
+        found.extend(openings(&seen).map(|(_, _, wanted, given)| read(&wanted, &given)));
     }
     found
 }

@@ -21,7 +21,7 @@ use super::{Connect, Output};
         Options stand before the server's command: what follows its first word is its own."
 )]
 pub(crate) struct Doctor {
-    /// The server: `demo:`, or a command and its arguments
+    /// The server: `demo:`, an entry of a configuration, or a command and its arguments
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::duration;
+use super::values::{count, duration};
 use super::{Connect, Output};
 
 /// Asks a server whether it answers, and measures how long that takes
@@ -23,12 +23,12 @@ use super::{Connect, Output};
         Options stand before the server's command: what follows its first word is its own."
 )]
 pub(crate) struct Ping {
-    /// The server: `demo:`, an entry of a configuration, or a command and its arguments
+    /// The server: `demo:`, tcp://host:port, unix:/path, an entry of a configuration, or a command and its arguments
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// How often to ask
-    #[arg(short = 'n', long, value_name = "NUMBER", default_value = "1",
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value = "1", value_parser = count,
+          allow_hyphen_values = true)]
     pub(crate) count: u32,
     /// How long to wait between an answer and the next request [default: 1s]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]

@@ -37,7 +37,7 @@ address, and the lines sent and received, where there are any, cut after 4096 ch
         Options stand before the server's command: what follows its first word is its own."
 )]
 pub(crate) struct Validate {
-    /// The server: `demo:`, or a command and its arguments
+    /// The server: `demo:`, an entry of a configuration, or a command and its arguments
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// Applies this rule, or the rules of this chapter, and no other; may be repeated

@@ -8,6 +8,8 @@ use mcpjoin::proto::Version;
 const LONGEST: f64 = 86_400.0;
 /// The largest message that can be asked for, in bytes: 1 GiB.
 const LARGEST: u64 = 1 << 30;
+/// The most often that something can be asked to be done.
+const MOST: u32 = 100_000;
 
 pub(super) fn version(word: &str) -> Result<Version, String> {
     let version = Version::parse(word);
@@ -39,6 +41,16 @@ pub(super) fn duration(word: &str) -> Result<Duration, String> {
         return Err("from 1ms to 24h".into());
     }
     Ok(Duration::from_secs_f64(asked))
+}
+
+/// How often something is to be done: at least once.
+pub(super) fn count(word: &str) -> Result<u32, String> {
+    // Digits alone: no sign.
+    Some(word)
+        .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|word| word.parse().ok())
+        .filter(|count| (1..=MOST).contains(count))
+        .ok_or_else(|| format!("from 1 to {MOST}"))
 }
 
 /// A number of bytes above nothing and up to a GiB.

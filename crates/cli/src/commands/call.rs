@@ -1,8 +1,8 @@
 //! `mcpjoin call`: one tool, once.
 
 use mcpjoin::client::Client;
-use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::CallToolParams;
+use mcpjoin::proto::{Kind, Raw};
 
 use super::{contents, exchange, list, misuse, operands, printed, unicode};
 use crate::args::Call;
@@ -57,6 +57,9 @@ async fn print(ui: &Ui, tool: &str, result: &Raw) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
         return Err(Failure::bad_reply("the result is no object", Phase::Call));
     };
+    if members.value("content").is_some_and(|content| content.kind() != Kind::Array) {
+        return Err(Failure::bad_reply("the result has no array content", Phase::Call));
+    }
     let exit = printed(ui, result, || page(&members)).await;
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
         ui.note(&format!("{} says that it has failed", shown(tool.as_ref())));

@@ -11,7 +11,7 @@ use super::{misused, program, written};
 use crate::args;
 use crate::connect::{Plan, Signals, with_plan};
 use crate::exit::Exit;
-use crate::failure::{Failure, Phase};
+use crate::failure::{Failure, Phase, seconds};
 use crate::target;
 use crate::ui::{BAD, FAINT, HEADING, Ui};
 use crate::visible;
@@ -117,7 +117,7 @@ fn page(report: &Report) -> String {
 }
 
 fn line(out: &mut String, step: &Step) {
-    let took = step.took.map_or_else(|| "-".to_owned(), time);
+    let took = step.took.map_or_else(|| "-".to_owned(), seconds);
     let (mark, end) = match step.outcome {
         Outcome::Failed => (format!("{BAD}"), format!("{BAD:#}")),
         Outcome::NotRun(_) => (format!("{FAINT}"), format!("{FAINT:#}")),
@@ -183,14 +183,6 @@ fn figures(report: &Report) -> String {
         let _ = write!(out, ", {skipped} not run ({})", reasons.join("; "));
     }
     out
-}
-
-fn time(time: Duration) -> String {
-    if time < Duration::from_secs(1) {
-        format!("{} ms", time.as_millis())
-    } else {
-        format!("{:.1} s", time.as_secs_f64())
-    }
 }
 
 // ---- for a program ----

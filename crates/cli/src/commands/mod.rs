@@ -17,11 +17,12 @@ mod validate;
 
 use std::ffi::OsString;
 
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 
-use crate::args::{Cli, Verb, Words};
+use crate::args::{Cli, Output, Verb, When, Words};
 use crate::connect::Way;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -33,12 +34,7 @@ use crate::visible;
 pub(crate) fn run(argv: Vec<OsString>) -> Exit {
     let cli = match Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
-        Err(error) => {
-            let ui = Ui::plain();
-            let asked_for = !error.use_stderr();
-            let written = written(&ui, ui.clap(&error));
-            return if asked_for { written } else { Exit::Usage };
-        }
+        Err(error) => return unread(&argv, error),
     };
     let separated = argv.iter().any(|word| word == "--");
     // The words are the last of all that was typed; whether `--` stands before them, clap does not tell.
@@ -72,6 +68,39 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Man(args) => man::run(&args),
         Verb::Help(args) => help::run(&args),
     }
+}
+
+/// Tells what clap makes of words that it cannot read, or shows the help that it was asked for.
+fn unread(argv: &[OsString], mut error: clap::Error) -> Exit {
+    let ui = Ui::plain();
+    if !error.use_stderr() {
+        return written(&ui, ui.clap(&error));
+    }
+    let verb = argv.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
+    if error.kind() == ErrorKind::UnknownArgument {
+        // clap would have it written after `--`: there it would be the server's command.
+        error.remove(ContextKind::Suggested);
+        if verb.is_none() {
+            let tip = ContextValue::StyledStrs(vec!["options stand after the verb".into()]);
+            error.insert(ContextKind::Suggested, tip);
+        }
+    }
+    if argv.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let words: Vec<&str> =
+            text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+        let message = words.join(" ");
+        let hint = match verb.filter(|verb| Cli::command().find_subcommand(verb).is_some()) {
+            Some(verb) => format!("mcpjoin help {verb}"),
+            None => "mcpjoin help".into(),
+        };
+        let output = Output { json: true, verbose: 0, quiet: false, color: When::Never };
+        Ui::new(&output).failure(&Failure::usage(message.strip_prefix("error: ").unwrap_or(&message), hint));
+    } else {
+        // When nobody reads it, nobody misses it.
+        let _ = ui.clap(&error);
+    }
+    Exit::Usage
 }
 
 /// Tells why a verb could not begin.
@@ -149,11 +178,15 @@ fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
     match outcome {
         Ok(()) | Err(Unwritten::Gone) => Exit::Done,
         Err(Unwritten::Failed(error)) => {
-            let message = format!("the result could not be written: {error}");
-            let failure = Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, message)
-                .hint("make room, or another place, for what is written");
+            let failure = unwritten("the result", &error);
             ui.failure(&failure);
             failure.exit
         }
     }
+}
+
+/// What was there to be written, or where to, could not be.
+fn unwritten(what: &str, error: &std::io::Error) -> Failure {
+    Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, format!("{what} could not be written: {error}"))
+        .hint("make room, or another place, for what is written")
 }

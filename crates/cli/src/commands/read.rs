@@ -10,14 +10,14 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 
-use super::{contents, exchange, misuse, operands, printed, unicode, written};
+use super::{contents, exchange, misuse, operands, printed, unicode, unwritten, written};
 use crate::args::Read;
 use crate::connect::with_server;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
 use crate::target::shown;
-use crate::ui::Ui;
+use crate::ui::{Ui, Unwritten};
 
 const VERB: &str = "read";
 
@@ -54,8 +54,12 @@ async fn read(ui: &Ui, client: &Client, uri: String, file: Option<PathBuf>) -> R
     let outcome = match (one, file) {
         (Some(one), Some(path)) if path.as_os_str() != "-" => {
             let bytes = bytes(&one)?;
-            let said = format!("{} bytes written to {}", bytes.len(), shown(path.as_ref()));
+            let name = shown(path.as_ref());
+            let said = format!("{} bytes written to {name}", bytes.len());
             let outcome = ui.aside(move |_| save(&path, &bytes).map_err(Into::into)).await;
+            if let Err(Unwritten::Failed(error)) = &outcome {
+                return Err(unwritten(&name, error));
+            }
             if outcome.is_ok() {
                 ui.note(&said);
             }

@@ -26,6 +26,9 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
         Failure::usage(error.to_string(), hint)
     })?;
     if args.rules {
+        if !args.words.is_empty() || args.connect.server.is_some() {
+            return Err(Failure::usage("--rules looks at no server", "mcpjoin validate --rules"));
+        }
         let selected = rules().filter(|rule| selection.has(rule));
         let text = if ui.json { page::book_json(selected) } else { page::book(selected) };
         return Ok(written(ui, ui.result(&text)));

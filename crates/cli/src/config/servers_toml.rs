@@ -13,7 +13,9 @@ const SERVERS: &str = "servers";
 const OTHER: &str = "mcp_servers";
 /// Scalars of the whole file that mean something to the program from which the dialect comes.
 pub(super) const TOP_LEVEL: [&str; 5] =
-    ["concurrency_limit", "daemon_ttl", "retry_delay_ms", "retry_max", "timeout_secs"];
+    ["concurrency_limit", "daemon_ttl", "retry_delay_ms", "retry_max", TIMEOUT];
+/// The one of them that means something here, too.
+const TIMEOUT: &str = "timeout_secs";
 
 pub(super) fn read(source: &Source) -> Result<Contents, Problem> {
     let root = DeTable::parse(source.text()).map_err(|error| {
@@ -25,14 +27,14 @@ pub(super) fn read(source: &Source) -> Result<Contents, Problem> {
     let mut contents = Contents::default();
     let mut fields = Fields::new(&members);
     let servers = fields.take(&[SERVERS])?;
-    if let Some(timeout) = fields.take(&["timeout_secs"])? {
-        match timeout.node.time("timeout_secs", 1000) {
+    if let Some(timeout) = fields.take(&[TIMEOUT])? {
+        match timeout.node.time(TIMEOUT, 1000) {
             Ok(timeout) => contents.timeout = Some(timeout),
             Err(problem) => contents.warnings.push(problem),
         }
     }
     // How that program works, and no concern of one that starts a single server and ends it.
-    for name in TOP_LEVEL {
+    for name in TOP_LEVEL.into_iter().filter(|name| *name != TIMEOUT) {
         if let Some(member) = fields.take(&[name])?
             && let Err(problem) = member.node.whole(name)
         {

@@ -258,6 +258,9 @@ fn f30_what_is_not_known_is_told_with_its_line() {
             "a.toml:8:1: allowed_tool is not known and not used; did you mean allowed_tools?",
         ]
     );
+    let text = "timeout_secs = \"x\"\n[[servers]]\nname = \"a\"\ntransport = { command = \"a\" }\n";
+    let told = warnings(&read("a.toml", text).unwrap(), "a");
+    assert_eq!(told, ["a.toml:1:16: timeout_secs must be a number, and is a string"]);
 }
 
 #[test]

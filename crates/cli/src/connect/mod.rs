@@ -117,7 +117,7 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
         }
     };
     let link = async || plan.way.link().await;
-    let connecting = opening::open(ui, link, plan.client, plan.first, plan.remembered);
+    let connecting = opening::open(ui, link, child.as_ref(), plan.client, plan.first, plan.remembered);
     // Dropped by the signal, it begins to end what it has started.
     let client = tokio::select! {
         biased;

@@ -3,6 +3,7 @@
 
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
+use mcpjoin::link::ChildHandle;
 use mcpjoin::proto::session::{CloseCause, OpeningFailure};
 
 use crate::failure::{Failure, Phase};
@@ -16,10 +17,12 @@ pub(crate) struct Remembered {
     pub(crate) legacy: Option<ClientBuilder>,
 }
 
-/// Connects over what `link` makes: a server that has been started. `first`: what `client` does first.
+/// Connects over what `link` makes: a server that has been started. `child` watches it where it is one of ours;
+/// `first`: what `client` does first.
 pub(super) async fn open(
     ui: &Ui,
     link: impl AsyncFn() -> Result<Link, Failure>,
+    child: Option<&ChildHandle>,
     client: ClientBuilder,
     first: Phase,
     mut remembered: Option<Remembered>,
@@ -31,6 +34,10 @@ pub(super) async fn open(
                 return Err(Failure::closed(&error.cause, Phase::Initialize));
             }
             Err(_) => ui.detail("the legacy era, which it spoke the last time, does not work: asking again"),
+        }
+        // Two of them at once may stand in each other's way, and only the later one is looked after at the end.
+        if let Some(child) = child {
+            child.ended().await;
         }
     }
     let client = client.connect(link().await?).await.map_err(|error| Failure::closed(&error.cause, first))?;

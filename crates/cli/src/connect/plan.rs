@@ -26,6 +26,7 @@ const BASICS: [&str; 13] = [
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TERM", "TMP", "TMPDIR", "TZ",
     "USER",
 ];
+
 /// How to reach a server, understood and checked.
 pub(crate) struct Plan {
     pub(crate) way: Way,

@@ -120,7 +120,7 @@ impl Failure {
                 failure
             }
             OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
-            OpeningFailure::TimedOut { method, garbage, .. } => {
+            OpeningFailure::TimedOut { method, after, garbage } => {
                 let mut failure = match garbage {
                     Some(_) => new(
                         "E_NOT_MCP",
@@ -133,15 +133,22 @@ impl Failure {
                         "is this command an MCP server on standard input and output? a slow start takes --connect-timeout 2m",
                     ),
                 };
+                if garbage.is_some() {
+                    // What came has a row of its own.
+                    let bare =
+                        OpeningFailure::TimedOut { method: method.clone(), after: *after, garbage: None };
+                    failure.message = format!("{bare}, but lines that are no messages");
+                }
                 failure.seen.garbage = garbage.as_deref().map(excerpt);
                 failure
             }
-            OpeningFailure::Garbage { first, .. } => {
+            OpeningFailure::Garbage { lines, first } => {
                 let mut failure = new(
                     "E_NOT_MCP",
                     phase,
                     "a server may write nothing but messages to its standard output: see what this command prints",
                 );
+                failure.message = format!("{lines} lines came that are no messages");
                 failure.seen.garbage = Some(excerpt(first));
                 failure
             }
@@ -176,6 +183,11 @@ impl Failure {
                 "E_SERVER_EXITED",
                 "the server was killed".into(),
                 "signal 9 without anybody's doing means that memory ran out: look at the system's log",
+            ),
+            (LinkEndKind::EndOfStream, None) => (
+                "E_SERVER_EXITED",
+                "the server closed its standard output".into(),
+                "a server must keep it open for as long as it is one; -v shows what it writes to standard error",
             ),
             _ if early => {
                 ("E_SERVER_EXITED", "the server ended before it could be talked to".into(), SEE_STDERR)

@@ -242,7 +242,8 @@ fn cut(text: &str) -> String {
     }
 }
 
-fn seconds(time: Duration) -> String {
+/// A time as a person reads it.
+pub(crate) fn seconds(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis())
     } else {

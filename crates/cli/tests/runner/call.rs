@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::support::{call_legacy, command, line, run, start};
+use super::support::{answering, call_legacy, command, line, run, start};
 
 #[test]
 fn echo_says_what_it_is_told() {
@@ -139,4 +139,14 @@ fn i173_every_name_can_be_called() {
     }
     run(["call", "demo:", "two words"]).exits(5).says(&["two words"]);
     run(["call", "demo:", "a\nb"]).exits(5).says(&[r"unknown tool: a\nb"]);
+}
+
+#[test]
+fn a_result_whose_content_is_no_array_is_no_result() {
+    let body = answering(r#"{"content":"no"}"#);
+    for options in [&[][..], &["--json"]] {
+        let ran = call_legacy(options, &body).exits(5);
+        assert_eq!(ran.stdout, "");
+        ran.says(&["E_BAD_REPLY", "the result has no array content"]);
+    }
 }

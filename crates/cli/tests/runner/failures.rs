@@ -10,8 +10,10 @@ const NO_TOOL: &str =
 
 #[test]
 fn r8_a_missing_program_is_told_at_once() {
-    let failure = line("list --json mcpjoin-no-such-program").exits(4).failure();
-    assert!(failure["elapsedMs"].as_u64().unwrap() < 200, "{failure}");
+    let took =
+        || line("list --json mcpjoin-no-such-program").exits(4).failure()["elapsedMs"].as_u64().unwrap();
+    // The machine may be busy once, but not each time.
+    assert!((0..3).any(|_| took() < 200), "never within 0.2 s");
     let ran = line("list mcpjoin-no-such-program --flag").exits(4);
     assert_eq!(ran.stdout, "");
     ran.says(&[
@@ -202,4 +204,37 @@ fn standard_error_that_is_closed_changes_nothing() {
 fn a_bound_below_what_opens_a_session_is_told_at_once() {
     let ran = line("list --max-message-size 1 demo:").exits(2);
     ran.says(&["E_TOO_LARGE", "server/discover was not sent", "raise --max-message-size"]);
+}
+
+#[test]
+fn what_was_no_message_is_shown_once_and_spelled_one_way() {
+    let noise = r"i=0; while [ $i -lt 25 ]; do printf 'Gr\303\274\303\237e \033[1m\n'; i=$((i+1)); done; exec cat >/dev/null";
+    let ran = run(["list", "sh", "-c", noise]).exits(4);
+    assert!(
+        ran.stderr.starts_with("error: 20 lines came that are no messages (E_NOT_MCP)\n"),
+        "{}",
+        ran.stderr
+    );
+    ran.says(&["stdout   Grüße \\u{1b}[1m"]);
+    let silent = r"echo hello; exec cat >/dev/null";
+    let ran = run(["list", "--era", "legacy", "--connect-timeout", "300ms", "sh", "-c", silent]).exits(4);
+    ran.says(&[
+        "error: no answer to initialize within 300 ms, but lines that are no messages (E_NOT_MCP)\n",
+        "stdout   hello",
+    ]);
+}
+
+#[test]
+fn a_server_that_closes_its_output_and_lives_has_not_ended() {
+    let ran = call_legacy(&[], "exec >&-; exec cat >/dev/null").exits(4);
+    assert!(!ran.stderr.contains("ended"), "{}", ran.stderr);
+    ran.says(&["the server closed its standard output", "(E_SERVER_EXITED)"]);
+}
+
+#[test]
+fn both_refusals_of_a_size_give_its_unit() {
+    line("list --max-message-size 1 demo:").exits(2).says(&["above the limit `message` of 1 bytes"]);
+    line("call --max-message-size 1KiB demo: echo message=hi")
+        .exits(5)
+        .says(&["above the limit `message` of 1024 bytes"]);
 }

@@ -74,3 +74,10 @@ fn f22_what_is_no_resource_is_told() {
     let script = super::support::legacy("cat >/dev/null");
     run(["read", "--era", "legacy", "a:b", "--", "sh", "-c", &script]).exits(5).says(&["(E_NOT_OFFERED)"]);
 }
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let ran = line("read -o /no/such/folder/x demo: test://static-text").exits(2);
+    assert_eq!(ran.stdout, "");
+    ran.says(&["/no/such/folder/x could not be written: ", "(E_OUTPUT)"]);
+}

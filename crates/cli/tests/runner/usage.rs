@@ -1,5 +1,7 @@
 //! Words that cannot be used: exit 2, and nothing is started.
 
+use serde_json::json;
+
 use super::support::{line, run};
 
 #[test]
@@ -119,4 +121,55 @@ fn rule_1_words_of_ours_after_the_command_are_told_and_passed_on() {
     ran.says(&["--json is passed to sh; ours go first", "stderr   given --json", "error:"]);
     let ran = run(["list", "-q", "sh", "-c", "exit 1", "sh", "--json"]).exits(4);
     assert!(!ran.stderr.contains("ours go first"), "{}", ran.stderr);
+}
+
+#[test]
+fn words_that_clap_refuses_are_one_json_object_with_json() {
+    for (words, message) in [
+        ("list --json --nonsense demo:", "unexpected argument '--nonsense' found"),
+        ("call --json -t soon demo: echo", "invalid value 'soon' for '--timeout <TIME>'"),
+        ("ping --json -n 0 demo:", "invalid value '0' for '--count <NUMBER>': from 1 to 100000"),
+    ] {
+        let verb = words.split(' ').next().unwrap();
+        let failure = line(words).exits(2).failure();
+        assert_eq!((&failure["id"], &failure["exitCode"]), (&json!("E_USAGE"), &json!(2)), "{failure}");
+        assert!(failure["message"].as_str().unwrap().starts_with(message), "{failure}");
+        assert_eq!(failure["hint"], format!("mcpjoin help {verb}"));
+    }
+    // After `--` it is a word of the server's.
+    let ran = line("list --nonsense -- cat --json").exits(2);
+    assert!(ran.stderr.starts_with("error: unexpected argument"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_misplaced_option_is_not_told_to_stand_after_two_dashes() {
+    // There it would be the server's command.
+    let ran = line("list --nonsense demo:").exits(2);
+    assert!(!ran.stderr.contains("-- --nonsense"), "{}", ran.stderr);
+    line("-v list demo:").exits(2).says(&["tip: options stand after the verb"]);
+}
+
+#[test]
+fn a_word_too_many_is_left_out_of_the_right_line() {
+    for (words, right) in [
+        ("list demo: extra", "try      mcpjoin list demo:\n"),
+        ("ping demo: extra", "try      mcpjoin ping demo:\n"),
+        ("ping demo: -n 3", "try      mcpjoin ping -n 3 demo:\n"),
+        ("call demo:/echo message=hi", "try      mcpjoin call demo: ...\n"),
+    ] {
+        line(words).exits(2).says(&[right]);
+    }
+}
+
+#[test]
+fn the_list_of_rules_takes_no_server() {
+    line("validate --rules demo:").exits(2).says(&["--rules looks at no server", "(E_USAGE)"]);
+    line("validate --rules --server x").exits(2).says(&["--rules looks at no server"]);
+}
+
+#[test]
+fn numbers_that_cannot_be_meant_name_the_bounds() {
+    for number in ["0", "100001", "1e9", "99999999999999999999", "-1"] {
+        line(&format!("ping -n {number} demo:")).exits(2).says(&["from 1 to 100000"]);
+    }
 }

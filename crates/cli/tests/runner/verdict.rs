@@ -27,6 +27,7 @@ while read -r line; do
     mute*'"initialize"'*) echo ignored >> asked;;
     esac
 done
+if [ -e slow ]; then sleep 0.2; echo left >> asked; fi
 "#;
 
 struct Server {
@@ -139,6 +140,17 @@ fn a_wrong_verdict_costs_one_more_start_and_is_corrected() {
         server.run(&[]).exits(0).says(&["(modern)"]);
         assert_eq!(server.asked(), "discovered", "{mode}");
     }
+}
+
+#[test]
+fn a_server_is_gone_before_it_is_started_again() {
+    let server = Server::new("again");
+    server.run(&[]).exits(0);
+    server.asked();
+    server.mode("refuses");
+    fs::write(server.folder.path().join("here/slow"), "").unwrap();
+    server.run(&[]).exits(0).says(&["(modern)"]);
+    assert_eq!(server.asked(), "refused left discovered left");
 }
 
 #[test]

@@ -27,8 +27,9 @@ pub(crate) struct Inner {
     pub(crate) slots: BTreeMap<i64, Slot>,
     /// Calls that wait for room.
     pub(super) room: Room,
-    /// Whoever waits for the opening or the end.
-    watchers: Vec<Waker>,
+    /// Whoever waits for the opening or the end, by the number of its place.
+    watchers: BTreeMap<u64, Waker>,
+    next_watcher: u64,
     driver: Option<Waker>,
     /// The peers agree.
     pub(crate) opened: bool,
@@ -61,7 +62,8 @@ impl Core {
                 session,
                 slots: BTreeMap::new(),
                 room: Room::new(),
-                watchers: Vec::new(),
+                watchers: BTreeMap::new(),
+                next_watcher: 0,
                 driver: None,
                 opened: false,
                 closed: None,
@@ -109,15 +111,28 @@ impl Inner {
         }
     }
 
-    /// Wakes this waker at the opening and at the end.
-    pub(crate) fn watch(&mut self, waker: &Waker) {
-        if !self.watchers.iter().any(|watcher| watcher.will_wake(waker)) {
-            self.watchers.push(waker.clone());
-        }
+    /// Wakes this waker at the opening and at the end. Whoever watched before keeps its place.
+    pub(super) fn watch(&mut self, place: Option<u64>, waker: &Waker) -> u64 {
+        let place = place.unwrap_or_else(|| {
+            self.next_watcher += 1;
+            self.next_watcher
+        });
+        self.watchers.insert(place, waker.clone());
+        place
     }
 
-    pub(crate) fn take_watchers(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.watchers)
+    /// Gives a place back. The waker is somebody else's: to be dropped when the lock is not held any more.
+    pub(super) fn unwatch(&mut self, place: u64) -> Option<Waker> {
+        self.watchers.remove(&place)
+    }
+
+    #[cfg(test)]
+    pub(super) fn watchers(&self) -> usize {
+        self.watchers.len()
+    }
+
+    pub(super) fn take_watchers(&mut self) -> impl Iterator<Item = Waker> {
+        std::mem::take(&mut self.watchers).into_values()
     }
 
     /// Wakes this waker when there may be room for a call, or when there was none for too long. Whoever waited before

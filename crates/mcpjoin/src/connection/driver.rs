@@ -183,11 +183,11 @@ impl Driver {
                 }
                 Event::Opened => {
                     state.opened = true;
-                    self.wake.append(&mut state.take_watchers());
+                    self.wake.extend(state.take_watchers());
                 }
                 Event::Closed(cause) => {
                     state.closed = Some(cause.clone());
-                    self.wake.append(&mut state.take_watchers());
+                    self.wake.extend(state.take_watchers());
                     self.events.push_back(Event::Closed(cause));
                 }
                 other => self.events.push_back(other),
@@ -461,7 +461,7 @@ impl Driver {
         let mut state = core.lock();
         state.closed = Some(cause);
         state.gone = true;
-        self.wake.append(&mut state.take_watchers());
+        self.wake.extend(state.take_watchers());
         state.take_room(now, &mut self.wake);
         drop(state);
         self.stage = Stage::Gone;
@@ -507,7 +507,7 @@ impl Drop for Driver {
         self.take_events(&mut state);
         state.closed.get_or_insert(CloseCause::Local);
         state.gone = true;
-        self.wake.append(&mut state.take_watchers());
+        self.wake.extend(state.take_watchers());
         self.wake.extend(state.room.take_all());
         drop(state);
         for context in std::mem::take(&mut self.contexts).into_values() {

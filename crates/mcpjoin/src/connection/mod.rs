@@ -66,6 +66,7 @@ impl Connection {
     /// # Errors
     /// When they do not: with what was tried and what came back.
     pub async fn opened(&self) -> Result<Arc<Peer>, CloseCause> {
+        let mut watching = Watching { core: &self.core, place: None };
         poll_fn(|cx| {
             let mut state = self.core.lock();
             if let Some(cause) = &state.closed {
@@ -74,7 +75,7 @@ impl Connection {
             match state.session.peer().filter(|_| state.opened) {
                 Some(peer) => Poll::Ready(Ok(peer.clone())),
                 None => {
-                    state.watch(cx.waker());
+                    watching.place = Some(state.watch(watching.place, cx.waker()));
                     Poll::Pending
                 }
             }
@@ -167,12 +168,13 @@ impl Connection {
 
     /// Waits until the connection is over and everything that its link has started is gone.
     pub async fn closed(&self) -> CloseCause {
+        let mut watching = Watching { core: &self.core, place: None };
         poll_fn(|cx| {
             let mut state = self.core.lock();
             match (&state.closed, state.gone) {
                 (Some(cause), true) => Poll::Ready(cause.clone()),
                 _ => {
-                    state.watch(cx.waker());
+                    watching.place = Some(state.watch(watching.place, cx.waker()));
                     Poll::Pending
                 }
             }
@@ -186,3 +188,19 @@ impl fmt::Debug for Connection {
         self.core.lock().session.fmt(f)
     }
 }
+
+/// A place among those who wait for the opening or the end, given back when they do not wait any more.
+struct Watching<'a> {
+    core: &'a Core,
+    place: Option<u64>,
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        let waker = self.place.and_then(|place| self.core.lock().unwatch(place));
+        drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! Who waits for room to make a call: in which order, and for how long.
 //!
-//! Used by `core` and, through it, by `calling` and `driver`. Every place has an end: whoever has not got room for as
-//! long as the call may take without a sign of life, while nobody else got any either, is told so. As long as the
-//! queue moves, nobody in it is late.
+//! Used by `core` and, through it, by `calling` and `driver`. Every place of a call has an end: whoever has not got room
+//! for as long as the call may take without a sign of life, while nobody else got any either, is told so. As long as
+//! the queue moves, nobody in it is late. Whoever waits to tell something waits as long as the connection lives.
 
 use std::collections::BTreeMap;
 use std::task::Waker;

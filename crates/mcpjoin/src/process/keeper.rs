@@ -182,9 +182,9 @@ fn wait(children: &[Kept], heard: &OwnedFd) {
     while read(heard, &mut rings).is_ok_and(|count| count == rings.len()) {}
 }
 
-#[cfg(target_os = "linux")]
 /// Children that get large pipes: each takes 2 MiB of the 64 MiB that Linux lets a user have, after which the
 /// user's new pipes shrink to a page or two.
+#[cfg(target_os = "linux")]
 const WITH_LARGE_PIPES: usize = 8;
 
 fn launch(spec: &Spec, children: &mut Vec<Kept>) -> Result<Spawned, SpawnError> {

@@ -286,7 +286,9 @@ impl Kept {
         self.sight = found.sight;
         // A look that is not settled may miss whom the next one finds.
         if self.left_behind.is_empty() {
-            self.left_behind = self.rest.iter().map(Relative::survivor).collect();
+            // Whoever is about to be gone by itself is not left.
+            let left = self.rest.iter().filter(|relative| !relative.exiting);
+            self.left_behind = left.map(Relative::survivor).collect();
         }
     }
 

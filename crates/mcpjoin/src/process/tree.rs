@@ -55,6 +55,8 @@ pub(super) struct Identity {
 pub(super) struct Relative {
     pub(super) identity: Identity,
     name: String,
+    /// It is about to be gone.
+    pub(super) exiting: bool,
     /// Becomes readable when it ends.
     pub(super) handle: Option<OwnedFd>,
 }
@@ -73,7 +75,7 @@ impl Relative {
 
     #[cfg(test)]
     pub(super) fn out_of_reach(pid: i32, name: &str) -> Self {
-        Self { identity: Identity { pid, born: 0 }, name: name.into(), handle: None }
+        Self { identity: Identity { pid, born: 0 }, name: name.into(), exiting: false, handle: None }
     }
 
     pub(super) fn survivor(&self) -> Survivor {
@@ -180,8 +182,10 @@ impl Stat {
         };
         if !self.is_whole(&environment) {
             match Self::read(self.pid) {
-                Ok(Some(now)) if now.dead || now.exiting => self.dead = true,
+                Ok(Some(now)) if now.dead => self.dead = true,
                 Ok(None) => self.dead = true,
+                // Its mark is gone with its memory. Whoever knows it by its group or its parent waits for its end.
+                Ok(Some(now)) if now.exiting => self.exiting = true,
                 Ok(Some(now)) if now.kernel || now.is_whole(&environment) => {}
                 _ => {
                     self.marks = Marks::Unknown;
@@ -362,10 +366,14 @@ impl Family {
             let handle = Pid::from_raw(stat.pid).and_then(handle);
             // The handle was opened by id: only when the id still has the same birth is it that process.
             let now = Stat::read(stat.pid).ok().flatten();
-            if now.is_some_and(|now| now.born == stat.born && !now.dead) {
-                found.living.push(Relative { identity: stat.identity(), name: stat.name.clone(), handle });
-            } else {
-                missed = true;
+            match now.filter(|now| now.born == stat.born && !now.dead) {
+                Some(now) => found.living.push(Relative {
+                    identity: stat.identity(),
+                    name: stat.name.clone(),
+                    exiting: now.exiting,
+                    handle,
+                }),
+                None => missed = true,
             }
         }
         if missed && found.sight == Sight::Whole {

@@ -1,9 +1,9 @@
-//! Asking the client while a request is handled: written once, played in the way of the era.
+//! What a question to the client leaves behind in the modern era: the answers so far, and the state they travel in.
 //!
-//! In the legacy era a question is a request of the server's own. In the modern era the server may only answer: the
-//! first question without an answer ends the handler ([`InputError::Needed`], passed on with `?`), the client makes
-//! its request again with the answer, and the handler runs again from its start, with the answers that are there.
-//! So what a handler does before its last question may be done several times.
+//! Called by `asking`. In the legacy era a question is a request of the server's own. In the modern era the server may
+//! only answer: the first question without an answer ends the handler ([`InputError::Needed`], passed on with `?`), the
+//! client makes its request again with the answer, and the handler runs again from its start, with the answers that are
+//! there. So what a handler does before its last question may be done several times.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 //!
 //! The answers so far travel with the client (`requestState`), sealed with a key that only this process knows:

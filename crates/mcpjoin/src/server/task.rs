@@ -2,8 +2,8 @@
 //!
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. A tool that is marked
 //! ([`TypedTool::as_task`](super::TypedTool::as_task)) or begins one itself ([`Context::begin_task`]) runs as a task for
-//! clients that declare the extension, and in place for all others. A task outlives its connection, not its server. At most [`MAX_TASKS`] are kept, each for
-//! [`TTL`] from its creation; a task that still runs then is called off.
+//! clients that declare the extension, and in place for all others. A task outlives its connection, not its server. At
+//! most [`MAX_TASKS`] are kept, each for [`TTL`] from its creation; a task that still runs then is called off.
 
 use std::collections::BTreeMap;
 use std::future::Future;

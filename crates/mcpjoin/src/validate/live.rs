@@ -389,7 +389,7 @@ impl Live {
         self.started.elapsed()
     }
 
-    /// What an opening that came to nothing was, for a person.
+    /// The request that one of our lines is.
     pub(super) fn request_of(line: &str) -> Option<Request> {
         Line::new(line.to_owned()).parts().find_map(|part| match part {
             Ok(Message::Request(request)) => Some(request.clone()),

@@ -77,9 +77,9 @@ pub(crate) fn raw(text: &str) -> Raw {
     Raw::parse(text.to_owned()).expect("JSON")
 }
 
-/// Is that process there, and no zombie?
+/// Is that process there, and neither a zombie nor being taken away by its parent?
 pub(crate) fn lives(pid: u32) -> bool {
-    state(pid).is_some_and(|state| state != 'Z')
+    state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
 }
 
 fn state(pid: u32) -> Option<char> {

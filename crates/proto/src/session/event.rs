@@ -238,7 +238,7 @@ pub enum CallRefused {
         value: usize,
     },
     /// The message would be longer than the bound.
-    #[error("the message of {length} bytes is above the limit `message` of {limit}")]
+    #[error("the message of {length} bytes is above the limit `message` of {limit} bytes")]
     TooLarge {
         /// Its length in bytes.
         length: usize,

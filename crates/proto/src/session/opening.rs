@@ -22,7 +22,9 @@ use super::role::{ClientRole, Role, ServerRole};
 use super::shared::Shared;
 use super::violation::Violation;
 use crate::decode::Shape;
-use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
+use crate::types::{
+    DiscoverResult, InitializeParams, InitializeResult, ServerCapabilities, UnsupportedVersionData, task,
+};
 use crate::{
     DecodeError, Era, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
     Response, Time, Version, code,
@@ -507,9 +509,9 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
         .filter(|profile| profile.era == Era::Legacy && server.versions.contains(&profile.version));
     let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
     let asker = Arc::new(Asker { info: Some(params.client_info), capabilities: params.capabilities });
-    let result =
-        InitializeResult::new(profile.version.clone(), server.capabilities.clone(), server.info.clone())
-            .with_instructions(server.instructions.clone());
+    let capabilities = with_a_handshake(server.capabilities.clone());
+    let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
+        .with_instructions(server.instructions.clone());
     let result = Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
     let peer = Peer {
         profile,
@@ -519,6 +521,17 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
         supported_versions: alloc::vec![profile.version.clone()],
     };
     Ok((Legacy::new(profile, asker, false), peer, result))
+}
+
+/// What a server declares to a client that opens a session: all but the extension whose methods are refused there.
+fn with_a_handshake(mut capabilities: ServerCapabilities) -> ServerCapabilities {
+    if let Some(extensions) = &mut capabilities.extensions
+        && extensions.remove(task::EXTENSION).is_some()
+        && extensions.is_empty()
+    {
+        capabilities.extensions = None;
+    }
+    capabilities
 }
 
 /// The peer of a modern server: whoever asks, as each request says.
