@@ -56,7 +56,7 @@ impl Ui {
             quiet: output.quiet,
             verbose: output.verbose,
             color: match output.color {
-                When::Auto => ColorChoice::Auto,
+                When::Auto => automatic(),
                 When::Always => ColorChoice::Always,
                 When::Never => ColorChoice::Never,
             },
@@ -71,7 +71,7 @@ impl Ui {
             json: false,
             quiet: false,
             verbose: 0,
-            color: ColorChoice::Auto,
+            color: automatic(),
             secrets: Arc::default(),
             drawn: Arc::default(),
         }
@@ -177,8 +177,7 @@ impl Ui {
 
     /// Whether there is a line on a terminal that can be drawn again and again.
     pub(crate) fn has_line(&self) -> bool {
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        !(self.json || self.quiet || self.verbose > 0 || dumb) && io::stderr().is_terminal()
+        !(self.json || self.quiet || self.verbose > 0 || dumb()) && io::stderr().is_terminal()
     }
 
     /// Draws the line where [`Ui::has_line`]: what does not fit on it is left out.
@@ -233,6 +232,17 @@ impl Ui {
 }
 
 /// Writes a text to its end, which is a line feed.
+/// What the surroundings say of colours. A terminal that can do nothing gets none, wherever it is: the library that asks
+/// the rest of it believes a variable `CI` more than TERM.
+fn automatic() -> ColorChoice {
+    if dumb() { ColorChoice::Never } else { ColorChoice::Auto }
+}
+
+/// Whether the terminal can do nothing but show text.
+fn dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
 fn finish(mut out: impl Write, text: &str) -> Result<(), Unwritten> {
     let written = out
         .write_all(text.as_bytes())

@@ -64,7 +64,11 @@ fn progress_is_shown_while_it_goes_on_and_only_the_result_remains() {
 
 #[test]
 fn i175_a_terminal_that_can_do_nothing_is_told_nothing_that_it_cannot_do() {
-    for variables in [&[("TERM", "dumb")][..], &[("TERM", "dumb"), ("NO_COLOR", "1"), ("LC_ALL", "C")]] {
+    for variables in [
+        &[("TERM", "dumb")][..],
+        &[("TERM", "dumb"), ("CI", "true")],
+        &[("TERM", "dumb"), ("NO_COLOR", "1"), ("LC_ALL", "C")],
+    ] {
         let call = seen(variables, "", "", &["call", "demo:", "test_tool_with_progress"]);
         assert_eq!(call.shown, "Tool with progress executed successfully\r\n");
         let list = seen(variables, "", "", &["list", "demo:"]);
