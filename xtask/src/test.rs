@@ -104,7 +104,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 fn format(root: &Path) -> Result<()> {
     succeed(&mut cargo(root, &["fmt", "--all", "--check"]))?;
     for manifest in steps::detached(root)? {
-        succeed(&mut cargo(root, &["fmt", "--manifest-path", &manifest, "--check"]))?;
+        succeed(&mut cargo(root, &["fmt", "--all", "--manifest-path", &manifest, "--check"]))?;
     }
     Ok(())
 }
