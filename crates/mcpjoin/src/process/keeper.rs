@@ -2,23 +2,21 @@
 
 use std::cell::LazyCell;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use std::{io, thread};
 
-use futures_util::task::AtomicWaker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
 use rustix::process::Pid;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::command::{SpawnError, SpawnErrorKind, Spec};
 use super::kept::{Kept, TICK};
 use super::mark::Mark;
 use super::tree::{Family, Scope, World};
-use super::{Grace, Phase, Process, Shared, spawn as start};
+use super::{Grace, Process, Shared, spawn as start};
 
 /// A child that has been started, and our side of its pipes.
 pub(crate) struct Spawned {
@@ -196,14 +194,7 @@ fn launch(spec: &Spec, children: &mut Vec<Kept>) -> Result<Spawned, SpawnError> 
         let _ = rustix::pipe::fcntl_setpipe_size(&pipes.stdin, 1024 * 1024);
         let _ = rustix::pipe::fcntl_setpipe_size(&pipes.stdout, 1024 * 1024);
     }
-    let shared = Arc::new(Shared {
-        pid: Pid::from_child(&child),
-        reaped: Mutex::new(false),
-        phase: watch::Sender::new(Phase::default()),
-        ended: AtomicBool::new(false),
-        dropped: AtomicBool::new(false),
-        link: AtomicWaker::new(),
-    });
+    let shared = Arc::new(Shared::new(Pid::from_child(&child)));
     let family = Family::new(shared.pid, mark);
     children.push(Kept::new(Arc::clone(&shared), child, family));
     Ok(Spawned {

@@ -334,28 +334,17 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::CommandExt;
-    use std::sync::Mutex;
-    use std::sync::atomic::AtomicBool;
 
-    use futures_util::task::AtomicWaker;
     use rustix::process::Pid;
-    use tokio::sync::watch;
 
-    use super::super::{Phase, Survivor, mark::Mark};
+    use super::super::{Survivor, mark::Mark};
     use super::*;
 
     /// Nothing that a test may start survives SIGKILL, so here somebody is put into the family who is out of reach.
     #[test]
     fn d75_who_cannot_be_ended_is_named() {
         let child = std::process::Command::new("true").process_group(0).spawn().expect("true");
-        let shared = Arc::new(Shared {
-            pid: Pid::from_child(&child),
-            reaped: Mutex::new(false),
-            phase: watch::Sender::new(Phase::default()),
-            ended: AtomicBool::new(false),
-            dropped: AtomicBool::new(false),
-            link: AtomicWaker::new(),
-        });
+        let shared = Arc::new(Shared::new(Pid::from_child(&child)));
         let family = Family::new(shared.pid, Mark::of_a_child());
         let mut kept = Kept::new(Arc::clone(&shared), child, family);
         while !kept.noticed {

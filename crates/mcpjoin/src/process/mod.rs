@@ -134,6 +134,18 @@ struct Shared {
 }
 
 impl Shared {
+    /// Of a child that runs and is not reaped.
+    fn new(pid: Pid) -> Self {
+        Self {
+            pid,
+            reaped: Mutex::new(false),
+            phase: watch::Sender::new(Phase::default()),
+            ended: AtomicBool::new(false),
+            dropped: AtomicBool::new(false),
+            link: AtomicWaker::new(),
+        }
+    }
+
     /// Sends a signal to the child's process group, as long as its id is certainly its own.
     fn signal_group(&self, signal: Signal) {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
