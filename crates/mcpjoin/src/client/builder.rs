@@ -14,10 +14,8 @@ use super::input::{Answers, OnNotification};
 use super::opening::Plan;
 use super::{Client, ConnectError};
 use crate::connection::OnViolation;
+use crate::connection::rounds::MAX_ROUNDS;
 use crate::link::Link;
-
-/// How often a server may ask for input before a request is given up: as often as the official Inspector does.
-const MAX_ROUNDS: usize = 10;
 
 /// Pages of one list (adversarial case 66).
 const MAX_PAGES: usize = 1000;

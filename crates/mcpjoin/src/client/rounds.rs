@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 
 use super::{Client, ClientError, decode, encode};
+use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::connection::{CallEvent, Calling};
 
 /// A tool being called.
@@ -32,12 +33,6 @@ pub type PromptCall = RoundTrip<GetPromptParams>;
 
 /// A resource being read.
 pub type ResourceRead = RoundTrip<ReadResourceParams>;
-
-/// How long to wait before asking again when the server gave only a state; doubled each time in a row.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest such wait.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A request in progress that may take several rounds: zero or more [`CallEvent`]s, then the result.
 ///

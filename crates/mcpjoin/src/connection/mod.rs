@@ -9,6 +9,7 @@ mod context;
 mod core;
 mod driver;
 mod room;
+pub(crate) mod rounds;
 mod running;
 
 use std::fmt;

@@ -6,7 +6,6 @@
 //! the handler is called again here, with the answers that it would have found. Called by what runs handlers.
 
 use std::future::Future;
-use std::time::Duration;
 
 use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::session::Reply;
@@ -14,14 +13,7 @@ use mcpjoin_proto::types::InputRequired;
 use tokio::time::sleep;
 
 use super::{Context, HandlerError};
-
-/// How often a handler may ask before it has a result: as often as our own client lets a server ask.
-const MAX_ROUNDS: usize = 10;
-
-/// How long a handler is left alone that asks nothing and wants to be called again: at first, and at most. Our own
-/// client waits as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
 
 /// Asks, and calls the handler again, until it has a result.
 pub(super) async fn play<F, Fut>(cx: Context, first: InputRequired, handle: F) -> Result<Reply, HandlerError>
