@@ -3,13 +3,26 @@
 //! 2020-12 is the dialect that the specification assumes:
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic#json-schema-usage>.
 
+use std::any::TypeId;
+use std::collections::BTreeMap;
+
 use mcpjoin_proto::Raw;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// The schema of arguments. `None` when the type does not describe an object.
-pub(super) fn of_input<T: JsonSchema>() -> Option<Raw> {
+/// The schemas of arguments, each of which is made once: many a tool takes no arguments at all.
+#[derive(Default)]
+pub(super) struct Inputs(BTreeMap<TypeId, Option<Raw>>);
+
+impl Inputs {
+    /// The schema of arguments. `None` when the type does not describe an object.
+    pub(super) fn of<T: JsonSchema + 'static>(&mut self) -> Option<Raw> {
+        self.0.entry(TypeId::of::<T>()).or_insert_with(of_input::<T>).clone()
+    }
+}
+
+fn of_input<T: JsonSchema>() -> Option<Raw> {
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let mut object = object(schema)?;
     match object.get("type") {
@@ -62,7 +75,7 @@ pub(super) fn wrapped(schema: &Raw) -> Option<Raw> {
 
 /// An object with that value as its member `result`.
 pub(super) fn wrap(value: &Raw) -> Option<Raw> {
-    Raw::from_value(&std::collections::BTreeMap::from([("result", value)])).ok()
+    Raw::from_value(&BTreeMap::from([("result", value)])).ok()
 }
 
 /// Whether a reference leads anywhere but into `$defs`.
