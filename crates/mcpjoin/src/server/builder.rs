@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use super::completion::Completions;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
-use super::task::Tasks;
 use super::schema::Inputs;
+use super::task::Tasks;
 use super::tools::{TaskUse, ToolEntry};
 use super::{
     CompletionOutput, Context, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Server,

@@ -5,24 +5,36 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mcpjoin_proto::Raw;
+use mcpjoin_proto::scan::MAX_DEPTH;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
+/// The schema of arguments as it was made from their type. It becomes a text when somebody asks for it.
+#[derive(Clone)]
+pub(super) struct Input(Arc<Value>);
+
+impl Input {
+    pub(super) fn write(&self) -> Raw {
+        Raw::from_value(&*self.0).expect("JSON that is not deep has a text")
+    }
+}
+
 /// The schemas of arguments, each of which is made once: many a tool takes no arguments at all.
 #[derive(Default)]
-pub(super) struct Inputs(BTreeMap<TypeId, Option<Raw>>);
+pub(super) struct Inputs(BTreeMap<TypeId, Option<Input>>);
 
 impl Inputs {
-    /// The schema of arguments. `None` when the type does not describe an object.
-    pub(super) fn of<T: JsonSchema + 'static>(&mut self) -> Option<Raw> {
+    /// The schema of arguments. `None` when the type does not describe an object, or one too deep to be read.
+    pub(super) fn of<T: JsonSchema + 'static>(&mut self) -> Option<Input> {
         self.0.entry(TypeId::of::<T>()).or_insert_with(of_input::<T>).clone()
     }
 }
 
-fn of_input<T: JsonSchema>() -> Option<Raw> {
+fn of_input<T: JsonSchema>() -> Option<Input> {
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let mut object = object(schema)?;
     match object.get("type") {
@@ -33,7 +45,19 @@ fn of_input<T: JsonSchema>() -> Option<Raw> {
             object.insert("type".into(), json!("object"));
         }
     }
-    Raw::from_value(&Value::Object(object)).ok()
+    let schema = Value::Object(object);
+    // Then it has a text, and one that everybody reads.
+    is_shallow(&schema, MAX_DEPTH / 2).then(|| Input(Arc::new(schema)))
+}
+
+/// Whether arrays and objects lie no deeper in each other than that.
+fn is_shallow(value: &Value, depth: usize) -> bool {
+    let inner = |value: &Value| depth.checked_sub(1).is_some_and(|depth| is_shallow(value, depth));
+    match value {
+        Value::Object(object) => object.values().all(inner),
+        Value::Array(array) => array.iter().all(inner),
+        _ => true,
+    }
 }
 
 /// The schema of a structured result.

@@ -116,15 +116,12 @@ impl<A> TypedTool<A> {
 }
 
 impl<A: JsonSchema + 'static> TypedTool<A> {
-    /// The tool with what its types say: the schema of the arguments, and of the output where it has one.
-    fn finish<O: ToolOutput>(mut self, inputs: &mut schema::Inputs) -> Result<(Tool, TaskUse), BuildError> {
-        self.tool.input_schema = inputs
-            .of::<A>()
-            .ok_or_else(|| BuildError::ArgumentsAreNoObject { tool: self.tool.name.clone() })?;
+    /// What its types say: the schema of the arguments, and of the output where it has one.
+    fn finish<O: ToolOutput>(&mut self, inputs: &mut schema::Inputs) -> Result<schema::Input, BuildError> {
         if self.tool.output_schema.is_none() {
             self.tool.output_schema = O::output_schema();
         }
-        Ok((self.tool, self.tasks))
+        inputs.of::<A>().ok_or_else(|| BuildError::ArgumentsAreNoObject { tool: self.tool.name.clone() })
     }
 }
 
@@ -139,7 +136,10 @@ type ToolCall = dyn Fn(Context) -> ToolFuture + Send + Sync;
 
 /// A tool as the server keeps it.
 pub(super) struct ToolEntry {
+    /// What is said of it.
     tool: Tool,
+    /// The schema of its arguments, where it is made from their type and not part of `tool`.
+    input: Option<schema::Input>,
     call: Box<ToolCall>,
     pub(super) tasks: TaskUse,
     /// Values of its structured result go into an object where a structured result must be one.
@@ -162,11 +162,11 @@ impl ToolEntry {
             let future = f(arguments(cx.params()), cx);
             Box::pin(async move { future.await.into_tool_reply() })
         });
-        Ok(Self::of(tool, tasks, call))
+        Ok(Self::of(tool, None, tasks, call))
     }
 
     pub(super) fn typed<A, F, Fut>(
-        tool: TypedTool<A>,
+        mut tool: TypedTool<A>,
         inputs: &mut schema::Inputs,
         f: F,
     ) -> Result<Self, BuildError>
@@ -175,7 +175,7 @@ impl ToolEntry {
         F: Fn(A, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        let (tool, tasks) = tool.finish::<Fut::Output>(inputs)?;
+        let input = tool.finish::<Fut::Output>(inputs)?;
         let call = Box::new(move |cx: Context| -> ToolFuture {
             let arguments = match cx.params() {
                 Some(params) => params.decode_arguments::<A>(),
@@ -192,12 +192,12 @@ impl ToolEntry {
                 }
             }
         });
-        Ok(Self::of(tool, tasks, call))
+        Ok(Self::of(tool.tool, Some(input), tool.tasks, call))
     }
 
-    fn of(tool: Tool, tasks: TaskUse, call: Box<ToolCall>) -> Self {
+    fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskUse, call: Box<ToolCall>) -> Self {
         let wraps = tool.output_schema.as_ref().is_some_and(|output| !schema::is_of_object(output));
-        Self { tool, call, tasks, wraps, shown: OnceLock::new() }
+        Self { tool, input, call, tasks, wraps, shown: OnceLock::new() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -206,20 +206,21 @@ impl ToolEntry {
 
     /// What is written: not before somebody asks for it, so that a server with many tools is there at once.
     fn written(&self) -> [Raw; 3] {
-        let write = |tool: &Tool| {
-            Raw::from_value(tool).expect("a tool is texts, JSON and booleans, and no number that JSON has no text for")
-        };
-        let any = write(&self.tool);
-        let Some(output) = &self.tool.output_schema else {
-            return [any.clone(), any.clone(), any];
-        };
-        let with = |output: Option<Raw>| {
-            let mut tool = self.tool.clone();
+        let mut tool = self.tool.clone();
+        if let Some(input) = &self.input {
+            tool.input_schema = input.write();
+        }
+        let mut with = |output: Option<Raw>| {
             tool.output_schema = output;
-            write(&tool)
+            Raw::from_value(&tool).expect("a tool is texts, JSON and booleans, which all have a text")
         };
+        let none = with(None);
+        let Some(output) = &self.tool.output_schema else {
+            return [none.clone(), none.clone(), none];
+        };
+        let any = with(Some(output.clone()));
         let objects = if self.wraps { with(schema::wrapped(output)) } else { any.clone() };
-        [any, objects, with(None)]
+        [any, objects, none]
     }
 
     /// Its entry in the list.
