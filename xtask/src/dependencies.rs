@@ -324,21 +324,17 @@ mod tests {
 
     #[test]
     fn a_tree_has_what_is_built_and_not_what_is_tested_with() {
-        let dependency = |id: &str, kinds: &[Json]| {
+        let dependency = |id: &str, kinds: &[Option<&str>]| {
             let kinds: Vec<_> = kinds.iter().map(|kind| json!({ "kind": kind })).collect();
             json!({ "pkg": id, "dep_kinds": kinds })
         };
-        let (normal, build, dev) = (json!(null), json!("build"), json!("dev"));
-        let cli = [
-            dependency("a", &[normal.clone()]),
-            dependency("b", &[dev.clone(), build]),
-            dependency("c", &[dev]),
-        ];
+        let (normal, build, dev) = (None, Some("build"), Some("dev"));
+        let cli = [dependency("a", &[normal]), dependency("b", &[dev, build]), dependency("c", &[dev])];
         let metadata = json!({
             "packages": [{ "name": "other", "id": "c" }, { "name": "cli", "id": "cli 1" }],
             "resolve": { "nodes": [
                 { "id": "cli 1", "deps": cli },
-                { "id": "a", "deps": [dependency("b", &[normal.clone()])] },
+                { "id": "a", "deps": [dependency("b", &[normal])] },
                 { "id": "b", "deps": [dependency("a", &[normal])] },
                 { "id": "c", "deps": [] },
             ] },
