@@ -4,14 +4,18 @@
 //! that the binary alone is what is tested. The servers are pinned in `package-lock.json`, `requirements.txt` and
 //! `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so itself.
 
+mod client;
 mod run;
+mod table;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+pub use client::Client;
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
+pub use table::rows_are;
 
 /// The environment variable that names the binary; `cargo xtask test` sets it to the one that it has just built.
 pub const BINARY: &str = "MCPJOIN_BIN";

@@ -1,0 +1,138 @@
+//! The table of foreign clients, `interop/clients/table.md`: reads its rows, and says whether a cell is what was seen.
+//!
+//! Used by [`crate::client`] and the tests of clients. It runs nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what is not as it should be fails the test that asked for it"
+)]
+
+/// What every client is asked for, in the order of the table's columns.
+pub(crate) const CHECKS: [&str; 13] = [
+    "open",
+    "list",
+    "content",
+    "progress",
+    "cancel",
+    "sampling",
+    "elicitation",
+    "roots",
+    "resources",
+    "prompts",
+    "completion",
+    "fifty",
+    "end",
+];
+
+/// The table, with its notes.
+const TABLE: &str = include_str!("../clients/table.md");
+
+/// What became of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Everything was as it should be.
+    Right,
+    /// The client is at fault, and this is what it said.
+    Fault(String),
+    /// The client has no such thing, and why.
+    Cannot(String),
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) version: String,
+    /// In the order of [`CHECKS`].
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// A cell of it, with the text of the note that it points to.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    word: String,
+    note: Option<String>,
+}
+
+impl Row {
+    /// The one row of this client in this era.
+    pub(crate) fn of(name: &str, era: &str) -> Self {
+        let rows = table();
+        let mut found = rows.iter().filter(|row| row[0] == name && row[2] == era);
+        let row = found.next().unwrap_or_else(|| panic!("the table has no row `{name}`, `{era}`"));
+        assert!(found.next().is_none(), "the table has two rows `{name}`, `{era}`");
+        Self { version: row[1].clone(), cells: row[3..].iter().map(|cell| Cell::read(cell)).collect() }
+    }
+}
+
+impl Cell {
+    fn read(cell: &str) -> Self {
+        let Some((word, note)) = cell.split_once(" [") else {
+            return Self { word: cell.to_owned(), note: None };
+        };
+        let number = note.strip_suffix(']').unwrap_or_else(|| panic!("no such cell: {cell}"));
+        let note = TABLE
+            .lines()
+            .find_map(|line| line.strip_prefix(number)?.strip_prefix(". "))
+            .unwrap_or_else(|| panic!("the table has no note {number}"));
+        Self { word: word.to_owned(), note: Some(note.to_owned()) }
+    }
+
+    /// Whether it says what was seen. What is not right has a note, which quotes in its first pair of backticks what the
+    /// script has said.
+    pub(crate) fn says(&self, seen: &Outcome) -> Result<(), String> {
+        let (word, why) = match seen {
+            Outcome::Right => ("right", None),
+            Outcome::Fault(why) => ("fault", Some(why)),
+            Outcome::Cannot(why) => ("cannot", Some(why)),
+        };
+        if self.word != word {
+            return Err(format!("`{}` in the table, seen {seen:?}", self.word));
+        }
+        let quoted = self.note.as_deref().and_then(|note| note.split('`').nth(1));
+        match (why, quoted) {
+            (None, None) if self.note.is_none() => Ok(()),
+            (Some(why), Some(quoted)) if why.contains(quoted) => Ok(()),
+            _ => Err(format!("the note says {:?}, seen {seen:?}", self.note)),
+        }
+    }
+}
+
+/// The rows of the table, each with as many cells as it must have.
+fn table() -> Vec<Vec<String>> {
+    let mut rows = TABLE.lines().filter(|line| line.starts_with('|')).map(|line| {
+        let cells = line.trim().trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
+    });
+    let head: Vec<&str> = ["client", "version", "era"].into_iter().chain(CHECKS).collect();
+    assert_eq!(rows.next().unwrap_or_default(), head, "the head of the table");
+    let rows: Vec<_> = rows.skip(1).collect();
+    for row in &rows {
+        assert_eq!(row.len(), head.len(), "the row {row:?}");
+    }
+    rows
+}
+
+/// The family of SDKs that a client belongs to: the tests of `interop/tests/clients_<family>.rs` run it.
+fn family(client: &str) -> &'static str {
+    match client {
+        "@modelcontextprotocol/sdk"
+        | "@modelcontextprotocol/client"
+        | "@modelcontextprotocol/inspector"
+        | "mcporter" => "node",
+        "mcp" | "fastmcp" => "python",
+        "rmcp" => "rust",
+        _ => panic!("no family has a client `{client}`"),
+    }
+}
+
+/// Holds that the table's rows of this family are exactly these, clients and eras, so that no row is without a test.
+///
+/// # Panics
+///
+/// When they are not.
+pub fn rows_are(of: &str, tested: &[(&str, &str)]) {
+    let rows = table();
+    let rows: Vec<_> =
+        rows.iter().map(|row| (&*row[0], &*row[2])).filter(|(client, _)| family(client) == of).collect();
+    assert_eq!(rows, tested, "the rows of the table and those that are tested");
+}
