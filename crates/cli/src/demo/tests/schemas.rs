@@ -97,7 +97,7 @@ fn tools_list() {
         for era in ERAS {
             let client = silent(era).await;
             let tools = client.list_tools().all().await.unwrap();
-            assert_eq!(tools.len(), 39);
+            assert_eq!(tools.len(), 40);
             for tool in &tools {
                 let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
                 assert!(
