@@ -4,9 +4,13 @@
 //! Used by the tests of clients, and by nothing else. A script is started as `SCRIPT ERA -- SERVER WORDS...`; it opens
 //! the server as often as it likes with exactly these words, does every check of [`CHECKS`] with a time limit of its
 //! own, and prints one JSON object in each line: first `{"version": ".."}`, the client's own version as it is installed,
-//! and then for each check `{"check": "open", "outcome": "right"}`, or `"fault"` or `"cannot"` with `"why"`. What only
-//! the outside can see of an end (the server's exit status, what it wrote to stderr, and what is left running) is seen
-//! here, and makes a fault of the check `end`.
+//! and then for each check `{"check": "open", "outcome": "right"}`, or `"fault"` or `"cannot"` with `"why"`. It goes by
+//! `interop/clients/demo.json`, which says what the demonstration server has.
+//!
+//! What a script calls right is only so when what was seen from outside bears it out: that all it said was of that era
+//! (`open`); that a call was cancelled by a notification, was never answered, and the session went on (`cancel`; that
+//! its handler has stopped says the tool `running_computations`); and that every server has ended by itself, with exit
+//! code 0 and nothing on stderr, and nothing is left running (`end`).
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -14,7 +18,7 @@
 )]
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -22,28 +26,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::table::{CHECKS, Outcome, Row};
-use crate::{Folder, MARK, running, server};
+use crate::witness::Witness;
+use crate::{MARK, running, server};
 
 /// A script that takes longer hangs: far above what the slowest takes on a busy machine, and below the limit that the
 /// tests' runner sets.
 const LIMIT: Duration = Duration::from_secs(240);
-
-/// A client that does not wait for its server's end is none the worse for it: from then on the server has this long.
-const GRACE: Duration = Duration::from_secs(10);
-
-/// Stands between client and server: a shell that hands stdin and stdout through, and writes down how the server was
-/// started and how it ended. Without an end written down, the client has killed it. `$1` is the folder to write to.
-const WITNESS: &str = r#"
-folder=$1; shift
-echo started >>"$folder/witness"
-"$@" 2>>"$folder/stderr"
-echo "ended $?" >>"$folder/witness"
-"#;
 
 /// A client and how its script is started.
 #[derive(Clone, Debug)]
@@ -104,37 +97,40 @@ impl Client {
             .chars()
             .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
             .collect();
-        let folder = Folder::new(&name);
-        let mark = folder.path().to_str().unwrap();
+        let witness = Witness::new(&name);
         let child = Command::new(&self.program)
             .args(&self.args)
             .args([era, "--"])
-            // Several clients give a server an environment of their own making, so the mark goes along in the words.
-            .args(["env", &format!("{MARK}={mark}"), "sh", "-c", WITNESS, "witness", mark])
-            .args([binary.as_os_str(), OsStr::new("serve"), OsStr::new("demo")])
-            .env(MARK, mark)
-            .env("HOME", folder.path())
+            .args(witness.words(binary.as_os_str()))
+            .env(MARK, witness.mark())
+            .env("HOME", witness.folder())
             .env("NO_COLOR", "1")
-            .current_dir(folder.path())
+            .current_dir(witness.folder())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (success, stdout, stderr) = wait(child, mark);
+        let (success, stdout, stderr) = wait(child, &witness);
+        let left = witness.left();
         let said = format!("it wrote:\n{stdout}\nand to stderr:\n{stderr}");
-        assert!(success, "the script of {} has failed; {said}", self.name);
-        let left = left(mark);
-        let (version, mut seen) = read(&stdout).unwrap_or_else(|why| panic!("{why}; {said}"));
-        if let (Some(end @ Outcome::Right), Err(why)) = (seen.last_mut(), ended(folder.path(), &left)) {
-            *end = Outcome::Fault(why);
+        let seen = read(&stdout).map(|(version, seen)| {
+            let seen = CHECKS.iter().zip(seen).map(|(check, outcome)| match witness.bears_out(check, era) {
+                Err(why) if outcome == Outcome::Right => Outcome::Fault(why),
+                _ => outcome,
+            });
+            (version, seen.collect())
+        });
+        if !left.is_empty() {
+            witness.kill();
         }
-        (version, seen)
+        assert!(success, "the script of {} has failed; {said}", self.name);
+        seen.unwrap_or_else(|why| panic!("{why}; {said}"))
     }
 }
 
 /// Waits for the script's end and gives what it wrote; past the limit everything with this mark is ended.
-fn wait(mut child: Child, mark: &str) -> (bool, String, String) {
+fn wait(mut child: Child, witness: &Witness) -> (bool, String, String) {
     let mut stdout = child.stdout.take().unwrap();
     let mut stderr = child.stderr.take().unwrap();
     let errors = thread::spawn(move || {
@@ -152,36 +148,9 @@ fn wait(mut child: Child, mark: &str) -> (bool, String, String) {
     match receiver.recv_timeout(LIMIT) {
         Ok((success, stdout)) => (success, stdout, errors.join().unwrap()),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            let left = running(mark);
-            kill(mark);
+            let left = running(witness.mark());
+            witness.kill();
             panic!("the script has not ended in {LIMIT:?}; running: {left:?}; {}", errors.join().unwrap());
-        }
-    }
-}
-
-/// What still runs once everything has had its time to end: then it is ended.
-fn left(mark: &str) -> Vec<String> {
-    let begun = Instant::now();
-    loop {
-        let left = running(mark).unwrap();
-        if left.is_empty() {
-            return left;
-        }
-        if begun.elapsed() > GRACE {
-            kill(mark);
-            return left;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Ends every process with this mark: a test that fails must not leave what it has started.
-fn kill(mark: &str) {
-    let wanted = format!("{MARK}={mark}");
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
-        if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
-            let _ = Command::new("kill").arg("-KILL").arg(entry.file_name()).status();
         }
     }
 }
@@ -211,28 +180,4 @@ fn read(stdout: &str) -> Result<(String, Vec<Outcome>), String> {
     }
     let seen = CHECKS.iter().map(|check| seen.remove(*check).ok_or_else(|| format!("{check} is missing")));
     Ok((version, seen.collect::<Result<_, _>>()?))
-}
-
-/// Whether every server that the client has started has ended by itself and well.
-fn ended(folder: &Path, left: &[String]) -> Result<(), String> {
-    let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-    let witness = text("witness");
-    let count = |line: &str| witness.lines().filter(|found| *found == line).count();
-    if count("started") == 0 {
-        return Err("no server was ever started".to_owned());
-    }
-    if !left.is_empty() {
-        return Err(format!("left running: {left:?}"));
-    }
-    if let Some(end) = witness.lines().find(|line| line.starts_with("ended") && *line != "ended 0") {
-        return Err(format!("a server {end}: {}", text("stderr").trim_end()));
-    }
-    if count("started") != count("ended 0") {
-        return Err("a server was killed instead of left to end".to_owned());
-    }
-    let stderr = text("stderr");
-    if !stderr.is_empty() {
-        return Err(format!("a server wrote to stderr: {}", stderr.trim_end()));
-    }
-    Ok(())
 }

@@ -7,6 +7,7 @@
 mod client;
 mod run;
 mod table;
+mod witness;
 
 use std::ffi::OsString;
 use std::io;
