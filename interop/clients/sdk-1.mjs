@@ -9,7 +9,8 @@ import {
     ResourceUpdatedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 
-import { ofSdk, run, version, words } from './checks.mjs';
+import { run, version, words } from './checks.mjs';
+import { checks } from './sdk.mjs';
 
 const SCHEMAS = {
     'sampling/createMessage': CreateMessageRequestSchema,
@@ -29,7 +30,7 @@ client.onerror = (error) => complaints.push(error.message);
 
 await run(
     version('@modelcontextprotocol/sdk'),
-    ofSdk(client, {
+    checks(client, {
         connect: () => client.connect(new StdioClientTransport({ command, args })),
         call: (params, options) => client.callTool(params, undefined, options),
         handle: (method, handler) => client.setRequestHandler(SCHEMAS[method], handler),

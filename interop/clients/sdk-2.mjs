@@ -3,7 +3,8 @@
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-import { ofSdk, run, version, words } from './checks.mjs';
+import { run, version, words } from './checks.mjs';
+import { checks } from './sdk.mjs';
 
 const { era, command, args } = words();
 const client = new Client(
@@ -19,7 +20,7 @@ client.onerror = (error) => complaints.push(error.message);
 
 await run(
     version('@modelcontextprotocol/client'),
-    ofSdk(client, {
+    checks(client, {
         connect: () => client.connect(new StdioClientTransport({ command, args })),
         call: (params, options) => client.callTool(params, options),
         handle: (method, handler) => client.setRequestHandler(method, handler),

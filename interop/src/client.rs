@@ -20,11 +20,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -34,9 +34,9 @@ use crate::table::{CHECKS, Outcome, Row};
 use crate::witness::Witness;
 use crate::{MARK, running, server};
 
-/// A script that takes longer hangs: far above what the slowest takes on a busy machine, and below the limit that the
-/// tests' runner sets.
-const LIMIT: Duration = Duration::from_secs(240);
+/// A script that takes longer hangs: far above what the slowest takes on a busy machine, and below the 180 s after which
+/// nextest ends a test.
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// A client and how its script is started.
 #[derive(Clone, Debug)]
@@ -107,13 +107,18 @@ impl Client {
             .env("NO_COLOR", "1")
             .current_dir(witness.folder())
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            // Files, because whatever the script leaves behind could keep a pipe open.
+            .stdout(File::create(witness.folder().join("said")).unwrap())
+            .stderr(File::create(witness.folder().join("complained")).unwrap())
             .spawn()
             .unwrap();
-        let (success, stdout, stderr) = wait(child, &witness);
+        let success = wait(child, &witness);
         let left = witness.left();
-        let said = format!("it wrote:\n{stdout}\nand to stderr:\n{stderr}");
+        let text = |name: &str| {
+            String::from_utf8_lossy(&std::fs::read(witness.folder().join(name)).unwrap()).into_owned()
+        };
+        let stdout = text("said");
+        let said = format!("it wrote:\n{stdout}\nand to stderr:\n{}", text("complained"));
         let seen = read(&stdout).map(|(version, seen)| {
             let seen = CHECKS.iter().zip(seen).map(|(check, outcome)| match witness.bears_out(check, era) {
                 Err(why) if outcome == Outcome::Right => Outcome::Fault(why),
@@ -129,30 +134,17 @@ impl Client {
     }
 }
 
-/// Waits for the script's end and gives what it wrote; past the limit everything with this mark is ended.
-fn wait(mut child: Child, witness: &Witness) -> (bool, String, String) {
-    let mut stdout = child.stdout.take().unwrap();
-    let mut stderr = child.stderr.take().unwrap();
-    let errors = thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = stderr.read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
-    });
+/// Waits for the script's end, and says whether it was a success; past the limit everything of it is ended.
+fn wait(mut child: Child, witness: &Witness) -> bool {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = stdout.read_to_end(&mut text);
-        let status = child.wait().unwrap();
-        let _ = sender.send((status.success(), String::from_utf8_lossy(&text).into_owned()));
+        let _ = sender.send(child.wait().unwrap().success());
     });
-    match receiver.recv_timeout(LIMIT) {
-        Ok((success, stdout)) => (success, stdout, errors.join().unwrap()),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            let left = running(witness.mark());
-            witness.kill();
-            panic!("the script has not ended in {LIMIT:?}; running: {left:?}; {}", errors.join().unwrap());
-        }
-    }
+    receiver.recv_timeout(LIMIT).unwrap_or_else(|_| {
+        let left = running(witness.mark()).unwrap();
+        witness.kill();
+        panic!("the script has not ended in {LIMIT:?}; running: {left:?}");
+    })
 }
 
 /// The version and the outcomes that a script has printed.
@@ -180,4 +172,76 @@ fn read(stdout: &str) -> Result<(String, Vec<Outcome>), String> {
     }
     let seen = CHECKS.iter().map(|check| seen.remove(*check).ok_or_else(|| format!("{check} is missing")));
     Ok((version, seen.collect::<Result<_, _>>()?))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Opens the server in the legacy era, by hand, and keeps it open: `$1` is the rest of what it does.
+    const OPENS: &str = r#"
+rest=$1; shift 3
+mkfifo in out
+"$@" <in >out &
+server=$!
+exec 3>in 4<out
+echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}' >&3
+read -r answer <&4
+echo '{"version":"1"}'
+for check in open list content progress cancel sampling elicitation roots resources prompts completion fifty end; do
+    echo "{\"check\":\"$check\",\"outcome\":\"right\"}"
+done
+eval "$rest"
+"#;
+
+    /// What is seen of a client that calls everything right, whatever it does.
+    fn seen(name: &str, era: &str, rest: &str) -> BTreeMap<&'static str, Outcome> {
+        let mut client = Client::new(name, "sh");
+        client.args = ["-c", OPENS, "client", rest].map(OsString::from).to_vec();
+        let (version, seen) = client.run(era);
+        assert_eq!(version, "1");
+        CHECKS.into_iter().zip(seen).collect()
+    }
+
+    fn fault(outcome: &Outcome) -> &str {
+        let Outcome::Fault(why) = outcome else { panic!("{outcome:?}") };
+        why
+    }
+
+    #[test]
+    fn a_client_that_lets_its_server_end_is_seen_to() {
+        let seen = seen("ends", "legacy", "exec 3>&-; wait");
+        assert_eq!(seen["open"], Outcome::Right);
+        assert_eq!(seen["end"], Outcome::Right);
+        assert_eq!(fault(&seen["cancel"]), "no call was ever cancelled");
+    }
+
+    #[test]
+    fn a_client_that_speaks_the_other_era_is_found_out() {
+        let seen = seen("era", "modern", "exec 3>&-; wait");
+        assert!(fault(&seen["open"]).contains("initialize"), "{seen:?}");
+    }
+
+    #[test]
+    fn a_client_that_kills_its_server_is_found_out() {
+        let seen = seen("kills", "legacy", "kill -TERM $server; wait $server; exec 3>&-");
+        assert_eq!(fault(&seen["end"]), "a server was killed instead of left to end");
+    }
+
+    #[test]
+    fn a_client_that_leaves_its_server_is_found_out() {
+        // It writes to a pipe that somebody else keeps open.
+        let seen = seen("leaves", "legacy", "sleep 600 &");
+        assert!(fault(&seen["end"]).starts_with("left running"), "{seen:?}");
+    }
+
+    #[test]
+    fn a_call_that_is_answered_was_not_cancelled() {
+        let call = r#"
+echo '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}' >&3
+read -r answer <&4
+echo '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}' >&3
+exec 3>&-; wait"#;
+        assert!(fault(&seen("late", "legacy", call)["cancel"]).contains("was answered"));
+    }
 }

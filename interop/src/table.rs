@@ -136,3 +136,33 @@ pub fn rows_are(of: &str, tested: &[(&str, &str)]) {
         rows.iter().map(|row| (&*row[0], &*row[2])).filter(|(client, _)| family(client) == of).collect();
     assert_eq!(rows, tested, "the rows of the table and those that are tested");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(word: &str, note: Option<&str>) -> Cell {
+        Cell { word: word.to_owned(), note: note.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_cell_says_what_was_seen_or_fails() {
+        let right = cell("right", None);
+        let fault = cell("fault", Some("`no such thing`: and why, `elsewhere`."));
+        let seen = |why: &str| Outcome::Fault(format!("it said {why} at 12:00"));
+        assert_eq!(right.says(&Outcome::Right), Ok(()));
+        assert_eq!(fault.says(&seen("no such thing")), Ok(()));
+        for (cell, seen) in [
+            (&right, seen("no such thing")),
+            (&right, Outcome::Cannot("no such thing".to_owned())),
+            (&fault, Outcome::Right),
+            (&fault, Outcome::Cannot("no such thing".to_owned())),
+            // The client's fault is another one now, or is in no quotation.
+            (&fault, seen("elsewhere")),
+            (&cell("fault", Some("no such thing")), seen("no such thing")),
+            (&cell("fault", None), seen("no such thing")),
+        ] {
+            cell.says(&seen).unwrap_err();
+        }
+    }
+}

