@@ -39,6 +39,8 @@ struct Compute {
     #[schemars(range(max = 3600))]
     seconds: u64,
     /// What to call it
+    #[serde(default)]
+    #[schemars(with = "String")]
     label: Option<String>,
 }
 
