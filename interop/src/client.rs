@@ -36,7 +36,7 @@ use crate::{MARK, running, server};
 
 /// A script that takes longer hangs: far above what the slowest takes on a busy machine, and below the 180 s after which
 /// nextest ends a test.
-const LIMIT: Duration = Duration::from_secs(150);
+const LIMIT: Duration = Duration::from_secs(170);
 
 /// A client and how its script is started.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ impl Client {
         let said = format!("it wrote:\n{stdout}\nand to stderr:\n{}", text("complained"));
         let seen = read(&stdout).map(|(version, seen)| {
             let seen = CHECKS.iter().zip(seen).map(|(check, outcome)| match witness.bears_out(check, era) {
-                Err(why) if outcome == Outcome::Right => Outcome::Fault(why),
+                Err(why) if outcome == Outcome::Right => Outcome::FaultSeen(why),
                 _ => outcome,
             });
             (version, seen.collect())
@@ -204,7 +204,7 @@ eval "$rest"
     }
 
     fn fault(outcome: &Outcome) -> &str {
-        let Outcome::Fault(why) = outcome else { panic!("{outcome:?}") };
+        let Outcome::FaultSeen(why) = outcome else { panic!("{outcome:?}") };
         why
     }
 
@@ -225,7 +225,7 @@ eval "$rest"
     #[test]
     fn a_client_that_kills_its_server_is_found_out() {
         let seen = seen("kills", "legacy", "kill -TERM $server; wait $server; exec 3>&-");
-        assert_eq!(fault(&seen["end"]), "a server was killed instead of left to end");
+        assert_eq!(fault(&seen["end"]), "a server was killed instead of left to end, after initialize");
     }
 
     #[test]

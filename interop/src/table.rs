@@ -32,8 +32,10 @@ const TABLE: &str = include_str!("../clients/table.md");
 pub(crate) enum Outcome {
     /// Everything was as it should be.
     Right,
-    /// The client is at fault, and this is what it said.
+    /// The client is at fault, and this is what it said, or what its script says of it.
     Fault(String),
+    /// The client is at fault, and this is all that was seen of it from outside.
+    FaultSeen(String),
     /// The client has no such thing, and why.
     Cannot(String),
 }
@@ -77,23 +79,20 @@ impl Cell {
         Self { word: word.to_owned(), note: Some(note.to_owned()) }
     }
 
-    /// Whether it says what was seen. What is not right has a note, which quotes in its first pair of backticks what the
-    /// script has said.
+    /// Whether it says what was seen. What is not right has a note, which quotes in its first pair of backticks something
+    /// of what the script has said, or all that was seen from outside.
     pub(crate) fn says(&self, seen: &Outcome) -> Result<(), String> {
-        let (word, why) = match seen {
-            Outcome::Right => ("right", None),
-            Outcome::Fault(why) => ("fault", Some(why)),
-            Outcome::Cannot(why) => ("cannot", Some(why)),
+        let quoted = self.note.as_deref().and_then(|note| note.split('`').nth(1)).unwrap_or_default();
+        let (word, noted) = match seen {
+            Outcome::Right => ("right", self.note.is_none()),
+            Outcome::Fault(why) => ("fault", !quoted.is_empty() && why.contains(quoted)),
+            Outcome::FaultSeen(why) => ("fault", why == quoted),
+            Outcome::Cannot(why) => ("cannot", !quoted.is_empty() && why.contains(quoted)),
         };
-        if self.word != word {
-            return Err(format!("`{}` in the table, seen {seen:?}", self.word));
+        if self.word == word && noted {
+            return Ok(());
         }
-        let quoted = self.note.as_deref().and_then(|note| note.split('`').nth(1));
-        match (why, quoted) {
-            (None, None) if self.note.is_none() => Ok(()),
-            (Some(why), Some(quoted)) if why.contains(quoted) => Ok(()),
-            _ => Err(format!("the note says {:?}, seen {seen:?}", self.note)),
-        }
+        Err(format!("the table has {self:?}, seen {seen:?}"))
     }
 }
 
@@ -152,6 +151,7 @@ mod tests {
         let seen = |why: &str| Outcome::Fault(format!("it said {why} at 12:00"));
         assert_eq!(right.says(&Outcome::Right), Ok(()));
         assert_eq!(fault.says(&seen("no such thing")), Ok(()));
+        assert_eq!(fault.says(&Outcome::FaultSeen("no such thing".to_owned())), Ok(()));
         for (cell, seen) in [
             (&right, seen("no such thing")),
             (&right, Outcome::Cannot("no such thing".to_owned())),
@@ -160,6 +160,7 @@ mod tests {
             // The client's fault is another one now, or is in no quotation.
             (&fault, seen("elsewhere")),
             (&cell("fault", Some("no such thing")), seen("no such thing")),
+            (&fault, Outcome::FaultSeen("no such thing, and more".to_owned())),
             (&cell("fault", None), seen("no such thing")),
         ] {
             cell.says(&seen).unwrap_err();

@@ -26,12 +26,12 @@ const GRACE: Duration = Duration::from_secs(10);
 /// a client knows of the first shell only.
 const SCRIPT: &str = r#"
 folder=$1; shift
-echo started >>"$folder/ends"
+echo "started $$" >>"$folder/ends"
 tee "$folder/asked.$$" | {
     "$@" 2>>"$folder/stderr"
-    echo "ended $?" >>"$folder/ends"
+    echo "ended $$ $?" >>"$folder/ends"
 } | tee "$folder/answered.$$"
-echo waited >>"$folder/ends"
+echo "waited $$" >>"$folder/ends"
 "#;
 
 /// What one script has done with its servers.
@@ -106,45 +106,61 @@ impl Witness {
 
     /// Every server that was started has ended by itself and well.
     fn ended(&self) -> Result<(), String> {
-        let text = |name: &str| std::fs::read_to_string(self.folder().join(name)).unwrap_or_default();
         let left = running(self.mark()).unwrap();
         if !left.is_empty() {
             return Err(format!("left running: {left:?}"));
         }
-        let ends = text("ends");
-        let count = |line: &str| ends.lines().filter(|found| *found == line).count();
-        if let Some(end) = ends.lines().find(|line| line.starts_with("ended") && *line != "ended 0") {
-            return Err(format!("a server {end}: {}", text("stderr").trim_end()));
+        let ends = self.text("ends");
+        let line = |wanted: String| ends.lines().any(|line| line == wanted);
+        let mut faults = Vec::new();
+        for id in ends.lines().filter_map(|line| line.strip_prefix("started ")) {
+            if !line(format!("waited {id}")) {
+                let asked = Wire::of(self, id).methods().join(", ");
+                faults.push(format!("a server was killed instead of left to end, after {asked}"));
+            } else if !line(format!("ended {id} 0")) {
+                faults.push("a server ended with another exit code than 0".to_owned());
+            }
         }
-        if count("started") != count("ended 0") || count("started") != count("waited") {
-            return Err("a server was killed instead of left to end".to_owned());
-        }
-        let stderr = text("stderr");
+        let stderr = self.text("stderr");
         if !stderr.is_empty() {
-            return Err(format!("a server wrote to stderr: {}", stderr.trim_end()));
+            faults.push(format!("a server wrote to stderr: {}", stderr.trim_end()));
         }
-        Ok(())
+        if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+    }
+
+    /// What was written down under this name.
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder().join(name)).unwrap_or_default()
     }
 
     fn wires(&self) -> Vec<Wire> {
-        let lines = |name: &str| {
-            let text = std::fs::read_to_string(self.folder().join(name)).unwrap_or_default();
-            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-        };
-        let names = std::fs::read_dir(self.folder()).unwrap().map(|entry| entry.unwrap().file_name());
-        let wires: Vec<_> = names
-            .filter_map(|name| name.to_str()?.strip_prefix("asked.").map(str::to_owned))
-            .map(|id| Wire {
-                asked: lines(&format!("asked.{id}")),
-                answered: lines(&format!("answered.{id}")),
-            })
-            .collect();
+        let ends = self.text("ends");
+        let ids = ends.lines().filter_map(|line| line.strip_prefix("started "));
+        let wires: Vec<_> = ids.map(|id| Wire::of(self, id)).collect();
         assert!(!wires.is_empty(), "no server was ever started");
         wires
     }
 }
 
 impl Wire {
+    fn of(witness: &Witness, id: &str) -> Self {
+        let lines = |name: String| {
+            witness.text(&name).lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        };
+        Self { asked: lines(format!("asked.{id}")), answered: lines(format!("answered.{id}")) }
+    }
+
+    /// What was asked, each once.
+    fn methods(&self) -> Vec<&str> {
+        let mut methods = Vec::new();
+        for method in self.asked.iter().filter_map(|message| message["method"].as_str()) {
+            if !methods.contains(&method) {
+                methods.push(method);
+            }
+        }
+        methods
+    }
+
     /// Everything that was asked here was asked in this era.
     fn speaks(&self, era: &str) -> Result<(), String> {
         let said = |request: &&Value| {
