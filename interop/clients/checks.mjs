@@ -52,7 +52,7 @@ export async function run(version, checks, complaints = []) {
             say({ check, outcome: 'right' });
         } catch (error) {
             const outcome = error instanceof Cannot ? 'cannot' : 'fault';
-            say({ check, outcome, why: [error?.message || inspect(error), ...complaints].join('\n') });
+            say({ check, outcome, why: [error?.message || inspect(error), ...complaints].join(': ') });
         }
         over.abort();
     }

@@ -17,16 +17,25 @@ async function rejection(promise) {
     return assert.fail('it was not rejected');
 }
 
+/** What a user of the client would write into a field: what is there already, the first choice, or something. */
+function filledIn(field) {
+    const choices = (field) => field.enum ?? (field.oneOf ?? field.anyOf)?.map((choice) => choice.const);
+    if (field.default !== undefined) {
+        return field.default;
+    }
+    if (field.type === 'array') {
+        return choices(field.items).slice(0, 2);
+    }
+    return choices(field)?.[0] ?? { boolean: true, string: field.format === 'email' ? 'ada@example.org' : 'Ada' }[field.type];
+}
+
 /** What a user of the client would answer to a form, by its message. */
 function answer(form) {
     if (form.message === 'No, thank you?') {
         return { action: 'decline' };
     }
-    const content = {};
-    for (const [name, field] of Object.entries(form.requestedSchema.properties)) {
-        content[name] = field.default ?? (field.format === 'email' ? 'ada@example.org' : 'Ada');
-    }
-    return { action: 'accept', content };
+    const fields = Object.entries(form.requestedSchema.properties);
+    return { action: 'accept', content: Object.fromEntries(fields.map(([name, field]) => [name, filledIn(field)])) };
 }
 
 /**
@@ -112,11 +121,14 @@ export function checks(client, { connect, call, handle, hear, watch }) {
             const told = [];
             const result = await tool('test_tool_with_progress', {}, { onprogress: (event) => told.push(event) });
             assert.equal(text(result), 'Tool with progress executed successfully');
-            assert.deepEqual(told, [
+            const sent = [
                 { progress: 0, total: 100, message: 'Begun' },
                 { progress: 50, total: 100, message: 'Half done' },
                 { progress: 100, total: 100, message: 'Done' },
-            ]);
+            ];
+            assert.deepEqual(told.slice(0, 2), sent.slice(0, 2));
+            assert.notEqual(told.length, 2, 'the last of three was not handed on');
+            assert.deepEqual(told, sent);
         },
 
         async cancel() {
@@ -145,13 +157,29 @@ export function checks(client, { connect, call, handle, hear, watch }) {
             assert.deepEqual(asked[0].requestedSchema.required, ['username', 'email']);
             const declined = await tool('test_elicitation', { message: 'No, thank you?' });
             assert.equal(text(declined), 'User response: action: decline, content: {}');
-            const filledIn = await tool('test_elicitation_sep1034_defaults');
+            const unchanged = await tool('test_elicitation_sep1034_defaults');
             const defaults = '{"name":"John Doe","age":30,"score":95.5,"status":"active","verified":true}';
-            assert.equal(text(filledIn), `Elicitation completed: action=accept, content=${defaults}`);
+            assert.equal(text(unchanged), `Elicitation completed: action=accept, content=${defaults}`);
+            const chosen = await tool('test_elicitation_sep1330_enums');
+            const choices = {
+                untitledSingle: 'option1',
+                titledSingle: 'value1',
+                legacyEnum: 'opt1',
+                untitledMulti: ['option1', 'option2'],
+                titledMulti: ['value1', 'value2'],
+            };
+            assert.equal(text(chosen), `Elicitation completed: action=accept, content=${JSON.stringify(choices)}`);
+            // Twice in one call, which remembers the first answer while it asks for the second.
+            assert.equal(text(await tool('test_input_required_result_multi_round')), 'Ada likes Ada');
+            const state = await tool('test_input_required_result_request_state');
+            assert.equal(text(state), "state-ok, and the user's answer is accept");
         },
 
         async roots() {
             assert.equal(text(await tool('test_input_required_result_list_roots')), 'Roots: file:///home/ada');
+            // The user, the model and the client at once.
+            const three = await tool('test_input_required_result_multiple_inputs');
+            assert.equal(text(three), 'Ada: You said: Generate a greeting. Roots: file:///home/ada');
         },
 
         async resources() {
