@@ -2,8 +2,9 @@
 //! processes it has left behind.
 //!
 //! Used by the tests beside it, one file for each family of SDKs, and by nothing else; it never speaks the protocol, so
-//! that the binary alone is what is tested. The peers are pinned in `package-lock.json`, `requirements.txt` and
-//! `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so itself.
+//! that the binary alone is what is tested. The peers are pinned in `package-lock.json`, `requirements.txt`,
+//! `requirements-1.txt` and `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so
+//! itself.
 
 mod client;
 mod run;

@@ -118,8 +118,8 @@ fn family(client: &str) -> &'static str {
         | "@modelcontextprotocol/client"
         | "@modelcontextprotocol/inspector"
         | "mcporter" => "node",
-        "mcp" | "fastmcp" => "python",
-        "rmcp" => "rust",
+        "mcp" | "mcp 1" | "fastmcp" => "python",
+        "rmcp" | "rmcp 2" => "rust",
         _ => panic!("no family has a client `{client}`"),
     }
 }
