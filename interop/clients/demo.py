@@ -7,6 +7,7 @@ and what is seen from outside besides). Whatever is not as it should be is a `Wr
 
 import asyncio
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -38,6 +39,21 @@ class Cannot(Exception):
 def equal(what, seen, expected):
     if seen != expected:
         raise Wrong(f"{what}: {json.dumps(seen, default=str)} instead of {json.dumps(expected)}")
+
+
+class Complaints(logging.Handler):
+    """What the client and what it builds on have complained of: they log what they make nothing of, and go on."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.said = []
+
+    def emit(self, record):
+        self.said.append(f"{record.name}: {record.getMessage()}")
+
+    def take(self):
+        said, self.said = self.said, []
+        return said
 
 
 def plain(model):
@@ -364,10 +380,12 @@ CHECKS = [
 ]
 
 
-async def outcome(check):
+async def outcome(check, complaints):
+    complaints.take()
     try:
         with anyio.fail_after(LIMIT):
             await check()
+        equal("what the client complains of", complaints.take(), [])
     except Cannot as error:
         return {"outcome": "cannot", "why": words_of(error)}
     except TimeoutError:
@@ -384,9 +402,13 @@ def run(version, peer):
         sys.exit("usage: SCRIPT legacy|modern -- SERVER WORDS...")
 
     async def checks():
+        complaints = Complaints()
+        # The second keeps what it has to itself.
+        for name in [None, "fastmcp"]:
+            logging.getLogger(name).addHandler(complaints)
         print(json.dumps({"version": version}), flush=True)
         all_checks = Checks(peer(era, words), era)
         for name in CHECKS:
-            print(json.dumps({"check": name, **await outcome(getattr(all_checks, name))}), flush=True)
+            print(json.dumps({"check": name, **await outcome(getattr(all_checks, name), complaints)}), flush=True)
 
     asyncio.run(checks())
