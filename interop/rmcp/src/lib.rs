@@ -1,4 +1,4 @@
-//! What the clients on rmcp share: the checks against `mcpjoin serve demo`, and the user who sits at the client.
+//! What clients on rmcp share: the checks against `mcpjoin serve demo`, and the user who sits at the client.
 //!
 //! Used by the programs `client-current` and `client-old`, each of which fits one version of rmcp in as a [`Session`].
 //! Everything passes between them and here as JSON, as it would stand on the wire: the versions have types of their own.
