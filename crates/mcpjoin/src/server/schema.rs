@@ -10,6 +10,7 @@ use std::sync::Arc;
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::scan::MAX_DEPTH;
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
@@ -34,8 +35,23 @@ impl Inputs {
     }
 }
 
+/// What both kinds of schema are made with.
+fn settings() -> SchemaSettings {
+    SchemaSettings::draft2020_12().with_transform(RecursiveTransform(without_widths))
+}
+
+/// Leaves out the names of Rust's integer types as formats. Validators of other languages do not know them, and warn of
+/// each (ajv, in every TypeScript client) or refuse the schema. What a type does not hold is refused when it is read.
+fn without_widths(schema: &mut Schema) {
+    const WIDTHS: [&str; 10] =
+        ["int", "int8", "int16", "int128", "uint", "uint8", "uint16", "uint32", "uint64", "uint128"];
+    if schema.get("format").and_then(Value::as_str).is_some_and(|format| WIDTHS.contains(&format)) {
+        schema.remove("format");
+    }
+}
+
 fn of_input<T: JsonSchema>() -> Option<Input> {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    let schema = settings().into_generator().into_root_schema_for::<T>();
     let mut object = object(schema)?;
     match object.get("type") {
         Some(kind) if kind == "object" => {}
@@ -62,8 +78,7 @@ fn is_shallow(value: &Value, depth: usize) -> bool {
 
 /// The schema of a structured result.
 pub(super) fn of_output<T: JsonSchema>() -> Option<Raw> {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let schema = settings.into_generator().into_root_schema_for::<T>();
+    let schema = settings().for_serialize().into_generator().into_root_schema_for::<T>();
     Raw::from_value(schema.as_value()).ok()
 }
 

@@ -210,6 +210,27 @@ fn schemas_stay_whole_when_they_are_put_into_an_object() {
     });
 }
 
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct Widths {
+    small: u8,
+    some: Vec<Option<usize>>,
+    known: i64,
+}
+
+#[test]
+fn schemas_have_no_formats_that_only_rust_knows() {
+    run(async {
+        let server =
+            Server::builder("s", "1").tool(tool("same"), |widths: Widths, _| async { Json(widths) }).build();
+        let client = in_version(&server.unwrap(), Version::V2025_11_25).await;
+        let tools = client.list_tools().all().await.unwrap();
+        for schema in [&tools[0].input_schema, tools[0].output_schema.as_ref().unwrap()] {
+            assert!(!schema.as_str().contains("uint"), "{schema}");
+            assert!(schema.as_str().contains("int64"), "{schema}");
+        }
+    });
+}
+
 #[test]
 fn content_that_a_revision_does_not_have_is_told_as_text() {
     run(async {
