@@ -172,6 +172,10 @@ pub(crate) fn enclose_string(text: String, before: &[u8], after: &[u8]) -> Vec<u
     }
     bytes.push(b'"');
     bytes.extend_from_slice(after);
+    // What is kept is counted by its length.
+    if bytes.capacity() > 2 * bytes.len() {
+        bytes.shrink_to_fit();
+    }
     bytes
 }
 
