@@ -73,30 +73,14 @@ macro_rules! tool_output {
 
 tool_output! {
     (): nothing => { let () = nothing; ToolReply::Result(CallToolResult::new(Vec::new())) };
-    String: text => ToolReply::Reply(text_result(&text)?);
-    &'static str: text => ToolReply::Reply(text_result(text)?);
+    String: text => ToolReply::Reply(Reply::Complete(CallToolResult::written_text(text)));
+    &'static str: text => ToolReply::Reply(Reply::Complete(CallToolResult::written_text(text.to_owned())));
     Content: content => ToolReply::Result(CallToolResult::new(vec![content]));
     Vec<Content>: content => ToolReply::Result(CallToolResult::new(content));
     CallToolResult: result => ToolReply::Result(result);
     InputRequired: input => ToolReply::Reply(Reply::NeedInput(Box::new(input)));
     Reply: reply => ToolReply::Reply(reply);
     ToolReply: reply => reply;
-}
-
-/// A result of one text, which is the same in all revisions: written without the types that could hold more.
-fn text_result(text: &str) -> Result<Reply, HandlerError> {
-    #[derive(Serialize)]
-    struct TextResult<'a> {
-        content: [Text<'a>; 1],
-    }
-
-    #[derive(Serialize)]
-    #[serde(tag = "type", rename = "text")]
-    struct Text<'a> {
-        text: &'a str,
-    }
-
-    complete(&TextResult { content: [Text { text }] })
 }
 
 impl<T: ToolOutput, E: Into<HandlerError> + Send> ToolOutput for Result<T, E> {

@@ -247,6 +247,24 @@ mod tests {
         assert_eq!(decoder.poll_event(), Some(LineEvent::Line("rest".into())));
     }
 
+    #[test]
+    fn the_next_large_line_is_expected_to_be_as_long() {
+        let mut decoder = LineDecoder::new(1 << 20);
+        for round in 0..3 {
+            for _ in 0..10 {
+                decoder.room().put_slice(&[b'x'; READ_BYTES]);
+                assert_eq!(decoder.poll_event(), None);
+            }
+            let most = if round == 0 { 16 } else { 11 } * READ_BYTES;
+            assert!(decoder.capacity() <= most, "{} in round {round}", decoder.capacity());
+            decoder.push(b"\n");
+            assert!(
+                matches!(decoder.poll_event(), Some(LineEvent::Line(line)) if line.len() == 10 * READ_BYTES)
+            );
+            assert!(decoder.capacity() < 64, "{}", decoder.capacity());
+        }
+    }
+
     const WHOLE: usize = super::super::WHOLE_BUFFER_BYTES;
 
     #[test]

@@ -45,22 +45,38 @@ struct ReadBuffer {
     bytes: BytesMut,
     /// The size of the allocation behind `bytes`, which may show only its end.
     allocated: usize,
+    /// How long the last frame was that took its buffer with it, in bytes: the next large one is expected to be
+    /// like it.
+    expected: usize,
 }
 
 impl ReadBuffer {
     /// Room for at least [`LEAST_ROOM`] bytes, normally for [`READ_BYTES`]. While one frame grows the buffer
-    /// doubles, but never beyond `most` bytes.
+    /// doubles, or grows to what is expected, but never beyond `most` bytes.
     fn room(&mut self, most: usize) -> Limit<&mut BytesMut> {
         let held = self.bytes.len();
         if self.bytes.capacity() - held < LEAST_ROOM {
             let wanted = READ_BYTES.saturating_sub(held).max(LEAST_ROOM);
             if !self.bytes.try_reclaim(wanted) {
-                let doubled = held.saturating_mul(2).min(most);
-                self.replace(doubled.max(held.saturating_add(LEAST_ROOM)).max(READ_BYTES));
+                let expected = if held < 2 * READ_BYTES { 0 } else { self.expected + self.expected / 16 };
+                let grown = held.saturating_mul(2).max(expected).min(most);
+                self.grow(grown.max(held.saturating_add(LEAST_ROOM)).max(READ_BYTES), most);
             }
         }
         let room = self.bytes.capacity() - held;
         (&mut self.bytes).limit(room)
+    }
+
+    /// Replaces the buffer by a larger one. Where nothing has been cut off the old one, the allocator may have room
+    /// behind it, or move its pages: a large frame is then not copied again and again. That may give twice the old
+    /// size even where less is asked for.
+    fn grow(&mut self, capacity: usize, most: usize) {
+        if self.bytes.capacity() == self.allocated && self.allocated.saturating_mul(2) <= most {
+            self.bytes.reserve(capacity - self.bytes.len());
+            self.allocated = self.bytes.capacity();
+        } else {
+            self.replace(capacity);
+        }
     }
 
     /// Appends bytes that are already in memory.
@@ -73,6 +89,7 @@ impl ReadBuffer {
     fn take(&mut self, length: usize) -> Bytes {
         let rest = self.bytes.len() - length;
         if length >= WHOLE_BUFFER_BYTES && rest <= READ_BYTES {
+            self.expected = length;
             let rest = BytesMut::from(&self.bytes[length..]);
             self.allocated = rest.capacity();
             let mut whole = mem::replace(&mut self.bytes, rest);

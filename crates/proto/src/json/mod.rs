@@ -22,7 +22,7 @@ use serde::{Serialize, de, ser};
 
 use crate::{Kind, Raw, scan};
 
-pub(crate) use escape::{append_string, push_string, write_string};
+pub(crate) use escape::{append_string, enclose_string, push_string, write_string};
 pub(crate) use raw::{deserialize_raw, serialize_raw};
 pub(crate) use write::{INTEGER_BYTES, integer_text};
 

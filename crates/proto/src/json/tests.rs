@@ -277,6 +277,72 @@ fn both_escapes_say_the_same() {
     assert_eq!(string_value("1"), None);
 }
 
+/// Every way to write and to read a string, beside serde_json.
+fn check_string(value: &str) {
+    let expected = serde_json::to_string(value).unwrap();
+    let mut text = b"[".to_vec();
+    append_string(value, &mut text);
+    assert_eq!(core::str::from_utf8(&text).unwrap(), format!("[{expected}"));
+    assert_eq!(enclose_string(value.to_owned(), b"", b""), expected.as_bytes());
+    let enclosed = enclose_string(value.to_owned(), b"{\"a\":", b"}");
+    assert_eq!(enclosed, format!("{{\"a\":{expected}}}").as_bytes());
+    // With more behind it than it takes itself, and with nothing.
+    for behind in ["", &", 1".repeat(100)] {
+        let list = raw(&format!("[{expected}{behind}]"));
+        let (first, end) = scan::string(list.as_str(), 2);
+        assert_eq!((&*first, end), (value, expected.len()));
+        assert_eq!(scan::string_end(list.as_bytes(), 2).0, expected.len());
+        if let Cow::Owned(first) = first {
+            assert!(first.capacity() <= 2 * first.len() + 128, "{} of {}", first.capacity(), first.len());
+        }
+    }
+}
+
+#[test]
+fn a_stop_is_read_and_written_at_every_place() {
+    for length in 0..200 {
+        for stop in ["\n", "\"", "\\", "\u{1}", "é", "😀", "\u{1}\u{2}\n\n\"x\"\u{3}"] {
+            let plain = "x".repeat(length);
+            check_string(&format!("{plain}{stop}"));
+            check_string(&format!("{plain}{stop}{plain}{stop}0123456789"));
+        }
+    }
+}
+
+#[test]
+fn strings_of_stops_alone_are_read_and_written() {
+    for stop in ["\n", "\u{1}", "\u{1}x", "\"ab", "\\\"\u{0}é"] {
+        for count in [1, 63, 64, 65, 500, 20_000] {
+            check_string(&stop.repeat(count));
+            check_string(&("x".repeat(10_000) + &stop.repeat(count)));
+        }
+    }
+}
+
+#[test]
+fn a_text_with_too_much_room_becomes_a_string_without_it() {
+    let mut text = String::with_capacity(1 << 20);
+    text.push_str(&"some words\n".repeat(2000));
+    let written = enclose_string(text, b"", b"");
+    assert_eq!(written.len(), 2 + 12 * 2000);
+    assert!(written.capacity() <= 2 * written.len(), "{}", written.capacity());
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_string_is_read_and_written(parts in proptest::collection::vec(".{0,90}|[\\x00-\\x20\"\\\\]{0,90}|[a-z]{0,200}", 0..6)) {
+        check_string(&parts.concat());
+    }
+}
+
+#[test]
+fn a_short_string_takes_no_room_for_what_is_behind_it() {
+    let word = "a line\n".repeat(20);
+    let list = to_raw(&vec![word.as_str(); 10_000]).unwrap();
+    let read: Vec<String> = list.decode().unwrap();
+    assert!(read.iter().all(|read| *read == word && read.capacity() <= 2 * word.len() + 128));
+}
+
 #[test]
 fn ids_keep_their_digits_through_types() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]

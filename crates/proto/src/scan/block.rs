@@ -1,4 +1,4 @@
-//! Sixteen bytes at a time: where a run of ordinary string bytes ends.
+//! Sixteen or sixty-four bytes at a time: where a run of ordinary string bytes ends.
 //!
 //! Used by the scanner, by the reader and by the writer's escape. Knows no JSON beyond the three kinds of byte
 //! that end a run inside a string: <https://www.rfc-editor.org/rfc/rfc8259#section-7>.
@@ -7,12 +7,25 @@ use wide::u8x16;
 
 /// Bytes in a block.
 pub(crate) const WIDTH: usize = 16;
+/// Bytes in a wide block.
+pub(crate) const WIDE: usize = 4 * WIDTH;
 
-/// The block that begins at `at`; `None` when fewer than [`WIDTH`] bytes are left.
-#[inline(always)]
-pub(crate) fn load(text: &[u8], at: usize) -> Option<u8x16> {
-    let chunk = text.get(at..)?.first_chunk::<WIDTH>()?;
-    Some(u8x16::from(*chunk))
+/// Some bytes of a text, as many as the processor looks at together.
+pub(crate) trait Block: Copy {
+    /// How many they are.
+    const WIDTH: usize;
+
+    /// Those that begin at `at`; `None` when the text has not so many left.
+    fn load(text: &[u8], at: usize) -> Option<Self>;
+
+    /// One bit for each byte that is a quote, a backslash or a control character.
+    fn stops(self) -> u64;
+
+    /// One bit for each byte that is a quote or a backslash: enough for a text that has been checked.
+    fn ends(self) -> u64;
+
+    /// All bytes laid over one another: a high bit tells that one of them is not ASCII.
+    fn merged(self) -> u8x16;
 }
 
 /// All ones where a byte is a quote, a backslash or a control character.
@@ -22,63 +35,147 @@ fn special(block: u8x16) -> u8x16 {
     block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\')) | control
 }
 
-/// One bit for each byte that is a quote, a backslash or a control character.
+/// All ones where a byte is a quote or a backslash.
 #[inline(always)]
-pub(crate) fn stops(block: u8x16) -> u32 {
-    special(block).move_mask() as u32
+fn end(block: u8x16) -> u8x16 {
+    block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\'))
 }
 
-/// One bit for each byte that is a quote or a backslash: enough for a text that has been checked.
+/// One bit for each byte whose highest bit is set.
 #[inline(always)]
-pub(crate) fn ends(block: u8x16) -> u32 {
-    (block.cmp_eq(u8x16::splat(b'"')) | block.cmp_eq(u8x16::splat(b'\\'))).move_mask() as u32
+fn bits(block: u8x16) -> u64 {
+    u64::from(block.move_mask() as u32)
 }
 
-/// One bit for each byte that is not ASCII.
-#[inline(always)]
-pub(crate) fn high(block: u8x16) -> u32 {
-    block.move_mask() as u32
-}
+impl Block for u8x16 {
+    const WIDTH: usize = WIDTH;
 
-/// Passes 64 bytes at a time while none of them is special. Gives where it stopped, and whether one of the
-/// bytes that it passed is not ASCII.
-#[inline]
-pub(crate) fn clean_run(text: &[u8], mut at: usize) -> (usize, bool) {
-    let mut seen = u8x16::splat(0);
-    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<{ 4 * WIDTH }>()) {
-        let block = |index: usize| -> u8x16 {
-            let mut bytes = [0; WIDTH];
-            bytes.copy_from_slice(&chunk[index * WIDTH..(index + 1) * WIDTH]);
-            u8x16::from(bytes)
-        };
-        let (a, b, c, d) = (block(0), block(1), block(2), block(3));
-        if ((special(a) | special(b)) | (special(c) | special(d))).move_mask() != 0 {
-            break;
-        }
-        seen |= (a | b) | (c | d);
-        at += 4 * WIDTH;
+    #[inline(always)]
+    fn load(text: &[u8], at: usize) -> Option<Self> {
+        let chunk = text.get(at..)?.first_chunk::<WIDTH>()?;
+        Some(Self::from(*chunk))
     }
-    (at, high(seen) != 0)
+
+    #[inline(always)]
+    fn stops(self) -> u64 {
+        bits(special(self))
+    }
+
+    #[inline(always)]
+    fn ends(self) -> u64 {
+        bits(end(self))
+    }
+
+    #[inline(always)]
+    fn merged(self) -> u8x16 {
+        self
+    }
+}
+
+/// Four blocks, for long texts: where nothing ends, which is nearly everywhere, one test serves for all four.
+#[derive(Clone, Copy)]
+pub(crate) struct Wide([u8x16; 4]);
+
+impl Wide {
+    #[inline(always)]
+    pub(crate) fn new(bytes: &[u8; WIDE]) -> Self {
+        let block = |index: usize| -> u8x16 {
+            let mut block = [0; WIDTH];
+            block.copy_from_slice(&bytes[index * WIDTH..(index + 1) * WIDTH]);
+            u8x16::from(block)
+        };
+        Self([block(0), block(1), block(2), block(3)])
+    }
+
+    #[inline(always)]
+    fn all(self, which: impl Fn(u8x16) -> u8x16) -> u64 {
+        let [a, b, c, d] = self.0.map(which);
+        if ((a | b) | (c | d)).move_mask() == 0 {
+            return 0;
+        }
+        bits(a) | bits(b) << WIDTH | bits(c) << (2 * WIDTH) | bits(d) << (3 * WIDTH)
+    }
+}
+
+impl Block for Wide {
+    const WIDTH: usize = WIDE;
+
+    #[inline(always)]
+    fn load(text: &[u8], at: usize) -> Option<Self> {
+        text.get(at..)?.first_chunk::<WIDE>().map(Self::new)
+    }
+
+    #[inline(always)]
+    fn stops(self) -> u64 {
+        self.all(special)
+    }
+
+    #[inline(always)]
+    fn ends(self) -> u64 {
+        self.all(end)
+    }
+
+    #[inline(always)]
+    fn merged(self) -> u8x16 {
+        let [a, b, c, d] = self.0;
+        (a | b) | (c | d)
+    }
+}
+
+/// Whether a byte is not ASCII, of blocks whose bytes were laid over one another.
+#[inline(always)]
+pub(crate) fn is_high(merged: u8x16) -> bool {
+    merged.move_mask() != 0
 }
 
 /// Where the first quote, backslash or control character at or after `at` lies; the length of the text when
 /// there is none.
 #[inline]
 pub(crate) fn next_stop(text: &[u8], mut at: usize) -> usize {
-    while let Some(block) = load(text, at) {
-        let stops = stops(block);
-        if stops != 0 {
-            return at + stops.trailing_zeros() as usize;
-        }
-        (at, _) = clean_run(text, at + WIDTH);
-    }
-    while let Some(&byte) = text.get(at) {
-        if byte < 0x20 || byte == b'"' || byte == b'\\' {
-            break;
-        }
-        at += 1;
+    let found = next::<Wide>(text, &mut at, Wide::stops) || next::<u8x16>(text, &mut at, u8x16::stops);
+    if !found {
+        at += text.get(at..).unwrap_or_default().iter().take_while(|byte| !is_stop(**byte)).count();
     }
     at.min(text.len())
+}
+
+/// Where the first quote or backslash at or after `at` lies; the length of the text when there is none.
+#[inline]
+pub(crate) fn next_end(text: &[u8], mut at: usize) -> usize {
+    // Most strings are short: one block decides.
+    if let Some(block) = u8x16::load(text, at) {
+        let ends = block.ends();
+        if ends != 0 {
+            return at + ends.trailing_zeros() as usize;
+        }
+        at += WIDTH;
+    }
+    let found = next::<Wide>(text, &mut at, Wide::ends) || next::<u8x16>(text, &mut at, u8x16::ends);
+    if !found {
+        let rest = text.get(at..).unwrap_or_default();
+        at += rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\')).count();
+    }
+    at.min(text.len())
+}
+
+/// Goes on in whole blocks to the first byte that is looked for. Says whether it is at `at`; if not, no whole block
+/// is left there.
+#[inline(always)]
+fn next<B: Block>(text: &[u8], at: &mut usize, which: impl Fn(B) -> u64) -> bool {
+    while let Some(block) = B::load(text, *at) {
+        let found = which(block);
+        if found != 0 {
+            *at += found.trailing_zeros() as usize;
+            return true;
+        }
+        *at += B::WIDTH;
+    }
+    false
+}
+
+/// Whether a byte is a quote, a backslash or a control character.
+const fn is_stop(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 #[cfg(test)]
@@ -104,12 +201,29 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_run_says_whether_it_passed_a_byte_that_is_not_ascii() {
-        for place in 0..64 {
-            let mut text = vec![b'a'; 64];
+    fn a_byte_that_is_not_ascii_is_seen_at_every_place() {
+        assert!(!is_high(Wide::new(&[b'a'; WIDE]).merged()));
+        for place in 0..WIDE {
+            let mut text = [b'a'; WIDE];
             text[place] = 0x80;
-            assert_eq!(clean_run(&text, 0), (64, true));
+            assert!(is_high(Wide::new(&text).merged()));
         }
-        assert_eq!(clean_run(&[b'a'; 200], 0), (192, false));
+    }
+
+    #[test]
+    fn the_two_widths_say_the_same_of_every_byte() {
+        for byte in 0..=u8::MAX {
+            for place in 0..WIDE {
+                let mut text = [b'a'; WIDE];
+                text[place] = byte;
+                let stop = byte < 0x20 || byte == b'"' || byte == b'\\';
+                let end = byte == b'"' || byte == b'\\';
+                let (wide, bit) = (Wide::new(&text), 1 << place);
+                assert_eq!((wide.stops(), wide.ends()), (bit * u64::from(stop), bit * u64::from(end)));
+                let (at, bit) = (place / WIDTH * WIDTH, 1 << (place % WIDTH));
+                let block = u8x16::load(&text, at).expect("a whole block");
+                assert_eq!((block.stops(), block.ends()), (bit * u64::from(stop), bit * u64::from(end)));
+            }
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! The pass itself: a place in a text, and what must stand there.
 
-use super::block;
+use wide::u8x16;
+
+use super::block::{self, Block, Wide};
 use super::keys::{Key, Keys};
 use super::walk::hex4;
 use super::{Encoding, MAX_DEPTH, MAX_LENGTH, ScanError, ScanErrorKind};
@@ -313,11 +315,11 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     fn string(&mut self) -> Result<bool, ScanError> {
         // Most strings are short and plain: one block decides.
-        if let Some(block) = block::load(self.text, self.at) {
-            let stops = block::stops(block);
+        if let Some(block) = u8x16::load(self.text, self.at) {
+            let stops = block.stops();
             if stops != 0 {
                 let length = stops.trailing_zeros();
-                let high = block::high(block) & ((1 << length) - 1);
+                let high = block.move_mask() & ((1 << length) - 1);
                 let end = self.at + length as usize;
                 if high == 0 && self.text[end] == b'"' {
                     self.at = end + 1;
@@ -333,37 +335,14 @@ impl<'a> Scanner<'a> {
         let start = self.at;
         let mut at = start;
         let mut escaped = false;
-        // May also count bytes behind the closing quote: that costs a check, never an error.
-        let mut high = false;
-        while let Some(block) = block::load(self.text, at) {
-            let mut stops = block::stops(block);
-            high |= block::high(block) != 0;
-            if stops == 0 {
-                let (end, more) = block::clean_run(self.text, at + block::WIDTH);
-                at = end;
-                high |= more;
-                continue;
-            }
-            // Several escapes in one block are passed without loading it again.
-            loop {
-                let offset = stops.trailing_zeros() as usize;
-                let place = at + offset;
-                if self.text[place] == b'"' {
-                    return self.finish_string(start, place, high, escaped);
-                }
-                let end = offset + self.escape(start, place)?;
-                escaped = true;
-                if end >= block::WIDTH {
-                    at += end;
-                    break;
-                }
-                stops &= u32::MAX << end;
-                if stops == 0 {
-                    at += block::WIDTH;
-                    break;
-                }
-            }
+        // May also have bytes behind the closing quote: that costs a check, never an error.
+        let mut merged = u8x16::splat(0);
+        if self.blocks::<Wide>(start, &mut at, &mut escaped, &mut merged)?
+            || self.blocks::<u8x16>(start, &mut at, &mut escaped, &mut merged)?
+        {
+            return self.finish_string(start, at, block::is_high(merged), escaped);
         }
+        let mut high = block::is_high(merged);
         loop {
             match self.text.get(at) {
                 Some(b'"') => return self.finish_string(start, at, high, escaped),
@@ -378,6 +357,40 @@ impl<'a> Scanner<'a> {
                 None => return Err(self.string_error(start, self.text.len(), ScanErrorKind::Truncated)),
             }
         }
+    }
+
+    /// Goes on in whole blocks of a string that begins at `start`. Says whether its closing quote is at `at`;
+    /// if not, no whole block is left there.
+    #[inline(always)]
+    fn blocks<B: Block>(
+        &self,
+        start: usize,
+        at: &mut usize,
+        escaped: &mut bool,
+        merged: &mut u8x16,
+    ) -> Result<bool, ScanError> {
+        while let Some(block) = B::load(self.text, *at) {
+            let mut stops = block.stops();
+            *merged |= block.merged();
+            let mut next = *at + B::WIDTH;
+            // Several escapes in one block are passed without loading it again.
+            while stops != 0 {
+                let place = *at + stops.trailing_zeros() as usize;
+                if self.text[place] == b'"' {
+                    *at = place;
+                    return Ok(true);
+                }
+                let end = place + self.escape(start, place)?;
+                *escaped = true;
+                if end >= next {
+                    next = end;
+                    break;
+                }
+                stops &= u64::MAX << (end - *at);
+            }
+            *at = next;
+        }
+        Ok(false)
     }
 
     #[inline]
@@ -396,7 +409,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The length of the escape at `at`; an error for a control character, which also ends a run.
-    #[inline]
+    #[inline(always)]
     fn escape(&self, start: usize, at: usize) -> Result<usize, ScanError> {
         match (self.text[at], self.text.get(at + 1)) {
             (b'\\', Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => Ok(2),
@@ -407,6 +420,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    #[inline(never)]
     fn unicode_escape(&self, start: usize, at: usize) -> Result<usize, ScanError> {
         let Some(first) = hex4(self.text, at + 2) else {
             return Err(self.bad_hex(start, at));

@@ -7,37 +7,20 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use core::ops::Range;
 
-use super::block;
+use wide::u8x16;
+
+use super::block::{self, Block, Wide};
 use crate::Raw;
 
 /// Where the string that begins at `at` (behind its quote) has its closing quote, and whether it has escapes.
 #[inline]
 pub(crate) fn string_end(text: &[u8], mut at: usize) -> (usize, bool) {
     let mut escaped = false;
-    while let Some(block) = block::load(text, at) {
-        let mut stops = block::ends(block);
-        // Several escapes in one block are passed without loading it again.
-        loop {
-            if stops == 0 {
-                at += block::WIDTH;
-                break;
-            }
-            let offset = stops.trailing_zeros() as usize;
-            if text[at + offset] == b'"' {
-                return (at + offset, escaped);
-            }
-            escaped = true;
-            if offset + 2 > block::WIDTH {
-                at += offset + 2;
-                break;
-            }
-            stops &= u32::MAX << (offset + 2);
-        }
+    if end_in_blocks::<Wide>(text, &mut at, &mut escaped)
+        || end_in_blocks::<u8x16>(text, &mut at, &mut escaped)
+    {
+        return (at, escaped);
     }
-    string_end_in_tail(text, at, escaped)
-}
-
-fn string_end_in_tail(text: &[u8], mut at: usize, mut escaped: bool) -> (usize, bool) {
     while let Some(byte) = text.get(at) {
         match byte {
             b'"' => return (at, escaped),
@@ -49,6 +32,31 @@ fn string_end_in_tail(text: &[u8], mut at: usize, mut escaped: bool) -> (usize, 
         }
     }
     (text.len(), escaped)
+}
+
+/// The same in whole blocks. Says whether the closing quote is at `at`; if not, no whole block is left there.
+#[inline(always)]
+fn end_in_blocks<B: Block>(text: &[u8], at: &mut usize, escaped: &mut bool) -> bool {
+    while let Some(block) = B::load(text, *at) {
+        let mut ends = block.ends();
+        let mut next = *at + B::WIDTH;
+        // Several escapes in one block are passed without loading it again.
+        while ends != 0 {
+            let place = *at + ends.trailing_zeros() as usize;
+            if text[place] == b'"' {
+                *at = place;
+                return true;
+            }
+            *escaped = true;
+            if place + 2 >= next {
+                next = place + 2;
+                break;
+            }
+            ends &= u64::MAX << (place + 2 - *at);
+        }
+        *at = next;
+    }
+    false
 }
 
 /// Passes white space.
@@ -182,31 +190,18 @@ pub(crate) fn unescape(written: &str, escaped: bool) -> Cow<'_, str> {
 /// where that is.
 pub(crate) fn unescape_into(written: &str, out: &mut String) -> usize {
     let bytes = written.as_bytes();
-    let mut from = 0;
-    let mut at = 0;
-    while let Some(block) = block::load(bytes, at) {
-        let mut stops = block::ends(block);
-        let next = at + block::WIDTH;
-        // Several escapes in one block are found without loading it again.
-        while stops != 0 {
-            let place = at + stops.trailing_zeros() as usize;
-            out.push_str(written.get(from..place).unwrap_or_default());
-            if bytes[place] == b'"' {
-                return place;
-            }
-            from = unescape_one(bytes, place, out);
-            if from >= next {
-                break;
-            }
-            stops &= u32::MAX << (from - at);
-        }
-        at = next.max(from);
+    let (mut from, mut at) = (0, 0);
+    if let Some(end) = unescape_blocks::<Wide>(written, &mut from, &mut at, out) {
+        return end;
+    }
+    if let Some(end) = unescape_blocks::<u8x16>(written, &mut from, &mut at, out) {
+        return end;
     }
     loop {
         while bytes.get(at).is_some_and(|byte| !matches!(byte, b'"' | b'\\')) {
             at += 1;
         }
-        out.push_str(written.get(from..at).unwrap_or_default());
+        append(written, from..at, out);
         if bytes.get(at) != Some(&b'\\') {
             return at.min(bytes.len());
         }
@@ -215,32 +210,90 @@ pub(crate) fn unescape_into(written: &str, out: &mut String) -> usize {
     }
 }
 
+/// The same in whole blocks, as far as there are some: what lies before `from` has been appended, between `from`
+/// and `at` is no escape. Gives the closing quote when it was there.
+#[inline(always)]
+fn unescape_blocks<B: Block>(
+    written: &str,
+    from: &mut usize,
+    at: &mut usize,
+    out: &mut String,
+) -> Option<usize> {
+    let bytes = written.as_bytes();
+    while let Some(block) = B::load(bytes, *at) {
+        let mut ends = block.ends();
+        let mut next = *at + B::WIDTH;
+        // Several escapes in one block are found without loading it again.
+        while ends != 0 {
+            let place = *at + ends.trailing_zeros() as usize;
+            append(written, *from..place, out);
+            if bytes[place] == b'"' {
+                return Some(place);
+            }
+            *from = unescape_one(bytes, place, out);
+            if *from >= next {
+                next = *from;
+                break;
+            }
+            ends &= u64::MAX << (*from - *at);
+        }
+        *at = next;
+    }
+    None
+}
+
 /// What the string means that begins at `at` (behind its quote), and where its closing quote is. One pass.
 #[inline]
 pub(crate) fn string(text: &str, at: usize) -> (Cow<'_, str>, usize) {
-    let bytes = text.as_bytes();
-    let mut end = at;
-    while let Some(block) = block::load(bytes, end) {
-        let stops = block::ends(block);
-        if stops != 0 {
-            end += stops.trailing_zeros() as usize;
-            break;
+    // Most strings are short and plain: one block decides, where the caller is.
+    if let Some(block) = u8x16::load(text.as_bytes(), at) {
+        let ends = block.ends();
+        let end = at + ends.trailing_zeros() as usize;
+        if ends != 0 && text.as_bytes()[end] == b'"' {
+            return (Cow::Borrowed(text.get(at..end).unwrap_or_default()), end);
         }
-        end += block::WIDTH;
     }
-    while bytes.get(end).is_some_and(|byte| !matches!(byte, b'"' | b'\\')) {
-        end += 1;
-    }
-    let plain = text.get(at..end).unwrap_or_default();
+    long_string(text, at)
+}
+
+#[inline(never)]
+fn long_string(text: &str, at: usize) -> (Cow<'_, str>, usize) {
+    let bytes = text.as_bytes();
+    let end = block::next_end(bytes, at);
     if bytes.get(end) != Some(&b'\\') {
-        return (Cow::Borrowed(plain), end.min(bytes.len()));
+        return (Cow::Borrowed(text.get(at..end).unwrap_or_default()), end.min(bytes.len()));
     }
-    // Room for what is known; it grows by doubling. The whole rest may be a thousand strings.
-    let mut out = String::with_capacity(2 * plain.len() + 2 * block::WIDTH);
-    out.push_str(plain);
+    let mut out = String::new();
+    append(text, at..end, &mut out);
     let length = unescape_into(text.get(end..).unwrap_or_default(), &mut out);
+    // It has room for text that was not its own.
+    if out.capacity() > 2 * out.len() + 2 * block::WIDE {
+        out.shrink_to_fit();
+    }
     (Cow::Owned(out), end + length)
 }
+
+/// Appends a part without escapes.
+#[inline(always)]
+fn append(written: &str, part: Range<usize>, out: &mut String) {
+    // And the character of the escape behind it.
+    if part.len() + 4 > out.capacity() - out.len() {
+        make_room(written, &part, out);
+    }
+    out.push_str(written.get(part).unwrap_or_default());
+}
+
+/// Makes room for a part and for what is behind it, as far as that is not far more than all that was before: the
+/// text may be one long string or a thousand strings. A text that is written as JSON again finds its room, too.
+#[cold]
+fn make_room(written: &str, part: &Range<usize>, out: &mut String) {
+    let most = GROWTH * (out.len() + part.len()) + 2 * block::WIDTH;
+    let behind = written.len().saturating_sub(part.end).min(most);
+    out.reserve_exact(part.len() + behind + 2 * block::WIDE);
+}
+
+/// How many times what it holds the room of a string may be while nobody knows its length.
+const GROWTH: usize = 15;
 
 /// Appends what the escape at `place` means, and gives where it ends.
 #[inline]

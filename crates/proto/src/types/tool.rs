@@ -13,7 +13,7 @@ use super::meta::Meta;
 use super::page::CacheScope;
 use super::record;
 use super::task::TaskMetadata;
-use crate::Raw;
+use crate::{Raw, json};
 
 record! {
     /// A tool.
@@ -149,6 +149,26 @@ impl CallToolResult {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(alloc::vec![Content::text(text)])
+    }
+
+    /// A result of one text as JSON, which is the same in all revisions. A large text becomes its result where it
+    /// lies, without a second one beside it.
+    #[must_use]
+    pub fn written_text(text: String) -> Raw {
+        const BEFORE: &[u8] = br#"{"content":[{"type":"text","text":"#;
+        const AFTER: &[u8] = b"}]}";
+        // A smaller one is written sooner than it is moved.
+        const LARGE: usize = 16 * 1024;
+        let written = if text.len() < LARGE {
+            let mut written = Vec::with_capacity(BEFORE.len() + text.len() + 128);
+            written.extend_from_slice(BEFORE);
+            json::append_string(&text, &mut written);
+            written.extend_from_slice(AFTER);
+            written
+        } else {
+            json::enclose_string(text, BEFORE, AFTER)
+        };
+        Raw::trusted(written.into())
     }
 
     /// The tool has failed: the text says how, in a way that lets a model do better.
