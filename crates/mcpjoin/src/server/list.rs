@@ -3,7 +3,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor names the last
 //! entry of its page, so pages stay right when entries come and go between them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mcpjoin_proto::types::PageParams;
@@ -15,13 +15,13 @@ use serde::ser::{SerializeMap, Serializer};
 pub(super) struct List<E> {
     /// With their numbers, which only grow.
     entries: Vec<(u64, Arc<E>)>,
-    by_name: HashMap<Box<str>, Arc<E>>,
+    by_name: BTreeMap<Box<str>, Arc<E>>,
     last: u64,
 }
 
 impl<E> Default for List<E> {
     fn default() -> Self {
-        Self { entries: Vec::new(), by_name: HashMap::new(), last: 0 }
+        Self { entries: Vec::new(), by_name: BTreeMap::new(), last: 0 }
     }
 }
 
