@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State};
 use mcpjoin_proto::{ErrorObject, Message, Notification, Request, RequestId, Time};
@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use super::OnViolation;
 use super::context::Context;
 use super::core::{Core, Inner};
-use super::running::{Moment, Running, Work, WorkFuture, panicked, poll_answer, poll_notification};
+use super::running::{Running, Work, WorkFuture, panicked, poll_answer, poll_notification};
 use crate::handler::ErasedHandler;
 use crate::link::Io;
 
@@ -52,6 +52,8 @@ pub struct Driver {
     timer_wakes: Waker,
     /// When the session, or whoever waits for room, is due next.
     due: Option<Time>,
+    /// Nothing was read, because too many replies wait.
+    held_back: bool,
     /// Whether the session may be waiting for what the link has still to send, or be about to end.
     watches_link: bool,
     stage: Stage,
@@ -96,6 +98,7 @@ impl Driver {
             timer_at: Time::FAR,
             timer_wakes: Waker::noop().clone(),
             due: None,
+            held_back: false,
             watches_link: false,
             stage: Stage::Starting,
             deaf_peer: None,
@@ -117,6 +120,8 @@ impl Driver {
         let mut busy = self.read(cx, &core, now);
         busy |= self.settle_running(cx);
         busy |= self.send(cx, &core, now) | self.running.has_new();
+        // Nobody has asked the link for what came in, and nobody will be woken for it.
+        busy |= mem::take(&mut self.held_back) && core.lock().session.wants_input();
         // A session that is over because its time is has last words, too: they are sent in the turn that follows.
         let leaving = matches!(self.stage, Stage::Farewell(..) | Stage::Closing(_));
         self.keep_time(cx, &core, now);
@@ -150,6 +155,7 @@ impl Driver {
             if !matches!(self.stage, Stage::Running) {
                 return false;
             }
+            self.held_back = !wants_input;
             let mut ended = false;
             while wants_input && !ended && self.inbound.len() < PIECE && bytes < TURN_BYTES {
                 let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
@@ -174,7 +180,7 @@ impl Driver {
             if count >= TURN || bytes >= TURN_BYTES {
                 return true;
             }
-            if !full || ended || !self.events.is_empty() {
+            if !full || ended {
                 return false;
             }
         }
@@ -288,7 +294,7 @@ impl Driver {
                 }
                 Event::Request { request, context } => {
                     let context = Context::of_request(core.clone(), request.id.clone(), context);
-                    let began = since.unwrap_or_else(Moment::now);
+                    let began = since.unwrap_or_else(Instant::now);
                     clock = self.begin_request(request, context, began);
                 }
                 Event::Notification { notification, .. } => {
@@ -328,7 +334,7 @@ impl Driver {
     }
 
     /// Runs the handler until it first waits. Says when that was, if nothing went wrong.
-    fn begin_request(&mut self, request: Request, context: Context, mut clock: Moment) -> Option<Moment> {
+    fn begin_request(&mut self, request: Request, context: Context, mut clock: Instant) -> Option<Instant> {
         let id = request.id.clone();
         let method = request.method.clone();
         let called = catch_unwind(AssertUnwindSafe(|| self.handler.request(request, context)));
@@ -352,7 +358,7 @@ impl Driver {
         match catch_unwind(AssertUnwindSafe(|| self.handler.notification(notification, context))) {
             Ok(mut future) => {
                 let mut cx = TaskContext::from_waker(Waker::noop());
-                if poll_notification(&mut future, &method, &mut cx, &mut Moment::now()).is_pending() {
+                if poll_notification(&mut future, &method, &mut cx, &mut Instant::now()).is_pending() {
                     self.running.push(Work { method, future: WorkFuture::Notification(future) });
                 }
             }

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::{ErrorObject, Method, RequestId};
@@ -30,34 +30,6 @@ pub(super) struct Work {
 pub(super) enum WorkFuture {
     Request(RequestId, Answer),
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
-}
-
-/// A moment, as coarse as a look at the clock is quick: to a few milliseconds where the system has such a clock.
-#[derive(Clone, Copy)]
-pub(super) struct Moment(
-    #[cfg(target_os = "linux")] Duration,
-    #[cfg(not(target_os = "linux"))] std::time::Instant,
-);
-
-impl Moment {
-    #[cfg(target_os = "linux")]
-    pub(super) fn now() -> Self {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-        Self(Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default()))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn now() -> Self {
-        Self(std::time::Instant::now())
-    }
-
-    fn since(self, earlier: Self) -> Duration {
-        #[cfg(target_os = "linux")]
-        let passed = self.0.saturating_sub(earlier.0);
-        #[cfg(not(target_os = "linux"))]
-        let passed = self.0.saturating_duration_since(earlier.0);
-        passed
-    }
 }
 
 /// The handlers at work. Whoever is woken is polled once in the turn that follows, in the order of the wakes.
@@ -221,7 +193,7 @@ impl Running {
         entry.alarm.rung.store(false, Ordering::Release);
         let Some(work) = &mut entry.work else { return };
         let mut cx = TaskContext::from_waker(&entry.waker);
-        let mut clock = Moment::now();
+        let mut clock = Instant::now();
         let answer = match &mut work.future {
             WorkFuture::Request(_, future) => match poll_answer(future, &work.method, &mut cx, &mut clock) {
                 Poll::Ready(answer) => Some(answer),
@@ -248,7 +220,7 @@ pub(super) fn poll_notification(
     future: &mut Pin<Box<dyn Future<Output = ()> + Send>>,
     method: &Method,
     cx: &mut TaskContext<'_>,
-    clock: &mut Moment,
+    clock: &mut Instant,
 ) -> Poll<()> {
     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
     *clock = report_long_poll(method, *clock);
@@ -264,7 +236,7 @@ pub(super) fn poll_answer(
     future: &mut Answer,
     method: &Method,
     cx: &mut TaskContext<'_>,
-    clock: &mut Moment,
+    clock: &mut Instant,
 ) -> Poll<Result<Reply, ErrorObject>> {
     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
     *clock = report_long_poll(method, *clock);
@@ -275,9 +247,9 @@ pub(super) fn poll_answer(
 }
 
 /// Says what time it is now.
-fn report_long_poll(method: &Method, started: Moment) -> Moment {
-    let now = Moment::now();
-    let took = now.since(started);
+fn report_long_poll(method: &Method, started: Instant) -> Instant {
+    let now = Instant::now();
+    let took = now.saturating_duration_since(started);
     if took > LONG_POLL {
         tracing::warn!(
             target: "mcpjoin",
