@@ -65,7 +65,8 @@ pub(crate) trait ErasedHandler: Send + Sync {
 impl<H: Handler> ErasedHandler for Arc<H> {
     fn request(&self, request: Request, context: Context) -> Answer {
         let handler = self.clone();
-        Box::pin(async move { handler.request(request, context).await })
+        // Said in full: an `Arc` has this trait's method of that name, too.
+        Box::pin(async move { Handler::request(&*handler, request, context).await })
     }
 
     fn notification(
@@ -74,7 +75,7 @@ impl<H: Handler> ErasedHandler for Arc<H> {
         context: Context,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let handler = self.clone();
-        Box::pin(async move { handler.notification(notification, context).await })
+        Box::pin(async move { Handler::notification(&*handler, notification, context).await })
     }
 }
 
