@@ -1,5 +1,6 @@
-//! Judges the dependencies by `deny.toml`: licences, duplicate versions, denied versions, sources. Reads
-//! `cargo metadata` and nothing from a network that a build would not read too.
+//! Judges the dependencies by `deny.toml`: licences, duplicate versions, denied versions, sources; and counts those that
+//! somebody builds who builds the binary. Reads `cargo metadata` and nothing from a network that a build would not read
+//! too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,6 +14,10 @@ use crate::{spdx, steps};
 /// The only place that packages come from: crates.io, under the name that Cargo.lock gives it.
 const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// The package with the binary, and how many packages there may be in its tree, our own among them.
+const BINARY: &str = "mcpjoin-cli";
+const MOST_IN_TREE: usize = 280;
+
 /// Judges the workspace.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let policy = std::fs::read_to_string(root.join("deny.toml")).context("cannot read deny.toml")?;
@@ -21,12 +26,20 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         root,
         &["metadata", "--format-version", "1", "--all-features", "--locked"],
     ))?;
-    let packages = packages(&serde_json::from_str(&metadata)?)?;
-    let faults = judge(&policy, &packages)?;
+    let metadata = serde_json::from_str(&metadata)?;
+    let packages = packages(&metadata)?;
+    let mut faults = judge(&policy, &packages)?;
+    let tree = tree(&metadata, BINARY)?.len();
+    if tree > MOST_IN_TREE {
+        faults.push(format!("{BINARY}: {tree} packages in its tree, and {MOST_IN_TREE} are the most"));
+    }
     if !faults.is_empty() {
         bail!("deny.toml is not kept:\n    {}", faults.join("\n    "));
     }
-    println!("    {} packages from crates.io", packages.len());
+    println!(
+        "    {} packages from crates.io; {tree} in the tree of {BINARY} (at most {MOST_IN_TREE})",
+        packages.len()
+    );
     Ok(())
 }
 
@@ -139,6 +152,35 @@ fn packages(metadata: &Json) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
+/// What is built with a package of the workspace, itself among it: with all features, for all systems, without what its
+/// tests alone need.
+fn tree<'a>(metadata: &'a Json, root: &str) -> Result<BTreeSet<&'a str>> {
+    let list = |value: &'a Json, key: &str| -> Result<&'a [Json]> {
+        let list = value.pointer(key).and_then(Json::as_array).map(Vec::as_slice);
+        list.with_context(|| format!("cargo metadata changed its form: {key}"))
+    };
+    let mut below: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in list(metadata, "/resolve/nodes")? {
+        let mut built = Vec::new();
+        for dependency in list(node, "/deps")? {
+            // `null` stands for what the program itself needs.
+            if list(dependency, "/dep_kinds")?.iter().any(|kind| kind["kind"] != "dev") {
+                built.push(dependency["pkg"].as_str().context("a dependency without id")?);
+            }
+        }
+        below.insert(node["id"].as_str().context("a node without id")?, built);
+    }
+    let root = list(metadata, "/packages")?.iter().find(|package| package["name"] == root);
+    let mut open = vec![root.and_then(|package| package["id"].as_str()).context("there is no such package")?];
+    let mut found = BTreeSet::new();
+    while let Some(package) = open.pop() {
+        if found.insert(package) {
+            open.extend(below.get(package).into_iter().flatten());
+        }
+    }
+    Ok(found)
+}
+
 /// Everything that is wrong, one line each.
 fn judge(policy: &Policy, packages: &[Package]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
@@ -220,6 +262,8 @@ fn skipped_trees<'a>(policy: &Policy, packages: &'a [Package]) -> BTreeSet<&'a s
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn policy(bans: &str) -> Policy {
@@ -276,6 +320,28 @@ mod tests {
         let bare = "[licenses]\nallow = []\n[bans]\nmultiple-versions = \"deny\"\nskip = [\"a@1.0.0\"]\n\
                     [sources]\nunknown-registry = \"deny\"\nunknown-git = \"deny\"\n";
         assert!(Policy::parse(bare).is_err(), "no reason given");
+    }
+
+    #[test]
+    fn a_tree_has_what_is_built_and_not_what_is_tested_with() {
+        let dependency = |id: &str, kinds: &[Option<&str>]| {
+            let kinds: Vec<_> = kinds.iter().map(|kind| json!({ "kind": kind })).collect();
+            json!({ "pkg": id, "dep_kinds": kinds })
+        };
+        let (normal, build, dev) = (None, Some("build"), Some("dev"));
+        let cli = [dependency("a", &[normal]), dependency("b", &[dev, build]), dependency("c", &[dev])];
+        let metadata = json!({
+            "packages": [{ "name": "other", "id": "c" }, { "name": "cli", "id": "cli 1" }],
+            "resolve": { "nodes": [
+                { "id": "cli 1", "deps": cli },
+                { "id": "a", "deps": [dependency("b", &[normal])] },
+                { "id": "b", "deps": [dependency("a", &[normal])] },
+                { "id": "c", "deps": [] },
+            ] },
+        });
+        assert_eq!(tree(&metadata, "cli").unwrap(), BTreeSet::from(["a", "b", "cli 1"]));
+        assert!(tree(&metadata, "none").is_err());
+        assert!(tree(&json!({}), "cli").is_err());
     }
 
     #[test]

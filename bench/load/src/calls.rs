@@ -65,6 +65,8 @@ impl Server {
         never_block(&stdout)?;
         let mut sender = Sender::new(stdin, plan);
         let mut receiver = Receiver { stdout, buffer: vec![0; 1 << 20], start: 0, looked: 0, end: 0 };
+        receiver.buffer[..self.read.len()].copy_from_slice(&self.read);
+        receiver.end = self.read.len();
         let mut tally =
             Tally { text: &plan.text, replies: 0, stray: 0, length: 0, latencies: Latencies::default() };
 

@@ -24,6 +24,8 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     /// From the start to the answer to `initialize`.
     pub(crate) opened: Duration,
+    /// What was read behind that answer.
+    pub(crate) read: Vec<u8>,
 }
 
 impl Server {
@@ -38,7 +40,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| format!("{program}: {error}"))?;
-        let mut server = Self { child, opened: Duration::ZERO };
+        let mut server = Self { child, opened: Duration::ZERO, read: Vec::new() };
         server.send(INITIALIZE)?;
         let reply = server.line()?;
         server.opened = began.elapsed();
@@ -55,21 +57,23 @@ impl Server {
         stdin.write_all(format!("{message}\n").as_bytes()).map_err(|error| error.to_string())
     }
 
-    /// One line, byte by byte: nothing behind it may be taken.
+    /// One line. In large reads, because a long answer must not cost more of them than a short one.
     fn line(&mut self) -> Result<Vec<u8>, String> {
         let stdout = self.child.stdout.as_mut().ok_or("standard output is closed")?;
-        let mut line = Vec::new();
+        let mut piece = [0; 8 << 10];
         loop {
+            if let Some(feed) = memchr::memchr(b'\n', &self.read) {
+                let behind = self.read.split_off(feed + 1);
+                return Ok(std::mem::replace(&mut self.read, behind));
+            }
             let mut readable = [PollFd::new(stdout, PollFlags::IN)];
             let patience = Timespec { tv_sec: OPENING.as_secs().cast_signed(), tv_nsec: 0 };
             if !matches!(poll(&mut readable, Some(&patience)), Ok(1..)) {
                 return Err("no answer to initialize".into());
             }
-            let mut byte = [0];
-            match stdout.read(&mut byte) {
+            match stdout.read(&mut piece) {
                 Ok(0) => return Err("the server has closed its standard output".into()),
-                Ok(_) if byte == *b"\n" => return Ok(line),
-                Ok(_) => line.extend(byte),
+                Ok(count) => self.read.extend_from_slice(&piece[..count]),
                 Err(error) => return Err(error.to_string()),
             }
         }

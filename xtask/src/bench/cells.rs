@@ -9,7 +9,7 @@ pub(crate) enum Part {
     Clients,
     /// From starting a server to its answer to `initialize`.
     Startup,
-    /// Whole command lines that list a server's tools.
+    /// Whole command lines that list a server's tools, or call one.
     CommandLines,
 }
 
@@ -22,6 +22,15 @@ impl Part {
             Self::Clients => "clients",
             Self::Startup => "startup",
             Self::CommandLines => "command-lines",
+        }
+    }
+
+    /// How many turns each candidate takes when that many repetitions are asked for: what lasts milliseconds once varies
+    /// more than what is repeated for a second.
+    pub(crate) const fn turns(self, repetitions: usize) -> usize {
+        match self {
+            Self::Servers | Self::Clients => repetitions,
+            Self::Startup | Self::CommandLines => 4 * repetitions,
         }
     }
 

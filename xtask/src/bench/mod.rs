@@ -66,8 +66,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     fs::create_dir_all(&results)?;
     println!("{}\n", peers.described()?);
     println!(
-        "{} repetitions of {} s in turns; median (least to most). Ratios are of the medians.",
-        options.repetitions, options.seconds
+        "{} repetitions of {} s in turns, of what lasts milliseconds {}; median (least to most). Ratios are of the \
+         medians.",
+        options.repetitions,
+        options.seconds,
+        Part::Startup.turns(options.repetitions),
     );
     for part in &options.parts {
         let mut samples = Samples::create(&results, part.name())?;

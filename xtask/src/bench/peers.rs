@@ -117,15 +117,33 @@ impl Peers {
 
     fn command_lines(&self) -> Vec<Candidate> {
         let floor = self.programs.join("floor").display().to_string();
+        let load = self.load().display().to_string();
+        let mcpjoin = self.mcpjoin.display().to_string();
         let inspector = self.folder.join("node/node_modules/.bin/mcp-inspector").display().to_string();
-        let fastmcp = self.folder.join("python/venv/bin/fastmcp").display().to_string();
+        let python = self.folder.join("python/venv/bin");
+        let fastmcp = python.join("fastmcp").display().to_string();
+        let python = python.join("python").display().to_string();
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         vec![
-            candidate("floor", words(&[&self.load().display().to_string(), "startup", "--", &floor])),
-            candidate("ours: mcpjoin list", words(&[&self.mcpjoin.display().to_string(), "list", &floor])),
-            candidate("inspector --cli", words(&[&inspector, "--cli", &floor, "--method", "tools/list"])),
+            // Starts the server, is answered once, and ends it.
+            candidate("floor", words(&[&load, "startup", "--", &floor])),
+            candidate("ours: mcpjoin list", words(&[&mcpjoin, "list", &floor])),
+            candidate("ours: mcpjoin list --no-cache", words(&[&mcpjoin, "list", "--no-cache", &floor])),
+            candidate("ours: mcpjoin call", words(&[&mcpjoin, "call", &floor, "echo", "message=hi"])),
+            candidate("Inspector: --cli tools/list", {
+                words(&[&inspector, "--cli", &floor, "--method", "tools/list"])
+            }),
+            candidate("Inspector: --cli tools/call", {
+                let call = ["--method", "tools/call", "--tool-name", "echo", "--tool-arg", "message=hi"];
+                words(&[&[inspector.as_str(), "--cli", &floor], &call[..]].concat())
+            }),
             candidate("fastmcp list", words(&[&fastmcp, "list", "--command", &floor])),
-            candidate("node -e", words(&["node", "-e", "console.log(0)"])),
+            candidate("fastmcp call", {
+                let call = ["--target", "echo", "--input-json", r#"{"message":"hi"}"#];
+                words(&[&[fastmcp.as_str(), "call", "--command", &floor], &call[..]].concat())
+            }),
+            candidate("nothing in Node: node -e", words(&["node", "-e", "console.log(0)"])),
+            candidate("nothing in Python: python -c", words(&[&python, "-c", "print(0)"])),
         ]
     }
 

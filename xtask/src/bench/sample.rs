@@ -61,7 +61,7 @@ impl Samples {
             .iter()
             .map(|candidate| Row { name: candidate.name, samples: Vec::new(), fault: None })
             .collect();
-        for repetition in 0..options.repetitions {
+        for repetition in 0..self.part.turns(options.repetitions) {
             for (candidate, row) in candidates.iter().zip(&mut rows) {
                 if row.fault.is_some() {
                     continue;

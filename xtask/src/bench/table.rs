@@ -67,14 +67,17 @@ pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
         }
         Part::Startup | Part::CommandLines => {
             println!("\n### {}\n", part.name());
-            println!("| | ms | / floor | CPU ms | peak MiB |");
-            println!("|---|--:|--:|--:|--:|");
+            println!("| | ms | / floor | ms more than it | CPU ms | / floor | peak MiB |");
+            println!("|---|--:|--:|--:|--:|--:|--:|");
             lines(rows, |row| {
-                let time = spread(row, "ms");
+                let (time, cpu) = (spread(row, "ms"), spread(row, "cpu_ms"));
+                let floor = middle(rows, FLOOR, "ms");
                 vec![
                     time.map_or_else(String::new, Spread::shown),
-                    ratio(time, middle(rows, FLOOR, "ms")),
-                    spread(row, "cpu_ms").map_or_else(String::new, Spread::shown),
+                    ratio(time, floor),
+                    more(time, floor),
+                    cpu.map_or_else(String::new, Spread::shown),
+                    ratio(cpu, middle(rows, FLOOR, "cpu_ms")),
                     peak(row),
                 ]
             });
@@ -104,6 +107,10 @@ fn ratio(value: Option<Spread>, to: Option<f64>) -> String {
     value.zip(to).map_or_else(String::new, |(value, to)| format!("{:.2}", value.median / to))
 }
 
+fn more(value: Option<Spread>, than: Option<f64>) -> String {
+    value.zip(than).map_or_else(String::new, |(value, than)| format!("{:.2}", value.median - than))
+}
+
 fn inverse(value: Option<Spread>, of: Option<f64>) -> String {
     value.zip(of).map_or_else(String::new, |(value, of)| format!("{:.1}", of / value.median))
 }
@@ -114,7 +121,7 @@ fn peak(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Spread, inverse, number, ratio};
+    use super::{Spread, inverse, more, number, ratio};
 
     #[test]
     fn the_middle_and_the_ends_are_found() {
@@ -125,6 +132,7 @@ mod tests {
             (ratio(Some(spread), Some(4.0)), inverse(Some(spread), Some(4.0))),
             ("0.50".into(), "2.0".into())
         );
+        assert_eq!(more(Some(spread), Some(0.5)), "1.50");
         assert_eq!(Spread::of(Vec::new()), None);
     }
 

@@ -12,6 +12,9 @@ use crate::steps::{self, cargo};
 /// (`rustup target add x86_64-unknown-linux-musl`).
 const STATIC: &str = "x86_64-unknown-linux-musl";
 
+/// The most that the binary may have: somebody may have to fetch it before the first answer (`npx`).
+const LARGEST: usize = 12 << 20;
+
 /// A binary that was built.
 pub(super) struct Binary {
     pub(super) path: PathBuf,
@@ -44,6 +47,9 @@ impl Binary {
             .context("cargo built no binary mcpjoin")?;
         let path = PathBuf::from(artifact["executable"].as_str().context("an executable has a path")?);
         let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        if bytes.len() > LARGEST {
+            bail!("{} has {} KiB, and {} are the most", path.display(), bytes.len() / 1024, LARGEST / 1024);
+        }
         let glibc = newest_glibc(&bytes);
         if target == STATIC && glibc.is_some() {
             bail!("{} should need no C library", path.display());
@@ -65,7 +71,8 @@ impl Binary {
                 format!("needs glibc {major}.{minor} or newer ({STATIC} is not installed here)")
             }
         };
-        format!("mcpjoin {} for {}, {} KiB, {needs}", self.version, self.target, self.bytes.len() / 1024)
+        let (size, most) = (self.bytes.len() / 1024, LARGEST / 1024);
+        format!("mcpjoin {} for {}, {size} KiB (at most {most}), {needs}", self.version, self.target)
     }
 
     /// Runs it, and gives what it printed.

@@ -16,7 +16,6 @@ Arguments are given one by one, or together:
   @FILE         an object in JSON, read from a file
   -             an object in JSON, read from standard input";
 
-/// Calls a tool of a server and prints its result
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,

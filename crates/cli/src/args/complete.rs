@@ -15,7 +15,6 @@ The argument is one of a prompt or of a resource template:
   resource:URI-TEMPLATE
                   the same, for one that begins with prompt: or has no scheme";
 
-/// Asks a server what a value may be, as far as it is typed
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,

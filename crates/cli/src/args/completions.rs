@@ -3,7 +3,6 @@
 use clap::Args;
 use clap_complete::Shell;
 
-/// Prints a script with which a shell completes verbs and options
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mcpjoin completions bash > ~/.local/share/bash-completion/completions/mcpjoin\n  \

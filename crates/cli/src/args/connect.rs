@@ -9,7 +9,7 @@ use mcpjoin::proto::{Era, Version};
 
 use super::values::{duration, size, version};
 
-/// How the server is started and talked to.
+// How the server is started and talked to. No doc comment: clap would have a verb say it of itself.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connect {

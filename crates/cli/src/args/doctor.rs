@@ -6,13 +6,16 @@ use clap::Args;
 
 use super::{Connect, Output};
 
-/// Finds out what is wrong with a server, phase by phase
-///
-/// The program is looked up and started, the era found out, every list read, and the server ended: with the time of
-/// each phase, and for each fault what was seen, what it means and one thing to do. No tool is called. Exit code 1 when
-/// anything is wrong.
+const LONG: &str = "\
+Finds out what is wrong with a server, phase by phase
+
+The program is looked up and started, the era found out, every list read, and the server ended: with the time of \
+each phase, and for each fault what was seen, what it means and one thing to do. No tool is called. Exit code 1 when \
+anything is wrong.";
+
 #[derive(Debug, Args)]
 #[command(
+    long_about = LONG,
     override_usage = "mcpjoin doctor [OPTIONS] TARGET\n       mcpjoin doctor [OPTIONS] [--] COMMAND [ARG]...",
     after_help = "Examples:\n  \
         mcpjoin doctor demo:\n  \

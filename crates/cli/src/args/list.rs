@@ -6,13 +6,16 @@ use clap::Args;
 
 use super::{Connect, Output};
 
-/// Lists the tools, resources, resource templates and prompts of a server
-///
-/// Everything that the server says it has is asked for, page by page. With --json the result is one object with
-/// protocolVersion, serverInfo, capabilities, instructions, and, where the server has them, tools, resources,
-/// resourceTemplates and prompts, each entry exactly as the server sent it.
+const LONG: &str = "\
+Lists the tools, resources, resource templates and prompts of a server
+
+Everything that the server says it has is asked for, page by page. With --json the result is one object with \
+protocolVersion, serverInfo, capabilities, instructions, and, where the server has them, tools, resources, \
+resourceTemplates and prompts, each entry exactly as the server sent it.";
+
 #[derive(Debug, Args)]
 #[command(
+    long_about = LONG,
     override_usage = "mcpjoin list [OPTIONS] TARGET\n       mcpjoin list [OPTIONS] [--] COMMAND [ARG]...",
     after_help = "Examples:\n  \
         mcpjoin list demo:\n  \

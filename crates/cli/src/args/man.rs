@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-/// Prints the manual page of mcpjoin, or of one of its verbs
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     mcpjoin man | man -l -\n  \

@@ -80,23 +80,37 @@ fn after_help() -> String {
     )
 }
 
+/// What each verb says of itself in one line. The rest of it is not built before it is typed: that is most of what clap
+/// would have to do at each start.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Verb {
+    /// Judges a server by the specification's own sentences
     Validate(Validate),
+    /// Lists the tools, resources, resource templates and prompts of a server
     List(List),
+    /// Calls a tool of a server and prints its result
     Call(Call),
+    /// Reads a resource of a server
     Read(Read),
+    /// Has a server fill in a prompt, and prints its messages
     Prompt(Prompt),
+    /// Asks a server what a value may be, as far as it is typed
     Complete(Complete),
+    /// Asks a server whether it answers, and measures how long that takes
     Ping(Ping),
+    /// Finds out what is wrong with a server, phase by phase
     Doctor(Doctor),
+    /// Runs a built-in server on standard input and output, or on a socket
     Serve(Serve),
+    /// Prints a script with which a shell completes verbs and options
     Completions(Completions),
+    /// Prints the manual page of mcpjoin, or of one of its verbs
     Man(Man),
+    /// Explains a verb, or how a server is named (`targets`)
     Help(Help),
 }
 
-/// Explains a verb, or how a server is named (`targets`)
 #[derive(Debug, Args)]
 pub(crate) struct Help {
     /// A verb, or `targets`

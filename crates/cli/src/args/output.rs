@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-/// How results and diagnostics are shown.
+// How results and diagnostics are shown. No doc comment: clap would have a verb say it of itself.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {

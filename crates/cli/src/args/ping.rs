@@ -8,13 +8,16 @@ use clap::Args;
 use super::values::{count, duration};
 use super::{Connect, Output};
 
-/// Asks a server whether it answers, and measures how long that takes
-///
-/// Connects, and then sends `ping`, or, to a server of the modern era, which has no `ping`, `server/discover`. Prints the
-/// time from the request to its answer, which the start of the server is no part of. Ends with exit code 4 at the first
-/// request that is not answered.
+const LONG: &str = "\
+Asks a server whether it answers, and measures how long that takes
+
+Connects, and then sends `ping`, or, to a server of the modern era, which has no `ping`, `server/discover`. Prints the \
+time from the request to its answer, which the start of the server is no part of. Ends with exit code 4 at the first \
+request that is not answered.";
+
 #[derive(Debug, Args)]
 #[command(
+    long_about = LONG,
     override_usage = "mcpjoin ping [OPTIONS] TARGET\n       mcpjoin ping [OPTIONS] [--] COMMAND [ARG]...",
     after_help = "Examples:\n  \
         mcpjoin ping demo:\n  \

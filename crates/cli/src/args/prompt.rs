@@ -17,7 +17,6 @@ Arguments are texts, given one by one, or together:
   @FILE         an object in JSON, read from a file
   -             an object in JSON, read from standard input";
 
-/// Has a server fill in a prompt, and prints its messages
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,

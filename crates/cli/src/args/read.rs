@@ -14,7 +14,6 @@ control characters in a text are made visible, and binary data is described in o
 contents each text stands on lines of its own, and binary data is described. With --json the result is the object \
 that the server sent.";
 
-/// Reads a resource of a server
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,

@@ -12,7 +12,6 @@ error where it listens, and ends at a signal: calls in progress are finished fir
 signal not even these. Nothing is encrypted and nobody is asked who they are: a Unix socket is for your user alone, and a \
 port is for everyone who can reach it.";
 
-/// Runs a built-in server on standard input and output, or on a socket
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,

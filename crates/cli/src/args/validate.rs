@@ -23,7 +23,6 @@ With --json the result is one object:
 skipped), why (of one that was skipped), and findings (of one that failed): problem, run, protocolVersion, level, \
 address, and the lines sent and received, where there are any, cut after 4096 characters";
 
-/// Judges a server by the specification's own sentences
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,

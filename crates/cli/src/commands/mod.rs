@@ -104,6 +104,10 @@ fn unread(argv: &[OsString], mut error: clap::Error) -> Exit {
 }
 
 /// Tells why a verb could not begin.
+///
+/// Each verb has a frame of its own: in one frame all of them together take a dozen pages of the stack, which the
+/// system would have to find at every start.
+#[inline(never)]
 fn told(ui: &Ui, run: impl FnOnce(&Ui) -> Result<Exit, Failure>) -> Exit {
     run(ui).unwrap_or_else(|failure| {
         ui.failure(&failure);

@@ -17,6 +17,7 @@ use crate::ui::Ui;
 use crate::visible;
 
 /// Serves until the client goes away, or a signal comes.
+#[inline(never)]
 pub(crate) fn run(args: &Serve) -> Exit {
     let ui = Ui::plain();
     let mut limits = Limits::default();

@@ -52,8 +52,8 @@ impl Link {
                 "standard input and output already belong to a link",
             ));
         }
-        let input = fcntl_dupfd_cloexec(io::stdin(), 3)?;
-        let output = fcntl_dupfd_cloexec(io::stdout(), 3)?;
+        let input = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+        let output = fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
         let reader = reader(input)?;
         let writer = writer(output)?;
         let nothing = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;

@@ -17,7 +17,8 @@
 //! unless the time that the [ladder](super::kept) has for it is over.
 
 use std::collections::HashSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
@@ -116,10 +117,17 @@ struct Stat {
 const PF_EXITING: u64 = 0x0000_0004;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
+/// How much room there is for a file at first. A line of `stat` has some 300 bytes.
+const FILE_BYTES: usize = 1024;
+
 /// Reads a file below `/proc/<pid>`; `None` when that process is gone.
+///
+/// Such a file does not know its size beforehand: without room for it, it would be read in half a dozen pieces.
 fn read(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
-    match std::fs::read(format!("/proc/{pid}/{name}")) {
-        Ok(bytes) => Ok(Some(bytes)),
+    let mut bytes = Vec::with_capacity(FILE_BYTES);
+    let file = File::open(format!("/proc/{pid}/{name}"));
+    match file.and_then(|file| file.take(u64::MAX).read_to_end(&mut bytes)) {
+        Ok(_) => Ok(Some(bytes)),
         // Gone before it was opened; or after.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),

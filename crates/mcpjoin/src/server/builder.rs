@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::completion::Completions;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
+use super::schema::Inputs;
 use super::task::Tasks;
 use super::tools::{TaskUse, ToolEntry};
 use super::{
@@ -73,7 +74,10 @@ pub enum BuildError {
 
 /// Describes a [`Server`]. What is registered is what it declares.
 #[must_use]
-pub struct ServerBuilder {
+pub struct ServerBuilder(Box<Description>);
+
+/// What is known so far. Boxed, because it goes from hand to hand with each thing that is added.
+struct Description {
     info: Implementation,
     instructions: Option<String>,
     versions: Vec<Version>,
@@ -84,13 +88,14 @@ pub struct ServerBuilder {
     dynamic: [bool; 3],
     tasks: bool,
     offer: Offer,
+    inputs: Inputs,
     completions: Completions,
     problem: Option<BuildError>,
 }
 
 impl ServerBuilder {
     pub(super) fn new(name: &str, version: &str) -> Self {
-        Self {
+        Self(Box::new(Description {
             info: Implementation::new(name, version),
             instructions: None,
             versions: Version::ALL.into(),
@@ -101,106 +106,108 @@ impl ServerBuilder {
             dynamic: [false; 3],
             tasks: false,
             offer: Offer::default(),
+            inputs: Inputs::default(),
             completions: Completions::default(),
             problem: None,
-        }
+        }))
     }
 
     /// Its name, for people.
     pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.info = self.info.with_title(title);
+        self.0.info = self.0.info.with_title(title);
         self
     }
 
     /// How it is meant to be used, for a model.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
-        self.instructions = Some(instructions.into());
+        self.0.instructions = Some(instructions.into());
         self
     }
 
     /// The protocol versions that it speaks; without this, all five.
     pub fn versions(mut self, versions: impl IntoIterator<Item = Version>) -> Self {
-        self.versions = versions.into_iter().collect();
+        self.0.versions = versions.into_iter().collect();
         self
     }
 
     /// The bounds of each connection.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.0.limits = limits;
         self
     }
 
     /// How many entries a page of a list has: at least 1; without this, 1,000.
     pub fn page_size(mut self, entries: usize) -> Self {
-        self.page_size = entries.max(1);
+        self.0.page_size = entries.max(1);
         self
     }
 
     /// It sends log messages ([`Context::log`]).
-    pub const fn logging(mut self) -> Self {
-        self.logging = true;
+    pub fn logging(mut self) -> Self {
+        self.0.logging = true;
         self
     }
 
     /// It tells when resources change ([`ServerHandle::notify_resource_updated`](super::ServerHandle::notify_resource_updated)).
-    pub const fn subscriptions(mut self) -> Self {
-        self.subscriptions = true;
+    pub fn subscriptions(mut self) -> Self {
+        self.0.subscriptions = true;
         self
     }
 
     /// It answers calls with tasks: its handlers may begin some ([`Context::begin_task`]). A tool that is a task or
     /// requires them declares that by itself.
-    pub const fn tasks(mut self) -> Self {
-        self.tasks = true;
+    pub fn tasks(mut self) -> Self {
+        self.0.tasks = true;
         self
     }
 
     /// Its tools may change while it runs, through [`Server::handle`]; it has a list of them, empty or not.
-    pub const fn dynamic_tools(mut self) -> Self {
-        self.dynamic[0] = true;
+    pub fn dynamic_tools(mut self) -> Self {
+        self.0.dynamic[0] = true;
         self
     }
 
     /// The same for its resources and resource templates.
-    pub const fn dynamic_resources(mut self) -> Self {
-        self.dynamic[1] = true;
+    pub fn dynamic_resources(mut self) -> Self {
+        self.0.dynamic[1] = true;
         self
     }
 
     /// The same for its prompts.
-    pub const fn dynamic_prompts(mut self) -> Self {
-        self.dynamic[2] = true;
+    pub fn dynamic_prompts(mut self) -> Self {
+        self.0.dynamic[2] = true;
         self
     }
 
     fn take<T>(&mut self, made: Result<T, BuildError>) -> Option<T> {
-        made.map_err(|problem| self.problem.get_or_insert(problem)).ok()
+        made.map_err(|problem| self.0.problem.get_or_insert(problem)).ok()
     }
 
     fn fresh(&mut self, is_new: bool, list: &'static str, name: &str) {
         if !is_new {
-            self.problem.get_or_insert_with(|| BuildError::Duplicate { list, name: name.to_owned() });
+            self.0.problem.get_or_insert_with(|| BuildError::Duplicate { list, name: name.to_owned() });
         }
     }
 
     fn with_tool(mut self, made: Result<ToolEntry, BuildError>) -> Self {
         if let Some(entry) = self.take(made) {
-            self.tasks |= entry.tasks.any();
-            let name = entry.name.clone();
-            let is_new = self.offer.tools.insert(&name, entry);
+            self.0.tasks |= entry.tasks.any();
+            let name = entry.name().to_owned();
+            let is_new = self.0.offer.tools.insert(&name, entry);
             self.fresh(is_new, "tools", &name);
         }
         self
     }
 
     /// A tool. The handler's parameters say what its arguments are, its output what comes back.
-    pub fn tool<A, F, Fut>(self, tool: TypedTool<A>, f: F) -> Self
+    pub fn tool<A, F, Fut>(mut self, tool: TypedTool<A>, f: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + 'static,
         F: Fn(A, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        self.with_tool(ToolEntry::typed(tool, f))
+        let made = ToolEntry::typed(tool, &mut self.0.inputs, f);
+        self.with_tool(made)
     }
 
     /// A tool whose arguments stay JSON: an object, which nobody has held against the schema.
@@ -219,7 +226,7 @@ impl ServerBuilder {
         Fut: Future<Output: ResourceOutput> + Send + 'static,
     {
         if let Some(entry) = self.take(ResourceEntry::new(&resource, f)) {
-            let is_new = self.offer.resources.insert(&resource.uri, entry);
+            let is_new = self.0.offer.resources.insert(&resource.uri, entry);
             self.fresh(is_new, "resources", &resource.uri);
         }
         self
@@ -234,7 +241,7 @@ impl ServerBuilder {
         Fut: Future<Output: ResourceOutput> + Send + 'static,
     {
         if let Some(entry) = self.take(TemplateEntry::new(&template, f)) {
-            let is_new = self.offer.templates.insert(&template.uri_template, entry);
+            let is_new = self.0.offer.templates.insert(&template.uri_template, entry);
             self.fresh(is_new, "resource templates", &template.uri_template);
         }
         self
@@ -247,7 +254,7 @@ impl ServerBuilder {
         Fut: Future<Output: PromptOutput> + Send + 'static,
     {
         if let Some(entry) = self.take(PromptEntry::new(&prompt, f)) {
-            let is_new = self.offer.prompts.insert(&prompt.name, entry);
+            let is_new = self.0.offer.prompts.insert(&prompt.name, entry);
             self.fresh(is_new, "prompts", &prompt.name);
         }
         self
@@ -264,11 +271,11 @@ impl ServerBuilder {
             Reference::Prompt(prompt) => prompt.name.clone(),
             Reference::Resource(template) => template.uri.clone(),
             _ => {
-                self.problem.get_or_insert(BuildError::UnknownReference);
+                self.0.problem.get_or_insert(BuildError::UnknownReference);
                 return self;
             }
         };
-        let is_new = self.completions.insert(&reference, f);
+        let is_new = self.0.completions.insert(&reference, f);
         self.fresh(is_new, "completions", &name);
         self
     }
@@ -278,22 +285,23 @@ impl ServerBuilder {
     /// # Errors
     /// The first thing that was wrong with its description.
     pub fn build(self) -> Result<Server, BuildError> {
-        if let Some(problem) = self.problem {
+        if let Some(problem) = self.0.problem {
             return Err(problem);
         }
-        if !self.versions.iter().any(|version| version.era().is_some()) {
+        if !self.0.versions.iter().any(|version| version.era().is_some()) {
             return Err(BuildError::NoVersion);
         }
         let capabilities = self.capabilities();
-        let mut role = ServerRole::new(self.info, capabilities);
-        role.instructions = self.instructions;
-        role.versions = self.versions;
+        let described = *self.0;
+        let mut role = ServerRole::new(described.info, capabilities);
+        role.instructions = described.instructions;
+        role.versions = described.versions;
         Ok(Server(Arc::new(Shared {
             role,
-            limits: self.limits,
-            page_size: self.page_size,
-            offer: RwLock::new(self.offer),
-            completions: self.completions,
+            limits: described.limits,
+            page_size: described.page_size,
+            offer: RwLock::new(described.offer),
+            completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),
             key: input::Key::new(),
@@ -303,18 +311,18 @@ impl ServerBuilder {
 
     /// Exactly what was registered.
     fn capabilities(&self) -> ServerCapabilities {
-        let [tools, resources, prompts] = self.dynamic;
-        let offer = &self.offer;
+        let [tools, resources, prompts] = self.0.dynamic;
+        let offer = &self.0.offer;
         let mut capabilities = ServerCapabilities::default();
         if tools || !offer.tools.is_empty() {
             let mut declared = ToolsCapability::default();
             declared.list_changed = tools.then_some(true);
             capabilities = capabilities.with_tools(declared);
         }
-        if resources || self.subscriptions || !offer.resources.is_empty() || !offer.templates.is_empty() {
+        if resources || self.0.subscriptions || !offer.resources.is_empty() || !offer.templates.is_empty() {
             let mut declared = ResourcesCapability::default();
             declared.list_changed = resources.then_some(true);
-            declared.subscribe = self.subscriptions.then_some(true);
+            declared.subscribe = self.0.subscriptions.then_some(true);
             capabilities = capabilities.with_resources(declared);
         }
         if prompts || !offer.prompts.is_empty() {
@@ -322,13 +330,13 @@ impl ServerBuilder {
             declared.list_changed = prompts.then_some(true);
             capabilities = capabilities.with_prompts(declared);
         }
-        if !self.completions.is_empty() {
+        if !self.0.completions.is_empty() {
             capabilities = capabilities.with_completions(Raw::empty_object());
         }
-        if self.logging {
+        if self.0.logging {
             capabilities = capabilities.with_logging(Raw::empty_object());
         }
-        if self.tasks {
+        if self.0.tasks {
             let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
             capabilities = capabilities.with_extensions(extensions);
         }
@@ -338,6 +346,6 @@ impl ServerBuilder {
 
 impl fmt::Debug for ServerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerBuilder").field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("ServerBuilder").field("info", &self.0.info).finish_non_exhaustive()
     }
 }

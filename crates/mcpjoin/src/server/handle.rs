@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
+use super::schema::Inputs;
 use super::subscription::ChangedList;
 use super::tools::{TaskUse, ToolEntry};
 use super::{
@@ -69,7 +70,7 @@ impl ServerHandle {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         self.check(ChangedList::Tools)?;
-        self.put_tool(ToolEntry::typed(tool, f)?)
+        self.put_tool(ToolEntry::typed(tool, &mut Inputs::default(), f)?)
     }
 
     /// Adds a tool whose arguments stay JSON, or puts it in the place of the one of its name.
@@ -89,7 +90,7 @@ impl ServerHandle {
         if entry.tasks.any() && !self.0.offers_tasks() {
             return Err(ChangeError::Fixed("extensions (tasks)"));
         }
-        let name = entry.name.clone();
+        let name = entry.name().to_owned();
         self.0.write().tools.insert(&name, entry);
         self.changed(ChangedList::Tools);
         Ok(())

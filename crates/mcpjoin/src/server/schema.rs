@@ -3,13 +3,38 @@
 //! 2020-12 is the dialect that the specification assumes:
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic#json-schema-usage>.
 
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use mcpjoin_proto::Raw;
+use mcpjoin_proto::scan::MAX_DEPTH;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// The schema of arguments. `None` when the type does not describe an object.
-pub(super) fn of_input<T: JsonSchema>() -> Option<Raw> {
+/// The schema of arguments as it was made from their type. It becomes a text when somebody asks for it.
+#[derive(Clone)]
+pub(super) struct Input(Arc<Value>);
+
+impl Input {
+    pub(super) fn write(&self) -> Raw {
+        Raw::from_value(&*self.0).expect("JSON that is not deep has a text")
+    }
+}
+
+/// The schemas of arguments, each of which is made once: many a tool takes no arguments at all.
+#[derive(Default)]
+pub(super) struct Inputs(BTreeMap<TypeId, Option<Input>>);
+
+impl Inputs {
+    /// The schema of arguments. `None` when the type does not describe an object, or one too deep to be read.
+    pub(super) fn of<T: JsonSchema + 'static>(&mut self) -> Option<Input> {
+        self.0.entry(TypeId::of::<T>()).or_insert_with(of_input::<T>).clone()
+    }
+}
+
+fn of_input<T: JsonSchema>() -> Option<Input> {
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let mut object = object(schema)?;
     match object.get("type") {
@@ -20,7 +45,19 @@ pub(super) fn of_input<T: JsonSchema>() -> Option<Raw> {
             object.insert("type".into(), json!("object"));
         }
     }
-    Raw::from_value(&Value::Object(object)).ok()
+    let schema = Value::Object(object);
+    // Then it has a text, and one that everybody reads.
+    is_shallow(&schema, MAX_DEPTH / 2).then(|| Input(Arc::new(schema)))
+}
+
+/// Whether arrays and objects lie no deeper in each other than that.
+fn is_shallow(value: &Value, depth: usize) -> bool {
+    let inner = |value: &Value| depth.checked_sub(1).is_some_and(|depth| is_shallow(value, depth));
+    match value {
+        Value::Object(object) => object.values().all(inner),
+        Value::Array(array) => array.iter().all(inner),
+        _ => true,
+    }
 }
 
 /// The schema of a structured result.
@@ -62,7 +99,7 @@ pub(super) fn wrapped(schema: &Raw) -> Option<Raw> {
 
 /// An object with that value as its member `result`.
 pub(super) fn wrap(value: &Raw) -> Option<Raw> {
-    Raw::from_value(&std::collections::BTreeMap::from([("result", value)])).ok()
+    Raw::from_value(&BTreeMap::from([("result", value)])).ok()
 }
 
 /// Whether a reference leads anywhere but into `$defs`.

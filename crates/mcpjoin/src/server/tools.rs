@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::{Future, ready};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CallToolResult, Content, InputRequired, Tool, ToolAnnotations};
@@ -115,15 +115,13 @@ impl<A> TypedTool<A> {
     }
 }
 
-impl<A: JsonSchema> TypedTool<A> {
-    /// The tool with what its types say: the schema of the arguments, and of the output where it has one.
-    pub(super) fn finish<O: ToolOutput>(mut self) -> Result<(Tool, TaskUse), BuildError> {
-        self.tool.input_schema = schema::of_input::<A>()
-            .ok_or_else(|| BuildError::ArgumentsAreNoObject { tool: self.tool.name.clone() })?;
+impl<A: JsonSchema + 'static> TypedTool<A> {
+    /// What its types say: the schema of the arguments, and of the output where it has one.
+    fn finish<O: ToolOutput>(&mut self, inputs: &mut schema::Inputs) -> Result<schema::Input, BuildError> {
         if self.tool.output_schema.is_none() {
             self.tool.output_schema = O::output_schema();
         }
-        Ok((self.tool, self.tasks))
+        inputs.of::<A>().ok_or_else(|| BuildError::ArgumentsAreNoObject { tool: self.tool.name.clone() })
     }
 }
 
@@ -137,13 +135,17 @@ type ToolCall = dyn Fn(Arc<ToolEntry>, Context) -> Answer + Send + Sync;
 
 /// A tool as the server keeps it.
 pub(super) struct ToolEntry {
-    pub(super) name: Box<str>,
+    /// What is said of it.
+    tool: Tool,
+    /// The schema of its arguments, where it is made from their type and not part of `tool`.
+    input: Option<schema::Input>,
     call: Box<ToolCall>,
     pub(super) tasks: TaskUse,
     /// Values of its structured result go into an object where a structured result must be one.
     wraps: bool,
-    /// Its entry in the list: for revisions with any structured results, with objects alone, with none.
-    shown: [Raw; 3],
+    /// Its entry in the list, once somebody has asked for it: for revisions with any structured results, with objects
+    /// alone, with none.
+    shown: OnceLock<[Raw; 3]>,
 }
 
 impl ToolEntry {
@@ -159,16 +161,20 @@ impl ToolEntry {
             let future = f(arguments(cx.params()), cx.clone());
             Self::answer(entry, cx, future)
         });
-        Self::of(tool, tasks, call)
+        Ok(Self::of(tool, None, tasks, call))
     }
 
-    pub(super) fn typed<A, F, Fut>(tool: TypedTool<A>, f: F) -> Result<Self, BuildError>
+    pub(super) fn typed<A, F, Fut>(
+        mut tool: TypedTool<A>,
+        inputs: &mut schema::Inputs,
+        f: F,
+    ) -> Result<Self, BuildError>
     where
-        A: DeserializeOwned + JsonSchema,
+        A: DeserializeOwned + JsonSchema + 'static,
         F: Fn(A, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
-        let (tool, tasks) = tool.finish::<Fut::Output>()?;
+        let input = tool.finish::<Fut::Output>(inputs)?;
         let call = Box::new(move |entry: Arc<Self>, cx: Context| -> Answer {
             let arguments = match cx.params() {
                 Some(params) => params.decode_arguments::<A>(),
@@ -185,33 +191,40 @@ impl ToolEntry {
                 }
             }
         });
-        Self::of(tool, tasks, call)
+        Ok(Self::of(tool.tool, Some(input), tool.tasks, call))
     }
 
-    fn of(tool: Tool, tasks: TaskUse, call: Box<ToolCall>) -> Result<Self, BuildError> {
-        let name = tool.name.as_str().into();
-        let show = |tool: &Tool| {
-            Raw::from_value(tool).map_err(|error| BuildError::NotWritable {
-                name: tool.name.clone(),
-                problem: error.to_string(),
-            })
-        };
-        let any = show(&tool)?;
-        let output = tool.output_schema.clone();
-        let wraps = output.as_ref().is_some_and(|output| !schema::is_of_object(output));
-        let mut tool = tool;
-        if wraps {
-            tool.output_schema = output.as_ref().and_then(schema::wrapped);
+    fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskUse, call: Box<ToolCall>) -> Self {
+        let wraps = tool.output_schema.as_ref().is_some_and(|output| !schema::is_of_object(output));
+        Self { tool, input, call, tasks, wraps, shown: OnceLock::new() }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.tool.name
+    }
+
+    /// What is written: not before somebody asks for it, so that a server with many tools is there at once.
+    fn written(&self) -> [Raw; 3] {
+        let mut tool = self.tool.clone();
+        if let Some(input) = &self.input {
+            tool.input_schema = input.write();
         }
-        let objects = show(&tool)?;
-        tool.output_schema = None;
-        let none = show(&tool)?;
-        Ok(Self { name, call, tasks, wraps, shown: [any, objects, none] })
+        let mut with = |output: Option<Raw>| {
+            tool.output_schema = output;
+            Raw::from_value(&tool).expect("a tool is texts, JSON and booleans, which all have a text")
+        };
+        let none = with(None);
+        let Some(output) = &self.tool.output_schema else {
+            return [none.clone(), none.clone(), none];
+        };
+        let any = with(Some(output.clone()));
+        let objects = if self.wraps { with(schema::wrapped(output)) } else { any.clone() };
+        [any, objects, none]
     }
 
     /// Its entry in the list.
     pub(super) fn show(&self, profile: &Profile) -> Raw {
-        let [any, objects, none] = &self.shown;
+        let [any, objects, none] = self.shown.get_or_init(|| self.written());
         match (profile.structured_any, profile.structured_content) {
             (true, _) => any.clone(),
             (_, true) => objects.clone(),
