@@ -50,28 +50,32 @@ impl Handler for Nothing {
 /// The answer to a request, on its way.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply, ErrorObject>> + Send>>;
 
-/// The form in which a connection keeps a handler: object-safe, and its futures own what they need.
+/// The form in which a connection keeps a handler: object-safe, and its futures own what they need. A shared [`Handler`]
+/// has it; `server` has it alone, to make one future per call of a tool and not two.
 pub(crate) trait ErasedHandler: Send + Sync {
-    fn request(self: Arc<Self>, request: Request, context: Context) -> Answer;
+    fn request(&self, request: Request, context: Context) -> Answer;
 
     fn notification(
-        self: Arc<Self>,
+        &self,
         notification: Notification,
         context: Context,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-impl<H: Handler> ErasedHandler for H {
-    fn request(self: Arc<Self>, request: Request, context: Context) -> Answer {
-        Box::pin(async move { Handler::request(&*self, request, context).await })
+impl<H: Handler> ErasedHandler for Arc<H> {
+    fn request(&self, request: Request, context: Context) -> Answer {
+        let handler = self.clone();
+        // Said in full: an `Arc` has this trait's method of that name, too.
+        Box::pin(async move { Handler::request(&*handler, request, context).await })
     }
 
     fn notification(
-        self: Arc<Self>,
+        &self,
         notification: Notification,
         context: Context,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { Handler::notification(&*self, notification, context).await })
+        let handler = self.clone();
+        Box::pin(async move { Handler::notification(&*handler, notification, context).await })
     }
 }
 

@@ -270,19 +270,25 @@ impl Payload {
         span.is_there().then(|| span.range())
     }
 
+    #[inline]
     fn spans(&self) -> Spans {
-        self.spans.unwrap_or_else(|| {
-            let mut spans = Spans::default();
-            for (key, range) in scan::members(&self.raw) {
-                let member = Inner::named(key.as_bytes());
-                if let (Some(member), Ok(start), Ok(end)) =
-                    (member, range.start.try_into(), range.end.try_into())
-                {
-                    *spans.of(member) = Span { start, end };
-                }
+        match self.spans {
+            Some(spans) => spans,
+            None => self.find_spans(),
+        }
+    }
+
+    #[cold]
+    fn find_spans(&self) -> Spans {
+        let mut spans = Spans::default();
+        for (key, range) in scan::members(&self.raw) {
+            let member = Inner::named(key.as_bytes());
+            if let (Some(member), Ok(start), Ok(end)) = (member, range.start.try_into(), range.end.try_into())
+            {
+                *spans.of(member) = Span { start, end };
             }
-            spans
-        })
+        }
+        spans
     }
 
     fn text(&self, span: Span) -> Option<&str> {

@@ -97,6 +97,18 @@ macro_rules! methods {
                 }
             }
 
+            /// The same from the bytes of the name; `None` for one that no revision knows.
+            #[allow(non_upper_case_globals, reason = "named after the variants")]
+            pub(crate) fn known(name: &[u8]) -> Option<Self> {
+                $(
+                    const $variant: &[u8] = $name.as_bytes();
+                )*
+                match name {
+                    $( $variant => Some(Self::$variant), )*
+                    _ => None,
+                }
+            }
+
             /// The name on the wire.
             #[must_use]
             pub fn as_str(&self) -> &str {

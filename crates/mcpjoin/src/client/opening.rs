@@ -55,7 +55,7 @@ impl Plan {
             ClientHandler { answers: self.answers.clone(), on_notification: self.on_notification.clone() };
         #[cfg(unix)]
         let child = link.child();
-        let (connection, driver) = Connection::new(link, setup, handler);
+        let (connection, driver) = Connection::new(link, setup, Arc::new(handler));
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
         Opening {

@@ -86,6 +86,9 @@ pub trait Question: sealed::Sealed + Serialize + Unpin + Send {
 
     #[doc(hidden)]
     fn meta(&mut self) -> &mut Option<Meta>;
+
+    #[doc(hidden)]
+    fn meta_is_absent(&self) -> bool;
 }
 
 macro_rules! question {
@@ -107,6 +110,10 @@ macro_rules! question {
 
             fn meta(&mut self) -> &mut Option<Meta> {
                 &mut self.meta
+            }
+
+            fn meta_is_absent(&self) -> bool {
+                self.meta.is_none()
             }
         }
     )*};
@@ -248,6 +255,7 @@ impl<P: Question> RoundTrip<P> {
 
     fn send(&self) -> Result<Calling, ClientError> {
         let mut call = Call::new(P::METHOD).with_params(encode(&P::METHOD, &self.params)?);
+        call.lacks_meta = self.params.meta_is_absent();
         call.timeout = self.timeout;
         call.total = self.total;
         call.progress = self.progress;

@@ -10,7 +10,7 @@ use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 
-use super::core::{Core, Slot};
+use super::core::{Core, Locked, Slot};
 
 /// A call in progress: zero or more [`CallEvent`]s, then the result.
 ///
@@ -68,7 +68,7 @@ impl Calling {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         match self.stage {
-            Stage::Sent(id) => self.core.lock().slots.get(&id).map_or(0, |slot| slot.dropped),
+            Stage::Sent(id) => self.core.lock().slots.get(id).map_or(0, |slot| slot.dropped),
             _ => 0,
         }
     }
@@ -91,7 +91,7 @@ impl Calling {
             }
         }
         let Stage::Sent(id) = self.stage else { return Poll::Ready(None) };
-        let Some(slot) = state.slots.get_mut(&id) else { return Poll::Ready(None) };
+        let Some(slot) = state.slots.get_mut(id) else { return Poll::Ready(None) };
         if let Some(notification) = slot.notifications.pop_front() {
             return Poll::Ready(Some(CallEvent::Notification(notification)));
         }
@@ -109,7 +109,7 @@ impl Calling {
 /// Sends the request, or waits for room.
 fn send(
     core: &Core,
-    state: &mut super::core::Inner,
+    state: &mut Locked<'_>,
     call: &Call,
     place: &mut Option<Place>,
     cx: &Context<'_>,
@@ -176,7 +176,7 @@ impl Future for Calling {
         let Stage::Sent(id) = this.stage else {
             return Poll::Ready(Err(CallError::Cancelled));
         };
-        let Some(slot) = state.slots.get_mut(&id) else {
+        let Some(slot) = state.slots.get_mut(id) else {
             this.stage = Stage::Over;
             return Poll::Ready(Err(CallError::Cancelled));
         };
@@ -184,7 +184,7 @@ impl Future for Calling {
             wait(slot, cx);
             return Poll::Pending;
         };
-        state.slots.remove(&id);
+        state.slots.remove(id);
         this.stage = Stage::Over;
         Poll::Ready(outcome)
     }
@@ -201,7 +201,7 @@ impl Drop for Calling {
         }
         let Stage::Sent(id) = self.stage else { return };
         let mut state = self.core.lock();
-        let answered = state.slots.remove(&id).is_none_or(|slot| slot.outcome.is_some());
+        let answered = state.slots.remove(id).is_none_or(|slot| slot.outcome.is_some());
         if !answered {
             state.session.cancel(&RequestId::from(id), None);
             state.wake_driver();

@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
 
 use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext};
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
@@ -16,47 +15,36 @@ use super::{Calling, Connection};
 /// What a handler knows about what it handles, and what it may do meanwhile. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     core: Arc<Core>,
     /// `None` for a notification.
     request: Option<(RequestId, RequestContext)>,
-    cancelled: AtomicBool,
-    waiting: Mutex<Vec<Waker>>,
 }
 
 impl Context {
-    pub(super) fn of_request(core: Arc<Core>, id: RequestId, context: RequestContext) -> Self {
-        Self::new(core, Some((id, context)))
+    pub(super) const fn of_request(core: Arc<Core>, id: RequestId, context: RequestContext) -> Self {
+        Self { core, request: Some((id, context)) }
     }
 
-    pub(super) fn of_notification(core: Arc<Core>) -> Self {
-        Self::new(core, None)
-    }
-
-    fn new(core: Arc<Core>, request: Option<(RequestId, RequestContext)>) -> Self {
-        let shared = Shared { core, request, cancelled: AtomicBool::new(false), waiting: Mutex::default() };
-        Self { shared: Arc::new(shared) }
+    pub(super) const fn of_notification(core: Arc<Core>) -> Self {
+        Self { core, request: None }
     }
 
     /// The id of the request; `None` for a notification.
     #[must_use]
     pub fn request_id(&self) -> Option<&RequestId> {
-        self.shared.request.as_ref().map(|(id, _)| id)
+        self.request.as_ref().map(|(id, _)| id)
     }
 
     /// What the session knows about the request; `None` for a notification.
     #[must_use]
     pub fn request(&self) -> Option<&RequestContext> {
-        self.shared.request.as_ref().map(|(_, context)| context)
+        self.request.as_ref().map(|(_, context)| context)
     }
 
     /// The facts of the protocol revision that the request is made in; `None` before the peers agree.
     #[must_use]
     pub fn profile(&self) -> Option<&'static Profile> {
-        self.request().map(|context| context.profile).or_else(|| self.shared.core.lock().session.profile())
+        self.request().map(|context| context.profile).or_else(|| self.core.lock().session.profile())
     }
 
     /// The client that asks, as it describes itself. Nothing of it is proved.
@@ -84,7 +72,7 @@ impl Context {
         message: Option<&str>,
     ) -> Result<(), NotifyRefused> {
         let id = self.request_id().ok_or(NotifyRefused::NoSuchRequest)?;
-        let mut state = self.shared.core.lock();
+        let mut state = self.core.lock();
         let outcome = state.session.progress(id, progress, total, message);
         state.wake_driver();
         outcome
@@ -98,7 +86,7 @@ impl Context {
         let id = self.request_id().ok_or(NotifyRefused::NoSuchRequest)?;
         let mut message = LogMessageParams::new(level, data);
         message.logger = logger.map(ToOwned::to_owned);
-        let mut state = self.shared.core.lock();
+        let mut state = self.core.lock();
         let outcome = state.session.log(id, &message);
         state.wake_driver();
         outcome
@@ -108,20 +96,23 @@ impl Context {
     /// with what it needs instead (`Reply::NeedInput`).
     pub fn call(&self, mut call: Call) -> Calling {
         call.on_behalf_of = self.request_id().cloned();
-        Calling::new(self.shared.core.clone(), call)
+        Calling::new(self.core.clone(), call)
     }
 
     /// The connection that the request came over.
     #[must_use]
     pub fn connection(&self) -> Connection {
-        Connection::from_core(self.shared.core.clone())
+        Connection::from_core(self.core.clone())
     }
 
-    /// Whether nobody waits for the answer any more. A handler's own future is dropped then; this is for work
-    /// that it has given to somebody else.
+    /// Whether nobody waits for the answer any more: the request was cancelled, or the handler has answered it. A
+    /// handler's own future is dropped when it is cancelled; this is for work that it has given to somebody else.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.shared.cancelled.load(Ordering::Acquire)
+        match &self.request {
+            Some((id, request)) => !self.core.lock().session.is_handling(id, request.number),
+            None => false,
+        }
     }
 
     /// Waits until nobody waits for the answer any more.
@@ -129,27 +120,14 @@ impl Context {
         poll_fn(|cx| self.poll_cancelled(cx)).await;
     }
 
-    pub(super) fn poll_cancelled(&self, cx: &TaskContext<'_>) -> Poll<()> {
-        let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_cancelled() {
+    fn poll_cancelled(&self, cx: &TaskContext<'_>) -> Poll<()> {
+        let Some((id, request)) = &self.request else { return Poll::Pending };
+        let mut state = self.core.lock();
+        if !state.session.is_handling(id, request.number) {
             return Poll::Ready(());
         }
-        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            waiting.push(cx.waker().clone());
-        }
+        state.wait_for_end(id, cx.waker());
         Poll::Pending
-    }
-
-    /// Nobody waits for the answer any more: whoever listens is told.
-    pub(super) fn cancel(&self) {
-        let waiting = {
-            let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            self.shared.cancelled.store(true, Ordering::Release);
-            std::mem::take(&mut *waiting)
-        };
-        for waker in waiting {
-            waker.wake();
-        }
     }
 }
 

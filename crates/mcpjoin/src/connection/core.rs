@@ -1,15 +1,16 @@
 //! What a connection is: the session, the slots of the calls under way, and who waits for what, behind one
 //! lock.
 //!
-//! The lock is held for moments, never across an await and never while a handler or a waker of somebody else
-//! runs: wakers are collected and woken after it is released.
+//! The lock is held for moments, never across an await and never while a handler runs or a waker is woken: wakers
+//! are collected and woken after it is released.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{CallError, CloseCause, Reply, Session};
+use mcpjoin_proto::session::{CallError, CloseCause, Numbered, Reply, Session};
 use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
@@ -24,12 +25,14 @@ pub(crate) struct Core {
 pub(crate) struct Inner {
     pub(crate) session: Session,
     /// The calls under way, by the id of their request.
-    pub(crate) slots: BTreeMap<i64, Slot>,
+    pub(crate) slots: Numbered<Slot>,
     /// Calls that wait for room.
     pub(super) room: Room,
     /// Whoever waits for the opening or the end, by the number of its place.
     watchers: BTreeMap<u64, Waker>,
     next_watcher: u64,
+    /// Whoever waits for a request of the peer to have its answer or to be cancelled.
+    leaving: BTreeMap<RequestId, Vec<Waker>>,
     driver: Option<Waker>,
     /// The peers agree.
     pub(crate) opened: bool,
@@ -37,6 +40,25 @@ pub(crate) struct Inner {
     pub(crate) closed: Option<CloseCause>,
     /// The link and what it has started are gone too.
     pub(crate) gone: bool,
+}
+
+/// The state, locked. Whoever is to be woken is woken when it is not any more.
+pub(crate) struct Locked<'a> {
+    // In this order: the lock is released first.
+    state: MutexGuard<'a, Inner>,
+    driver: WokenLast,
+}
+
+/// A waker that is woken when this is dropped.
+#[derive(Default)]
+struct WokenLast(Option<Waker>);
+
+impl Drop for WokenLast {
+    fn drop(&mut self) {
+        if let Some(waker) = self.0.take() {
+            waker.wake();
+        }
+    }
 }
 
 /// Where the result of a call is put.
@@ -60,10 +82,11 @@ impl Core {
         Self {
             state: Mutex::new(Inner {
                 session,
-                slots: BTreeMap::new(),
+                slots: Numbered::default(),
                 room: Room::new(),
                 watchers: BTreeMap::new(),
                 next_watcher: 0,
+                leaving: BTreeMap::new(),
                 driver: None,
                 opened: false,
                 closed: None,
@@ -75,8 +98,9 @@ impl Core {
 
     /// The state. A panic while it was held leaves it as consistent as the session is: no user code runs under
     /// the lock, so the poison means nothing.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { state, driver: WokenLast::default() }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -91,17 +115,48 @@ impl Core {
     }
 }
 
+impl Deref for Locked<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.state
+    }
+}
+
+impl Locked<'_> {
+    /// There is something to do for the driver: it is woken once the lock is released.
+    pub(crate) fn wake_driver(&mut self) {
+        if self.driver.0.is_none() {
+            self.driver.0 = self.state.driver.take();
+        }
+    }
+
+    /// Wakes this waker when there may be room for a call, or when there was none for too long. Whoever waited before
+    /// keeps its place.
+    pub(super) fn wait_for_room(
+        &mut self,
+        place: Option<u64>,
+        patience: Option<(Time, Duration)>,
+        waker: &Waker,
+    ) -> u64 {
+        let (place, earlier) = self.room.enter(place, patience, waker);
+        if earlier {
+            self.wake_driver();
+        }
+        place
+    }
+}
+
 impl Inner {
     /// Where what comes for this request of ours is put; `None` when nobody waits for it any more.
     pub(crate) fn slot(&mut self, id: &RequestId) -> Option<&mut Slot> {
-        self.slots.get_mut(&id.as_i64()?)
-    }
-
-    /// There is something to do for the driver.
-    pub(crate) fn wake_driver(&mut self) {
-        if let Some(waker) = self.driver.take() {
-            waker.wake();
-        }
+        self.slots.get_mut(id.as_i64()?)
     }
 
     pub(crate) fn set_driver(&mut self, waker: &Waker) {
@@ -135,19 +190,27 @@ impl Inner {
         std::mem::take(&mut self.watchers).into_values()
     }
 
-    /// Wakes this waker when there may be room for a call, or when there was none for too long. Whoever waited before
-    /// keeps its place.
-    pub(super) fn wait_for_room(
-        &mut self,
-        place: Option<u64>,
-        patience: Option<(Time, Duration)>,
-        waker: &Waker,
-    ) -> u64 {
-        let (place, earlier) = self.room.enter(place, patience, waker);
-        if earlier {
-            self.wake_driver();
+    /// Wakes this waker when the request has its answer or is cancelled.
+    pub(super) fn wait_for_end(&mut self, id: &RequestId, waker: &Waker) {
+        let wakers = match self.leaving.get_mut(id) {
+            Some(wakers) => wakers,
+            None => self.leaving.entry(id.clone()).or_default(),
+        };
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
         }
-        place
+    }
+
+    /// The request has its answer, or is cancelled: whoever waits for that is told.
+    pub(super) fn ended(&mut self, id: &RequestId, wake: &mut Vec<Waker>) {
+        if !self.leaving.is_empty() {
+            wake.extend(self.leaving.remove(id).into_iter().flatten());
+        }
+    }
+
+    /// The same for all requests.
+    pub(super) fn all_ended(&mut self, wake: &mut Vec<Waker>) {
+        wake.extend(std::mem::take(&mut self.leaving).into_values().flatten());
     }
 
     /// Who may try again to make a call, as far as there is room.

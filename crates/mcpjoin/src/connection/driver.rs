@@ -3,31 +3,34 @@
 //! One task per connection runs it. A turn reads what is there, handles it, runs handlers where they are,
 //! and sends everything that is ready in one go; after a bounded amount it lets others have the thread.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply};
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State};
 use mcpjoin_proto::{ErrorObject, Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
 use super::OnViolation;
 use super::context::Context;
 use super::core::{Core, Inner};
-use super::running::{Finished, Running, RunningFuture, panicked, poll_answer};
+use super::running::{Running, Work, WorkFuture, panicked, poll_answer, poll_notification};
 use crate::handler::ErasedHandler;
 use crate::link::Io;
 
 /// Messages handled in one turn before everything is sent and others get the thread (64, as measured in the
 /// plan: 0.75 to 1.02 of the floor's rate at depth 256).
 const TURN: usize = 64;
+
+/// Messages handled before their handlers run and their answers are gathered. Few, so that what belongs to a request
+/// stays where the processor and the allocator have it at hand.
+const PIECE: usize = 32;
 
 /// Bytes of payload handled in one turn, so that 64 large messages do not gather.
 const TURN_BYTES: usize = 256 * 1024;
@@ -40,24 +43,33 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct Driver {
     core: Arc<Core>,
     io: Box<dyn Io>,
-    handler: Arc<dyn ErasedHandler>,
+    handler: Box<dyn ErasedHandler>,
     on_violation: Option<OnViolation>,
-    running: FuturesUnordered<Running>,
-    /// The contexts of the requests that handlers still work on, to tell them of a cancellation.
-    contexts: BTreeMap<RequestId, Context>,
+    running: Running,
     timer: Option<Pin<Box<Sleep>>>,
     timer_at: Time,
+    /// What the timer wakes.
+    timer_wakes: Waker,
+    /// When the session, or whoever waits for room, is due next.
+    due: Option<Time>,
+    /// Nothing was read, because too many replies wait.
+    held_back: bool,
+    /// Whether the session may be waiting for what the link has still to send, or be about to end.
+    watches_link: bool,
     stage: Stage,
     /// Sending has failed. Until then what the peer may still have said is read.
     deaf_peer: Option<(LinkEnd, Time)>,
     /// Room that is used again in every turn.
     inbound: Vec<Inbound>,
     events: VecDeque<Event>,
-    answers: Vec<(RequestId, Result<Reply, ErrorObject>)>,
+    answers: Vec<Answered>,
     /// Bytes of those answers.
     answered: usize,
     wake: Vec<Waker>,
 }
+
+/// The answer of a handler, and to which request.
+type Answered = (RequestId, Result<Reply, ErrorObject>);
 
 enum Stage {
     Starting,
@@ -73,7 +85,7 @@ impl Driver {
     pub(super) fn new(
         core: Arc<Core>,
         io: Box<dyn Io>,
-        handler: Arc<dyn ErasedHandler>,
+        handler: Box<dyn ErasedHandler>,
         on_violation: Option<OnViolation>,
     ) -> Self {
         Self {
@@ -81,10 +93,13 @@ impl Driver {
             io,
             handler,
             on_violation,
-            running: FuturesUnordered::new(),
-            contexts: BTreeMap::new(),
+            running: Running::new(),
             timer: None,
             timer_at: Time::FAR,
+            timer_wakes: Waker::noop().clone(),
+            due: None,
+            held_back: false,
+            watches_link: false,
             stage: Stage::Starting,
             deaf_peer: None,
             inbound: Vec::new(),
@@ -98,18 +113,15 @@ impl Driver {
     fn turn(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
         let core = self.core.clone();
         let now = core.now();
-        let wants_input = {
-            let mut state = core.lock();
-            state.set_driver(cx.waker());
-            if matches!(self.stage, Stage::Starting) {
-                state.session.open(now);
-                self.stage = Stage::Running;
-            }
-            state.session.wants_input()
-        };
-        let mut busy = self.read(cx, &core, now, wants_input);
+        if matches!(self.stage, Stage::Starting) {
+            core.lock().session.open(now);
+            self.stage = Stage::Running;
+        }
+        let mut busy = self.read(cx, &core, now);
         busy |= self.settle_running(cx);
-        busy |= self.send(cx, &core, now);
+        busy |= self.send(cx, &core, now) | self.running.has_new();
+        // Nobody has asked the link for what came in, and nobody will be woken for it.
+        busy |= mem::take(&mut self.held_back) && core.lock().session.wants_input();
         // A session that is over because its time is has last words, too: they are sent in the turn that follows.
         let leaving = matches!(self.stage, Stage::Farewell(..) | Stage::Closing(_));
         self.keep_time(cx, &core, now);
@@ -130,55 +142,115 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Reads what is there, up to a bound, and handles it. Says whether more may be there.
-    fn read(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time, wants_input: bool) -> bool {
-        if !matches!(self.stage, Stage::Running) {
-            return false;
-        }
-        let mut bytes = 0;
-        while wants_input && self.inbound.len() < TURN && bytes < TURN_BYTES {
-            let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
-            bytes += payload(&inbound);
-            let closed = matches!(inbound, Inbound::Closed { .. });
-            self.inbound.push(inbound);
-            if closed {
-                break;
+    /// Reads what is there, up to a bound, and handles it piece by piece. Says whether more may be there.
+    fn read(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
+        let mut wants_input = {
+            let mut state = core.lock();
+            // Before anything is looked at: what changes from here on wakes this task.
+            state.set_driver(cx.waker());
+            state.session.wants_input()
+        };
+        let (mut count, mut bytes) = (0, 0);
+        loop {
+            if !matches!(self.stage, Stage::Running) {
+                return false;
+            }
+            self.held_back = !wants_input;
+            let mut ended = false;
+            while wants_input && !ended && self.inbound.len() < PIECE && bytes < TURN_BYTES {
+                let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
+                bytes += payload(&inbound);
+                ended = matches!(inbound, Inbound::Closed { .. });
+                self.inbound.push(inbound);
+            }
+            count += self.inbound.len();
+            let full = self.inbound.len() == PIECE;
+            if self.inbound.is_empty() {
+                return false;
+            }
+            let mut state = core.lock();
+            self.gather(&mut state);
+            for inbound in self.inbound.drain(..) {
+                state.session.handle(now, inbound);
+            }
+            self.take_events(&mut state);
+            wants_input = state.session.wants_input();
+            drop(state);
+            self.run_events(core);
+            if count >= TURN || bytes >= TURN_BYTES {
+                return true;
+            }
+            if !full || ended {
+                return false;
             }
         }
-        let more = self.inbound.len() == TURN || bytes >= TURN_BYTES;
-        let mut state = core.lock();
-        for inbound in self.inbound.drain(..) {
-            state.session.handle(now, inbound);
+    }
+
+    /// Gives the answers to the session, and to the link what is ready to be sent, as far as it has room. Says
+    /// whether there was something to send, and whether that was all.
+    fn gather(&mut self, state: &mut Inner) -> (bool, bool) {
+        self.respond(state);
+        let mut pushed = false;
+        while self.io.has_room() {
+            let Some(outbound) = state.session.poll_transmit() else { return (pushed, true) };
+            self.io.push(outbound);
+            pushed = true;
         }
-        self.take_events(&mut state);
-        drop(state);
-        self.run_events(core);
-        more
+        (pushed, false)
+    }
+
+    /// Notes when to come again.
+    fn note_due(&mut self, state: &Inner) {
+        self.due = [state.session.poll_timeout(), state.room.due()].into_iter().flatten().min();
+    }
+
+    /// Gives the answers to the session. Says whether it has room for more.
+    fn respond(&mut self, state: &mut Inner) -> bool {
+        for (id, answer) in self.answers.drain(..) {
+            state.session.respond(&id, answer);
+            state.ended(&id, &mut self.wake);
+        }
+        let room = state.session.has_reply_room();
+        if room {
+            self.answered = 0;
+        }
+        room
     }
 
     /// Takes the events out of the session; what is for a call goes into its slot.
     fn take_events(&mut self, state: &mut Inner) {
-        while let Some(event) = state.session.poll_event() {
+        let known = self.events.len();
+        state.session.take_events(&mut self.events);
+        // What is left of those that have been dealt with: an event that asks for nothing.
+        let mut left = known > 0;
+        for event in self.events.range_mut(known..) {
             match event {
-                Event::Outcome { id, outcome } => {
-                    if let Some(slot) = state.slot(&id) {
+                Event::Outcome { id, .. } => {
+                    let slot = state.slot(id);
+                    if let (Some(slot), Event::Outcome { outcome, .. }) =
+                        (slot, mem::replace(event, Event::Opened))
+                    {
                         slot.outcome = Some(outcome);
                         self.wake.extend(slot.waker.take());
                     }
                 }
-                Event::Progress { id, progress } => {
-                    if let Some(slot) = state.slot(&id) {
+                Event::Progress { id, .. } => {
+                    let slot = state.slot(id);
+                    if let (Some(slot), Event::Progress { progress, .. }) =
+                        (slot, mem::replace(event, Event::Opened))
+                    {
                         slot.progress = Some(progress);
                         self.wake.extend(slot.waker.take());
                     }
                 }
-                Event::Notification { notification, call } => {
-                    match call.as_ref().and_then(|id| state.slot(id)) {
-                        Some(slot) => {
-                            slot.push(notification);
-                            self.wake.extend(slot.waker.take());
-                        }
-                        None => self.events.push_back(Event::Notification { notification, call }),
+                Event::Notification { call, .. } => {
+                    let Some(slot) = call.as_ref().and_then(|id| state.slot(id)) else {
+                        left = true;
+                        continue;
+                    };
+                    if let Event::Notification { notification, .. } = mem::replace(event, Event::Opened) {
+                        slot.push(notification);
+                        self.wake.extend(slot.waker.take());
                     }
                 }
                 Event::Opened => {
@@ -188,10 +260,18 @@ impl Driver {
                 Event::Closed(cause) => {
                     state.closed = Some(cause.clone());
                     self.wake.extend(state.take_watchers());
-                    self.events.push_back(Event::Closed(cause));
+                    state.all_ended(&mut self.wake);
+                    left = true;
                 }
-                other => self.events.push_back(other),
+                Event::Cancelled { id, .. } => {
+                    state.ended(id, &mut self.wake);
+                    left = true;
+                }
+                _ => left = true,
             }
+        }
+        if !left {
+            self.events.clear();
         }
         if !state.room.is_empty() {
             state.take_room(self.core.now(), &mut self.wake);
@@ -230,9 +310,6 @@ impl Driver {
                 Event::Reopen => self.stage = Stage::Reopening,
                 Event::Closed(cause) => {
                     self.running.clear();
-                    for context in std::mem::take(&mut self.contexts).into_values() {
-                        context.cancel();
-                    }
                     self.stage = Stage::Farewell(cause, core.now() + FAREWELL);
                 }
                 _ => {}
@@ -245,116 +322,75 @@ impl Driver {
     /// owed no more than the bound, however many small questions with large answers it has asked.
     fn give_answers(&mut self, core: &Core) -> bool {
         let mut state = core.lock();
-        for (id, answer) in self.answers.drain(..) {
-            state.session.respond(&id, answer);
-        }
-        let room = state.session.has_reply_room() || state.closed.is_some();
-        if room {
+        let over = state.closed.is_some();
+        if over {
             self.answered = 0;
         }
-        room
+        self.respond(&mut state) || over
     }
 
     fn answer(&mut self, id: RequestId, answer: Result<Reply, ErrorObject>) {
-        if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answer {
-            self.answered += result.len();
-        }
-        self.answers.push((id, answer));
+        give(&mut self.answers, &mut self.answered, id, answer);
     }
 
     /// Runs the handler until it first waits. Says when that was, if nothing went wrong.
     fn begin_request(&mut self, request: Request, context: Context, mut clock: Instant) -> Option<Instant> {
         let id = request.id.clone();
         let method = request.method.clone();
-        let handler = self.handler.clone();
-        let called = catch_unwind(AssertUnwindSafe(|| handler.request(request, context.clone())));
+        let called = catch_unwind(AssertUnwindSafe(|| self.handler.request(request, context)));
         let mut future = match called {
             Ok(future) => future,
             Err(panic) => {
-                self.answer(id, Err(panicked(method.as_str(), &*panic)));
+                self.answer(id, Err(panicked(&method, &*panic)));
                 return None;
             }
         };
         let mut cx = TaskContext::from_waker(Waker::noop());
-        match poll_answer(&mut future, method.as_str(), &mut cx, &mut clock) {
+        match poll_answer(&mut future, &method, &mut cx, &mut clock) {
             Poll::Ready(answer) => self.answer(id, answer),
-            Poll::Pending => {
-                self.contexts.insert(id.clone(), context.clone());
-                let method = method.as_str().into();
-                let future = RunningFuture::Request(future);
-                self.running.push(Running { id: Some(id), method, context, future });
-            }
+            Poll::Pending => self.running.push(Work { method, future: WorkFuture::Request(id, future) }),
         }
         Some(clock)
     }
 
     fn begin_notification(&mut self, notification: Notification, context: Context) {
-        let method: Box<str> = notification.method.as_str().into();
-        let handler = self.handler.clone();
-        let called = catch_unwind(AssertUnwindSafe(|| handler.notification(notification, context.clone())));
-        match called {
-            Ok(future) => {
-                let mut running =
-                    Running { id: None, method, context, future: RunningFuture::Notification(future) };
+        let method = notification.method.clone();
+        match catch_unwind(AssertUnwindSafe(|| self.handler.notification(notification, context))) {
+            Ok(mut future) => {
                 let mut cx = TaskContext::from_waker(Waker::noop());
-                if Pin::new(&mut running).poll(&mut cx).is_pending() {
-                    self.running.push(running);
+                if poll_notification(&mut future, &method, &mut cx, &mut Instant::now()).is_pending() {
+                    self.running.push(Work { method, future: WorkFuture::Notification(future) });
                 }
             }
             Err(panic) => drop(panicked(&method, &*panic)),
         }
     }
 
-    /// Nobody waits for the answer any more: the handler's future is dropped at its next poll, which is now.
+    /// Nobody waits for the answer any more: the handler's future is dropped where it waits.
     fn cancel(&mut self, id: &RequestId) {
-        if let Some(context) = self.contexts.remove(id) {
-            context.cancel();
-        }
+        self.running.cancel(id);
         self.answers.retain(|(answered, _)| answered != id);
     }
 
     /// Polls the handlers that were woken. Says whether more were woken than one turn takes.
-    fn settle_running(&mut self, cx: &mut TaskContext<'_>) -> bool {
-        if self.running.is_empty() {
-            return false;
-        }
-        for _ in 0..TURN {
-            match self.running.poll_next_unpin(cx) {
-                Poll::Ready(Some(Finished::Answered(id, answer))) => {
-                    self.contexts.remove(&id);
-                    self.answer(id, answer);
-                }
-                Poll::Ready(Some(Finished::Told | Finished::Cancelled)) => {}
-                Poll::Ready(None) | Poll::Pending => return false,
-            }
-        }
-        true
+    fn settle_running(&mut self, cx: &TaskContext<'_>) -> bool {
+        let Self { running, answers, answered, .. } = self;
+        running.poll(cx, TURN, |id, answer| give(answers, answered, id, answer))
     }
 
     /// Gives the answers to the session and sends what is ready. Says whether there is more to do at once.
     fn send(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
         if matches!(self.stage, Stage::Reopening | Stage::Closing(_)) {
+            self.note_due(&core.lock());
             return false;
         }
         let mut busy = false;
         loop {
             let mut state = core.lock();
-            for (id, answer) in self.answers.drain(..) {
-                state.session.respond(&id, answer);
-            }
-            if state.session.has_reply_room() {
-                self.answered = 0;
-            }
-            let (mut pushed, mut all) = (false, false);
-            while self.io.has_room() {
-                let Some(outbound) = state.session.poll_transmit() else {
-                    all = true;
-                    break;
-                };
-                self.io.push(outbound);
-                pushed = true;
-            }
+            let (pushed, all) = self.gather(&mut state);
             self.take_events(&mut state);
+            self.note_due(&state);
+            let draining = state.session.state() == State::ShuttingDown;
             drop(state);
             self.run_events(core);
             if !self.answers.is_empty() {
@@ -362,15 +398,20 @@ impl Driver {
             }
             let flushed = self.io.poll_flush(cx);
             let waiting = flushed.is_pending();
-            let mut state = core.lock();
             if let Poll::Ready(Err(end)) = flushed {
                 tracing::debug!(target: "mcpjoin", %end, "sending has failed");
                 self.deaf_peer.get_or_insert((end, now + FAREWELL));
             }
-            state.session.link_sent(now, self.io.sent(), waiting);
-            self.take_events(&mut state);
-            drop(state);
-            let acted = self.run_events(core);
+            let mut acted = false;
+            if waiting || self.watches_link || draining {
+                self.watches_link = waiting;
+                let mut state = core.lock();
+                state.session.link_sent(now, self.io.sent(), waiting);
+                self.take_events(&mut state);
+                self.note_due(&state);
+                drop(state);
+                acted = self.run_events(core);
+            }
             busy |= acted;
             // What did not fit before may fit now, and what has just ended may have last words.
             let quiet = all && self.events.is_empty() && self.answers.is_empty();
@@ -383,20 +424,17 @@ impl Driver {
     /// Does what is due, and sets the timer to what is due next.
     fn keep_time(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
         let deaf = self.deaf_peer.take_if(|(_, until)| *until <= now);
-        let mut state = core.lock();
-        let overdue = state.session.poll_timeout().is_some_and(|due| due <= now);
-        let acted = deaf.is_some() || overdue;
-        if let Some((cause, _)) = deaf {
-            state.session.handle(now, Inbound::Closed { cause });
-        }
-        if overdue {
+        if deaf.is_some() || self.due.is_some_and(|due| due <= now) {
+            let mut state = core.lock();
+            if let Some((cause, _)) = deaf {
+                state.session.handle(now, Inbound::Closed { cause });
+            }
             state.session.handle_timeout(now);
-        }
-        self.take_events(&mut state);
-        state.room.take_late(now, &mut self.wake);
-        let due = [state.session.poll_timeout(), state.room.due()].into_iter().flatten().min();
-        drop(state);
-        if self.run_events(core) || acted {
+            self.take_events(&mut state);
+            state.room.take_late(now, &mut self.wake);
+            self.note_due(&state);
+            drop(state);
+            self.run_events(core);
             // What was done may leave something to send, as a cancellation does, and sending comes before this.
             cx.waker().wake_by_ref();
         }
@@ -405,7 +443,7 @@ impl Driver {
             _ => None,
         };
         let deaf = self.deaf_peer.as_ref().map(|(_, until)| *until);
-        if let Some(at) = [due, farewell, deaf].into_iter().flatten().min() {
+        if let Some(at) = [self.due, farewell, deaf].into_iter().flatten().min() {
             self.ring_at(cx, core, now, at);
         }
     }
@@ -417,11 +455,15 @@ impl Driver {
         if at < self.timer_at || self.timer_at <= now {
             timer.as_mut().reset(core.instant(at));
             self.timer_at = at;
+        } else if self.timer_wakes.will_wake(cx.waker()) {
+            // It knows already whom to wake.
+            return;
         }
         if timer.as_mut().poll(cx).is_ready() {
             self.timer_at = Time::ZERO;
             cx.waker().wake_by_ref();
         }
+        self.timer_wakes.clone_from(cx.waker());
     }
 
     fn reopen(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>) -> bool {
@@ -468,6 +510,14 @@ impl Driver {
     }
 }
 
+/// Puts an answer with the others, and counts its bytes.
+fn give(answers: &mut Vec<Answered>, bytes: &mut usize, id: RequestId, answer: Result<Reply, ErrorObject>) {
+    if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answer {
+        *bytes += result.len();
+    }
+    answers.push((id, answer));
+}
+
 /// The cause with what is known only after the link has ended: the exit status of a child.
 fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
     match cause {
@@ -509,10 +559,8 @@ impl Drop for Driver {
         state.gone = true;
         self.wake.extend(state.take_watchers());
         self.wake.extend(state.room.take_all());
+        state.all_ended(&mut self.wake);
         drop(state);
-        for context in std::mem::take(&mut self.contexts).into_values() {
-            context.cancel();
-        }
         for waker in self.wake.drain(..) {
             waker.wake();
         }

@@ -27,7 +27,7 @@ pub use context::Context;
 pub use driver::Driver;
 
 use self::core::Core;
-use crate::handler::Handler;
+use crate::handler::ErasedHandler;
 use crate::link::Link;
 
 /// A handle on a connection. Cheap to clone; the connection lives until it is closed or its link ends,
@@ -49,12 +49,12 @@ pub(crate) struct Setup {
 
 impl Connection {
     /// A connection over a link, and the driver that must be run for anything to happen.
-    pub(crate) fn new(link: Link, setup: Setup, handler: impl Handler) -> (Self, Driver) {
+    pub(crate) fn new(link: Link, setup: Setup, handler: impl ErasedHandler + 'static) -> (Self, Driver) {
         let mut io = link.into_io();
         io.configure(&setup.limits);
         let session = Session::new(setup.role, io.caps(), setup.limits);
         let core = Arc::new(Core::new(session));
-        let driver = Driver::new(core.clone(), io, Arc::new(handler), setup.on_violation);
+        let driver = Driver::new(core.clone(), io, Box::new(handler), setup.on_violation);
         (Self { core }, driver)
     }
 

@@ -1,83 +1,240 @@
 //! Handlers at work: polled where the driver is, with their panics caught and their long polls reported.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context as TaskContext, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::{ErrorObject, RequestId};
+use mcpjoin_proto::{ErrorObject, Method, RequestId};
 
-use super::context::Context;
 use crate::handler::Answer;
 
 /// A handler that keeps the thread for longer than this at a time is reported.
 const LONG_POLL: Duration = Duration::from_millis(50);
+/// So many places are kept when nobody works any more.
+const KEPT_PLACES: usize = 64;
 
 /// A handler that was not ready at once.
-pub(super) struct Running {
-    pub(super) id: Option<RequestId>,
-    pub(super) method: Box<str>,
-    pub(super) context: Context,
-    pub(super) future: RunningFuture,
+pub(super) struct Work {
+    pub(super) method: Method,
+    pub(super) future: WorkFuture,
 }
 
-pub(super) enum RunningFuture {
-    Request(Answer),
+pub(super) enum WorkFuture {
+    Request(RequestId, Answer),
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// What became of a handler.
-pub(super) enum Finished {
-    Answered(RequestId, Result<Reply, ErrorObject>),
-    Told,
-    Cancelled,
+/// The handlers at work. Whoever is woken is polled once in the turn that follows, in the order of the wakes.
+///
+/// A place and its waker are used again, so a handler that waits costs no memory of its own. A wake that comes too
+/// late polls whoever has the place now, which does no harm.
+pub(super) struct Running {
+    places: Vec<Place>,
+    free: Vec<usize>,
+    /// Where the work on each request is.
+    requests: BTreeMap<RequestId, usize>,
+    woken: Arc<Mutex<Woken>>,
+    /// Those of them whose turn it is, and how many of these have had it.
+    due: Vec<usize>,
+    polled: usize,
+    has_new: bool,
 }
 
-impl Future for Running {
-    type Output = Finished;
+struct Place {
+    work: Option<Work>,
+    alarm: Arc<Alarm>,
+    waker: Waker,
+}
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Finished> {
-        let this = &mut *self;
-        if this.context.poll_cancelled(cx).is_ready() {
-            return Poll::Ready(Finished::Cancelled);
+/// What wakes the handler in one place.
+struct Alarm {
+    place: usize,
+    rung: AtomicBool,
+    woken: Arc<Mutex<Woken>>,
+}
+
+#[derive(Default)]
+struct Woken {
+    places: Vec<usize>,
+    driver: Option<Waker>,
+}
+
+fn locked(woken: &Mutex<Woken>) -> MutexGuard<'_, Woken> {
+    woken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.rung.swap(true, Ordering::AcqRel) {
+            return;
         }
-        match &mut this.future {
-            RunningFuture::Request(future) => {
-                let polled = poll_answer(future, &this.method, cx, &mut Instant::now());
-                match (polled, this.id.take()) {
-                    (Poll::Ready(answer), Some(id)) => Poll::Ready(Finished::Answered(id, answer)),
-                    (Poll::Ready(_), None) => Poll::Ready(Finished::Cancelled),
-                    (Poll::Pending, id) => {
-                        this.id = id;
-                        Poll::Pending
-                    }
+        let driver = {
+            let mut woken = locked(&self.woken);
+            woken.places.push(self.place);
+            woken.driver.take()
+        };
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+}
+
+impl Running {
+    pub(super) fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+            requests: BTreeMap::new(),
+            woken: Arc::default(),
+            due: Vec::new(),
+            polled: 0,
+            has_new: false,
+        }
+    }
+
+    /// Whether there is work that has never been polled here, so that nothing will wake the driver for it.
+    pub(super) const fn has_new(&self) -> bool {
+        self.has_new
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Takes work in that is to be polled soon.
+    pub(super) fn push(&mut self, work: Work) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            let place = self.places.len();
+            let alarm = Arc::new(Alarm { place, rung: AtomicBool::new(false), woken: self.woken.clone() });
+            self.places.push(Place { work: None, waker: Waker::from(alarm.clone()), alarm });
+            place
+        });
+        if let WorkFuture::Request(id, _) = &work.future {
+            self.requests.insert(id.clone(), place);
+        }
+        let entry = &mut self.places[place];
+        entry.work = Some(work);
+        self.has_new = true;
+        entry.alarm.wake_by_ref();
+    }
+
+    /// Drops the work on that request.
+    pub(super) fn cancel(&mut self, id: &RequestId) {
+        if let Some(place) = self.requests.remove(id) {
+            drop(self.leave(place));
+        }
+    }
+
+    /// Drops all of it.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    fn leave(&mut self, place: usize) -> Option<Work> {
+        let work = self.places.get_mut(place)?.work.take()?;
+        self.free.push(place);
+        Some(work)
+    }
+
+    /// Polls up to so many of those who were woken; `done` hears of every answer. Says whether there are more.
+    pub(super) fn poll(
+        &mut self,
+        cx: &TaskContext<'_>,
+        mut count: usize,
+        mut done: impl FnMut(RequestId, Result<Reply, ErrorObject>),
+    ) -> bool {
+        self.has_new = false;
+        if self.len() == 0 {
+            if self.places.len() > KEPT_PLACES {
+                self.clear();
+            }
+            return false;
+        }
+        loop {
+            if self.polled == self.due.len() {
+                self.due.clear();
+                self.polled = 0;
+                let mut woken = locked(&self.woken);
+                match &mut woken.driver {
+                    Some(driver) => driver.clone_from(cx.waker()),
+                    none => *none = Some(cx.waker().clone()),
+                }
+                mem::swap(&mut self.due, &mut woken.places);
+                if self.due.is_empty() {
+                    return false;
                 }
             }
-            RunningFuture::Notification(future) => {
-                let started = Instant::now();
-                let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-                report_long_poll(&this.method, started);
-                match polled {
-                    Ok(Poll::Pending) => Poll::Pending,
-                    Ok(Poll::Ready(())) => Poll::Ready(Finished::Told),
-                    Err(panic) => {
-                        drop(panicked(&this.method, &*panic));
-                        Poll::Ready(Finished::Told)
-                    }
+            while let Some(place) = self.due.get(self.polled).copied() {
+                if count == 0 {
+                    return true;
                 }
+                count -= 1;
+                self.polled += 1;
+                self.poll_place(place, &mut done);
             }
         }
     }
+
+    fn poll_place(&mut self, place: usize, done: &mut impl FnMut(RequestId, Result<Reply, ErrorObject>)) {
+        let Some(entry) = self.places.get_mut(place) else { return };
+        // Before it is polled: a wake during the poll counts for the next one.
+        entry.alarm.rung.store(false, Ordering::Release);
+        let Some(work) = &mut entry.work else { return };
+        let mut cx = TaskContext::from_waker(&entry.waker);
+        let mut clock = Instant::now();
+        let answer = match &mut work.future {
+            WorkFuture::Request(_, future) => match poll_answer(future, &work.method, &mut cx, &mut clock) {
+                Poll::Ready(answer) => Some(answer),
+                Poll::Pending => return,
+            },
+            WorkFuture::Notification(future) => {
+                if poll_notification(future, &work.method, &mut cx, &mut clock).is_pending() {
+                    return;
+                }
+                None
+            }
+        };
+        if let (Some(Work { future: WorkFuture::Request(id, _), .. }), Some(answer)) =
+            (self.leave(place), answer)
+        {
+            self.requests.remove(&id);
+            done(id, answer);
+        }
+    }
+}
+
+/// The same as [`poll_answer`] for what has no answer.
+pub(super) fn poll_notification(
+    future: &mut Pin<Box<dyn Future<Output = ()> + Send>>,
+    method: &Method,
+    cx: &mut TaskContext<'_>,
+    clock: &mut Instant,
+) -> Poll<()> {
+    let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+    *clock = report_long_poll(method, *clock);
+    polled.unwrap_or_else(|panic| {
+        drop(panicked(method, &*panic));
+        Poll::Ready(())
+    })
 }
 
 /// Polls a handler where it is. A panic ends its request alone, and a poll that takes long is reported. `clock`
 /// says when the poll begins, and then when it has ended, which is when the next one may begin.
 pub(super) fn poll_answer(
     future: &mut Answer,
-    method: &str,
+    method: &Method,
     cx: &mut TaskContext<'_>,
     clock: &mut Instant,
 ) -> Poll<Result<Reply, ErrorObject>> {
@@ -90,13 +247,13 @@ pub(super) fn poll_answer(
 }
 
 /// Says what time it is now.
-fn report_long_poll(method: &str, started: Instant) -> Instant {
+fn report_long_poll(method: &Method, started: Instant) -> Instant {
     let now = Instant::now();
     let took = now.saturating_duration_since(started);
     if took > LONG_POLL {
         tracing::warn!(
             target: "mcpjoin",
-            method,
+            %method,
             ?took,
             "a handler kept the connection's thread; computing and blocking work belongs in `blocking(..)`"
         );
@@ -106,12 +263,12 @@ fn report_long_poll(method: &str, started: Instant) -> Instant {
 
 /// The answer to a request whose handler has panicked. What the panic said stays on this side: it may hold
 /// secrets.
-pub(super) fn panicked(method: &str, panic: &(dyn Any + Send)) -> ErrorObject {
+pub(super) fn panicked(method: &Method, panic: &(dyn Any + Send)) -> ErrorObject {
     let said = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("something that is no text");
-    tracing::error!(target: "mcpjoin", method, panic = said, "a handler panicked");
+    tracing::error!(target: "mcpjoin", %method, panic = said, "a handler panicked");
     ErrorObject::internal("the handler of this request failed")
 }

@@ -159,6 +159,11 @@ impl Context {
         self.0.task.is_some() || self.0.profile.server_requests
     }
 
+    /// The same for a handler that is called for the first time, and not by what plays the rounds.
+    pub(super) fn begins_rounds(&self) -> bool {
+        self.0.answered.is_none() && self.plays_rounds()
+    }
+
     /// Asks all of them at once. The first that has no answer ends the others.
     pub(super) async fn ask_all(&self, questions: InputRequests) -> Result<InputResponses, InputError> {
         let asked = questions.into_iter().map(async |(name, question)| {

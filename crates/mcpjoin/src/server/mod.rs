@@ -51,6 +51,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::{Asker, CloseCause, Limits, Role, ServerRole};
 use mcpjoin_proto::{Profile, Raw};
 use serde::Serialize;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub use blocking::{Elsewhere, blocking, spawned};
@@ -120,7 +121,9 @@ impl Server {
     /// Serves a peer until the connection is over, and says why it is. Dropping the future ends the connection.
     pub async fn serve(&self, link: Link) -> CloseCause {
         let (connection, serving) = self.open(link);
-        serving.run().await;
+        // In a task, also here: a runtime with several threads polls the future that it was started with on a thread
+        // that has to be woken for everything that comes in (measured: 1.2 times the CPU time per call).
+        let _task = Ended(tokio::spawn(serving.run()));
         connection.closed().await
     }
 
@@ -163,6 +166,15 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("info", &self.0.role.info).finish_non_exhaustive()
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+struct Ended(JoinHandle<()>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -1,32 +1,44 @@
 //! The server as the connection's handler: which request goes where.
 
+use std::future::{Future, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::{ErrorObject, Method, Profile, Request};
+use mcpjoin_proto::{ErrorObject, Method, Notification, Profile, Request};
 
 use super::prompts;
 use super::resources::{self, Reader};
 use super::{Context, Shared, completion, task, tools};
 use crate::connection;
-use crate::handler::Handler;
+use crate::handler::{Answer, ErasedHandler};
 
 /// Answers the requests of one connection.
 pub(super) struct Service(pub(super) Arc<Shared>);
 
-impl Handler for Service {
-    async fn request(&self, request: Request, cx: connection::Context) -> Result<Reply, ErrorObject> {
+impl ErasedHandler for Service {
+    fn request(&self, request: Request, cx: connection::Context) -> Answer {
         let Some(profile) = cx.profile() else {
-            return Err(ErrorObject::invalid_request("the session is not open"));
+            return Box::pin(ready(Err(ErrorObject::invalid_request("the session is not open"))));
         };
         match request.method {
             Method::CallTool => {
                 let context = Context::new(self.0.clone(), cx, profile, request);
-                self.call_tool(profile, context).await
+                self.call_tool(profile, context).unwrap_or_else(|error| Box::pin(ready(Err(error))))
             }
-            // Boxed: the future of a call, which is what servers are asked for most, need not have their size.
-            _ => Box::pin(self.other(profile, request, cx)).await,
+            _ => {
+                let service = Self(self.0.clone());
+                Box::pin(async move { service.other(profile, request, cx).await })
+            }
         }
+    }
+
+    fn notification(
+        &self,
+        _: Notification,
+        _: connection::Context,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(ready(()))
     }
 }
 
@@ -85,7 +97,8 @@ impl Service {
         }
     }
 
-    async fn call_tool(&self, profile: &'static Profile, cx: Context) -> Result<Reply, ErrorObject> {
+    /// The call of a tool, on its way.
+    fn call_tool(&self, profile: &'static Profile, cx: Context) -> Result<Answer, ErrorObject> {
         let entry = {
             let name = tools::name(cx.params())?;
             let entry = self.0.read().tools.get(&name).cloned();
@@ -97,10 +110,11 @@ impl Service {
                 return Err(task::undeclared());
             }
             if entry.tasks.whole && is_given_tasks {
-                return task::begin(&self.0, &cx, |cx| async move { entry.answer(cx).await });
+                let reply = task::begin(&self.0, &cx, |cx| entry.call(cx))?;
+                return Ok(Box::pin(ready(Ok(reply))));
             }
         }
-        entry.answer(cx).await
+        Ok(entry.call(cx))
     }
 
     fn list_tools(&self, profile: &Profile, request: &Request) -> Result<Reply, ErrorObject> {

@@ -5,18 +5,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::marker::PhantomData;
-use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::types::{CallToolResult, Content, Tool, ToolAnnotations};
+use mcpjoin_proto::types::{CallToolResult, Content, InputRequired, Tool, ToolAnnotations};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, played, schema};
+use crate::handler::Answer;
 
 /// A tool whose arguments are a Rust type, which the handler's first parameter says.
 ///
@@ -131,8 +131,7 @@ impl<A> fmt::Debug for TypedTool<A> {
     }
 }
 
-pub(super) type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolReply, HandlerError>> + Send>>;
-type ToolCall = dyn Fn(Context) -> ToolFuture + Send + Sync;
+type ToolCall = dyn Fn(Arc<ToolEntry>, Context) -> Answer + Send + Sync;
 
 /// A tool as the server keeps it.
 pub(super) struct ToolEntry {
@@ -158,9 +157,9 @@ impl ToolEntry {
         if !schema::is_of_object(&tool.input_schema) {
             return Err(BuildError::ArgumentsAreNoObject { tool: tool.name });
         }
-        let call = Box::new(move |cx: Context| -> ToolFuture {
-            let future = f(arguments(cx.params()), cx);
-            Box::pin(async move { future.await.into_tool_reply() })
+        let call = Box::new(move |entry, cx: Context| {
+            let future = f(arguments(cx.params()), cx.clone());
+            Self::answer(entry, cx, future)
         });
         Ok(Self::of(tool, None, tasks, call))
     }
@@ -176,19 +175,19 @@ impl ToolEntry {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         let input = tool.finish::<Fut::Output>(inputs)?;
-        let call = Box::new(move |cx: Context| -> ToolFuture {
+        let call = Box::new(move |entry: Arc<Self>, cx: Context| -> Answer {
             let arguments = match cx.params() {
                 Some(params) => params.decode_arguments::<A>(),
                 None => Raw::empty_object().decode::<A>(),
             };
             match arguments {
                 Ok(arguments) => {
-                    let future = f(arguments, cx);
-                    Box::pin(async move { future.await.into_tool_reply() })
+                    let future = f(arguments, cx.clone());
+                    Self::answer(entry, cx, future)
                 }
                 Err(problem) => {
                     let failed = CallToolResult::error(format!("invalid arguments: {problem}"));
-                    Box::pin(std::future::ready(Ok(ToolReply::Result(failed))))
+                    Box::pin(ready(entry.finish(cx.profile(), Ok(ToolReply::Result(failed)))))
                 }
             }
         });
@@ -235,17 +234,29 @@ impl ToolEntry {
 
     /// Calls it with the arguments of the request, and again with the answers to what it asks by hand where
     /// nobody else brings them.
-    pub(super) async fn answer(&self, cx: Context) -> Result<Reply, ErrorObject> {
-        let profile = cx.profile();
-        let call = async |cx| self.finish(profile, (self.call)(cx).await);
-        match call(cx.clone()).await {
-            Ok(Reply::NeedInput(input)) if cx.plays_rounds() => {
+    pub(super) fn call(self: Arc<Self>, cx: Context) -> Answer {
+        let entry = self.clone();
+        (self.call)(entry, cx)
+    }
+
+    /// The answer that its handler's future leads to. One box for all of it: every call has one.
+    fn answer<Fut>(entry: Arc<Self>, cx: Context, future: Fut) -> Answer
+    where
+        Fut: Future<Output: ToolOutput> + Send + 'static,
+    {
+        Box::pin(async move {
+            match entry.finish(cx.profile(), future.await.into_tool_reply()) {
                 // Boxed: few calls come here, and the others need not have the room.
-                let played = Box::pin(played::play(cx, *input, call)).await;
-                played.or_else(|error| self.finish(profile, Err(error)))
+                Ok(Reply::NeedInput(input)) if cx.begins_rounds() => Box::pin(entry.play(cx, *input)).await,
+                outcome => outcome,
             }
-            outcome => outcome,
-        }
+        })
+    }
+
+    async fn play(self: Arc<Self>, cx: Context, input: InputRequired) -> Result<Reply, ErrorObject> {
+        let profile = cx.profile();
+        let played = played::play(cx, input, |cx| self.clone().call(cx)).await;
+        played.or_else(|error| self.finish(profile, Err(error)))
     }
 
     /// What a handler gave, as the answer in that revision.

@@ -172,10 +172,13 @@ impl Envelope {
         let Some(inside) = written.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else {
             return Err((DecodeErrorKind::MethodType, self.place(self.method)));
         };
-        let method = match core::str::from_utf8(inside) {
-            Ok(name) if !inside.contains(&b'\\') => Method::parse(name),
-            Ok(name) => Method::parse(&scan::unescape(name, true)),
-            Err(_) => return Err((DecodeErrorKind::MethodType, self.place(self.method))),
+        let method = match Method::known(inside) {
+            Some(method) => method,
+            None => match core::str::from_utf8(inside) {
+                Ok(name) if !inside.contains(&b'\\') => Method::parse(name),
+                Ok(name) => Method::parse(&scan::unescape(name, true)),
+                Err(_) => return Err((DecodeErrorKind::MethodType, self.place(self.method))),
+            },
         };
         let params = match self.params.of(text).first() {
             None => None,

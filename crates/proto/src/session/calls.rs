@@ -4,10 +4,11 @@
 //! answer to another request. Each call has two deadlines: one that progress starts again, and one that
 //! nothing moves (<https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts>).
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use core::time::Duration;
 
 use super::link::Route;
+use super::numbered::Numbered;
 use crate::types::LoggingLevel;
 use crate::{Method, Payload, Raw, RequestId, Time};
 
@@ -19,6 +20,8 @@ pub struct Call {
     pub method: Method,
     /// With what: an object.
     pub params: Option<Payload>,
+    /// They are known to have no `_meta`, so that nobody need look for it. When that is not so, they end up with two.
+    pub lacks_meta: bool,
     /// How long to wait without a sign of life; `None`: [`Limits::request`](super::Limits::request).
     pub timeout: Option<Duration>,
     /// How long to wait in all; `None`: [`Limits::request_total`](super::Limits::request_total).
@@ -38,6 +41,7 @@ impl Call {
         Self {
             method,
             params: None,
+            lacks_meta: false,
             timeout: None,
             total: None,
             progress: false,
@@ -103,7 +107,7 @@ pub(super) struct Expired {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     last: i64,
-    pending: BTreeMap<i64, Pending>,
+    pending: Numbered<Pending>,
     deadlines: BTreeSet<(Time, i64)>,
 }
 
@@ -145,7 +149,7 @@ impl Calls {
 
     /// The peer was told the token of this call: its id.
     pub(super) fn expect_progress(&mut self, id: i64) {
-        if let Some(pending) = self.pending.get_mut(&id) {
+        if let Some(pending) = self.pending.get_mut(id) {
             pending.asked_for_progress = true;
         }
     }
@@ -153,7 +157,7 @@ impl Calls {
     /// Ours and still waited for.
     pub(super) fn find(&self, id: &RequestId) -> Option<(i64, &Pending)> {
         let id = id.as_i64()?;
-        self.pending.get(&id).map(|pending| (id, pending))
+        self.pending.get(id).map(|pending| (id, pending))
     }
 
     /// Ours, waited for or not.
@@ -162,7 +166,7 @@ impl Calls {
     }
 
     pub(super) fn take(&mut self, id: i64) -> Option<Pending> {
-        let pending = self.pending.remove(&id)?;
+        let pending = self.pending.remove(id)?;
         self.deadlines.remove(&(pending.deadline, id));
         Some(pending)
     }
@@ -170,14 +174,14 @@ impl Calls {
     /// Takes all that are for the owner, in the order in which they were made.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = i64> + use<> {
         self.deadlines.clear();
-        core::mem::take(&mut self.pending)
-            .into_iter()
+        self.pending
+            .take_all()
             .filter_map(|(id, pending)| (pending.purpose != Purpose::Opening).then_some(id))
     }
 
     /// Notes progress of a call; says whether it has grown, `None` when no such call has asked for it.
     pub(super) fn progressed(&mut self, now: Time, id: i64, progress: f64) -> Option<bool> {
-        let pending = self.pending.get_mut(&id).filter(|pending| pending.asked_for_progress)?;
+        let pending = self.pending.get_mut(id).filter(|pending| pending.asked_for_progress)?;
         if pending.progress.is_some_and(|last| progress <= last) || progress.is_nan() {
             return Some(false);
         }
@@ -192,7 +196,7 @@ impl Calls {
 
     /// A stream was acknowledged: it may now live for ever. `None` when there is no such stream.
     pub(super) fn acknowledge(&mut self, id: i64) -> Option<()> {
-        let pending = self.pending.get_mut(&id)?;
+        let pending = self.pending.get_mut(id)?;
         let Purpose::Listen { .. } = pending.purpose else { return None };
         self.deadlines.remove(&(pending.deadline, id));
         pending.deadline = Time::FAR;

@@ -7,11 +7,13 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::event::RequestContext;
+use super::event::{Asker, RequestContext};
 use super::queue::Place;
-use crate::{Message, Method, Request, RequestId};
+use crate::types::LoggingLevel;
+use crate::{Message, Method, ProgressToken, Request, RequestId};
 
 /// What a request that waits holds beside its own bytes: its places in the tables and what is known of its sender.
 /// Measured with 80,000 requests of sixty bytes: 580 bytes each in all, so 8 MiB of them are less than 16 MiB.
@@ -21,7 +23,22 @@ pub(super) const ENTRY: usize = 256;
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) method: Method,
-    pub(super) context: RequestContext,
+    /// The rest. Boxed, and absent where there is nothing to note, so that an entry is quickly moved.
+    notes: Option<Box<Notes>>,
+    number: u64,
+    size: usize,
+    handled: bool,
+}
+
+/// What is noted of a request while it has no answer.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// The name under which its sender wants to hear of progress, if at all.
+    pub(super) progress_token: Option<ProgressToken>,
+    /// From which level on its sender wants log messages; `None`: none.
+    pub(super) log_level: Option<LoggingLevel>,
+    /// Who asks, where each request says so itself and its answer depends on it.
+    pub(super) asker: Option<Arc<Asker>>,
     /// The batch that it came in and that its answer goes into.
     pub(super) batch: Option<u64>,
     /// The resource that this request subscribes to or unsubscribes from, when it is granted.
@@ -30,14 +47,12 @@ pub(super) struct Incoming {
     pub(super) progress: Option<Place>,
     /// What was last reported.
     pub(super) reported: Option<f64>,
-    number: u64,
-    size: usize,
-    handled: bool,
 }
 
 #[derive(Debug)]
 struct Waiting {
     request: Request,
+    context: RequestContext,
     size: usize,
 }
 
@@ -51,8 +66,12 @@ struct Batch {
 
 #[derive(Debug, Default)]
 pub(super) struct Debt {
-    /// Boxed, so that the entries of the map stay small: it moves them whenever a request comes or goes.
-    incoming: BTreeMap<RequestId, Box<Incoming>>,
+    /// In which place each request is. Most names are integers, which are found faster alone.
+    integers: BTreeMap<i64, usize>,
+    others: BTreeMap<RequestId, usize>,
+    /// The requests. A place is used again, so that a request that is answered at once costs no memory of its own.
+    places: Vec<Option<Incoming>>,
+    free: Vec<usize>,
     /// By the number of their arrival.
     waiting: BTreeMap<u64, Waiting>,
     waiting_bytes: usize,
@@ -62,33 +81,89 @@ pub(super) struct Debt {
     batches: BTreeMap<u64, Batch>,
 }
 
+/// So many free places are kept when nothing is owed any more.
+const KEPT_PLACES: usize = 64;
+
 impl Incoming {
     /// Whether a handler has begun with it.
     pub(super) const fn is_handled(&self) -> bool {
         self.handled
     }
+
+    pub(super) fn notes(&self) -> Option<&Notes> {
+        self.notes.as_deref()
+    }
+
+    pub(super) fn notes_mut(&mut self) -> &mut Notes {
+        self.notes.get_or_insert_default()
+    }
+
+    /// The batch that its answer goes into.
+    pub(super) fn batch(&self) -> Option<u64> {
+        self.notes()?.batch
+    }
+
+    /// The resource that it subscribes to or unsubscribes from.
+    pub(super) fn uri(&self) -> Option<&str> {
+        self.notes()?.uri.as_deref()
+    }
+}
+
+impl Notes {
+    fn is_something(&self) -> bool {
+        let Self { progress_token, log_level, asker, batch, uri, progress, reported } = self;
+        progress_token.is_some()
+            || log_level.is_some()
+            || asker.is_some()
+            || batch.is_some()
+            || uri.is_some()
+            || progress.is_some()
+            || reported.is_some()
+    }
 }
 
 impl Debt {
+    fn place(&self, id: &RequestId) -> Option<usize> {
+        match id.as_i64() {
+            Some(number) => self.integers.get(&number).copied(),
+            None => self.others.get(id).copied(),
+        }
+    }
+
     pub(super) fn contains(&self, id: &RequestId) -> bool {
-        self.incoming.contains_key(id)
+        self.place(id).is_some()
     }
 
     pub(super) fn find(&mut self, id: &RequestId) -> Option<&mut Incoming> {
-        self.incoming.get_mut(id).map(Box::as_mut)
+        let place = self.place(id)?;
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    /// Whether a handler works on the request with that id and that number.
+    pub(super) fn is_handled(&self, id: &RequestId, number: u64) -> bool {
+        let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
+        incoming.is_some_and(|incoming| incoming.handled && incoming.number == number)
     }
 
     /// The ids of all requests that have no answer yet: those that wait first, so that none of them is begun
     /// while the others are settled.
     pub(super) fn ids(&self) -> Vec<RequestId> {
-        let waiting = self.waiting.values().map(|waiting| &waiting.request.id);
-        let handled = self.incoming.iter().filter(|(_, incoming)| incoming.handled).map(|(id, _)| id);
-        waiting.chain(handled).cloned().collect()
+        let waiting = self.waiting.values().map(|waiting| waiting.request.id.clone());
+        waiting.chain(self.handled_ids()).collect()
+    }
+
+    fn handled_ids(&self) -> impl Iterator<Item = RequestId> {
+        let integers = self.integers.iter().map(|(id, place)| (RequestId::from(*id), *place));
+        let others = self.others.iter().map(|(id, place)| (id.clone(), *place));
+        integers.chain(others).filter_map(|(id, place)| {
+            let incoming = self.places.get(place)?.as_ref()?;
+            incoming.handled.then_some(id)
+        })
     }
 
     /// Requests that have no answer yet.
     pub(super) fn len(&self) -> usize {
-        self.incoming.len()
+        self.integers.len() + self.others.len()
     }
 
     /// Requests that a handler works on.
@@ -111,18 +186,11 @@ impl Debt {
     }
 
     /// Takes a request in and lets it wait its turn.
-    pub(super) fn admit(
-        &mut self,
-        request: Request,
-        size: usize,
-        context: RequestContext,
-        batch: Option<u64>,
-        uri: Option<String>,
-    ) {
-        self.enter(&request, size, context, batch, uri, false);
+    pub(super) fn admit(&mut self, request: Request, size: usize, mut context: RequestContext, notes: Notes) {
+        self.enter(&request, size, &mut context, notes, false);
         let size = size + ENTRY;
         self.waiting_bytes += size;
-        self.waiting.insert(self.numbers, Waiting { request, size });
+        self.waiting.insert(self.numbers, Waiting { request, context, size });
     }
 
     /// Takes a request in that a handler begins with now.
@@ -130,11 +198,10 @@ impl Debt {
         &mut self,
         request: &Request,
         size: usize,
-        context: RequestContext,
-        batch: Option<u64>,
-        uri: Option<String>,
+        context: &mut RequestContext,
+        notes: Notes,
     ) {
-        self.enter(request, size, context, batch, uri, true);
+        self.enter(request, size, context, notes, true);
         self.handled += 1;
         self.handled_bytes += size;
     }
@@ -143,65 +210,76 @@ impl Debt {
         &mut self,
         request: &Request,
         size: usize,
-        context: RequestContext,
-        batch: Option<u64>,
-        uri: Option<String>,
+        context: &mut RequestContext,
+        notes: Notes,
         handled: bool,
     ) {
         self.numbers += 1;
-        if let Some(batch) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
+        context.number = self.numbers;
+        if let Some(batch) = notes.batch.and_then(|batch| self.batches.get_mut(&batch)) {
             batch.outstanding += 1;
         }
-        self.incoming.insert(
-            request.id.clone(),
-            Box::new(Incoming {
-                method: request.method.clone(),
-                context,
-                batch,
-                uri,
-                progress: None,
-                reported: None,
-                number: self.numbers,
-                size,
-                handled,
-            }),
-        );
+        let incoming = Some(Incoming {
+            method: request.method.clone(),
+            notes: notes.is_something().then(|| Box::new(notes)),
+            number: self.numbers,
+            size,
+            handled,
+        });
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place] = incoming;
+                place
+            }
+            None => {
+                self.places.push(incoming);
+                self.places.len() - 1
+            }
+        };
+        match request.id.as_i64() {
+            Some(number) => self.integers.insert(number, place),
+            None => self.others.insert(request.id.clone(), place),
+        };
     }
 
     /// The next request that a handler may begin with.
     pub(super) fn dispatch(&mut self) -> Option<(Request, RequestContext)> {
-        let (_, Waiting { request, size }) = self.waiting.pop_first()?;
+        let (_, Waiting { request, context, size }) = self.waiting.pop_first()?;
         self.waiting_bytes -= size;
-        let entry = self.incoming.get_mut(&request.id)?;
+        let entry = self.find(&request.id)?;
         entry.handled = true;
+        let size = entry.size;
         self.handled += 1;
-        self.handled_bytes += entry.size;
-        Some((request, entry.context.clone()))
+        self.handled_bytes += size;
+        Some((request, context))
     }
 
-    /// The request is answered or cancelled. Says whether a handler had begun with it.
-    pub(super) fn settle(&mut self, id: &RequestId) -> Option<(Box<Incoming>, bool)> {
-        let entry = self.incoming.remove(id)?;
+    /// The request is answered or cancelled.
+    pub(super) fn settle(&mut self, id: &RequestId) -> Option<Incoming> {
+        let place = match id.as_i64() {
+            Some(number) => self.integers.remove(&number),
+            None => self.others.remove(id),
+        }?;
+        let entry = self.places.get_mut(place)?.take()?;
+        self.free.push(place);
+        if self.places.len() > KEPT_PLACES && self.len() == 0 {
+            (self.places, self.free) = (Vec::new(), Vec::new());
+        }
         if entry.handled {
             self.handled -= 1;
             self.handled_bytes -= entry.size;
         } else if let Some(Waiting { size, .. }) = self.waiting.remove(&entry.number) {
             self.waiting_bytes -= size;
         }
-        let handled = entry.handled;
-        Some((entry, handled))
+        Some(entry)
     }
 
     /// Forgets everything and says which requests a handler still works on.
     pub(super) fn take_handled(&mut self) -> Vec<RequestId> {
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        self.handled = 0;
-        self.batches.clear();
-        core::mem::take(&mut self.incoming)
-            .into_iter()
-            .filter_map(|(id, entry)| entry.handled.then_some(id))
-            .collect()
+        let handled = self.handled_ids().collect();
+        // Their numbers are never used again.
+        *self = Self { numbers: self.numbers, ..Self::default() };
+        handled
     }
 
     /// Begins a batch, whose requests are then admitted with its number.

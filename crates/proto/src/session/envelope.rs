@@ -15,31 +15,44 @@ pub(super) struct Additions<'a> {
     pub(super) lead: &'a str,
     /// Members of `_meta`, key and JSON text. They take the place of members of the same key.
     pub(super) meta: &'a [(&'a str, &'a str)],
+    /// One more of them.
+    pub(super) token: Option<(&'a str, &'a str)>,
 }
 
-/// The object with the additions in it; of nothing, an object of the additions alone.
-pub(super) fn splice(object: Option<&Payload>, additions: &Additions<'_>) -> Payload {
+impl<'a> Additions<'a> {
+    fn meta(&self) -> impl Iterator<Item = (&'a str, &'a str)> + Clone {
+        self.meta.iter().copied().chain(self.token)
+    }
+}
+
+/// The object with the additions in it; of nothing, an object of the additions alone. An object that `lacks_meta` is
+/// known to have no `_meta`, which is then not looked for.
+pub(super) fn splice(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -> Payload {
     let empty = Raw::empty_object();
+    let has_meta = additions.meta().next().is_some();
     let (text, existing) = match object {
+        Some(payload) if lacks_meta || !has_meta => (payload.raw().as_str(), None),
         Some(payload) => (payload.raw().as_str(), payload.meta_range()),
         None => (empty.as_str(), None),
     };
-    let added: usize = additions.meta.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
-    let mut out = String::with_capacity(text.len() + additions.lead.len() + added + 16);
+    let added: usize = additions.meta().map(|(key, value)| key.len() + value.len() + "\"\":,".len()).sum();
+    // Exactly what it is in the most frequent case: a text without room to spare is kept without another allocation.
+    let around = if has_meta { "\"_meta\":{},".len() - ",".len() } else { 0 };
+    let mut out = String::with_capacity(text.len() + additions.lead.len() + added + around);
     out.push('{');
     out.push_str(additions.lead);
     let inside = text[1..].trim_start();
     match existing {
-        Some(range) if !additions.meta.is_empty() => {
+        Some(range) => {
             let before = &text[1..range.start];
             out.push_str(before);
-            merge(&mut out, &text[range.clone()], additions.meta);
+            merge(&mut out, &text[range.clone()], additions);
             out.push_str(&text[range.end..]);
         }
-        _ => {
-            if !additions.meta.is_empty() {
+        None => {
+            if has_meta {
                 out.push_str("\"_meta\":");
-                merge(&mut out, "{}", additions.meta);
+                merge(&mut out, "{}", additions);
                 out.push(',');
             }
             if inside.starts_with('}') && out.ends_with(',') {
@@ -52,7 +65,7 @@ pub(super) fn splice(object: Option<&Payload>, additions: &Additions<'_>) -> Pay
 }
 
 /// Writes `existing` (an object) with the members of `ours`, which come first.
-fn merge(out: &mut String, existing: &str, ours: &[(&str, &str)]) {
+fn merge(out: &mut String, existing: &str, ours: &Additions<'_>) {
     out.push('{');
     let mut first = true;
     let mut comma = |out: &mut String| {
@@ -60,14 +73,18 @@ fn merge(out: &mut String, existing: &str, ours: &[(&str, &str)]) {
             out.push(',');
         }
     };
-    for (key, value) in ours {
+    for (key, value) in ours.meta() {
         comma(out);
         crate::json::push_string(key, out);
         out.push(':');
         out.push_str(value);
     }
+    if existing == "{}" {
+        out.push('}');
+        return;
+    }
     for (key, range) in scan::members_of(existing) {
-        if ours.iter().any(|(ours, _)| *ours == key) {
+        if ours.meta().any(|(ours, _)| ours == key) {
             continue;
         }
         comma(out);
@@ -84,7 +101,7 @@ mod tests {
 
     fn spliced(object: Option<&str>, lead: &str, meta: &[(&str, &str)]) -> String {
         let payload = object.map(|text| Payload::from_raw(Raw::parse(text.to_owned()).expect("valid")));
-        let out = splice(payload.as_ref(), &Additions { lead, meta });
+        let out = splice(payload.as_ref(), false, &Additions { lead, meta, token: None });
         Raw::parse(out.raw().as_str().to_owned()).expect("what is spliced is valid");
         out.raw().as_str().to_owned()
     }

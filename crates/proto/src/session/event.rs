@@ -100,6 +100,8 @@ pub struct RequestContext {
     pub asker: Arc<Asker>,
     /// Over which link it came.
     pub origin: Arc<Origin>,
+    /// Counts the requests of the session, so that two that have had the same id are told apart.
+    pub number: u64,
 }
 
 /// The client as it describes itself.

@@ -3,6 +3,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle>. Which of the four revisions it
 //! is makes no difference here but for the facts of the [`Profile`].
 
+use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -143,7 +144,7 @@ impl Legacy {
                 }
                 Ok(()) => {
                     let context = self.context(&request, origin);
-                    shared.admit(request, context, batch);
+                    shared.admit(request, context, batch, None);
                     return;
                 }
             },
@@ -163,6 +164,7 @@ impl Legacy {
             log_level: self.log_level,
             asker: self.asker.clone(),
             origin,
+            number: 0,
         }
     }
 
@@ -214,20 +216,19 @@ impl Legacy {
         let mut granted = outcome.is_ok();
         let settled = shared.settle(id, |incoming| {
             // Several may have been asked for before one was granted: the bound holds when they are.
-            if granted && incoming.method == Method::Subscribe && self.is_full(limit, incoming.uri.as_deref())
-            {
+            if granted && incoming.method == Method::Subscribe && self.is_full(limit, incoming.uri()) {
                 granted = false;
                 return Err(too_many_subscriptions(limit));
             }
             outcome
         });
         let Some(incoming) = settled else { return };
-        match (incoming.method, incoming.uri) {
+        match (&incoming.method, incoming.uri()) {
             (Method::Subscribe, Some(uri)) if granted => {
-                self.subscribed.insert(uri);
+                self.subscribed.insert(uri.to_owned());
             }
             (Method::Unsubscribe, Some(uri)) if granted => {
-                self.subscribed.remove(&uri);
+                self.subscribed.remove(uri);
             }
             _ => {}
         }

@@ -22,6 +22,7 @@ mod legacy;
 mod limits;
 mod link;
 mod modern;
+mod numbered;
 mod opening;
 mod queue;
 mod role;
@@ -29,6 +30,7 @@ mod shared;
 mod state;
 mod violation;
 
+use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -42,6 +44,7 @@ pub use event::{
 };
 pub use limits::Limits;
 pub use link::{Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound, ProcessExit, Route};
+pub use numbered::Numbered;
 pub use role::{ClientRole, Role, ServerRole};
 pub use state::{NotifyRefused, State};
 pub use violation::Violation;
@@ -120,7 +123,7 @@ impl Session {
             return;
         }
         match inbound {
-            Inbound::Message { message, origin } => self.message(now, message, &origin, None),
+            Inbound::Message { message, origin } => self.message(now, message, origin, None),
             Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
             Inbound::Malformed { error, excerpt, .. } => self.malformed(now, error, excerpt),
             Inbound::Lost { id, cause } => self.lost(now, &id, cause),
@@ -135,7 +138,7 @@ impl Session {
         }
     }
 
-    fn message(&mut self, now: Time, message: Message, origin: &Arc<Origin>, batch: Option<u64>) {
+    fn message(&mut self, now: Time, message: Message, origin: Arc<Origin>, batch: Option<u64>) {
         match message {
             Message::Request(request) => self.request(request, origin, batch),
             Message::Notification(notification) => self.notification(now, notification),
@@ -153,7 +156,7 @@ impl Session {
         self.shared.fail_call(id, |_| CallError::Lost(cause));
     }
 
-    fn request(&mut self, mut request: Request, origin: &Arc<Origin>, batch: Option<u64>) {
+    fn request(&mut self, mut request: Request, origin: Arc<Origin>, batch: Option<u64>) {
         // What came over a link in memory was not scanned, and more than one asks from here on.
         if let Some(params) = &mut request.params {
             params.index();
@@ -171,12 +174,12 @@ impl Session {
             {
                 self.first_request(request, origin);
             }
-            Phase::Legacy(legacy) => legacy.request(shared, request, origin.clone(), batch),
-            Phase::Modern(modern) => modern.request(shared, request, origin.clone()),
+            Phase::Legacy(legacy) => legacy.request(shared, request, origin, batch),
+            Phase::Modern(modern) => modern.request(shared, request, origin),
         }
     }
 
-    fn first_request(&mut self, request: Request, origin: &Arc<Origin>) {
+    fn first_request(&mut self, request: Request, origin: Arc<Origin>) {
         let Role::Server(server) = self.shared.role.clone() else { return };
         match opening::first_request(&mut self.shared, &server, request) {
             First::Answered => {}
@@ -188,7 +191,7 @@ impl Session {
                     self.shared.peer = Some(Arc::new(opening::anybody()));
                     self.shared.events.push_back(Event::Opened);
                 }
-                modern.request(&mut self.shared, request, origin.clone());
+                modern.request(&mut self.shared, request, origin);
                 if decides {
                     self.phase = Phase::Modern(modern);
                 }
@@ -257,7 +260,7 @@ impl Session {
         let number = self.shared.debt.open_batch();
         for part in parts {
             match part {
-                Ok(message) => self.message(now, message, origin, Some(number)),
+                Ok(message) => self.message(now, message, origin.clone(), Some(number)),
                 Err(error) => {
                     let (id, answer) = (error.id.clone(), error.to_error_object());
                     if self.owes_answer(&error) {
@@ -408,7 +411,7 @@ impl Session {
     /// When the request is no longer being handled, or logging was not declared.
     pub fn log(&mut self, id: &RequestId, message: &LogMessageParams) -> Result<(), NotifyRefused> {
         let incoming = self.shared.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let wanted = incoming.context.log_level;
+        let wanted = incoming.notes().and_then(|notes| notes.log_level);
         let wanted = match &self.phase {
             Phase::Legacy(legacy) => legacy.wants_log(message.level),
             _ => wanted.is_some_and(|from: LoggingLevel| message.level >= from),
@@ -496,6 +499,23 @@ impl Session {
     /// The next thing that happened.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.shared.events.pop_front()
+    }
+
+    /// Everything that has happened since it was last asked, behind what the owner still has: the same as
+    /// [`Session::poll_event`] until there is nothing, without moving each of them.
+    pub fn take_events(&mut self, events: &mut VecDeque<Event>) {
+        if events.is_empty() {
+            core::mem::swap(&mut self.shared.events, events);
+        } else {
+            events.append(&mut self.shared.events);
+        }
+    }
+
+    /// Whether a request of the peer is still to be answered by its handler: the one with that id and that
+    /// [`number`](RequestContext::number).
+    #[must_use]
+    pub fn is_handling(&self, id: &RequestId, number: u64) -> bool {
+        self.shared.debt.is_handled(id, number)
     }
 
     /// Whether the session wants to read. It stops only when the replies that the peer does not take pass

@@ -102,8 +102,8 @@ impl Modern {
         if let Route::ReplyTo(id) = route {
             let incoming = shared.debt.find(&id).ok_or(NotifyRefused::NoSuchRequest)?;
             let level = log_level(&notification);
-            let wanted =
-                incoming.context.log_level.is_some_and(|from| level.is_some_and(|level| level >= from));
+            let from = incoming.notes().and_then(|notes| notes.log_level);
+            let wanted = from.is_some_and(|from| level.is_some_and(|level| level >= from));
             if notification.method == Method::LogMessage && !wanted {
                 return Ok(());
             }
@@ -123,8 +123,8 @@ impl Modern {
                 continue;
             }
             let text = id.to_string();
-            let additions = Additions { lead: "", meta: &[(key::SUBSCRIPTION_ID, &text)] };
-            let params = Some(envelope::splice(notification.params.as_ref(), &additions));
+            let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &text)], ..Additions::default() };
+            let params = Some(envelope::splice(notification.params.as_ref(), false, &additions));
             let notification = Notification { method: notification.method.clone(), params };
             shared.send_notification(notification, Route::ReplyTo(id.clone()))?;
         }
@@ -177,10 +177,11 @@ impl Modern {
                     profile: self.profile,
                     progress_token: meta.progress_token,
                     log_level: meta.log_level,
-                    asker: meta.asker,
+                    asker: meta.asker.clone(),
                     origin,
+                    number: 0,
                 };
-                shared.admit(request, context, None);
+                shared.admit(request, context, None, Some(meta.asker));
             }
         }
     }
@@ -294,8 +295,8 @@ impl Modern {
         let notifications = Raw::from_value(&honoured);
         let notifications = notifications.as_ref().map_or("{}", Raw::as_str);
         let params = Raw::trusted(format!("{{\"notifications\":{notifications}}}").into());
-        let additions = Additions { lead: "", meta: &[(key::SUBSCRIPTION_ID, &id)] };
-        let params = Some(envelope::splice(Some(&Payload::from_raw(params)), &additions));
+        let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &id)], ..Additions::default() };
+        let params = Some(envelope::splice(Some(&Payload::from_raw(params)), true, &additions));
         let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
         // In the lane of the events that follow it: the acknowledgement is always the first.
         shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));
@@ -334,7 +335,8 @@ impl Modern {
             }
             let mut meta = self.meta();
             meta.push((key::SUBSCRIPTION_ID, &text));
-            let result = envelope::splice(None, &Additions { lead: COMPLETE, meta: &meta });
+            let result =
+                envelope::splice(None, true, &Additions { lead: COMPLETE, meta: &meta, token: None });
             let response = Response { id: Some(id.clone()), outcome: Ok(result) };
             shared.queue.push_own(Message::Response(response), Route::ReplyTo(id));
         }
@@ -390,13 +392,14 @@ impl Modern {
 
     pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         shared.settle(id, |incoming| {
-            let (method, asker) = (&incoming.method, &incoming.context.asker);
+            let (method, asker) =
+                (&incoming.method, incoming.notes().and_then(|notes| notes.asker.as_deref()));
             match reply {
                 Ok(Reply::Complete(result)) => {
                     result_object(result).map(|result| self.complete(method, &result.indexed()))
                 }
                 Ok(Reply::NeedInput(input)) => self.need_input(method, asker, &input),
-                Ok(Reply::Task(task)) if declares_tasks(&asker.capabilities) => {
+                Ok(Reply::Task(task)) if asker.is_some_and(|asker| declares_tasks(&asker.capabilities)) => {
                     result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", "", &task))
                 }
                 Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
@@ -411,7 +414,7 @@ impl Modern {
     fn need_input(
         &self,
         method: &Method,
-        asker: &Asker,
+        asker: Option<&Asker>,
         input: &crate::types::InputRequired,
     ) -> Result<Payload, ErrorObject> {
         if !method.may_need_input() {
@@ -419,8 +422,9 @@ impl Modern {
                 "{method} may not be answered with a request for input"
             )));
         }
+        let declared = asker.map(|asker| &asker.capabilities);
         for request in input.input_requests.iter().flat_map(|requests| requests.values()) {
-            if let Some(missing) = super::input::undeclared(request, &asker.capabilities) {
+            if let Some(missing) = declared.and_then(|declared| super::input::undeclared(request, declared)) {
                 return Err(missing_capability(missing));
             }
         }
@@ -448,7 +452,7 @@ impl Modern {
     fn enclose(&self, kind: &str, hints: &str, result: &Payload) -> Payload {
         let kind = if result.result_type().is_some() { "" } else { kind };
         let lead = [kind, hints].concat();
-        envelope::splice(Some(result), &Additions { lead: &lead, meta: &self.meta() })
+        envelope::splice(Some(result), false, &Additions { lead: &lead, meta: &self.meta(), token: None })
     }
 }
 

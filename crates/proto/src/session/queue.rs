@@ -25,7 +25,8 @@ pub(super) struct Queue {
 /// A first-in first-out line that knows the place of each of its items.
 #[derive(Debug, Default)]
 struct Lane {
-    items: VecDeque<(Outbound, usize)>,
+    items: VecDeque<Outbound>,
+    /// What the items take on the wire, as [`size`] bounds it.
     bytes: usize,
     /// The place of the first item, counted from the beginning of the session.
     first: u64,
@@ -37,21 +38,22 @@ pub(super) struct Place(u64);
 
 impl Lane {
     fn push(&mut self, outbound: Outbound) -> Place {
-        let size = size(&outbound);
-        self.bytes += size;
-        self.items.push_back((outbound, size));
+        self.bytes += size(&outbound);
+        self.items.push_back(outbound);
         Place(self.first + self.items.len() as u64 - 1)
     }
 
     fn pop(&mut self) -> Option<Outbound> {
-        let (outbound, size) = self.items.pop_front()?;
-        self.bytes -= size;
-        self.first += 1;
-        Some(outbound)
+        let outbound = self.items.pop_front();
+        if let Some(outbound) = &outbound {
+            self.bytes -= size(outbound);
+            self.first += 1;
+        }
+        outbound
     }
 
     /// What still waits in that place.
-    fn waiting(&mut self, place: Place) -> Option<&mut (Outbound, usize)> {
+    fn waiting(&mut self, place: Place) -> Option<&mut Outbound> {
         let index = usize::try_from(place.0.checked_sub(self.first)?).ok()?;
         self.items.get_mut(index)
     }
@@ -104,19 +106,18 @@ impl Queue {
     /// Progress: takes the place of older progress that nobody has taken yet, else it goes behind everything.
     pub(super) fn push_progress(&mut self, older: Option<Place>, message: Message, route: Route) -> Place {
         let newer = Outbound::Message { message, route };
-        let Some((place, (waiting, old_size))) =
-            older.and_then(|place| Some((place, self.replies.waiting(place)?)))
+        let Some((place, waiting)) = older.and_then(|place| Some((place, self.replies.waiting(place)?)))
         else {
             return self.replies.push(newer);
         };
-        let (old, new) = (*old_size, size(&newer));
-        (*waiting, *old_size) = (newer, new);
+        let (old, new) = (size(waiting), size(&newer));
+        *waiting = newer;
         self.replies.bytes = self.replies.bytes - old + new;
         place
     }
 
     pub(super) fn pop(&mut self) -> Option<Outbound> {
-        self.replies.pop().or_else(|| self.own.pop())
+        if self.replies.items.is_empty() { self.own.pop() } else { self.replies.pop() }
     }
 
     /// Forgets everything: nobody can take it any more.

@@ -5,17 +5,16 @@
 //! envelope looks; everything that is the same for both is done here, once.
 
 use alloc::borrow::ToOwned;
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
 use super::calls::{Call, Calls, Expired, Pending, Purpose};
-use super::debt::{Debt, ENTRY, Incoming};
+use super::debt::{Debt, ENTRY, Incoming, Notes};
 use super::envelope::{self, Additions};
 use super::event::{
-    CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply, RequestContext,
+    Asker, CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply, RequestContext,
 };
 use super::limits::Limits;
 use super::link::{LinkCaps, Outbound, Route};
@@ -143,19 +142,15 @@ impl Shared {
         meta: &[(&str, &str)],
     ) -> Result<i64, CallRefused> {
         let id = self.calls.next_id();
-        let token = id.to_string();
-        let mut with_token;
-        let meta = if call.progress {
-            with_token = meta.to_vec();
-            with_token.push(("progressToken", token.as_str()));
-            with_token.as_slice()
+        let mut digits = [0; crate::json::INTEGER_BYTES];
+        let token = crate::json::integer_text(id.unsigned_abs(), false, &mut digits);
+        let token = core::str::from_utf8(token).unwrap_or("0");
+        let params = if call.progress || !meta.is_empty() {
+            let token = call.progress.then_some(("progressToken", token));
+            let additions = Additions { lead: "", meta, token };
+            Some(envelope::splice(call.params.as_ref(), call.lacks_meta, &additions))
         } else {
-            meta
-        };
-        let params = if meta.is_empty() {
             call.params.clone()
-        } else {
-            Some(envelope::splice(call.params.as_ref(), &Additions { lead: "", meta }))
         };
         let message =
             Message::Request(Request { id: RequestId::from(id), method: call.method.clone(), params });
@@ -292,7 +287,13 @@ impl Shared {
     }
 
     /// Takes in a request for a handler, or refuses it.
-    pub(super) fn admit(&mut self, request: Request, context: RequestContext, batch: Option<u64>) {
+    pub(super) fn admit(
+        &mut self,
+        request: Request,
+        mut context: RequestContext,
+        batch: Option<u64>,
+        asker: Option<Arc<Asker>>,
+    ) {
         let size = request_size(&request);
         let must_wait = !self.may_dispatch();
         if must_wait && self.debt.waiting_bytes() + size + ENTRY > self.limits.waiting {
@@ -312,17 +313,28 @@ impl Shared {
                 .and_then(|uri| uri.to_string_value().map(alloc::borrow::Cow::into_owned)),
             _ => None,
         };
+        let notes = Notes {
+            progress_token: context.progress_token.clone(),
+            log_level: context.log_level,
+            asker,
+            batch,
+            uri,
+            ..Notes::default()
+        };
         if !must_wait && self.debt.is_nobody_waiting() {
-            self.debt.begin(&request, size, context.clone(), batch, uri);
+            self.debt.begin(&request, size, &mut context, notes);
             self.events.push_back(Event::Request { request, context });
             return;
         }
-        self.debt.admit(request, size, context, batch, uri);
+        self.debt.admit(request, size, context, notes);
         self.dispatch();
     }
 
     /// Hands waiting requests to the owner, as far as the bounds allow.
     pub(super) fn dispatch(&mut self) {
+        if self.debt.is_nobody_waiting() {
+            return;
+        }
         while self.may_dispatch() {
             let Some((request, context)) = self.debt.dispatch() else { return };
             self.events.push_back(Event::Request { request, context });
@@ -363,8 +375,8 @@ impl Shared {
         &mut self,
         id: &RequestId,
         judge: impl FnOnce(&Incoming) -> Result<Payload, ErrorObject>,
-    ) -> Option<Box<Incoming>> {
-        let (incoming, _) = self.debt.settle(id)?;
+    ) -> Option<Incoming> {
+        let incoming = self.debt.settle(id)?;
         let outcome = judge(&incoming);
         let mut message = Message::Response(Response { id: Some(id.clone()), outcome });
         if let Some(length) = self.too_large(&message) {
@@ -374,7 +386,7 @@ impl Shared {
             ));
             message = Message::Response(Response { id: Some(id.clone()), outcome: Err(error) });
         }
-        match incoming.batch {
+        match incoming.batch() {
             Some(batch) => {
                 if let Some(replies) = self.debt.settle_in_batch(batch, Some(message)) {
                     self.queue.push_reply_batch(replies);
@@ -390,11 +402,11 @@ impl Shared {
 
     /// The peer no longer waits for the answer to this request of its own.
     pub(super) fn peer_cancelled(&mut self, id: &RequestId, reason: Option<String>) -> bool {
-        let Some((incoming, handled)) = self.debt.settle(id) else { return false };
-        if let Some(replies) = incoming.batch.and_then(|batch| self.debt.settle_in_batch(batch, None)) {
+        let Some(incoming) = self.debt.settle(id) else { return false };
+        if let Some(replies) = incoming.batch().and_then(|batch| self.debt.settle_in_batch(batch, None)) {
             self.queue.push_reply_batch(replies);
         }
-        if handled {
+        if incoming.is_handled() {
             self.events.push_back(Event::Cancelled { id: id.clone(), reason });
         }
         self.dispatch();
@@ -469,23 +481,27 @@ impl Shared {
         text: Option<&str>,
     ) -> Result<(), NotifyRefused> {
         let incoming = self.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let Some(token) = incoming.context.progress_token.clone() else { return Ok(()) };
+        let Some(token) = incoming.notes().and_then(|notes| notes.progress_token.clone()) else {
+            return Ok(());
+        };
+        let notes = incoming.notes_mut();
         if !progress.is_finite() {
             return Err(NotifyRefused::Invalid("progress is not a number".into()));
         }
         // Every value must be above the one before.
-        if incoming.reported.is_some_and(|last| progress <= last) {
+        if notes.reported.is_some_and(|last| progress <= last) {
             return Ok(());
         }
-        incoming.reported = Some(progress);
+        notes.reported = Some(progress);
+        let older = notes.progress;
         let params =
             ProgressParams::new(token, progress).with_total_and_message(total, text.map(ToOwned::to_owned));
         let params =
             Payload::from_value(&params).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let message = Message::Notification(Notification { method: Method::Progress, params: Some(params) });
-        let place = self.queue.push_progress(incoming.progress, message, Route::ReplyTo(id.clone()));
+        let place = self.queue.push_progress(older, message, Route::ReplyTo(id.clone()));
         if let Some(incoming) = self.debt.find(id) {
-            incoming.progress = Some(place);
+            incoming.notes_mut().progress = Some(place);
         }
         Ok(())
     }
@@ -540,9 +556,11 @@ impl Shared {
     }
 
     pub(super) fn transmit(&mut self) -> Option<Outbound> {
-        let outbound = self.queue.pop()?;
-        self.dispatch();
-        Some(outbound)
+        let outbound = self.queue.pop();
+        if outbound.is_some() {
+            self.dispatch();
+        }
+        outbound
     }
 }
 
