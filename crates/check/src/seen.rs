@@ -190,13 +190,15 @@ impl<'a> Seen<'a> {
             return;
         }
         let is_resumed = exchange.is_some_and(|exchange| exchange.resumed_after().is_some());
-        let is_refused = exchange.is_some_and(|exchange| exchange.status().is_some_and(|status| status >= 400));
+        let is_refused =
+            exchange.is_some_and(|exchange| exchange.status().is_some_and(|status| status >= 400));
         let (id, outcome) = match part {
             // What is repeated has been seen before.
             Ok(Message::Request(_) | Message::Notification(_)) if is_resumed => return,
             Ok(Message::Request(what)) => return self.requests.push(Came { place, line, what }),
             Ok(Message::Notification(what)) => return self.notifications.push(Came { place, line, what }),
             Ok(Message::Response(response)) => (response.id.as_ref(), Some(&response.outcome)),
+            Err(_) if is_resumed => return,
             Err(error) => {
                 self.faults.push(Came { place, line, what: error });
                 if error.shape != Shape::Response {
@@ -206,7 +208,9 @@ impl<'a> Seen<'a> {
             }
         };
         // A legacy server may refuse a request before it has read it.
-        let is_unread = is_refused && id.is_none() && Revisions::LEGACY.contains(&self.run.version);
+        let is_legacy = Revisions::LEGACY.contains(&self.run.version)
+            || exchange.is_some_and(|exchange| exchange.probe.may_be_taken_for_legacy());
+        let is_unread = is_refused && id.is_none() && is_legacy;
         let owner = match id {
             Some(id) => self.asked.iter_mut().rev().find(|asked| asked.id == Some(id)),
             None if is_unread => self.asked.iter_mut().rev().find(|asked| asked.exchange == number),
@@ -224,7 +228,9 @@ impl<'a> Seen<'a> {
     /// Whether what comes in an exchange is judged by the rules of HTTP alone: with what needs no answer, and where
     /// nothing should come.
     fn is_judged_there(&self, exchange: &Exchange<'_>) -> bool {
-        exchange.only_tells() || self.run.channel == Channel::HttpSse && exchange.is("POST")
+        exchange.only_tells()
+            || exchange.sent.is_none() && exchange.status().is_some_and(|status| status >= 400)
+            || self.run.channel == Channel::HttpSse && exchange.is("POST")
     }
 
     /// The exchange that has carried a request.
@@ -235,7 +241,8 @@ impl<'a> Seen<'a> {
     /// What a stray response is.
     pub(crate) fn meaning(&self, stray: &Stray<'a>) -> Meaning<'_, 'a> {
         // Over Streamable HTTP, what comes in an exchange is about what was sent in it.
-        let elsewhere = |exchange: Option<u32>| self.run.channel == Channel::StreamableHttp && exchange != stray.exchange;
+        let elsewhere =
+            |exchange: Option<u32>| self.run.channel == Channel::StreamableHttp && exchange != stray.exchange;
         let mut waiting = self.asked.iter().filter(|asked| {
             asked.place < stray.place && asked.answers.is_empty() && !elsewhere(asked.exchange)
         });
@@ -276,7 +283,9 @@ impl<'a> Seen<'a> {
     /// Whether something came after a request that may be its answer and is not recognised as such.
     pub(crate) fn may_be_answered(&self, asked: &Asked<'_>) -> bool {
         let after = |place| place > asked.place;
-        if let Some(exchange) = self.exchange_of(asked).filter(|_| self.run.channel == Channel::StreamableHttp) {
+        if let Some(exchange) =
+            self.exchange_of(asked).filter(|_| self.run.channel == Channel::StreamableHttp)
+        {
             let mut parts = exchange.lines.iter().flat_map(|(line, _)| line.parts());
             return parts.any(|part| match part {
                 Ok(Message::Response(_)) => true,

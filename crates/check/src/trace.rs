@@ -306,6 +306,14 @@ impl Probe {
                 | Self::AfterStream
         )
     }
+
+    /// Whether it is a request of the modern era that a server of both eras may take for one of the other.
+    pub(crate) const fn may_be_taken_for_legacy(self) -> bool {
+        matches!(
+            self,
+            Self::NoVersionHeader | Self::OtherVersionHeader | Self::EarlierGet | Self::EarlierDelete
+        )
+    }
 }
 
 impl Run {

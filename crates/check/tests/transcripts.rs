@@ -31,8 +31,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_check::{
-    BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run, Selection, StreamEvent, Trace, What,
-    judge, rules,
+    BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run,
+    Selection, StreamEvent, Trace, What, judge, rules,
 };
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;
@@ -159,7 +159,7 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
             };
             let event = StreamEvent { name: field("name="), id: field("id="), data: bytes(data).into() };
             let named = event.name.as_ref().is_none_or(|name| name == "message");
-            let message = named || channel == Channel::HttpSse && event.name.as_ref().unwrap() != "endpoint";
+            let message = named || channel == Channel::HttpSse && data.starts_with('{');
             note(What::Streamed(event));
             if message && !data.is_empty() {
                 note(What::Received(Line::new(bytes(data))));

@@ -9,6 +9,8 @@
 //! the legacy era, one for lines that are no messages. Each run is ended by the
 //! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
 
+#[cfg(feature = "http")]
+mod http;
 mod live;
 mod probes;
 mod runs;
@@ -16,6 +18,7 @@ mod runs;
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mcpjoin_check::{Probe, Trace};
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{Limits, OpeningFailure};
@@ -40,13 +43,25 @@ use crate::link::{ChildCommand, SpawnError};
 /// # }
 /// ```
 pub struct Validator {
-    command: ChildCommand,
+    server: Server,
+    look: Look,
+}
+
+/// How closely a server is looked at.
+struct Look {
     limits: Limits,
     legacy: bool,
     modern: bool,
     version: Option<Version>,
     answer: Duration,
     progress: Box<dyn FnMut(Progress<'_>) + Send>,
+}
+
+/// How the server is reached.
+enum Server {
+    Child(ChildCommand),
+    #[cfg(feature = "http")]
+    Http(http::HttpServer),
 }
 
 /// What is being done.
@@ -71,50 +86,124 @@ pub enum ValidateError {
     /// No session could be opened, in no era that was looked for.
     #[error("{0}")]
     NoSession(#[source] OpeningFailure),
+    /// The URL, or a header that goes with it, cannot be used.
+    #[error("{0}")]
+    Url(String),
+    /// There is no connection, or no response came over it.
+    #[error("the server does not answer: {problem}")]
+    Unreachable {
+        /// Why not.
+        problem: String,
+    },
+    /// Only who is known is let in.
+    #[error("the server asks who we are: status {status}")]
+    Unauthorized {
+        /// 401 or 403.
+        status: u16,
+    },
+    /// What came is not of this protocol.
+    #[error("the server answers, and not in this protocol: status {status}, {}", content_type.as_deref().unwrap_or("no content type"))]
+    NotMcp {
+        /// The status of the response.
+        status: u16,
+        /// What it says to be.
+        content_type: Option<String>,
+        /// The beginning of its body.
+        head: Bytes,
+    },
 }
 
 impl Validator {
     /// For the server that this command starts.
     #[must_use]
     pub fn new(command: ChildCommand) -> Self {
-        Self {
-            // A server that is slow to end is not one that must be ended: more patience than a client has.
-            command: command.shutdown(Duration::from_secs(5), Duration::from_secs(2)),
+        // A server that is slow to end is not one that must be ended: more patience than a client has.
+        Self::of(Server::Child(command.shutdown(Duration::from_secs(5), Duration::from_secs(2))))
+    }
+
+    /// For the server at this URL, over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the status
+    /// 400, 404 or 405 and names an endpoint instead.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn http(url: impl Into<String>) -> Self {
+        Self::of(Server::Http(http::HttpServer {
+            url: url.into(),
+            sse: false,
+            headers: Vec::new(),
+            connect: None,
+        }))
+    }
+
+    /// Over the HTTP+SSE of 2024-11-05, and nothing else is tried.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn http_sse(url: impl Into<String>) -> Self {
+        let mut of = Self::http(url);
+        if let Server::Http(server) = &mut of.server {
+            server.sse = true;
+        }
+        of
+    }
+
+    /// Sends this header with every request, as one that lets us in. It stands in no trace. Without HTTP it means
+    /// nothing.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let Server::Http(server) = &mut self.server {
+            server.headers.push((name.into(), value.into()));
+        }
+        self
+    }
+
+    /// How long connecting may take: 10 s. Without HTTP it means nothing.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub const fn connect_within(mut self, time: Duration) -> Self {
+        if let Server::Http(server) = &mut self.server {
+            server.connect = Some(time);
+        }
+        self
+    }
+
+    fn of(server: Server) -> Self {
+        let look = Look {
             limits: Limits::default(),
             legacy: true,
             modern: true,
             version: None,
             answer: Trace::default().answer_within,
             progress: Box::new(|_| {}),
-        }
+        };
+        Self { server, look }
     }
 
     /// The bounds of messages, and how long the first answer of a run may take ([`Limits::initialize`], 30 s; where the
     /// era is not known, the probe for it [`Limits::probe`], 5 s).
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.look.limits = limits;
         self
     }
 
     /// Looks for no session of the legacy era.
     #[must_use]
     pub const fn without_legacy(mut self) -> Self {
-        self.legacy = false;
+        self.look.legacy = false;
         self
     }
 
     /// Looks for no session of the modern era.
     #[must_use]
     pub const fn without_modern(mut self) -> Self {
-        self.modern = false;
+        self.look.modern = false;
         self
     }
 
     /// The version of the legacy era whose session is looked at closely: the newest by default.
     #[must_use]
     pub fn legacy_version(mut self, version: Version) -> Self {
-        self.version = Some(version);
+        self.look.version = Some(version);
         self
     }
 
@@ -122,14 +211,14 @@ impl Validator {
     /// waited for any longer.
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
-        self.answer = time;
+        self.look.answer = time;
         self
     }
 
     /// Called before each thing that is sent. It must not block.
     #[must_use]
     pub fn on_progress(mut self, progress: impl FnMut(Progress<'_>) + Send + 'static) -> Self {
-        self.progress = Box::new(progress);
+        self.look.progress = Box::new(progress);
         self
     }
 
@@ -141,18 +230,26 @@ impl Validator {
     /// # Errors
     /// When the program does not start, or no session can be opened.
     pub async fn run(self) -> Result<Trace, ValidateError> {
-        runs::Runs::new(self).all().await
+        match self.server {
+            Server::Child(command) => runs::Runs::new(self.look, command).all().await,
+            #[cfg(feature = "http")]
+            Server::Http(server) => http::Runs::new(self.look, &server)?.all().await,
+        }
     }
 }
 
 impl fmt::Debug for Validator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Validator")
-            .field("command", &self.command)
-            .field("legacy", &self.legacy)
-            .field("modern", &self.modern)
-            .field("version", &self.version)
-            .field("answer", &self.answer)
+        let mut f = f.debug_struct("Validator");
+        match &self.server {
+            Server::Child(command) => f.field("command", command),
+            #[cfg(feature = "http")]
+            Server::Http(server) => f.field("url", &server.url),
+        };
+        f.field("legacy", &self.look.legacy)
+            .field("modern", &self.look.modern)
+            .field("version", &self.look.version)
+            .field("answer", &self.look.answer)
             .finish_non_exhaustive()
     }
 }

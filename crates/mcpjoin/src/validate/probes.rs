@@ -80,7 +80,7 @@ fn client_info() -> String {
     format!(r#"{{"name":"mcpjoin","version":{}}}"#, Raw::string(env!("CARGO_PKG_VERSION")))
 }
 
-fn meta(version: Option<&str>, capabilities: bool) -> String {
+pub(super) fn meta(version: Option<&str>, capabilities: bool) -> String {
     let mut members = Vec::new();
     if let Some(version) = version {
         members.push(format!(r#""{}":{}"#, key::PROTOCOL_VERSION, Raw::string(version)));

@@ -1,0 +1,23 @@
+//! The same look at a server that is reached over HTTP.
+//!
+//! Called by [`Validator::run`](super::Validator::run). Beside what is asked of every server, requests come without
+//! their headers, with others, from pages of other origins, for other hosts, in sessions that have ended; streams are
+//! opened, left and resumed. A prompt is asked for by a name that no server has, where prompts are declared.
+
+mod lines;
+mod live;
+mod runs;
+mod wire;
+
+use std::time::Duration;
+
+pub(super) use runs::Runs;
+
+/// A server that is reached over HTTP.
+pub(super) struct HttpServer {
+    pub(super) url: String,
+    /// By HTTP+SSE, and nothing else is tried.
+    pub(super) sse: bool,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) connect: Option<Duration>,
+}
