@@ -324,6 +324,14 @@ fn refused(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {
         let problem = match outcome {
             Ok(_) => "the request was accepted".to_owned(),
             Err(error) if error.code == code::INVALID_PARAMS => return Some(None),
+            // Over HTTP, a version in the headers alone is one that differs.
+            Err(error)
+                if error.code == code::HEADER_MISMATCH
+                    && asked.exchange.is_some()
+                    && matches!(probe, Probe::NoVersion | Probe::NoMeta) =>
+            {
+                return Some(None);
+            }
             Err(error) => format!("the code is {}, not {}", error.code, code::INVALID_PARAMS),
         };
         Some(Some(asked.finding(problem, answer.line)))

@@ -17,7 +17,7 @@ use crate::config::{self, ToolFilter};
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
-use crate::target::{Socket, Target, shown};
+use crate::target::{Http, Socket, Target, shown};
 use crate::ui::{Secrets, Ui};
 use crate::verdict::Verdict;
 
@@ -82,6 +82,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         // Where there is no such entry it is a program.
         Target::Entry(named) => (OsString::from(&named.name), Vec::new(), shown(named.name.as_ref())),
         Target::Socket(socket) => return to_socket(ui, socket, &connect),
+        Target::Http(http) => return Err(not_built(http)),
     };
     // What the command line says wins over what the entry says.
     let (program, args, typed) = match entry {
@@ -171,6 +172,16 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     let (client, first) = client(ui, connect)?;
     let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
     Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
+}
+
+/// What no connection is made to yet.
+fn not_built(http: &Http) -> Failure {
+    let scheme = http.to_string();
+    let scheme = scheme.split_once(':').map_or("", |(scheme, _)| scheme);
+    let problem = format!("not built yet in this version: {} ({scheme}://)", http.transport());
+    let mut failure = Failure::usage(problem, "a server that is run as a child (mcpjoin help targets)");
+    failure.id = "E_NOT_BUILT";
+    failure
 }
 
 /// Opens the file that is asked for.
