@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::entry::{Child, Remote, Way};
+use super::entry::{self, Child, Way};
 use super::filter::ToolFilter;
 use super::source::Problem;
 use super::tree::Text;
 use super::variables::Expansion;
 use crate::secret;
-use crate::target::shown;
+use crate::target::{Http, shown};
 
 /// Variables whose values everybody knows: where they were expanded, nothing is hidden.
 const KNOWN: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"];
@@ -34,20 +34,24 @@ pub(crate) struct Launch {
 /// What an entry leads to, everything expanded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum To {
-    /// A program that is started.
-    Program {
-        program: OsString,
-        args: Vec<OsString>,
-        env: Vec<(OsString, OsString)>,
-        cwd: Option<PathBuf>,
-    },
-    /// A server that listens.
-    Url {
-        url: String,
-        headers: Vec<(String, String)>,
-        /// The HTTP+SSE of 2024-11-05, and nothing else.
-        sse: bool,
-    },
+    Program(Program),
+    Remote(Remote),
+}
+
+/// A program that is started.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// A server that is reached over HTTP.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Remote {
+    pub(crate) address: Http,
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 /// `lookup`: a variable of our environment.
@@ -91,7 +95,7 @@ fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Probl
         variables.push((name.into(), value));
     }
     Ok(Launch {
-        to: To::Program { program, args: words, env: variables, cwd },
+        to: To::Program(Program { program, args: words, env: variables, cwd }),
         timeout: None,
         tools: ToolFilter::default(),
         secrets: all_secrets(secrets, expansion),
@@ -101,17 +105,17 @@ fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Probl
     })
 }
 
-fn of_remote(remote: &Remote, mut expansion: Expansion<'_>) -> Result<Launch, Problem> {
-    let Remote { url, headers, sse } = remote;
+fn of_remote(remote: &entry::Remote, mut expansion: Expansion<'_>) -> Result<Launch, Problem> {
+    let entry::Remote { url, headers, sse } = remote;
     let mut secrets = written_secrets(&[OsString::from(&url.text)]);
     let display = shown(url.text.as_ref());
     let address = unicode(expansion.expand(url)?, url.at, "url")?;
     // What the variables of an address hold may be one as a whole.
     secrets.extend(secret::values(&[OsString::from(&address)]));
-    let scheme = address.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    if !matches!(scheme.as_deref(), Some("http" | "https")) {
-        return Err(Problem::new(url.at, "url must begin with http:// or https://"));
-    }
+    let mut address = Http::parse(&address).map_err(|problem| {
+        Problem::new(url.at, format!("url is none that can be used: {problem}"))
+    })?;
+    address.sse |= sse;
     let mut values = Vec::new();
     for (name, text) in headers {
         let value = unicode(expansion.expand(text)?, text.at, "a header")?;
@@ -119,7 +123,7 @@ fn of_remote(remote: &Remote, mut expansion: Expansion<'_>) -> Result<Launch, Pr
         values.push((name.clone(), value));
     }
     Ok(Launch {
-        to: To::Url { url: address, headers: values, sse: *sse },
+        to: To::Remote(Remote { address, headers: values }),
         timeout: None,
         tools: ToolFilter::default(),
         secrets: all_secrets(secrets, expansion),

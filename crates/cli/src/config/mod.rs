@@ -25,7 +25,7 @@ use crate::visible;
 
 use entry::Definition;
 pub(crate) use filter::ToolFilter;
-pub(crate) use launch::{Launch, To};
+pub(crate) use launch::{Launch, Program, Remote, To};
 use source::{Problem, Source};
 use tree::{Contents, Entry, similar};
 

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::entry::{Definition, Way};
-use super::launch::{Launch, To, launch};
+use super::launch::{Launch, Program, Remote, To, launch};
 use super::source::Source;
 use super::{Configuration, Dialect, Origin};
+use crate::target::Http;
 
 fn read(name: &str, text: &str) -> Result<Configuration, String> {
     let source = Source::new(Path::new(name), text.to_owned());
@@ -44,7 +45,7 @@ const JSON: &str = r#"// of several programs
       'allowedTools': ["read_*"],
       disabled_tools: ["read_secret",],
     },
-    "web": {"url": "https://me:hunter2hunter2@host/mcp", "headers": {"Authorization": "Bearer hunter2hunter2"}},
+    "web": {"url": "https://host/mcp?key=${SET}", "headers": {"Authorization": "Bearer hunter2hunter2"}},
     "off": {"command": "x", "disabled": true},
   },
 }
@@ -65,7 +66,7 @@ disabled_tools = ["read_secret"]
 name = "web"
 [servers.transport]
 type = "http"
-url = "https://me:hunter2hunter2@host/mcp"
+url = "https://host/mcp?key=${SET}"
 headers = { Authorization = "Bearer hunter2hunter2" }
 
 [[servers]]
@@ -87,13 +88,13 @@ fn c18_r85_both_formats_become_one_model() {
             assert_eq!(warnings(&configuration, "files"), [""; 0], "{name}");
 
             let launch = started(&configuration, "files");
-            let program = To::Program {
+            let program = Program {
                 program: "npx".into(),
                 args: ["-y", "pkg", "--token=set!", "/h"].map(OsString::from).into(),
                 env: vec![("API_KEY".into(), "hunter2hunter2".into()), ("PLAIN".into(), "set!".into())],
                 cwd: Some("/srv".into()),
             };
-            assert_eq!(launch.to, program);
+            assert_eq!(launch.to, To::Program(program));
             assert_eq!(launch.shown, "npx -y pkg '--token=${SET}' '${HOME:-/h}'");
             assert!(launch.say.ends_with(", in /srv, with API_KEY, PLAIN set"), "{}", launch.say);
             for secret in ["hunter2hunter2", "set!"] {
@@ -101,14 +102,12 @@ fn c18_r85_both_formats_become_one_model() {
             }
 
             let launch = started(&configuration, "web");
-            let url = To::Url {
-                url: "https://me:hunter2hunter2@host/mcp".into(),
-                headers: vec![("Authorization".into(), "Bearer hunter2hunter2".into())],
-                sse: false,
-            };
-            assert_eq!(launch.to, url);
+            let headers = vec![("Authorization".into(), "Bearer hunter2hunter2".into())];
+            let address = Http::parse("https://host/mcp?key=set!").unwrap();
+            assert_eq!(launch.to, To::Remote(Remote { address, headers }));
+            assert_eq!(launch.shown, "'https://host/mcp?key=${SET}'");
             assert!(launch.say.ends_with(", with Authorization sent"), "{}", launch.say);
-            for secret in ["hunter2hunter2", "Bearer hunter2hunter2"] {
+            for secret in ["hunter2hunter2", "Bearer hunter2hunter2", "set!"] {
                 assert!(launch.secrets.contains(&secret.into()), "{secret}");
             }
             assert!(definition(&configuration, "off").unwrap().disabled.is_some());
