@@ -174,7 +174,9 @@ impl<'a> Exchange<'a> {
     pub(crate) fn silence(&self) -> String {
         match (self.status(), self.end) {
             (Some(_), Some((_, BodyEnd::Broken(why)))) => format!("the response broke: {why}"),
-            (Some(_), Some((_, BodyEnd::Complete))) if self.is_stream() => "the stream ended without it".into(),
+            (Some(_), Some((_, BodyEnd::Complete))) if self.is_stream() => {
+                "the stream ended without it".into()
+            }
             (Some(_), Some((_, BodyEnd::Left))) if self.is_stream() => "nothing came on the stream".into(),
             _ => self.outcome(),
         }
@@ -202,7 +204,8 @@ impl<'a> Exchange<'a> {
 /// The headers of a response that say something to a reader of findings.
 fn told(response: &HttpResponse) -> Vec<(Box<str>, Bytes)> {
     let shown = [name::CONTENT_TYPE, name::SESSION_ID, name::ACCEL_BUFFERING, "allow", "location"];
-    let headers = response.headers.iter().filter(|(name, _)| shown.iter().any(|it| name.eq_ignore_ascii_case(it)));
+    let headers =
+        response.headers.iter().filter(|(name, _)| shown.iter().any(|it| name.eq_ignore_ascii_case(it)));
     headers.cloned().collect()
 }
 

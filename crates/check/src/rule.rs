@@ -397,7 +397,8 @@ fn outcome(rule: &Rule, runs: &[Seen<'_>]) -> Outcome {
     } else if passed {
         Outcome::Passed
     } else {
-        let none = if used { "no session was by a revision that has this rule" } else { rule.chapter.unused() };
+        let none =
+            if used { "no session was by a revision that has this rule" } else { rule.chapter.unused() };
         Outcome::Skipped(skipped.unwrap_or(none))
     }
 }

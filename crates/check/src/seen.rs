@@ -190,7 +190,8 @@ impl<'a> Seen<'a> {
             return;
         }
         let is_resumed = exchange.is_some_and(|exchange| exchange.resumed_after().is_some());
-        let is_refused = exchange.is_some_and(|exchange| exchange.status().is_some_and(|status| status >= 400));
+        let is_refused =
+            exchange.is_some_and(|exchange| exchange.status().is_some_and(|status| status >= 400));
         let (id, outcome) = match part {
             // What is repeated has been seen before.
             Ok(Message::Request(_) | Message::Notification(_)) if is_resumed => return,
@@ -235,7 +236,8 @@ impl<'a> Seen<'a> {
     /// What a stray response is.
     pub(crate) fn meaning(&self, stray: &Stray<'a>) -> Meaning<'_, 'a> {
         // Over Streamable HTTP, what comes in an exchange is about what was sent in it.
-        let elsewhere = |exchange: Option<u32>| self.run.channel == Channel::StreamableHttp && exchange != stray.exchange;
+        let elsewhere =
+            |exchange: Option<u32>| self.run.channel == Channel::StreamableHttp && exchange != stray.exchange;
         let mut waiting = self.asked.iter().filter(|asked| {
             asked.place < stray.place && asked.answers.is_empty() && !elsewhere(asked.exchange)
         });
@@ -276,7 +278,9 @@ impl<'a> Seen<'a> {
     /// Whether something came after a request that may be its answer and is not recognised as such.
     pub(crate) fn may_be_answered(&self, asked: &Asked<'_>) -> bool {
         let after = |place| place > asked.place;
-        if let Some(exchange) = self.exchange_of(asked).filter(|_| self.run.channel == Channel::StreamableHttp) {
+        if let Some(exchange) =
+            self.exchange_of(asked).filter(|_| self.run.channel == Channel::StreamableHttp)
+        {
             let mut parts = exchange.lines.iter().flat_map(|(line, _)| line.parts());
             return parts.any(|part| match part {
                 Ok(Message::Response(_)) => true,

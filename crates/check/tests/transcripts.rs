@@ -31,8 +31,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_check::{
-    BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run, Selection, StreamEvent, Trace, What,
-    judge, rules,
+    BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run,
+    Selection, StreamEvent, Trace, What, judge, rules,
 };
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;

@@ -256,11 +256,8 @@ fn target(
         problem: format!("not built yet in this version: {what}"),
         instead: format!("mcpjoin {verb} with a server that is run as a child (mcpjoin help targets)"),
     };
-    let no_address = |instead| Misuse {
-        not_built: false,
-        problem: format!("{} is no address", shown(&first)),
-        instead,
-    };
+    let no_address =
+        |instead| Misuse { not_built: false, problem: format!("{} is no address", shown(&first)), instead };
     match word {
         Word::Demo => Ok(Target::Demo),
         Word::Path | Word::Bare => Ok(command(first, rest)),

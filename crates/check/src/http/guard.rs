@@ -25,7 +25,9 @@ pub(super) static RULES: [Rule; 3] = [
         ],
         judge: |seen| {
             let refused = seen.exchanges.values().filter(|exchange| {
-                exchange.probe == Probe::ForeignOrigin && exchange.status().is_some() && let_in(exchange).is_none()
+                exchange.probe == Probe::ForeignOrigin
+                    && exchange.status().is_some()
+                    && let_in(exchange).is_none()
             });
             crate::rule::Outcome::of(
                 refused.map(|exchange| super::has_status(exchange, 403)),

@@ -83,9 +83,7 @@ pub(super) static RULES: [Rule; 10] = [
         sentence: "A request whose Mcp-Name is another name, or cannot be read, is refused with the status 400 and the \
                    error -32020.",
         sources: &modern(Must, VALIDATION),
-        judge: |seen| {
-            probed(seen, &[Probe::OtherNameHeader, Probe::BadNameHeader], NO_PROMPTS, is_mismatch)
-        },
+        judge: |seen| probed(seen, &[Probe::OtherNameHeader, Probe::BadNameHeader], NO_PROMPTS, is_mismatch),
     },
     Rule {
         slug: "name-header-decoded",

@@ -22,14 +22,8 @@ use crate::seen::Seen;
 use crate::trace::Probe;
 
 /// The rules of Streamable HTTP, file by file.
-pub(crate) static STREAMABLE: [&[Rule]; 6] = [
-    &guard::RULES,
-    &replies::RULES,
-    &streams::RULES,
-    &sessions::RULES,
-    &headers::RULES,
-    &modern::RULES,
-];
+pub(crate) static STREAMABLE: [&[Rule]; 6] =
+    [&guard::RULES, &replies::RULES, &streams::RULES, &sessions::RULES, &headers::RULES, &modern::RULES];
 /// The rules of HTTP+SSE.
 pub(crate) static SSE: &[Rule] = &sse::RULES;
 

@@ -52,10 +52,11 @@ pub(super) static RULES: [Rule; 13] = [
         sentence: "There are no sessions: no response has an Mcp-Session-Id.",
         sources: &modern(Should, EARLIER),
         judge: |seen| {
-            let judged = seen.exchanges.values().filter(|exchange| exchange.response.is_some()).map(|exchange| {
-                let given = exchange.header(name::SESSION_ID).is_some();
-                given.then(|| exchange.finding("the response has the id of a session"))
-            });
+            let judged =
+                seen.exchanges.values().filter(|exchange| exchange.response.is_some()).map(|exchange| {
+                    let given = exchange.header(name::SESSION_ID).is_some();
+                    given.then(|| exchange.finding("the response has the id of a session"))
+                });
             Outcome::of(judged, "no response came")
         },
     },
@@ -93,7 +94,9 @@ pub(super) static RULES: [Rule; 13] = [
         judge: |seen| {
             let streams = seen.exchanges.values().filter(|exchange| exchange.is_stream());
             let judged = streams.map(|exchange| {
-                let good = exchange.header(name::ACCEL_BUFFERING).is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
+                let good = exchange
+                    .header(name::ACCEL_BUFFERING)
+                    .is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
                 (!good).then(|| exchange.finding("X-Accel-Buffering is missing, or another word"))
             });
             Outcome::of(judged, "nothing was answered with a stream")
@@ -121,7 +124,9 @@ pub(super) static RULES: [Rule; 13] = [
         sources: &modern(Must, RECEIVING),
         judge: |seen| {
             let streams = seen.exchanges.values().filter(|exchange| {
-                exchange.probe != Probe::Listen && exchange.asked().next().is_some() && !exchange.lines.is_empty()
+                exchange.probe != Probe::Listen
+                    && exchange.asked().next().is_some()
+                    && !exchange.lines.is_empty()
             });
             let judged = streams.map(|exchange| {
                 let (line, told) = notifications(exchange).next()?;
@@ -186,16 +191,14 @@ pub(super) static RULES: [Rule; 13] = [
 
 /// Errors with this code have this status.
 fn status_of(seen: &Seen<'_>, code: i64, status: u16, of: impl Fn(Probe) -> bool) -> Outcome {
-    let errors = seen.exchanges.values().filter(|exchange| {
-        exchange.error().is_some_and(|error| error.code == code) && of(exchange.probe)
-    });
+    let errors = seen
+        .exchanges
+        .values()
+        .filter(|exchange| exchange.error().is_some_and(|error| error.code == code) && of(exchange.probe));
     Outcome::of(errors.map(|exchange| has_status(exchange, status)), "no such error came")
 }
 
-fn messages(
-    seen: &Seen<'_>,
-    look: impl Fn(&Exchange<'_>, &Line, &Message) -> Option<Finding>,
-) -> Outcome {
+fn messages(seen: &Seen<'_>, look: impl Fn(&Exchange<'_>, &Line, &Message) -> Option<Finding>) -> Outcome {
     let look = &look;
     let judged = seen.exchanges.values().flat_map(|exchange| {
         exchange.lines.iter().flat_map(move |(line, _)| {
@@ -238,9 +241,8 @@ fn acknowledged(exchange: &Exchange<'_>) -> Option<Finding> {
     };
     let untagged =
         std::iter::once((line, first)).chain(told).find(|(_, told)| tagged(told).as_ref() != Some(id));
-    untagged.map(|(line, told)| {
-        exchange.finding_in(format!("{} does not carry the id {id}", told.method), line)
-    })
+    untagged
+        .map(|(line, told)| exchange.finding_in(format!("{} does not carry the id {id}", told.method), line))
 }
 
 /// The kinds of changes that can be asked for, and what tells of them.
@@ -271,9 +273,10 @@ fn filtered(exchange: &Exchange<'_>) -> Option<Finding> {
 fn tool_lists<'s, 'a>(
     seen: &'s Seen<'a>,
 ) -> impl Iterator<Item = (Probe, &'s Exchange<'a>, &'a Line, Vec<Raw>)> {
-    let lists = seen.exchanges.values().filter(|exchange| {
-        exchange.asked().any(|(_, method)| *method == Method::ListTools)
-    });
+    let lists = seen
+        .exchanges
+        .values()
+        .filter(|exchange| exchange.asked().any(|(_, method)| *method == Method::ListTools));
     lists.filter_map(|exchange| {
         let (line, _, outcome) = exchange.responses().next()?;
         let tools = elements(&member(outcome.as_ref().ok()?.raw(), "tools")?)?;

@@ -46,7 +46,9 @@ pub(super) static RULES: [Rule; 8] = [
                     earlier(seen).into_iter().find_map(|other| {
                         let same = id.iter().zip(other).take_while(|(one, other)| one == other).count();
                         let counted = id.len() == other.len() && id.len() - same <= COUNTED;
-                        counted.then(|| format!("the id of another session is {}", String::from_utf8_lossy(other)))
+                        counted.then(|| {
+                            format!("the id of another session is {}", String::from_utf8_lossy(other))
+                        })
                     })
                 };
                 Some(problem.map(|problem| exchange.finding(problem)))
@@ -63,7 +65,10 @@ pub(super) static RULES: [Rule; 8] = [
             let judged = seen.exchanges.values().filter(|exchange| {
                 exchange.probe == Probe::NoSession && exchange.status().is_some() && !exchange.has_result()
             });
-            Outcome::of(judged.map(|exchange| has_status(exchange, 400)), "the server needs no id of a session")
+            Outcome::of(
+                judged.map(|exchange| has_status(exchange, 400)),
+                "the server needs no id of a session",
+            )
         },
     },
     Rule {

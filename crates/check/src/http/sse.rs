@@ -69,10 +69,13 @@ pub(super) static RULES: [Rule; 8] = [
             let posts = seen.exchanges.values().filter(|exchange| {
                 exchange.is("POST")
                     && (exchange.asked().next().is_some() || exchange.only_tells())
-                    && !matches!(exchange.probe, Probe::ForeignOrigin | Probe::AfterStream | Probe::StrayAnswer)
+                    && !matches!(
+                        exchange.probe,
+                        Probe::ForeignOrigin | Probe::AfterStream | Probe::StrayAnswer
+                    )
             });
-            let judged = posts
-                .map(|exchange| (!exchange.is_success()).then(|| exchange.finding(exchange.outcome())));
+            let judged =
+                posts.map(|exchange| (!exchange.is_success()).then(|| exchange.finding(exchange.outcome())));
             Outcome::of(judged, "no message was posted")
         },
     },
@@ -82,7 +85,8 @@ pub(super) static RULES: [Rule; 8] = [
         sentence: "Messages of the server come on the stream, and not in what a POST is answered with.",
         sources: DEMANDED,
         judge: |seen| {
-            let posts = seen.exchanges.values().filter(|exchange| exchange.is("POST") && exchange.is_success());
+            let posts =
+                seen.exchanges.values().filter(|exchange| exchange.is("POST") && exchange.is_success());
             let judged = posts.map(|exchange| {
                 let (line, _) = exchange.lines.first()?;
                 Some(exchange.finding_in("a message came with the response", line))

@@ -24,7 +24,11 @@ pub(super) static RULES: [Rule; 5] = [
                 let good = exchange.is_stream() || exchange.status() == Some(405);
                 let kind = || String::from_utf8_lossy(exchange.header("content-type").unwrap_or_default());
                 let problem = match exchange.is_success() {
-                    true => format!("the status is {}, the content type {:?}", exchange.status().unwrap_or(0), kind()),
+                    true => format!(
+                        "the status is {}, the content type {:?}",
+                        exchange.status().unwrap_or(0),
+                        kind()
+                    ),
                     false => exchange.outcome(),
                 };
                 (!good).then(|| exchange.finding(problem))
@@ -55,7 +59,8 @@ pub(super) static RULES: [Rule; 5] = [
         judge: |seen| {
             let mut known = BTreeMap::new();
             let fresh = seen.exchanges.values().filter(|exchange| exchange.resumed_after().is_none());
-            let judged = fresh.flat_map(|exchange| exchange.events.iter().map(move |event| (exchange, event)));
+            let judged =
+                fresh.flat_map(|exchange| exchange.events.iter().map(move |event| (exchange, event)));
             let judged = judged.filter_map(|(exchange, event)| {
                 let id = event.id.as_ref().filter(|id| !id.is_empty())?;
                 let problem = || format!("the id {} came before", String::from_utf8_lossy(id));
@@ -75,7 +80,9 @@ pub(super) static RULES: [Rule; 5] = [
         )],
         judge: |seen| {
             let resumable = seen.exchanges.values().filter(|exchange| {
-                exchange.is("POST") && exchange.is_stream() && exchange.events.iter().any(|event| event.id.is_some())
+                exchange.is("POST")
+                    && exchange.is_stream()
+                    && exchange.events.iter().any(|event| event.id.is_some())
             });
             let judged = resumable.map(|exchange| {
                 let first = exchange.events.first()?;
@@ -91,8 +98,10 @@ pub(super) static RULES: [Rule; 5] = [
         sentence: "A stream that is resumed brings what came after the last event on it, and nothing of another.",
         sources: &legacy(Must, RESUMING),
         judge: |seen| {
-            let resumed =
-                seen.exchanges.values().filter(|exchange| exchange.resumed_after().is_some() && exchange.is_stream());
+            let resumed = seen
+                .exchanges
+                .values()
+                .filter(|exchange| exchange.resumed_after().is_some() && exchange.is_stream());
             Outcome::of(resumed.map(|exchange| replayed(seen, exchange)), "no stream was resumed")
         },
     },
@@ -102,9 +111,8 @@ pub(super) static RULES: [Rule; 5] = [
 fn replayed(seen: &Seen<'_>, exchange: &Exchange<'_>) -> Option<Finding> {
     let after = exchange.resumed_after()?;
     let of = |exchange: &&Exchange<'_>| exchange.resumed_after().is_none();
-    let has = |exchange: &&Exchange<'_>| {
-        exchange.events.iter().any(|event| event.id.as_deref() == Some(after))
-    };
+    let has =
+        |exchange: &&Exchange<'_>| exchange.events.iter().any(|event| event.id.as_deref() == Some(after));
     let first = seen.exchanges.values().filter(of).find(has)?;
     for (line, id, _) in exchange.responses() {
         if !first.asked().any(|(asked, _)| Some(asked) == id) {
@@ -114,7 +122,8 @@ fn replayed(seen: &Seen<'_>, exchange: &Exchange<'_>) -> Option<Finding> {
     let seen_before = first.events.iter().take_while(|event| event.id.as_deref() != Some(after));
     let mut earlier: Vec<&[u8]> = seen_before.filter_map(|event| event.id.as_deref()).collect();
     earlier.push(after);
-    let repeated = exchange.events.iter().find(|event| event.id.as_deref().is_some_and(|id| earlier.contains(&id)));
+    let repeated =
+        exchange.events.iter().find(|event| event.id.as_deref().is_some_and(|id| earlier.contains(&id)));
     repeated.map(|event| {
         let id = event.id.as_deref().unwrap_or_default();
         exchange.finding(format!("the event {} came once more", String::from_utf8_lossy(id)))

@@ -112,9 +112,8 @@ fn of_remote(remote: &entry::Remote, mut expansion: Expansion<'_>) -> Result<Lau
     let address = unicode(expansion.expand(url)?, url.at, "url")?;
     // What the variables of an address hold may be one as a whole.
     secrets.extend(secret::values(&[OsString::from(&address)]));
-    let mut address = Http::parse(&address).map_err(|problem| {
-        Problem::new(url.at, format!("url is none that can be used: {problem}"))
-    })?;
+    let mut address = Http::parse(&address)
+        .map_err(|problem| Problem::new(url.at, format!("url is none that can be used: {problem}")))?;
     address.sse |= sse;
     let mut values = Vec::new();
     for (name, text) in headers {

@@ -36,11 +36,6 @@ impl Http {
             }),
         }
     }
-
-    /// How the transport is called.
-    pub(crate) const fn transport(&self) -> &'static str {
-        if self.sse { "HTTP+SSE" } else { "Streamable HTTP" }
-    }
 }
 
 impl fmt::Display for Http {
@@ -66,7 +61,8 @@ mod tests {
             assert_eq!(Http::parse(word), Ok(Http { url: url.into(), sse }), "{word}");
         }
         assert_eq!(Http::parse("sse+http://h/x").unwrap().to_string(), "sse+http://h/x");
-        for word in ["http:", "http://", "http:///mcp", "http://h:x/", "http://h:0", "http://a b/", "ftp://h"] {
+        for word in ["http:", "http://", "http:///mcp", "http://h:x/", "http://h:0", "http://a b/", "ftp://h"]
+        {
             assert!(Http::parse(word).is_err(), "{word}");
         }
         for word in ["http://me:hunter2@h/", "sse+https://hunter2@h/sse"] {

@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use super::{Http, Invocation, Misuse, Named, Socket, TARGETS, Target, shown, with_operands, without_operands};
+use super::{
+    Http, Invocation, Misuse, Named, Socket, TARGETS, Target, shown, with_operands, without_operands,
+};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
@@ -90,10 +92,7 @@ fn every_target_that_is_built() {
 
 #[test]
 fn every_target_that_is_not_built_is_refused_by_name() {
-    for (word, named) in [
-        ("quic://localhost:1", "quic://"),
-        ("orchestra://localhost:1", "Orchestra"),
-    ] {
+    for (word, named) in [("quic://localhost:1", "quic://"), ("orchestra://localhost:1", "Orchestra")] {
         for outcome in [list(word), call(&format!("{word} tool"))] {
             let misuse = refused(outcome, word);
             assert!(misuse.not_built, "{word}");

@@ -32,7 +32,9 @@ const OURS: [HeaderName; 6] = [
     header::HOST,
 ];
 
-/// A link to be made, by [`Link::http`].
+/// A link to be made, by [`Link::http`]. Every link that is made from it or from a clone of it is watched by the same
+/// [`HttpHandle`].
+#[derive(Clone)]
 #[must_use = "nothing is made before `build`"]
 pub struct HttpConnect {
     url: String,
