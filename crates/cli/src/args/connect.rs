@@ -23,6 +23,10 @@ pub(crate) struct Connect {
     /// The server as an entry of a configuration, in place of TARGET: for names with `/`, `#` or spaces
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,
+    /// Sends a header with every request to a server over HTTP: 'Name: value', or @FILE with one in each line, which
+    /// keeps secrets off the command line. Values are never shown
+    #[arg(short = 'H', long, value_name = "HEADER")]
+    pub(crate) header: Vec<OsString>,
     /// Sets a variable for the server; NAME alone passes ours on. Values are never shown
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,

@@ -3,6 +3,8 @@
 //!
 //! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
 
+mod headers;
+mod http;
 mod opening;
 mod plan;
 mod signals;

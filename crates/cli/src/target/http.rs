@@ -36,11 +36,6 @@ impl Http {
             }),
         }
     }
-
-    /// How the transport is called.
-    pub(crate) const fn transport(&self) -> &'static str {
-        if self.sse { "HTTP+SSE" } else { "Streamable HTTP" }
-    }
 }
 
 impl fmt::Display for Http {

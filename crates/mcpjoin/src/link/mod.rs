@@ -11,6 +11,10 @@ mod bare;
 #[cfg(unix)]
 mod child;
 mod gather;
+#[cfg(feature = "http")]
+mod http_client;
+#[cfg(feature = "http")]
+pub(crate) mod http_server;
 mod memory;
 mod pair;
 mod queue;
@@ -31,6 +35,16 @@ pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Sur
 pub use bare::BareLink;
 #[cfg(unix)]
 pub use child::{ChildCommand, ChildHandle};
+#[cfg(feature = "http")]
+pub use http_client::{
+    AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError, HttpConnect,
+    HttpHandle, HttpSetupError, HttpWay,
+};
+#[cfg(feature = "http")]
+pub use http_server::{
+    Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
+    HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
+};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 pub use socket::{
     Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,

@@ -1,0 +1,6 @@
+//! The client's link over HTTP against servers that are played byte by byte.
+#![cfg(feature = "http")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod eras;
+mod scripted;
