@@ -207,6 +207,8 @@ probes! {
     NoVersion = "no-version";
     /// A request of the modern era without `_meta`.
     NoMeta = "no-meta";
+    /// A modern request that does not name the client.
+    NoClientInfo = "no-client-info";
     /// A modern request of a version that does not exist.
     UnsupportedVersion = "unsupported-version";
     /// Two lines in one write.
@@ -275,6 +277,8 @@ probes! {
     Listen = "listen";
     /// Lists the tools once more.
     ListAgain = "list-again";
+    /// Asks with the id that another client uses at the same time: HTTP.
+    SameId = "same-id";
     /// Sends what would be answered on a stream that is closed.
     AfterStream = "after-stream";
 }
@@ -303,6 +307,7 @@ impl Probe {
                 | Self::BadNameHeader
                 | Self::EarlierHeaders
                 | Self::Listen
+                | Self::SameId
                 | Self::AfterStream
         )
     }

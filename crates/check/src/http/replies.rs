@@ -15,7 +15,7 @@ use crate::trace::Probe;
 const SENDING: &str = "basic/transports#sending-messages-to-the-server";
 const MODERN_SENDING: &str = "basic/transports/streamable-http#sending-messages";
 
-pub(super) static RULES: [Rule; 5] = [
+pub(super) static RULES: [Rule; 6] = [
     Rule {
         slug: "reply-content-type",
         chapter: Chapter::StreamableHttp,
@@ -85,6 +85,27 @@ pub(super) static RULES: [Rule; 5] = [
                 Some(exchange.finding(problem))
             });
             Outcome::of(judged, "nothing was sent that needs no answer")
+        },
+    },
+    Rule {
+        slug: "replies-not-crossed",
+        chapter: Chapter::StreamableHttp,
+        sentence: "Two clients may use one id at the same time, and each gets the reply to its own request.",
+        sources: &both(Must, "basic#responses", "basic#responses"),
+        judge: |seen| {
+            let asked = seen.exchanges.values().filter(|exchange| exchange.probe == Probe::SameId);
+            let judged = asked.filter_map(|exchange| {
+                let (_, method) = exchange.asked().next()?;
+                // A method that exists brings a result, another one an error.
+                let good =
+                    if method.facts().is_some() { exchange.has_result() } else { exchange.error().is_some() };
+                Some(
+                    (!good).then(|| {
+                        exchange.finding(format!("{method} was asked for, and {}", exchange.outcome()))
+                    }),
+                )
+            });
+            Outcome::of(judged, "no two clients asked at the same time")
         },
     },
     Rule {

@@ -1,6 +1,5 @@
 //! `mcpjoin validate`: is this server right?
 
-mod http;
 mod page;
 
 use std::time::{Duration, Instant};
@@ -11,10 +10,10 @@ use mcpjoin::validate::{ValidateError, Validator};
 
 use super::{misused, program, written};
 use crate::args::{Connect, Validate};
-use crate::connect::{Signals, limits, with_plan};
+use crate::connect::{Signals, Way, limits, refused, with_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, Target};
+use crate::target;
 use crate::ui::Ui;
 
 /// Of what a server answered that is no message, so many characters are shown.
@@ -41,9 +40,6 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
             .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
     let least = if args.strict { Level::Should } else { Level::Must };
-    if let Target::Http(server) = &invocation.target {
-        return http::run(ui, server, &args.connect, &selection, least);
-    }
     Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| {
         let began = Instant::now();
         let shown = plan.shown.clone();
@@ -51,12 +47,16 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
             Ok(signals) => signals,
             Err(error) => return failed(ui, Failure::system(Phase::Spawn, &error), &shown, began),
         };
-        let command = match program(&plan.way) {
-            Ok(command) => command,
-            Err(failure) => return failed(ui, failure, &shown, began),
+        let child = plan.way.child();
+        let fail = |mut failure: Failure| {
+            failure.seen.listening = child.is_none();
+            failed(ui, failure, &shown, began)
         };
-        let child = command.handle();
-        let looking = validator(ui, &args.connect, Validator::new(command), plan.first).run();
+        let of = match server(&plan.way) {
+            Ok(of) => of,
+            Err(failure) => return fail(failure),
+        };
+        let looking = validator(ui, &args.connect, of, plan.first).run();
         // Dropped by the signal, it ends what it has started.
         let outcome = tokio::select! {
             biased;
@@ -67,17 +67,19 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(signal) => {
-                tokio::select! {
-                    biased;
-                    _ = signals.next() => {}
-                    _ = child.ended() => {}
+                if let Some(child) = child {
+                    tokio::select! {
+                        biased;
+                        _ = signals.next() => {}
+                        _ = child.ended() => {}
+                    }
                 }
                 return Exit::Signal(signal);
             }
         };
         let trace = match outcome {
             Ok(trace) => trace,
-            Err(error) => return failed(ui, failure(error), &shown, began),
+            Err(error) => return fail(failure(error)),
         };
         let report = judge(&trace, &selection);
         let text = text(ui, &shown, &trace, &report, began.elapsed());
@@ -106,6 +108,16 @@ fn text(ui: &Ui, shown: &str, trace: &Trace, report: &Report, took: Duration) ->
     };
     // A server's words stand in it.
     ui.hidden(&text).into_owned()
+}
+
+/// The server that is to be looked at.
+fn server(way: &Way) -> Result<Validator, Failure> {
+    let Some(connect) = way.http() else { return program(way).map(Validator::new) };
+    let of = Validator::http(connect.clone());
+    Ok(match way.trace() {
+        Some(trace) => of.tapped(trace.tap()),
+        None => of,
+    })
 }
 
 /// How closely it is to be looked at.
@@ -146,7 +158,7 @@ fn failure(error: ValidateError) -> Failure {
         ValidateError::NoSession(failure) => {
             Failure::closed(&CloseCause::Opening(failure), Phase::Initialize)
         }
-        ValidateError::Url(problem) => Failure::usage(problem, "mcpjoin validate http://host:port/path"),
+        ValidateError::Setup(error) => refused(&error),
         error @ ValidateError::Unreachable { .. } => {
             Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string())
                 .hint("start the server, or look at the address")

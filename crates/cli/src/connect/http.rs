@@ -37,12 +37,15 @@ pub(super) fn link(remote: &Remote, connect: &Connect) -> Result<(HttpConnect, V
 
 /// The link, made.
 pub(super) fn made(connect: HttpConnect) -> Result<Link, Failure> {
-    connect.build().map_err(|error| {
-        let hint = match &error {
-            HttpSetupError::Header { .. } => "--header 'Name: value'",
-            HttpSetupError::Client(_) => "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
-            _ => "http://host:port/path",
-        };
-        Failure::usage(error.to_string(), hint)
-    })
+    connect.build().map_err(|error| refused(&error))
+}
+
+/// What cannot be connected to.
+pub(crate) fn refused(error: &HttpSetupError) -> Failure {
+    let hint = match error {
+        HttpSetupError::Header { .. } => "--header 'Name: value'",
+        HttpSetupError::Client(_) => "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
+        _ => "http://host:port/path",
+    };
+    Failure::usage(error.to_string(), hint)
 }

@@ -29,6 +29,7 @@ use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
 
+pub(crate) use http::refused;
 pub(crate) use plan::{Plan, limits};
 pub(crate) use signals::Signals;
 pub(crate) use way::Way;

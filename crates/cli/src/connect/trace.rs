@@ -73,7 +73,7 @@ impl Trace {
     }
 
     /// What is to be called with everything that crosses.
-    pub(super) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
+    pub(crate) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
         let trace = self.clone();
         move |way, crossed| {
             let direction = match way {

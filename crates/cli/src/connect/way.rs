@@ -49,6 +49,19 @@ impl Way {
         }
     }
 
+    /// What connects over HTTP, where that is the way.
+    pub(crate) const fn http(&self) -> Option<&HttpConnect> {
+        match &self.to {
+            To::Http(connect) => Some(connect),
+            To::Child(_) | To::Socket(_) => None,
+        }
+    }
+
+    /// Where what crosses is written down.
+    pub(crate) const fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
+
     /// Watches the child, where it is one.
     pub(crate) fn child(&self) -> Option<ChildHandle> {
         self.command().map(ChildCommand::handle)

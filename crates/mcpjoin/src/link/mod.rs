@@ -36,6 +36,8 @@ pub use bare::BareLink;
 #[cfg(unix)]
 pub use child::{ChildCommand, ChildHandle};
 #[cfg(feature = "http")]
+pub(crate) use http_client::Checked;
+#[cfg(feature = "http")]
 pub use http_client::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError, HttpConnect,
     HttpHandle, HttpSetupError, HttpWay,

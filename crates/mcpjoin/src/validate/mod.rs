@@ -24,6 +24,8 @@ use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{Limits, OpeningFailure};
 
 use crate::link::{ChildCommand, SpawnError};
+#[cfg(feature = "http")]
+use crate::link::{Crossed, HttpConnect, HttpSetupError, Way};
 
 /// What is to be looked at, and for how long.
 ///
@@ -55,13 +57,15 @@ struct Look {
     version: Option<Version>,
     answer: Duration,
     progress: Box<dyn FnMut(Progress<'_>) + Send>,
+    #[cfg(feature = "http")]
+    tap: Option<http::Tap>,
 }
 
 /// How the server is reached.
 enum Server {
     Child(ChildCommand),
     #[cfg(feature = "http")]
-    Http(http::HttpServer),
+    Http(Box<HttpConnect>),
 }
 
 /// What is being done.
@@ -86,9 +90,10 @@ pub enum ValidateError {
     /// No session could be opened, in no era that was looked for.
     #[error("{0}")]
     NoSession(#[source] OpeningFailure),
-    /// The URL, or a header that goes with it, cannot be used.
-    #[error("{0}")]
-    Url(String),
+    /// What is to be connected to, or what is to go with every request, cannot be used.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Setup(#[from] HttpSetupError),
     /// There is no connection, or no response came over it.
     #[error("the server does not answer: {problem}")]
     Unreachable {
@@ -121,48 +126,33 @@ impl Validator {
         Self::of(Server::Child(command.shutdown(Duration::from_secs(5), Duration::from_secs(2))))
     }
 
-    /// For the server at this URL, over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the status
-    /// 400, 404 or 405 and names an endpoint instead.
+    /// For the server that is reached so: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the
+    /// status 400, 404 or 405 and names an endpoint instead, or where
+    /// [nothing else is to be tried](HttpConnect::legacy_sse). The server is running, and is not started.
+    ///
+    /// Headers are sent with every request and stand in no trace. Credentials are not asked for.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::Link;
+    /// use mcpjoin::validate::Validator;
+    ///
+    /// let trace = Validator::http(Link::http("http://127.0.0.1:8080/mcp")).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "http")]
     #[must_use]
-    pub fn http(url: impl Into<String>) -> Self {
-        Self::of(Server::Http(http::HttpServer {
-            url: url.into(),
-            sse: false,
-            headers: Vec::new(),
-            connect: None,
-        }))
+    pub fn http(connect: HttpConnect) -> Self {
+        Self::of(Server::Http(Box::new(connect)))
     }
 
-    /// Over the HTTP+SSE of 2024-11-05, and nothing else is tried.
+    /// Calls `tap` for every message that crosses over HTTP, as a line. What crosses between us and a child, its
+    /// [command](ChildCommand::tapped) tells.
     #[cfg(feature = "http")]
     #[must_use]
-    pub fn http_sse(url: impl Into<String>) -> Self {
-        let mut of = Self::http(url);
-        if let Server::Http(server) = &mut of.server {
-            server.sse = true;
-        }
-        of
-    }
-
-    /// Sends this header with every request, as one that lets us in. It stands in no trace. Without HTTP it means
-    /// nothing.
-    #[cfg(feature = "http")]
-    #[must_use]
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Server::Http(server) = &mut self.server {
-            server.headers.push((name.into(), value.into()));
-        }
-        self
-    }
-
-    /// How long connecting may take: 10 s. Without HTTP it means nothing.
-    #[cfg(feature = "http")]
-    #[must_use]
-    pub const fn connect_within(mut self, time: Duration) -> Self {
-        if let Server::Http(server) = &mut self.server {
-            server.connect = Some(time);
-        }
+    pub fn tapped(mut self, tap: impl FnMut(Way, Crossed<'_>) + Send + 'static) -> Self {
+        self.look.tap = Some(Box::new(tap));
         self
     }
 
@@ -174,6 +164,8 @@ impl Validator {
             version: None,
             answer: Trace::default().answer_within,
             progress: Box::new(|_| {}),
+            #[cfg(feature = "http")]
+            tap: None,
         };
         Self { server, look }
     }
@@ -233,7 +225,7 @@ impl Validator {
         match self.server {
             Server::Child(command) => runs::Runs::new(self.look, command).all().await,
             #[cfg(feature = "http")]
-            Server::Http(server) => http::Runs::new(self.look, &server)?.all().await,
+            Server::Http(connect) => http::Runs::new(self.look, &connect)?.all().await,
         }
     }
 }
@@ -244,7 +236,7 @@ impl fmt::Debug for Validator {
         match &self.server {
             Server::Child(command) => f.field("command", command),
             #[cfg(feature = "http")]
-            Server::Http(server) => f.field("url", &server.url),
+            Server::Http(connect) => f.field("connect", connect),
         };
         f.field("legacy", &self.look.legacy)
             .field("modern", &self.look.modern)

@@ -133,6 +133,10 @@ impl Runs {
             let line = probes::discover(&id, version, capabilities);
             live.ask_one(probe, id, line).await;
         }
+        self.tell(&live, Probe::NoClientInfo);
+        let id = live.id();
+        let line = probes::discover_unnamed(&id, name);
+        live.ask_one(Probe::NoClientInfo, id, line).await;
         self.tell(&live, Probe::NoMeta);
         let id = live.id();
         let line = probes::discover_bare(&id);

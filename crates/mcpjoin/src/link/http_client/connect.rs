@@ -186,21 +186,7 @@ impl HttpConnect {
     /// # Errors
     /// When the URL, a header, a certificate or a proxy of the environment cannot be used.
     pub fn build(self) -> Result<Link, HttpSetupError> {
-        let refused = |error: OriginError| match error {
-            OriginError::UserInfo => HttpSetupError::Url(
-                "there is a user name or password in it; send it as an Authorization header".into(),
-            ),
-            error => HttpSetupError::Url(error.to_string()),
-        };
-        let origin = Origin::of(&self.url).map_err(refused)?;
-        let mut url = Url::parse(&self.url).map_err(|error| HttpSetupError::Url(error.to_string()))?;
-        url.set_fragment(None);
-        // Two readers of one URL must agree on where it leads.
-        if Origin::of(url.as_str()).as_ref() != Ok(&origin) {
-            return Err(HttpSetupError::Url("it could be read in two ways".into()));
-        }
-        let headers = headers(&self.headers)?;
-        let tls = tls::config(&self.extra_ca)?;
+        let Checked { url, headers, tls } = self.checked()?;
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .redirect(reqwest::redirect::Policy::none())
@@ -214,6 +200,41 @@ impl HttpConnect {
         let wire = Wire::new(client, url, headers, self.credentials, self.connect_timeout);
         Ok(Link::new(HttpLink::new(wire, self.legacy_sse, self.get_stream, self.handle)))
     }
+
+    /// What was given, once it is known that it can be used. For whoever asks in another way than a link does.
+    pub(crate) fn checked(&self) -> Result<Checked, HttpSetupError> {
+        let refused = |error: OriginError| match error {
+            OriginError::UserInfo => HttpSetupError::Url(
+                "there is a user name or password in it; send it as an Authorization header".into(),
+            ),
+            error => HttpSetupError::Url(error.to_string()),
+        };
+        let origin = Origin::of(&self.url).map_err(refused)?;
+        let mut url = Url::parse(&self.url).map_err(|error| HttpSetupError::Url(error.to_string()))?;
+        url.set_fragment(None);
+        // Two readers of one URL must agree on where it leads.
+        if Origin::of(url.as_str()).as_ref() != Ok(&origin) {
+            return Err(HttpSetupError::Url("it could be read in two ways".into()));
+        }
+        Ok(Checked { url, headers: headers(&self.headers)?, tls: tls::config(&self.extra_ca)? })
+    }
+
+    /// How long connecting may take.
+    pub(crate) const fn connect_within(&self) -> Duration {
+        self.connect_timeout
+    }
+
+    /// Whether nothing but HTTP+SSE is to be tried.
+    pub(crate) const fn is_http_sse(&self) -> bool {
+        self.legacy_sse
+    }
+}
+
+/// What a link over HTTP is made from.
+pub(crate) struct Checked {
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) tls: rustls::ClientConfig,
 }
 
 impl fmt::Debug for HttpConnect {

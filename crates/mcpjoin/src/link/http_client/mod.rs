@@ -42,6 +42,7 @@ use reqwest::Url;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Sleep, sleep};
 
+pub(crate) use connect::Checked;
 pub use connect::{HttpConnect, HttpHandle, HttpSetupError, HttpWay};
 pub use credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,

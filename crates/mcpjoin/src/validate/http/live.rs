@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::super::live::Opened;
 use super::super::probes::Manner;
 use super::wire::{self, Head, Wire};
+use crate::link::Way;
 
 /// So many requests may stay without an answer until no more is asked.
 const PATIENCE: usize = 2;
@@ -213,6 +214,7 @@ impl<'w> Live<'w> {
         self.note(number, What::Requested(probe, head.noted()));
         let mut waiting = Vec::new();
         if let Some(line) = line {
+            self.wire.crossed(Way::Out, line.as_bytes());
             let line = Line::new(line.to_owned());
             waiting = asked(&line, self.endpoint.is_none());
             self.note(number, What::Sent(probe, line));
@@ -425,6 +427,7 @@ impl<'w> Live<'w> {
 
     /// Notes a message that has come.
     fn came(&mut self, number: u32, line: Line, waiting: &mut Vec<RequestId>) {
+        self.wire.crossed(Way::In, line.bytes());
         for part in line.parts() {
             let id = match part {
                 Ok(Message::Response(response)) => response.id.as_ref(),

@@ -9,15 +9,9 @@ mod live;
 mod runs;
 mod wire;
 
-use std::time::Duration;
-
 pub(super) use runs::Runs;
 
-/// A server that is reached over HTTP.
-pub(super) struct HttpServer {
-    pub(super) url: String,
-    /// By HTTP+SSE, and nothing else is tried.
-    pub(super) sse: bool,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) connect: Option<Duration>,
-}
+use crate::link::{Crossed, Way};
+
+/// Sees the messages that cross.
+pub(super) type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;

@@ -15,6 +15,10 @@ use super::super::{Look, Progress, ValidateError};
 use super::lines;
 use super::live::{Live, MOMENT, Reply, Until};
 use super::wire::{Head, Wire};
+use crate::link::HttpConnect;
+
+/// So many times two clients ask at once.
+const TOGETHER: usize = 10;
 
 /// Every run of one server.
 pub(in super::super) struct Runs {
@@ -40,11 +44,11 @@ struct Refusal {
 
 impl Runs {
     /// # Errors
-    /// When the URL cannot be used.
-    pub(in super::super) fn new(of: Look, server: &super::HttpServer) -> Result<Self, ValidateError> {
-        let wire = Wire::new(&server.url, &server.headers, server.connect)?;
+    /// When the URL, a header or a certificate cannot be used.
+    pub(in super::super) fn new(mut of: Look, connect: &HttpConnect) -> Result<Self, ValidateError> {
+        let wire = Wire::new(connect, of.tap.take())?;
         let trace = Trace { answer_within: of.answer, ..Trace::default() };
-        Ok(Self { of, wire, sse: server.sse, trace, number: 0 })
+        Ok(Self { of, wire, sse: connect.is_http_sse(), trace, number: 0 })
     }
 
     pub(in super::super) async fn all(mut self) -> Result<Trace, ValidateError> {
@@ -80,6 +84,7 @@ impl Runs {
         if legacy {
             self.openers().await;
         }
+        self.at_once(modern).await;
         self.bad_lines(modern).await;
         Ok(self.trace)
     }
@@ -162,6 +167,9 @@ impl Runs {
             };
             self.send(live, probe, head, &line).await;
         }
+        self.tell(live, Probe::NoClientInfo);
+        let line = probes::discover_unnamed(&live.id(), version.as_str());
+        live.ask(Probe::NoClientInfo, &line).await;
         self.tell(live, Probe::NoMeta);
         let line = probes::discover_bare(&live.id());
         live.ask(Probe::NoMeta, &line).await;
@@ -363,23 +371,52 @@ impl Runs {
         }
     }
 
-    /// Bodies that cannot be read.
-    async fn bad_lines(&mut self, modern: bool) {
-        let name = "lines that cannot be read";
+    /// Two clients that use the same ids at the same time.
+    async fn at_once(&mut self, modern: bool) {
         let wire = self.wire.clone();
-        let (mut live, manner) = if modern {
+        let Some((mut one, manner)) = self.opened(&wire, "two clients, the first", modern).await else {
+            return;
+        };
+        let Some((mut other, _)) = self.opened(&wire, "two clients, the second", modern).await else {
+            return;
+        };
+        for _ in 0..TOGETHER {
+            self.tell(&one, Probe::SameId);
+            let id = one.id();
+            // Both have counted to the same number.
+            other.id();
+            let known = probes::request(&manner, &id, control(&manner));
+            let unknown = probes::request(&manner, &id, probes::NO_METHOD);
+            tokio::join!(one.ask(Probe::SameId, &known), other.ask(Probe::SameId, &unknown));
+        }
+        for mut live in [one, other] {
+            self.end(&mut live, false).await;
+            self.keep(live).await;
+        }
+    }
+
+    /// A session in which anything may be sent; `None` when none opens any more.
+    async fn opened<'w>(&mut self, wire: &'w Wire, name: &str, modern: bool) -> Option<(Live<'w>, Manner)> {
+        if modern {
             let version = Version::newest(Era::Modern);
             let manner = Manner::Modern(version.clone());
-            let live = self.start(&wire, name, &version, Channel::StreamableHttp).in_manner(manner.clone());
-            (live, manner)
-        } else {
-            let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
-            let mut live = self.start(&wire, name, &version, Channel::StreamableHttp);
-            let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
-            let Opened::Result(result) = &reply.opened else { return };
-            live.agree(agreed(result, &version), reply.session.clone());
-            live.ask(Probe::Initialized, &probes::initialized()).await;
-            (live, Manner::Legacy)
+            let live = self.start(wire, name, &version, Channel::StreamableHttp).in_manner(manner.clone());
+            return Some((live, manner));
+        }
+        let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
+        let mut live = self.start(wire, name, &version, Channel::StreamableHttp);
+        let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
+        let Opened::Result(result) = &reply.opened else { return None };
+        live.agree(agreed(result, &version), reply.session.clone());
+        live.ask(Probe::Initialized, &probes::initialized()).await;
+        Some((live, Manner::Legacy))
+    }
+
+    /// Bodies that cannot be read.
+    async fn bad_lines(&mut self, modern: bool) {
+        let wire = self.wire.clone();
+        let Some((mut live, manner)) = self.opened(&wire, "lines that cannot be read", modern).await else {
+            return;
         };
         self.unreadable(&mut live, &manner).await;
         self.end(&mut live, false).await;

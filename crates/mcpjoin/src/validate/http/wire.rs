@@ -1,19 +1,17 @@
 //! The way to a server that is reached over HTTP: two clients with a pool of connections each, and what every request
 //! carries.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use mcpjoin_check::{HttpRequest, HttpResponse};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 
-use super::super::ValidateError;
-
-/// How long connecting may take: the one bound that is not of an answer.
-const CONNECT: Duration = Duration::from_secs(10);
+use super::Tap;
+use crate::link::{Checked, Crossed, HttpConnect, HttpSetupError, Way};
 
 /// The headers of ours that say something to the rules.
 const NOTED: [&str; 7] = [
@@ -27,7 +25,7 @@ const NOTED: [&str; 7] = [
 ];
 
 /// A server, and what is needed to ask it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Wire {
     pub(super) url: Url,
     headers: HeaderMap,
@@ -35,6 +33,7 @@ pub(super) struct Wire {
     /// Writes the names of headers in other letters, over connections of its own.
     other: Client,
     pub(super) is_loopback: bool,
+    tap: Option<Arc<Mutex<Tap>>>,
 }
 
 /// What is sent.
@@ -49,48 +48,38 @@ pub(super) struct Head {
 
 impl Wire {
     /// # Errors
-    /// When the URL, or a header, cannot be used.
-    pub(super) fn new(
-        url: &str,
-        given: &[(String, String)],
-        connect: Option<Duration>,
-    ) -> Result<Self, ValidateError> {
-        let refused = |problem: String| ValidateError::Url(problem);
-        let origin = Origin::of(url).map_err(|error| refused(error.to_string()))?;
-        let url = Url::parse(url).map_err(|error| refused(error.to_string()))?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in given {
-            let header =
-                HeaderName::try_from(name.as_str()).ok().zip(HeaderValue::try_from(value.as_str()).ok());
-            let (name, mut value) =
-                header.ok_or_else(|| refused(format!("no header can be made of {name:?}")))?;
-            value.set_sensitive(true);
-            headers.append(name, value);
-        }
-        let agent = concat!("mcpjoin/", env!("CARGO_PKG_VERSION"));
-        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(agent));
-        // reqwest takes the provider that the process has, or panics.
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Another thread may have been first.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
+    /// When the URL, a header or a certificate cannot be used.
+    pub(super) fn new(connect: &HttpConnect, tap: Option<Tap>) -> Result<Self, HttpSetupError> {
+        let Checked { url, headers, mut tls } = connect.checked()?;
+        let is_loopback = Origin::of(url.as_str()).is_ok_and(|origin| origin.is_loopback());
+        // One request a connection, with its headers as they are: no HTTP/2.
+        tls.alpn_protocols.clear();
         let client = |other: bool| {
             let builder = Client::builder()
+                .tls_backend_preconfigured(tls.clone())
                 .redirect(reqwest::redirect::Policy::none())
                 .referer(false)
-                .connect_timeout(connect.unwrap_or(CONNECT))
-                // The headers are what is looked at.
+                .user_agent(concat!("mcpjoin/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(connect.connect_within())
                 .http1_only();
             let builder = if other { builder.http1_title_case_headers() } else { builder };
-            builder.build().map_err(|error| refused(told(&error)))
+            builder.build().map_err(|error| HttpSetupError::Client(told(&error)))
         };
         Ok(Self {
-            url,
-            headers,
             client: client(false)?,
             other: client(true)?,
-            is_loopback: origin.is_loopback(),
+            url,
+            headers,
+            is_loopback,
+            tap: tap.map(|tap| Arc::new(Mutex::new(tap))),
         })
+    }
+
+    /// Shows a message to whoever wants to see it.
+    pub(super) fn crossed(&self, way: Way, line: &[u8]) {
+        if let Some(tap) = &self.tap {
+            (tap.lock().unwrap_or_else(PoisonError::into_inner))(way, Crossed::Line(line));
+        }
     }
 
     /// A request with what each one has.
