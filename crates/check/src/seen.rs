@@ -208,9 +208,9 @@ impl<'a> Seen<'a> {
             }
         };
         // A legacy server may refuse a request before it has read it.
-        let is_legacy = Revisions::LEGACY.contains(&self.run.version)
-            || exchange.is_some_and(|exchange| exchange.probe.may_be_taken_for_legacy());
-        let is_unread = is_refused && id.is_none() && is_legacy;
+        let may_stay_unread = Revisions::LEGACY.contains(&self.run.version)
+            || exchange.is_some_and(|exchange| exchange.probe.may_stay_unread());
+        let is_unread = is_refused && id.is_none() && may_stay_unread;
         let owner = match id {
             Some(id) => self.asked.iter_mut().rev().find(|asked| asked.id == Some(id)),
             None if is_unread => self.asked.iter_mut().rev().find(|asked| asked.exchange == number),
@@ -368,6 +368,14 @@ impl<'a> Seen<'a> {
             What::Ended(ended) => Some(ended),
             _ => None,
         })
+    }
+
+    /// Whether the server was asked for the legacy era, and never spoke it.
+    pub(crate) fn refuses_legacy(&self) -> bool {
+        let asked = |run: &Run| {
+            run.events.iter().any(|event| matches!(event.what, What::Sent(Probe::Initialize, _)))
+        };
+        self.trace.runs.iter().any(asked) && !self.speaks_legacy()
     }
 
     /// Whether another run shows that the server speaks the legacy era.

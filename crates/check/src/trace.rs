@@ -312,6 +312,11 @@ impl Probe {
         )
     }
 
+    /// Whether a server may refuse it before it has read what is asked: its error has no id then.
+    pub(crate) const fn may_stay_unread(self) -> bool {
+        self.may_be_taken_for_legacy() || matches!(self, Self::ForeignOrigin | Self::ForeignHost)
+    }
+
     /// Whether it is a request of the modern era that a server of both eras may take for one of the other.
     pub(crate) const fn may_be_taken_for_legacy(self) -> bool {
         matches!(

@@ -21,8 +21,10 @@ pub(super) static RULES: [Rule; 10] = [
         sentence: "A request without MCP-Protocol-Version is refused with the status 400 and the error -32020.",
         sources: &modern(Must, "basic/transports/streamable-http#protocol-version-header"),
         judge: |seen| {
-            if seen.speaks_legacy() {
-                return Outcome::Skipped("the server also speaks revisions that had no such header");
+            if !seen.refuses_legacy() {
+                return Outcome::Skipped(
+                    "the server speaks revisions that had no such header, or was not asked for them",
+                );
             }
             mismatch(seen, Probe::NoVersionHeader, NOTHING)
         },

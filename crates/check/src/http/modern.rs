@@ -18,7 +18,7 @@ const EARLIER: &str = "basic/transports/streamable-http#earlier-streamable-http-
 const RECEIVING: &str = "basic/transports/streamable-http#receiving-messages";
 const VERSIONS: &str = "basic/transports/streamable-http#protocol-version-header";
 const SUBSCRIPTIONS: &str = "basic/patterns/subscriptions";
-const DUAL: &str = "the server also speaks revisions in which this has a meaning";
+const DUAL: &str = "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
 
 pub(super) static RULES: [Rule; 13] = [
     Rule {
@@ -52,7 +52,7 @@ pub(super) static RULES: [Rule; 13] = [
         sentence: "There are no sessions: no response has an Mcp-Session-Id.",
         sources: &modern(Should, EARLIER),
         judge: |seen| {
-            let dual = seen.speaks_legacy();
+            let dual = !seen.refuses_legacy();
             let responses = seen.exchanges.values().filter(|exchange| {
                 exchange.response.is_some() && !(dual && exchange.probe.may_be_taken_for_legacy())
             });
@@ -69,7 +69,7 @@ pub(super) static RULES: [Rule; 13] = [
         sentence: "Mcp-Session-Id and Last-Event-ID, headers of earlier revisions, are passed over.",
         sources: &modern(Should, EARLIER),
         judge: |seen| {
-            if seen.speaks_legacy() {
+            if !seen.refuses_legacy() {
                 return Outcome::Skipped(DUAL);
             }
             probed(seen, &[Probe::EarlierHeaders], "no such request was sent", has_result)
@@ -81,7 +81,7 @@ pub(super) static RULES: [Rule; 13] = [
         sentence: "GET and DELETE, which earlier revisions had, are answered with the status 405.",
         sources: &modern(Should, EARLIER),
         judge: |seen| {
-            if seen.speaks_legacy() {
+            if !seen.refuses_legacy() {
                 return Outcome::Skipped(DUAL);
             }
             probed(seen, &[Probe::EarlierGet, Probe::EarlierDelete], "no such request was sent", |exchange| {
