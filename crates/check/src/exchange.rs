@@ -157,6 +157,11 @@ impl<'a> Exchange<'a> {
         self.responses().any(|(.., outcome)| outcome.is_ok())
     }
 
+    /// Something came that is no message.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.lines.iter().any(|(line, _)| line.parts().any(|part| part.is_err()))
+    }
+
     /// How it went, in a few words.
     pub(crate) fn outcome(&self) -> String {
         match (self.status(), self.end) {

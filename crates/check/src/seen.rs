@@ -372,9 +372,8 @@ impl<'a> Seen<'a> {
 
     /// Whether the server was asked for the legacy era, and never spoke it.
     pub(crate) fn refuses_legacy(&self) -> bool {
-        let asked = |run: &Run| {
-            run.events.iter().any(|event| matches!(event.what, What::Sent(Probe::Initialize, _)))
-        };
+        let asked =
+            |run: &Run| run.events.iter().any(|event| matches!(event.what, What::Sent(Probe::Initialize, _)));
         self.trace.runs.iter().any(asked) && !self.speaks_legacy()
     }
 

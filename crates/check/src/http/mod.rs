@@ -60,9 +60,9 @@ fn has_status(exchange: &Exchange<'_>, wanted: u16) -> Option<Finding> {
     (!good).then(|| exchange.finding(format!("{}; {wanted} is due", exchange.outcome())))
 }
 
-/// It was answered with a result.
+/// It was answered with a result. What is no message, and would have been the answer, is judged elsewhere.
 fn has_result(exchange: &Exchange<'_>) -> Option<Finding> {
-    (!exchange.has_result()).then(|| exchange.finding(exchange.outcome()))
+    (!exchange.has_result() && !exchange.is_broken()).then(|| exchange.finding(exchange.outcome()))
 }
 
 /// It was refused as one whose headers and body do not agree.
@@ -70,7 +70,8 @@ fn is_mismatch(exchange: &Exchange<'_>) -> Option<Finding> {
     let wanted = code::HEADER_MISMATCH;
     let code = exchange.error().map(|error| error.code);
     let good = exchange.status() == Some(400) && code == Some(wanted);
-    (!good).then(|| exchange.finding(format!("{}; 400 with the error {wanted} is due", exchange.outcome())))
+    (!good && !exchange.is_broken())
+        .then(|| exchange.finding(format!("{}; 400 with the error {wanted} is due", exchange.outcome())))
 }
 
 /// Whether a fault means that no message was written at all.

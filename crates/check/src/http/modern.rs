@@ -18,7 +18,8 @@ const EARLIER: &str = "basic/transports/streamable-http#earlier-streamable-http-
 const RECEIVING: &str = "basic/transports/streamable-http#receiving-messages";
 const VERSIONS: &str = "basic/transports/streamable-http#protocol-version-header";
 const SUBSCRIPTIONS: &str = "basic/patterns/subscriptions";
-const DUAL: &str = "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
+const DUAL: &str =
+    "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
 
 pub(super) static RULES: [Rule; 13] = [
     Rule {

@@ -93,7 +93,10 @@ pub(super) static RULES: [Rule; 6] = [
         sentence: "Two clients may use one id at the same time, and each gets the reply to its own request.",
         sources: &both(Must, "basic#responses", "basic#responses"),
         judge: |seen| {
-            let asked = seen.exchanges.values().filter(|exchange| exchange.probe == Probe::SameId);
+            let asked = seen
+                .exchanges
+                .values()
+                .filter(|exchange| exchange.probe == Probe::SameId && !exchange.is_broken());
             let judged = asked.filter_map(|exchange| {
                 let (_, method) = exchange.asked().next()?;
                 // A method that exists brings a result, another one an error.

@@ -293,7 +293,7 @@ impl<'w> Live<'w> {
             self.silent();
         }
         if matches!(stopped, Stopped::Answered) {
-            let time = if until == Until::FirstMessage { MOMENT } else { END };
+            let time = if until == Until::FirstMessage || first.is_none() { MOMENT } else { END };
             // Nothing is waited for but its end.
             stopped = self.look_at(&mut stream, time).await;
         }
