@@ -1,5 +1,7 @@
 //! Each fault is found by its rule, and by no other.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use http::HeaderValue;
 use http::header::{HOST, ORIGIN};
 use mcpjoin::validate::Validator;
@@ -316,6 +318,51 @@ async fn f27_faults_of_the_modern_era_over_http_are_found() {
                     it.after = |_, status, _, body| {
                         if body.contains("-32602") {
                             *status = 200;
+                        }
+                    }
+                }),
+            ),
+            (
+                "name-header-required",
+                fault(|it| {
+                    it.before = |head, body| {
+                        if body.contains("\"prompts/get\"") && !head.headers.contains_key("mcp-name") {
+                            head.headers
+                                .insert("mcp-name", HeaderValue::from_static("mcpjoin-no-such-prompt"));
+                        }
+                    }
+                }),
+            ),
+            (
+                "name-header-agrees",
+                fault(|it| {
+                    it.before = |head, _| {
+                        if header(&head.headers, "mcp-name") == Some("mcpjoin-no-other-prompt") {
+                            head.headers
+                                .insert("mcp-name", HeaderValue::from_static("mcpjoin-no-such-prompt"));
+                        }
+                    }
+                }),
+            ),
+            (
+                "name-header-decoded",
+                fault(|it| {
+                    it.before = |head, _| {
+                        let named = header(&head.headers, "mcp-name").unwrap_or_default();
+                        if named.starts_with("=?base64?b") {
+                            head.headers.insert("mcp-name", HeaderValue::from_static("another name"));
+                        }
+                    }
+                }),
+            ),
+            (
+                "tools-in-order",
+                fault(|it| {
+                    it.after = |_, _, _, body| {
+                        static LISTS: AtomicUsize = AtomicUsize::new(0);
+                        // The second list is another one.
+                        if body.contains("\"tools\":[") && LISTS.fetch_add(1, Ordering::Relaxed) == 1 {
+                            *body = body.replace("\"name\":\"one\"", "\"name\":\"zero\"");
                         }
                     }
                 }),

@@ -18,6 +18,7 @@ use mcpjoin::Link;
 use mcpjoin::check::{Outcome, Report, Selection, Trace, judge};
 use mcpjoin::link::{HttpOptions, HttpService};
 use mcpjoin::proto::Version;
+use mcpjoin::proto::types::Prompt;
 use mcpjoin::server::{NoArguments, Server, tool};
 use mcpjoin::validate::{ValidateError, Validator};
 use tokio::net::TcpListener;
@@ -73,6 +74,7 @@ impl Drop for Front {
 pub(super) fn server(versions: &[Version]) -> Server {
     let builder = Server::builder("front", "1")
         .dynamic_tools()
+        .prompt(Prompt::new("hello"), async |_, _| "hello")
         .tool(tool("one"), async |_: NoArguments, _| "done")
         .tool(tool("two"), async |_: NoArguments, _| "done");
     let builder = if versions.is_empty() { builder } else { builder.versions(versions.to_vec()) };
