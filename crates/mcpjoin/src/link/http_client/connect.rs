@@ -109,7 +109,7 @@ impl Link {
     /// neither, HTTP+SSE of 2024-11-05. Which of these it is, the session finds out.
     ///
     /// Nothing is connected before the first message is sent, and each message has a request of its own. Proxies are
-    /// those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), certificates those of the system.
+    /// those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`) except for this machine, certificates those of the system.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -199,7 +199,12 @@ impl HttpConnect {
         }
         let headers = headers(&self.headers)?;
         let tls = tls::config(&self.extra_ca)?;
-        let client = reqwest::Client::builder()
+        let mut client = reqwest::Client::builder();
+        if origin.is_loopback() {
+            // No proxy leads back to this machine.
+            client = client.no_proxy();
+        }
+        let client = client
             .tls_backend_preconfigured(tls)
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
