@@ -11,3 +11,4 @@ mod redirects;
 mod scripted;
 mod sessions;
 mod streams;
+mod tls;

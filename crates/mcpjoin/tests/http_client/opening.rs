@@ -61,7 +61,7 @@ fn a_modern_error_is_no_reason_to_fall_back() {
     run(async {
         let server = Scripted::new(|seen, talk| async move {
             let error =
-                json!({"code": -32022, "message": "Unsupported", "data": {"supported": ["2099-01-01"]}});
+                json!({"code": -32022, "message": "Unsupported", "data": {"supported": ["2099-01-01"], "requested": "2026-07-28"}});
             let body = json!({"jsonrpc": "2.0", "id": seen.id(), "error": error}).to_string();
             talk.answer(400, &[JSON], &body).await
         })

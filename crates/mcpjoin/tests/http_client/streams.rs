@@ -9,72 +9,45 @@ use tokio::sync::mpsc;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
 
-/// The whole stream of a call: events with ids from 1 on, notifications before the reply.
-fn events(seen: &Seen, notes: usize) -> Vec<String> {
-    let mut events: Vec<String> = (0..notes)
-        .map(|n| {
-            json!({"jsonrpc": "2.0", "method": "notifications/message",
-                "params": {"level": "info", "data": format!("note {n}")}})
-            .to_string()
-        })
-        .collect();
-    events.push(seen.result(&text("reply")));
-    events
+/// The whole stream of a call, event by event: two notifications, then the reply. Every id of an event names the call.
+fn events(call: u64) -> [String; 3] {
+    let note = |n| {
+        json!({"jsonrpc": "2.0", "method": "notifications/message",
+            "params": {"level": "info", "data": format!("{call} {n}")}})
+    };
+    let reply = json!({"jsonrpc": "2.0", "id": call, "result": text("reply")});
+    let mut number = 0;
+    [note(0), note(1), reply].map(|data| {
+        number += 1;
+        format!("id: {call:04}-{number}\ndata: {data}\n\n")
+    })
 }
 
-fn event(number: usize, data: &str) -> String {
-    format!("id: {number}\ndata: {data}\n\n")
-}
+const RETRY: &str = "retry: 100\n\n";
 
 #[test]
 fn b116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
     run(async {
-        // How long the stream of a call is.
-        let length = {
-            let seen = Seen {
-                method: String::new(),
-                target: String::new(),
-                headers: Vec::new(),
-                body: json!({"id": 10}).to_string(),
-            };
-            let all: String =
-                events(&seen, 2).iter().enumerate().map(|(n, data)| event(n + 1, data)).collect();
-            "retry: 100\n\n".len() + all.len()
-        };
         let cut = Arc::new(AtomicUsize::new(0));
         let here = cut.clone();
-        let stored: Arc<Mutex<Vec<String>>> = Arc::default();
         let server = Scripted::new(move |seen: Seen, talk: Talk| {
-            let (cut, stored) = (here.clone(), stored.clone());
+            let cut = here.load(Ordering::SeqCst);
             async move {
-                match seen.about().as_str() {
-                    "tools/call" => {
-                        let all = events(&seen, 2);
-                        *stored.lock().unwrap() = all.clone();
-                        let mut whole = "retry: 100\n\n".to_owned();
-                        for (n, data) in all.iter().enumerate() {
-                            whole += &event(n + 1, data);
-                        }
-                        let cut = cut.load(Ordering::SeqCst).min(whole.len());
+                match (seen.about().as_str(), seen.header("last-event-id")) {
+                    ("tools/call", _) => {
+                        let whole = RETRY.to_owned() + &events(seen.id().as_u64().unwrap()).concat();
                         let mut talk = talk.stream(&[]).await;
-                        talk.piece(&whole[..cut]).await;
-                        if cut == whole.len() {
-                            return talk.finish().await;
-                        }
-                        None
+                        talk.piece(&whole[..cut.clamp(1, whole.len())]).await;
+                        if cut < whole.len() { None } else { talk.finish().await }
                     }
-                    "GET" => match seen.header("last-event-id") {
-                        None => talk.status(405).await,
-                        Some(last) => {
-                            let last: usize = last.parse().unwrap();
-                            let all = stored.lock().unwrap().clone();
-                            let mut talk = talk.stream(&[]).await;
-                            for (n, data) in all.iter().enumerate().skip(last) {
-                                talk.piece(event(n + 1, data)).await;
-                            }
-                            talk.finish().await
+                    ("GET", Some(last)) => {
+                        let (call, last) = last.split_once('-').unwrap();
+                        let mut talk = talk.stream(&[]).await;
+                        for event in &events(call.parse().unwrap())[last.parse().unwrap()..] {
+                            talk.piece(event).await;
                         }
-                    },
+                        talk.finish().await
+                    }
                     _ => legacy(V2025_11, "s", seen, talk).await,
                 }
             }
@@ -86,35 +59,44 @@ fn b116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
             .connect(server.link().build().unwrap())
             .await
             .unwrap();
-        // Where the first event with an id has ended; before that nothing can be resumed.
-        let first = "retry: 100\n\n".len() + event(1, &events(&server.seen()[0], 2)[0]).len();
-        let (mut lost, mut kept) = (0, 0);
-        // Every cut has to wait for a reconnection of 100 ms, so they are made side by side.
-        let mut all = Vec::new();
+        // Where the first event has ended; before that there is nothing to go on from.
+        let first = RETRY.len() + events(100)[0].len();
+        let length = RETRY.len() + events(100).concat().len();
+        // Most have to wait for a reconnection, so they do that side by side.
+        let mut calls = Vec::new();
         for at in 0..=length {
             cut.store(at, Ordering::SeqCst);
             let before = server.count("tools/call");
             let client = client.clone();
             let calling = tokio::spawn(async move { call(&client, "a").await });
             server.wait("tools/call", before + 1).await;
-            // The script reads `cut` before it waits for anything.
-            tokio::task::yield_now().await;
-            all.push((at, calling));
+            calls.push((at, calling));
         }
-        for (at, calling) in all {
-            let outcome = calling.await.unwrap();
-            let notes = std::iter::from_fn(|| hears.try_recv().ok()).count();
-            let _ = notes;
-            if at < first {
-                let error = outcome.unwrap_err();
-                assert!(error.contains("no ids"), "{at}: {error}");
-                lost += 1;
-            } else {
-                assert_eq!(outcome.as_deref(), Ok("reply"), "{at}");
-                kept += 1;
+        let (mut lost, mut kept) = (0, 0);
+        for (at, calling) in calls {
+            match calling.await.unwrap() {
+                Ok(text) => {
+                    assert!(at >= first && text == "reply", "{at}");
+                    kept += 1;
+                }
+                Err(error) => {
+                    // Calls with fewer digits in their ids have shorter events.
+                    assert!(at < first && error.contains("no ids"), "{at}: {error}");
+                    lost += 1;
+                }
             }
         }
-        assert_eq!((lost, kept), (first, length + 1 - first));
+        assert_eq!((lost + kept, kept), (length + 1, length + 1 - lost));
+        let mut notes = Vec::new();
+        while let Ok(note) = hears.try_recv() {
+            let params: serde_json::Value = note.params.unwrap().raw().decode().unwrap();
+            notes.push(params["data"].as_str().unwrap().to_owned());
+        }
+        let all = notes.len();
+        notes.sort();
+        notes.dedup();
+        assert_eq!(notes.len(), all, "a notification came twice");
+        assert_eq!(all, 2 * kept, "one was lost");
     });
 }
 

@@ -13,6 +13,7 @@ mod connect;
 mod credentials;
 mod exchange;
 mod failure;
+mod issuer;
 mod legacy;
 mod listen;
 mod outgoing;
