@@ -1,7 +1,7 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
 use mcpjoin::client::ClientError;
-use mcpjoin::link::{SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
+use mcpjoin::link::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin::proto::session::{
     CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit,
 };
@@ -62,6 +62,17 @@ impl Failure {
         let (id, hint) = match &error.kind {
             SocketErrorKind::Address(_) => ("E_USAGE", "tcp://host:port, with an IPv6 address in brackets"),
             SocketErrorKind::NotASocket => ("E_LISTEN", "name another file"),
+            _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
+        };
+        Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
+    }
+
+    /// The same over HTTP.
+    pub(crate) fn listen_http(error: &HttpListenError) -> Self {
+        let (id, hint) = match error {
+            HttpListenError::Url { .. } => {
+                ("E_USAGE", "http://host:port/path, with an IPv6 address in brackets")
+            }
             _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
         };
         Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)

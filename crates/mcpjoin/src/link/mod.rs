@@ -13,6 +13,8 @@ mod child;
 mod gather;
 #[cfg(feature = "http")]
 mod http_client;
+#[cfg(feature = "http")]
+pub(crate) mod http_server;
 mod memory;
 mod pair;
 mod queue;
@@ -37,6 +39,11 @@ pub use child::{ChildCommand, ChildHandle};
 pub use http_client::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError, HttpConnect,
     HttpHandle, HttpSetupError, HttpWay,
+};
+#[cfg(feature = "http")]
+pub use http_server::{
+    Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
+    HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
 };
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 pub use socket::{

@@ -20,8 +20,10 @@ use super::wire::Wire;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a connection may be silent before the system asks whether the other side is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// Idle connections that are kept for each host.
-const IDLE_CONNECTIONS: usize = 32;
+/// Idle connections that are kept: as many as a burst of requests has made, so that the next one makes none.
+const IDLE_CONNECTIONS: usize = super::REQUESTS;
+/// And for how long.
+const IDLE: Duration = Duration::from_secs(30);
 /// Headers that the transport itself sends.
 const OURS: [HeaderName; 6] = [
     header::ACCEPT,
@@ -210,6 +212,7 @@ impl HttpConnect {
             .referer(false)
             .connect_timeout(self.connect_timeout)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_idle_timeout(IDLE)
             .tcp_nodelay(true)
             .tcp_keepalive(KEEP_ALIVE)
             .build()
