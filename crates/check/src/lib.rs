@@ -21,6 +21,8 @@
 #![forbid(unsafe_code)]
 
 mod base;
+mod exchange;
+mod http;
 mod lifecycle;
 mod revisions;
 mod rule;
@@ -28,8 +30,9 @@ mod seen;
 mod stdio;
 mod trace;
 
+pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub use revisions::Revisions;
 pub use rule::{
     Chapter, Finding, Level, Outcome, Report, Rule, Selection, Source, UnknownName, Verdict, judge, rules,
 };
-pub use trace::{Ended, Event, Line, Probe, Run, Trace, What};
+pub use trace::{Channel, Ended, Event, Line, Probe, Run, Trace, What};

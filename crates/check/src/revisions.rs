@@ -26,6 +26,8 @@ impl Revisions {
     pub const LEGACY_SINCE_SECOND: Self = Self { first: 1, last: 3 };
     /// 2025-06-18 to 2025-11-25.
     pub const LEGACY_SINCE_THIRD: Self = Self { first: 2, last: 3 };
+    /// 2025-11-25 alone: the last revision with `initialize`.
+    pub const LAST_LEGACY: Self = Self { first: 3, last: 3 };
     /// 2025-03-26 and later.
     pub const SINCE_SECOND: Self = Self { first: 1, last: 4 };
     /// 2025-11-25 and later.

@@ -11,8 +11,8 @@ use mcpjoin_proto::Version;
 
 use crate::revisions::Revisions;
 use crate::seen::Seen;
-use crate::trace::Trace;
-use crate::{base, lifecycle, stdio};
+use crate::trace::{Channel, Trace};
+use crate::{base, http, lifecycle, stdio};
 
 /// How binding a sentence is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,11 +48,16 @@ pub enum Chapter {
     Lifecycle,
     /// Lines over standard input and output.
     Stdio,
+    /// POST, and streams of events, in both eras.
+    StreamableHttp,
+    /// The two endpoints of 2024-11-05.
+    HttpSse,
 }
 
 impl Chapter {
     /// Every chapter, in the order of the book.
-    pub const ALL: [Self; 3] = [Self::Base, Self::Lifecycle, Self::Stdio];
+    pub const ALL: [Self; 5] =
+        [Self::Base, Self::Lifecycle, Self::Stdio, Self::StreamableHttp, Self::HttpSse];
 
     /// Its name, which also stands for all of its rules in a [`Selection`].
     #[must_use]
@@ -61,6 +66,8 @@ impl Chapter {
             Self::Base => "base",
             Self::Lifecycle => "lifecycle",
             Self::Stdio => "stdio",
+            Self::StreamableHttp => "http",
+            Self::HttpSse => "http-sse",
         }
     }
 
@@ -71,6 +78,28 @@ impl Chapter {
             Self::Base => "Base protocol",
             Self::Lifecycle => "Lifecycle and versions",
             Self::Stdio => "stdio",
+            Self::StreamableHttp => "Streamable HTTP",
+            Self::HttpSse => "HTTP+SSE",
+        }
+    }
+
+    /// Whether its rules judge what was carried by that.
+    fn judges(self, channel: Channel) -> bool {
+        match self {
+            Self::Base | Self::Lifecycle => true,
+            Self::Stdio => channel == Channel::Stdio,
+            Self::StreamableHttp => channel == Channel::StreamableHttp,
+            Self::HttpSse => channel == Channel::HttpSse,
+        }
+    }
+
+    /// Why its rules had nothing to judge when nothing was carried by what they are about.
+    const fn unused(self) -> &'static str {
+        match self {
+            Self::Base | Self::Lifecycle => "no session was opened",
+            Self::Stdio => "the server was not run as a child",
+            Self::StreamableHttp => "the server was not reached over Streamable HTTP",
+            Self::HttpSse => "the server was not reached over HTTP+SSE",
         }
     }
 }
@@ -180,9 +209,9 @@ pub struct Finding {
     pub level: Level,
     /// Where it says so.
     pub address: String,
-    /// The line that we had sent.
+    /// The line that we had sent; of HTTP, the beginning of the request in one line.
     pub sent: Option<Bytes>,
-    /// The line that the server sent.
+    /// The line that the server sent; of HTTP, that or the beginning of the response in one line.
     pub received: Option<Bytes>,
 }
 
@@ -279,7 +308,8 @@ impl Report {
 /// The book: every rule, chapter by chapter.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     let files = base::RULES.iter().chain(&lifecycle::RULES);
-    files.copied().flatten().chain(&stdio::RULES)
+    let http = http::STREAMABLE.iter().copied().flatten().chain(http::SSE);
+    files.copied().flatten().chain(&stdio::RULES).chain(http)
 }
 
 /// Which rules are applied. By default all.
@@ -345,7 +375,9 @@ fn outcome(rule: &Rule, runs: &[Seen<'_>]) -> Outcome {
     let mut findings = Vec::new();
     let mut passed = false;
     let mut skipped = None;
-    for seen in runs {
+    let mut used = false;
+    for seen in runs.iter().filter(|seen| rule.chapter.judges(seen.run.channel)) {
+        used = true;
         let Some(source) = rule.source(&seen.run.version) else { continue };
         match (rule.judge)(seen) {
             Outcome::Passed => passed = true,
@@ -365,6 +397,8 @@ fn outcome(rule: &Rule, runs: &[Seen<'_>]) -> Outcome {
     } else if passed {
         Outcome::Passed
     } else {
-        Outcome::Skipped(skipped.unwrap_or("no session was by a revision that has this rule"))
+        let none =
+            if used { "no session was by a revision that has this rule" } else { rule.chapter.unused() };
+        Outcome::Skipped(skipped.unwrap_or(none))
     }
 }

@@ -3,6 +3,7 @@
 //! Built once for each run and read by every rule. One cause is sorted into one place, so that one fault of a server
 //! is found by one rule: a response whose id was changed is not a missing answer as well.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,9 +13,10 @@ use mcpjoin_proto::{
     DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId, code,
 };
 
+use crate::exchange::Exchange;
 use crate::revisions::Revisions;
 use crate::rule::Finding;
-use crate::trace::{Ended, Line, Probe, Run, Trace, What};
+use crate::trace::{Channel, Ended, Event, Line, Probe, Run, Trace, What};
 
 /// A run, sorted.
 pub(crate) struct Seen<'a> {
@@ -34,12 +36,16 @@ pub(crate) struct Seen<'a> {
     pub(crate) faults: Vec<Came<'a, DecodeError>>,
     /// Every line that came, with its place.
     pub(crate) lines: Vec<(usize, &'a Line)>,
+    /// The HTTP exchanges, by their numbers.
+    pub(crate) exchanges: BTreeMap<u32, Exchange<'a>>,
 }
 
 /// A request of ours; or a line that should be taken for something like it.
 pub(crate) struct Asked<'a> {
     pub(crate) place: usize,
     pub(crate) at: Duration,
+    /// The HTTP exchange that has carried it.
+    pub(crate) exchange: Option<u32>,
     pub(crate) probe: Probe,
     pub(crate) line: &'a Line,
     pub(crate) id: Option<&'a RequestId>,
@@ -51,6 +57,7 @@ pub(crate) struct Asked<'a> {
 /// What came back.
 pub(crate) struct Answer<'a> {
     pub(crate) at: Duration,
+    exchange: Option<u32>,
     pub(crate) line: &'a Line,
     /// `None`: it is no message, but would have been the response.
     pub(crate) outcome: Option<&'a Result<Payload, ErrorObject>>,
@@ -59,12 +66,14 @@ pub(crate) struct Answer<'a> {
 /// A notification of ours.
 pub(crate) struct Told<'a> {
     pub(crate) place: usize,
+    exchange: Option<u32>,
     pub(crate) line: &'a Line,
 }
 
 /// A response that fits nothing.
 pub(crate) struct Stray<'a> {
     pub(crate) place: usize,
+    exchange: Option<u32>,
     pub(crate) line: &'a Line,
     pub(crate) id: Option<RequestId>,
     pub(crate) outcome: Option<&'a Result<Payload, ErrorObject>>,
@@ -103,48 +112,93 @@ impl<'a> Seen<'a> {
             notifications: Vec::new(),
             faults: Vec::new(),
             lines: Vec::new(),
+            exchanges: BTreeMap::new(),
         };
         for (place, event) in run.events.iter().enumerate() {
+            seen.happened(event);
             match &event.what {
-                What::Sent(probe, line) => seen.sent(place, event.at, *probe, line),
+                What::Sent(probe, line) => seen.sent(place, event, *probe, line),
                 What::Received(line) => {
                     seen.lines.push((place, line));
                     for part in line.parts() {
-                        seen.came(place, event.at, line, part);
+                        seen.came(place, event, line, part);
                     }
                 }
                 _ => {}
             }
         }
+        if run.channel == Channel::StreamableHttp {
+            // An answer that came elsewhere as well is judged there.
+            for asked in &mut seen.asked {
+                if asked.answers.iter().any(|answer| answer.exchange == asked.exchange) {
+                    asked.answers.retain(|answer| answer.exchange == asked.exchange);
+                }
+            }
+        }
         seen
     }
 
-    fn sent(&mut self, place: usize, at: Duration, probe: Probe, line: &'a Line) {
+    /// Puts the parts of exchanges together.
+    fn happened(&mut self, event: &'a Event) {
+        let Some(number) = event.exchange else { return };
+        if let What::Requested(probe, request) = &event.what {
+            self.exchanges.insert(number, Exchange::new(*probe, request));
+            return;
+        }
+        let Some(exchange) = self.exchanges.get_mut(&number) else { return };
+        match &event.what {
+            What::Sent(_, line) => exchange.sent = Some(line),
+            What::Responded(response) => exchange.response = Some(response),
+            What::Streamed(streamed) => exchange.events.push(streamed),
+            What::Received(line) => {
+                let name = exchange.events.last().and_then(|event| event.name.as_ref());
+                exchange.lines.push((line, name));
+            }
+            What::Body(body) => exchange.body = Some(body),
+            What::BodyEnded(end) => exchange.end = Some((event.at, end)),
+            _ => {}
+        }
+    }
+
+    fn sent(&mut self, place: usize, event: &Event, probe: Probe, line: &'a Line) {
+        let (at, exchange) = (event.at, event.exchange);
         for part in line.parts() {
             let (id, method) = match part {
                 Ok(Message::Request(request)) => (Some(&request.id), Some(&request.method)),
                 Ok(Message::Notification(_)) => {
-                    self.told.push(Told { place, line });
+                    self.told.push(Told { place, exchange, line });
                     continue;
                 }
                 Ok(Message::Response(_)) => continue,
                 Err(error) => (error.id.as_ref(), None),
             };
-            self.asked.push(Asked { place, at, probe, line, id, method, answers: Vec::new() });
+            let answers = Vec::new();
+            self.asked.push(Asked { place, at, exchange, probe, line, id, method, answers });
         }
     }
 
     fn came(
         &mut self,
         place: usize,
-        at: Duration,
+        event: &Event,
         line: &'a Line,
         part: Result<&'a Message, &'a DecodeError>,
     ) {
+        let (at, number) = (event.at, event.exchange);
+        let exchange = number.and_then(|number| self.exchanges.get(&number));
+        if exchange.is_some_and(|exchange| self.is_judged_there(exchange)) {
+            return;
+        }
+        let is_resumed = exchange.is_some_and(|exchange| exchange.resumed_after().is_some());
+        let is_refused =
+            exchange.is_some_and(|exchange| exchange.status().is_some_and(|status| status >= 400));
         let (id, outcome) = match part {
+            // What is repeated has been seen before.
+            Ok(Message::Request(_) | Message::Notification(_)) if is_resumed => return,
             Ok(Message::Request(what)) => return self.requests.push(Came { place, line, what }),
             Ok(Message::Notification(what)) => return self.notifications.push(Came { place, line, what }),
             Ok(Message::Response(response)) => (response.id.as_ref(), Some(&response.outcome)),
+            Err(_) if is_resumed => return,
             Err(error) => {
                 self.faults.push(Came { place, line, what: error });
                 if error.shape != Shape::Response {
@@ -153,19 +207,45 @@ impl<'a> Seen<'a> {
                 (error.id.as_ref(), None)
             }
         };
-        let owner = id.and_then(|id| self.asked.iter_mut().rev().find(|asked| asked.id == Some(id)));
+        // A legacy server may refuse a request before it has read it.
+        let may_stay_unread = Revisions::LEGACY.contains(&self.run.version)
+            || exchange.is_some_and(|exchange| exchange.probe.may_stay_unread());
+        let is_unread = is_refused && id.is_none() && may_stay_unread;
+        let owner = match id {
+            Some(id) => self.asked.iter_mut().rev().find(|asked| asked.id == Some(id)),
+            None if is_unread => self.asked.iter_mut().rev().find(|asked| asked.exchange == number),
+            None => None,
+        };
         match owner {
-            Some(asked) => asked.answers.push(Answer { at, line, outcome }),
-            // What is no message is judged as such.
-            None if outcome.is_none() => {}
-            None => self.strays.push(Stray { place, line, id: id.cloned(), outcome }),
+            Some(asked) if is_resumed && !asked.answers.is_empty() => {}
+            Some(asked) => asked.answers.push(Answer { at, exchange: number, line, outcome }),
+            // What is no message is judged as such, and what a stream repeats with it.
+            None if outcome.is_none() || is_resumed => {}
+            None => self.strays.push(Stray { place, exchange: number, line, id: id.cloned(), outcome }),
         }
+    }
+
+    /// Whether what comes in an exchange is judged by the rules of HTTP alone: with what needs no answer, and where
+    /// nothing should come.
+    fn is_judged_there(&self, exchange: &Exchange<'_>) -> bool {
+        exchange.only_tells()
+            || exchange.sent.is_none() && exchange.status().is_some_and(|status| status >= 400)
+            || self.run.channel == Channel::HttpSse && exchange.is("POST")
+    }
+
+    /// The exchange that has carried a request.
+    pub(crate) fn exchange_of(&self, asked: &Asked<'_>) -> Option<&Exchange<'a>> {
+        self.exchanges.get(&asked.exchange?)
     }
 
     /// What a stray response is.
     pub(crate) fn meaning(&self, stray: &Stray<'a>) -> Meaning<'_, 'a> {
-        let mut waiting =
-            self.asked.iter().filter(|asked| asked.place < stray.place && asked.answers.is_empty());
+        // Over Streamable HTTP, what comes in an exchange is about what was sent in it.
+        let elsewhere =
+            |exchange: Option<u32>| self.run.channel == Channel::StreamableHttp && exchange != stray.exchange;
+        let mut waiting = self.asked.iter().filter(|asked| {
+            asked.place < stray.place && asked.answers.is_empty() && !elsewhere(asked.exchange)
+        });
         if let Some(id) = &stray.id {
             let same = |asked: &&Asked<'a>| asked.probe == Probe::InPieces && asked.id == Some(id);
             if let Some(asked) = self.asked.iter().find(same) {
@@ -178,7 +258,9 @@ impl<'a> Seen<'a> {
         // An answer may come late: the line that it fits is the one that it is for.
         let provoking = || {
             let before = self.asked.iter().rev().filter(|asked| asked.place < stray.place);
-            before.filter(|asked| matches!(asked.probe, Probe::BadJson | Probe::InvalidRequest))
+            before.filter(|asked| {
+                matches!(asked.probe, Probe::BadJson | Probe::InvalidRequest) && !elsewhere(asked.exchange)
+            })
         };
         let code = stray.outcome.and_then(|outcome| outcome.as_ref().err()).map(|error| error.code);
         let fits = |asked: &&Asked<'_>| match asked.probe {
@@ -191,7 +273,8 @@ impl<'a> Seen<'a> {
         if let Some(asked) = waiting.find(|asked| asked.method.is_some()) {
             return Meaning::Answers(asked);
         }
-        match self.told.iter().rev().find(|told| told.place < stray.place) {
+        let mut told = self.told.iter().rev();
+        match told.find(|told| told.place < stray.place && !elsewhere(told.exchange)) {
             Some(told) => Meaning::Notified(told),
             None => Meaning::Nothing,
         }
@@ -200,6 +283,16 @@ impl<'a> Seen<'a> {
     /// Whether something came after a request that may be its answer and is not recognised as such.
     pub(crate) fn may_be_answered(&self, asked: &Asked<'_>) -> bool {
         let after = |place| place > asked.place;
+        if let Some(exchange) =
+            self.exchange_of(asked).filter(|_| self.run.channel == Channel::StreamableHttp)
+        {
+            let mut parts = exchange.lines.iter().flat_map(|(line, _)| line.parts());
+            return parts.any(|part| match part {
+                Ok(Message::Response(_)) => true,
+                Ok(_) => false,
+                Err(_) => true,
+            });
+        }
         self.faults.iter().any(|fault| after(fault.place))
             || self.strays.iter().any(|stray| {
                 after(stray.place)
@@ -277,6 +370,13 @@ impl<'a> Seen<'a> {
         })
     }
 
+    /// Whether the server was asked for the legacy era, and never spoke it.
+    pub(crate) fn refuses_legacy(&self) -> bool {
+        let asked =
+            |run: &Run| run.events.iter().any(|event| matches!(event.what, What::Sent(Probe::Initialize, _)));
+        self.trace.runs.iter().any(asked) && !self.speaks_legacy()
+    }
+
     /// Whether another run shows that the server speaks the legacy era.
     pub(crate) fn speaks_legacy(&self) -> bool {
         self.trace.runs.iter().any(|run| {
@@ -337,12 +437,14 @@ pub(crate) fn text(raw: &Raw, name: &str) -> Option<String> {
     member(raw, name)?.to_string_value().map(|text| text.into_owned())
 }
 
+/// The items of an array.
+pub(crate) fn elements(raw: &Raw) -> Option<Vec<Raw>> {
+    if raw.kind() == Kind::Array { raw.decode().ok() } else { None }
+}
+
 /// The items of an array that has nothing but strings.
 pub(crate) fn strings(raw: &Raw) -> Option<Vec<String>> {
-    if raw.kind() != Kind::Array {
-        return None;
-    }
-    let items: Vec<Raw> = raw.decode().ok()?;
+    let items = elements(raw)?;
     items.iter().map(|item| item.to_string_value().map(|text| text.into_owned())).collect()
 }
 

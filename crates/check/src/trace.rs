@@ -1,4 +1,5 @@
-//! What crossed between us and a server: lines in both directions, in their order, with times, and how it ended.
+//! What crossed between us and a server: lines in both directions, in their order, with times, and how it ended. Over
+//! HTTP, each line belongs to an exchange, of which [`What::Requested`] and what follows say more.
 //!
 //! Filled by whoever talks to the server; read by the rules. A line is kept as the bytes that it is, beside what the
 //! decoder made of it.
@@ -10,10 +11,12 @@ use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_proto::{DecodeError, DecodeLimits, Message, Version};
 
+use crate::exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
+
 /// Everything that was seen of one server.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Its runs: each is one process from its start to its end.
+    /// Its runs: each is one process from its start to its end, or what we asked of a server that runs already.
     pub runs: Vec<Run>,
     /// How long an answer may take: 10 s.
     pub answer_within: Duration,
@@ -25,7 +28,20 @@ impl Default for Trace {
     }
 }
 
-/// One process of the server, from its start to its end.
+/// By what messages are carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Channel {
+    /// The standard input and output of a process.
+    #[default]
+    Stdio,
+    /// Streamable HTTP, in either era.
+    StreamableHttp,
+    /// The HTTP+SSE of 2024-11-05.
+    HttpSse,
+}
+
+/// One process of the server, from its start to its end; over HTTP, one session, or what came instead of one.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// What it was for, in a few words.
@@ -33,6 +49,8 @@ pub struct Run {
     /// The revision that was agreed on, or asked for where nothing was: by this one the run is judged. A run by a
     /// revision that is not known is judged by no rule.
     pub version: Version,
+    /// By what it was carried: rules of one transport judge no other.
+    pub channel: Channel,
     /// What happened, in its order.
     pub events: Vec<Event>,
 }
@@ -40,8 +58,10 @@ pub struct Run {
 /// Something that happened, and when.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The time since the process was started.
+    /// The time since the process, or the run, was started.
     pub at: Duration,
+    /// The number of the HTTP exchange that it belongs to, counted in each run; `None` without HTTP.
+    pub exchange: Option<u32>,
     /// What happened.
     pub what: What,
 }
@@ -60,6 +80,16 @@ pub enum What {
     OutputEnded,
     /// The process has ended.
     Ended(Ended),
+    /// We made an HTTP request, for this purpose. The message in its body, if there is one, is [`What::Sent`] next.
+    Requested(Probe, HttpRequest),
+    /// The head of the response has come.
+    Responded(HttpResponse),
+    /// An event of a stream has come. The message in it, if there is one, is [`What::Received`] next.
+    Streamed(StreamEvent),
+    /// A body has come that is not to be taken for a message: its beginning.
+    Body(Bytes),
+    /// The response has ended, or will not come.
+    BodyEnded(BodyEnd),
 }
 
 /// How a process has ended.
@@ -177,6 +207,8 @@ probes! {
     NoVersion = "no-version";
     /// A request of the modern era without `_meta`.
     NoMeta = "no-meta";
+    /// A modern request that does not name the client.
+    NoClientInfo = "no-client-info";
     /// A modern request of a version that does not exist.
     UnsupportedVersion = "unsupported-version";
     /// Two lines in one write.
@@ -193,18 +225,129 @@ probes! {
     AfterBadLine = "after-bad-line";
     /// Our answer to a request of the server.
     Answer = "answer";
+    /// A response to nothing that was asked: HTTP.
+    StrayAnswer = "stray-answer";
+    /// Asks as a page of another origin would: HTTP.
+    ForeignOrigin = "foreign-origin";
+    /// Asks for another host: HTTP.
+    ForeignHost = "foreign-host";
+    /// Opens the stream of the session, or the stream of HTTP+SSE.
+    OpenStream = "open-stream";
+    /// Resumes a stream after the event that `Last-Event-ID` names.
+    Resume = "resume";
+    /// Ends the session.
+    EndSession = "end-session";
+    /// Asks in the session that was ended.
+    EndedSession = "ended-session";
+    /// Asks in a session that never was.
+    UnknownSession = "unknown-session";
+    /// Asks without the session's id.
+    NoSession = "no-session";
+    /// Asks with a version in the header that does not exist.
+    BadVersionHeader = "bad-version-header";
+    /// Asks without the version in the header.
+    NoVersionHeader = "no-version-header";
+    /// Asks with another version in the header than in the body.
+    OtherVersionHeader = "other-version-header";
+    /// Asks without the method in the header.
+    NoMethodHeader = "no-method-header";
+    /// Asks with another method in the header than in the body.
+    OtherMethodHeader = "other-method-header";
+    /// Asks with the method in the header in capitals.
+    CapitalMethodHeader = "capital-method-header";
+    /// Asks with the names of the headers in other letters.
+    HeaderLetters = "header-letters";
+    /// Asks with white space around the values of the headers.
+    HeaderSpace = "header-space";
+    /// Asks for a prompt that does not exist, without its name in the header.
+    NoNameHeader = "no-name-header";
+    /// Asks for it with another name in the header.
+    OtherNameHeader = "other-name-header";
+    /// Asks for it with its name in Base64.
+    EncodedNameHeader = "encoded-name-header";
+    /// Asks for it with something in its place that is no Base64.
+    BadNameHeader = "bad-name-header";
+    /// Asks with headers of earlier revisions: a session's id, a last event.
+    EarlierHeaders = "earlier-headers";
+    /// GET of earlier revisions.
+    EarlierGet = "earlier-get";
+    /// DELETE of earlier revisions.
+    EarlierDelete = "earlier-delete";
+    /// Asks for the changes of lists.
+    Listen = "listen";
+    /// Lists the tools once more.
+    ListAgain = "list-again";
+    /// Asks with the id that another client uses at the same time: HTTP.
+    SameId = "same-id";
+    /// Sends what would be answered on a stream that is closed.
+    AfterStream = "after-stream";
+}
+
+impl Probe {
+    /// Whether it is about HTTP and not about what is asked: what is made of it is judged there.
+    pub(crate) const fn is_about_http(self) -> bool {
+        matches!(
+            self,
+            Self::ForeignOrigin
+                | Self::ForeignHost
+                | Self::EndedSession
+                | Self::UnknownSession
+                | Self::NoSession
+                | Self::BadVersionHeader
+                | Self::NoVersionHeader
+                | Self::OtherVersionHeader
+                | Self::NoMethodHeader
+                | Self::OtherMethodHeader
+                | Self::CapitalMethodHeader
+                | Self::HeaderLetters
+                | Self::HeaderSpace
+                | Self::NoNameHeader
+                | Self::OtherNameHeader
+                | Self::EncodedNameHeader
+                | Self::BadNameHeader
+                | Self::EarlierHeaders
+                | Self::Listen
+                | Self::SameId
+                | Self::AfterStream
+        )
+    }
+
+    /// Whether a server may refuse it before it has read what is asked: its error has no id then.
+    pub(crate) const fn may_stay_unread(self) -> bool {
+        self.may_be_taken_for_legacy() || matches!(self, Self::ForeignOrigin | Self::ForeignHost)
+    }
+
+    /// Whether it is a request of the modern era that a server of both eras may take for one of the other.
+    pub(crate) const fn may_be_taken_for_legacy(self) -> bool {
+        matches!(
+            self,
+            Self::NoVersionHeader | Self::OtherVersionHeader | Self::EarlierGet | Self::EarlierDelete
+        )
+    }
 }
 
 impl Run {
     /// A run in which nothing has happened yet.
     #[must_use]
     pub fn new(name: &str, version: Version) -> Self {
-        Self { name: name.into(), version, events: Vec::new() }
+        Self { name: name.into(), version, channel: Channel::Stdio, events: Vec::new() }
+    }
+
+    /// The same, carried by something else.
+    #[must_use]
+    pub const fn over(mut self, channel: Channel) -> Self {
+        self.channel = channel;
+        self
     }
 
     /// Notes something that happens now, at that time since the start.
     pub fn note(&mut self, at: Duration, what: What) {
-        self.events.push(Event { at, what });
+        self.events.push(Event { at, exchange: None, what });
+    }
+
+    /// Notes something that happens in an HTTP exchange.
+    pub fn note_in(&mut self, exchange: u32, at: Duration, what: What) {
+        self.events.push(Event { at, exchange: Some(exchange), what });
     }
 
     /// Notes a line that was sent, at the time of what was noted last.

@@ -12,6 +12,14 @@
 //!   after 11s                      time passes
 //!   = 2025-06-18                   another run, by that revision
 //!   input closed, output ended, ended 0, ended by signal 9, ended by force
+//! passes 2025-11-25 http           over Streamable HTTP; `http-sse`: over HTTP+SSE
+//!   1 POST ping [name: value; ..] > {~,"id":1 ..}     the first exchange: what we send, with headers and body
+//!   1 json {~,"id":1 ..}           what it is answered with: 200, a body of JSON, its end
+//!   1 404 {~, ..}                  the same with another status, and any body or none
+//!   1 head 200 [name: value; ..]   a head alone; `1 sse`: that of a stream
+//!   1 < {~,"id":1 ..}              a message in the body
+//!   1 event name=a id=b < data     an event
+//!   1 ended, 1 left, 1 broke       how the body ended
 //! ```
 //!
 //! `~` stands for `"jsonrpc":"2.0"`, `@` for the `_meta` of a modern request, `%` for the members that every modern
@@ -23,13 +31,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_check::{
-    Ended, Finding, Level, Line, Outcome, Probe, Report, Run, Selection, Trace, What, judge, rules,
+    BodyEnd, Channel, Ended, Finding, HttpRequest, HttpResponse, Level, Line, Outcome, Probe, Report, Run,
+    Selection, StreamEvent, Trace, What, judge, rules,
 };
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     ("base.txt", include_str!("transcripts/base.txt")),
+    ("http.txt", include_str!("transcripts/http.txt")),
+    ("http-modern.txt", include_str!("transcripts/http-modern.txt")),
     ("lifecycle.txt", include_str!("transcripts/lifecycle.txt")),
     ("modern.txt", include_str!("transcripts/modern.txt")),
     ("stdio.txt", include_str!("transcripts/stdio.txt")),
@@ -73,7 +84,7 @@ fn cases() -> Vec<Case> {
                     },
                 };
                 let mut trace = Trace::default();
-                trace.runs.push(Run::new("first", version(words.split(' ').next().unwrap(), &place)));
+                trace.runs.push(opened("first", words, &place));
                 cases.push(Case { place, rule, wanted, trace });
             }
         }
@@ -88,12 +99,102 @@ fn version(name: &str, place: &str) -> Version {
     version
 }
 
+/// A run by what stands at its head: a version, and what carries it.
+#[track_caller]
+fn opened(name: &str, words: &str, place: &str) -> Run {
+    // What follows is said to the reader.
+    let mut words = words.split(' ');
+    Run::new(name, version(words.next().unwrap(), place)).over(match words.next() {
+        Some("http") => Channel::StreamableHttp,
+        Some("http-sse") => Channel::HttpSse,
+        _ => Channel::Stdio,
+    })
+}
+
+/// `name: value; name: value` in brackets, and what follows them.
+fn headers(text: &str) -> (Vec<(Box<str>, bytes::Bytes)>, &str) {
+    let Some((inside, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) else {
+        return (Vec::new(), text);
+    };
+    let pairs = inside.split("; ").map(|pair| pair.split_once(": ").unwrap());
+    (pairs.map(|(name, value)| (name.into(), value.to_owned().into())).collect(), rest.trim_start())
+}
+
+/// A part of an HTTP exchange.
+fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
+    let now = run.events.last().map_or(Duration::ZERO, |event| event.at);
+    let channel = run.channel;
+    let mut note = |what| run.note_in(number, now, what);
+    let (word, rest) = event.split_once(' ').unwrap_or((event, ""));
+    let head = |status, headers: &[(&str, &str)]| {
+        let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned().into()));
+        What::Responded(HttpResponse { status, headers: headers.collect() })
+    };
+    match word {
+        "POST" | "GET" | "DELETE" => {
+            let (probe, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            let probe = Probe::ALL.iter().find(|known| known.as_str() == probe);
+            let probe = *probe.unwrap_or_else(|| panic!("{place}: no probe {event}"));
+            let (headers, rest) = headers(rest);
+            let url = "http://localhost/mcp".into();
+            note(What::Requested(probe, HttpRequest { method: word.into(), url, headers }));
+            if let Some(line) = rest.strip_prefix("> ") {
+                note(What::Sent(probe, Line::new(bytes(line))));
+            }
+        }
+        "head" => {
+            let (status, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            let (headers, _) = headers(rest);
+            note(What::Responded(HttpResponse { status: status.parse().unwrap(), headers }));
+        }
+        "sse" => {
+            let headers = [("content-type", "text/event-stream"), ("x-accel-buffering", "no")];
+            note(head(200, &headers));
+        }
+        "event" => {
+            let (words, data) = rest.split_once("< ").unwrap_or((rest, ""));
+            let field = |name: &str| {
+                let mut values = words.split(' ').filter_map(|word| word.strip_prefix(name));
+                values.next().map(|value| value.to_owned().into())
+            };
+            let event = StreamEvent { name: field("name="), id: field("id="), data: bytes(data).into() };
+            let named = event.name.as_ref().is_none_or(|name| name == "message");
+            let message = named || channel == Channel::HttpSse && data.starts_with('{');
+            note(What::Streamed(event));
+            if message && !data.is_empty() {
+                note(What::Received(Line::new(bytes(data))));
+            }
+        }
+        "<" => note(What::Received(Line::new(bytes(rest)))),
+        "ended" => note(What::BodyEnded(BodyEnd::Complete)),
+        "left" => note(What::BodyEnded(BodyEnd::Left)),
+        "broke" => note(What::BodyEnded(BodyEnd::Broken("the connection was reset".into()))),
+        status => {
+            let status = if status == "json" { 200 } else { status.parse().unwrap() };
+            if rest.starts_with(['{', '[']) {
+                note(head(status, &[("content-type", "application/json")]));
+                note(What::Received(Line::new(bytes(rest))));
+            } else {
+                note(head(status, &[]));
+                note(What::Body(rest.to_owned().into()));
+            }
+            note(What::BodyEnded(BodyEnd::Complete));
+        }
+    }
+}
+
 fn add(trace: &mut Trace, event: &str, place: &str) {
-    if let Some(name) = event.strip_prefix("= ") {
-        trace.runs.push(Run::new("next", version(name, place)));
+    if let Some(words) = event.strip_prefix("= ") {
+        trace.runs.push(opened("next", words, place));
         return;
     }
     let run = trace.runs.last_mut().unwrap();
+    if let Some((number, event)) = event.split_once(' ')
+        && let Ok(number) = number.parse()
+    {
+        exchanged(run, number, event, place);
+        return;
+    }
     let now = run.events.last().map_or(Duration::ZERO, |event| event.at);
     if let Some(line) = event.strip_prefix("< ") {
         run.note(now, What::Received(Line::new(bytes(line))));
@@ -204,7 +305,7 @@ fn rules_are_selected_by_name_and_by_chapter() {
     let all = rules().count();
     assert_eq!(count(&[], &[]), all);
     assert_eq!(count(&["id-type"], &[]), 1);
-    assert_eq!(count(&["base", "lifecycle", "stdio"], &[]), all);
+    assert_eq!(count(&["base", "lifecycle", "stdio", "http", "http-sse"], &[]), all);
     assert_eq!(count(&[], &["stdio"]) + count(&["stdio"], &[]), all);
     assert_eq!(count(&["stdio"], &["utf-8"]) + 1, count(&["stdio"], &[]));
     assert_eq!(Selection::new(["nothing"], []).unwrap_err().0, "nothing");

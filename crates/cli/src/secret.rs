@@ -63,8 +63,7 @@ fn in_word(before: &str, word: &str, found: &mut Vec<String>) {
         && is_name(name)
         && (is_secret(name) || matches!(before, "-H" | "--header" | "--headers"))
     {
-        found.push(value.trim().to_owned());
-        found.extend(after_scheme(value));
+        found.extend(of_value(value));
     }
     found.extend(after_scheme(word));
     let Some((_, rest)) = word.split_once("://") else { return };
@@ -79,6 +78,15 @@ fn in_word(before: &str, word: &str, found: &mut Vec<String>) {
         let secret = pairs.filter(|(name, _)| is_secret(name) || matches!(*name, "key" | "sig" | "code"));
         found.extend(secret.map(|(_, value)| value.to_owned()));
     }
+}
+
+/// The secrets in the value of a header: all of it, and what stands after a scheme.
+pub(crate) fn of_header(value: &str) -> Vec<OsString> {
+    of_value(value).into_iter().map(OsString::from).collect()
+}
+
+fn of_value(value: &str) -> Vec<String> {
+    std::iter::once(value.trim().to_owned()).chain(after_scheme(value)).collect()
 }
 
 /// What stands after `Bearer` and the like.

@@ -11,10 +11,12 @@
 //!
 //! What the grammar has and this version cannot do yet is refused by name, never taken for something else.
 
+mod http;
 mod socket;
 
 use std::ffi::{OsStr, OsString};
 
+pub(crate) use http::Http;
 pub(crate) use socket::Socket;
 
 /// The server that is meant.
@@ -31,6 +33,8 @@ pub(crate) enum Target {
     Demo,
     /// A server that listens on a socket.
     Socket(Socket),
+    /// A server that is reached over HTTP.
+    Http(Http),
     /// An entry of a configuration.
     Entry(Named),
 }
@@ -252,21 +256,18 @@ fn target(
         problem: format!("not built yet in this version: {what}"),
         instead: format!("mcpjoin {verb} with a server that is run as a child (mcpjoin help targets)"),
     };
+    let no_address =
+        |instead| Misuse { not_built: false, problem: format!("{} is no address", shown(&first)), instead };
     match word {
         Word::Demo => Ok(Target::Demo),
         Word::Path | Word::Bare => Ok(command(first, rest)),
         Word::Entry { file, name } => Ok(named(Some(file.into()), &name, false, String::new())),
         Word::Url { scheme } => Err(match scheme.as_str() {
-            "http" | "https" => not_built(format!("Streamable HTTP ({scheme}://)")),
-            "sse+http" | "sse+https" => not_built(format!("HTTP+SSE ({scheme}://)")),
+            "http" | "https" | "sse+http" | "sse+https" => {
+                return Http::parse(&first.to_string_lossy()).map(Target::Http).map_err(no_address);
+            }
             "tcp" | "unix" => {
-                return Socket::parse(&first.to_string_lossy()).map(Target::Socket).map_err(|problem| {
-                    Misuse {
-                        not_built: false,
-                        problem: format!("{} is no address", shown(&first)),
-                        instead: problem,
-                    }
-                });
+                return Socket::parse(&first.to_string_lossy()).map(Target::Socket).map_err(no_address);
             }
             "quic" => not_built("MCP over quic://".into()),
             "orchestra" => not_built("Orchestra (orchestra://)".into()),

@@ -1,4 +1,4 @@
-//! What is remembered of servers: that a command speaks the legacy era. It is then not probed, which some servers
+//! What is remembered of servers: that a command, or what is behind a URL, speaks the legacy era. It is then not probed, which some servers
 //! answer with silence for seconds and others with their death.
 //!
 //! Called by `connect`. A verdict decides only what is asked first: when it turns out to be wrong, everything is asked
@@ -26,11 +26,11 @@ const MAGIC: &str = "mcpjoin-eras-1";
 /// Of the arguments so many are looked up as files.
 const FILES: usize = 16;
 
-/// What is known of one command, and where it is kept.
+/// What is known of one server, and where it is kept.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     file: PathBuf,
-    /// The command, in a form that is hashed with the salt of the file and never kept.
+    /// The command or the URL, in a form that is hashed with the salt of the file and never kept.
     command: Vec<u8>,
     legacy: bool,
 }
@@ -52,8 +52,17 @@ impl Verdict {
         cwd: Option<&Path>,
         path: Option<&OsStr>,
     ) -> Option<Self> {
+        Self::look_up(fingerprint(program, args, cwd, path)?)
+    }
+
+    /// Looks a server over HTTP up. Its query may hold secrets, and decides nothing.
+    pub(crate) fn of_url(url: &str) -> Option<Self> {
+        let place = url.split('?').next().unwrap_or_default();
+        Self::look_up([b"url ", place.as_bytes()].concat())
+    }
+
+    fn look_up(command: Vec<u8>) -> Option<Self> {
         let file = folders::cache()?.join("mcpjoin").join("eras");
-        let command = fingerprint(program, args, cwd, path)?;
         let eras = Eras::read(&file).unwrap_or_default();
         let legacy = eras.knows(&eras.hash(&command), now());
         Some(Self { file, command, legacy })

@@ -22,6 +22,16 @@ pub struct Profile {
     pub server_requests: bool,
     /// Every result carries `resultType`.
     pub result_type: bool,
+    /// Streamable HTTP has sessions, streams opened with GET, and resumption. Before it there was HTTP+SSE, after it
+    /// every POST stands for itself.
+    pub http_sessions: bool,
+    /// After `initialize`, every HTTP request names the revision in `MCP-Protocol-Version`.
+    pub http_version_header: bool,
+    /// HTTP requests repeat their method, and what they are about, in headers.
+    pub http_method_headers: bool,
+    /// A stream that can be resumed begins with an event that has an id and no data, and a server may close it to be
+    /// asked again.
+    pub http_priming_event: bool,
     /// To cancel on HTTP is to close the exchange, and a peer that leaves has cancelled.
     pub leaving_cancels: bool,
     /// `structuredContent` exists.
@@ -45,18 +55,26 @@ static PROFILES: [Profile; 5] = [
     Profile {
         version: Version::V2025_03_26,
         batching: true,
+        http_sessions: true,
         audio: true,
         completions_capability: true,
         ..LEGACY
     },
     Profile { version: Version::V2025_06_18, ..SINCE_2025_06_18 },
-    Profile { version: Version::V2025_11_25, elicitation_url: true, ..SINCE_2025_06_18 },
+    Profile {
+        version: Version::V2025_11_25,
+        http_priming_event: true,
+        elicitation_url: true,
+        ..SINCE_2025_06_18
+    },
     Profile {
         version: Version::V2026_07_28,
         era: Era::Modern,
         initialize: false,
         server_requests: false,
         result_type: true,
+        http_sessions: false,
+        http_method_headers: true,
         leaving_cancels: true,
         structured_any: true,
         elicitation_url: true,
@@ -72,6 +90,10 @@ const LEGACY: Profile = Profile {
     batching: false,
     server_requests: true,
     result_type: false,
+    http_sessions: false,
+    http_version_header: false,
+    http_method_headers: false,
+    http_priming_event: false,
     leaving_cancels: false,
     structured_content: false,
     structured_any: false,
@@ -83,6 +105,8 @@ const LEGACY: Profile = Profile {
 };
 
 const SINCE_2025_06_18: Profile = Profile {
+    http_sessions: true,
+    http_version_header: true,
     structured_content: true,
     audio: true,
     resource_links: true,

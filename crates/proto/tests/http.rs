@@ -368,11 +368,11 @@ fn modern_requests_are_refused_with_the_exact_error() {
 }
 
 #[test]
-fn a_modern_initialize_reaches_the_session_that_knows_no_such_method() {
+fn a_modern_initialize_is_a_method_that_does_not_exist() {
     let text = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"initialize","params":{{"_meta":{{{META}}}}}}}"#);
     let headers = [CALL[0], ("mcp-method", "initialize")];
-    let class = post(&text, &headers, &SessionLookup::Absent, BOTH);
-    assert_eq!(class, Class::Modern { version: Version::V2026_07_28 });
+    let refusal = refused(post(&text, &headers, &SessionLookup::Absent, BOTH));
+    assert_eq!(refusal, (404, code::METHOD_NOT_FOUND, Some(RequestId::from(5))));
 }
 
 #[test]

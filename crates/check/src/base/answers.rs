@@ -33,7 +33,9 @@ pub(super) static RULES: [Rule; 8] = [
             let judged = seen
                 .asked
                 .iter()
-                .filter(|asked| asked.method.is_some() && !OWN_RULE.contains(&asked.probe))
+                .filter(|asked| {
+                    asked.method.is_some() && !OWN_RULE.contains(&asked.probe) && !asked.probe.is_about_http()
+                })
                 // What the transport has swallowed is no fault of the answer.
                 .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked));
             Outcome::of(
@@ -185,13 +187,19 @@ pub(super) fn goes_on(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> O
 pub(crate) fn silence(seen: &Seen<'_>, asked: &Asked<'_>) -> Finding {
     let too_large =
         seen.faults.iter().any(|fault| matches!(fault.what.kind, DecodeErrorKind::TooLarge { .. }));
+    let exchange = seen.exchange_of(asked);
     let why = if seen.ended_early() {
-        "the server ended"
+        "the server ended".into()
     } else if too_large {
-        "a line above the limit of a message came"
+        "a line above the limit of a message came".into()
+    } else if let Some(exchange) = exchange {
+        exchange.silence()
     } else {
-        "nothing came"
+        "nothing came".into()
     };
     let problem = format!("{} was not answered: {why}", asked.name());
-    Finding::new(problem, Some(asked.line.bytes()), None)
+    match exchange {
+        Some(exchange) => exchange.finding(problem),
+        None => Finding::new(problem, Some(asked.line.bytes()), None),
+    }
 }

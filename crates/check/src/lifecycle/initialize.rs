@@ -87,7 +87,10 @@ pub(super) static RULES: [Rule; 7] = [
         sentence: "The answer to ping is an empty result.",
         sources: PING,
         judge: |seen| {
-            let pings = seen.asked.iter().filter(|asked| asked.method == Some(&Method::Ping));
+            let pings = seen
+                .asked
+                .iter()
+                .filter(|asked| asked.method == Some(&Method::Ping) && !asked.probe.is_about_http());
             let judged = pings.filter_map(|asked| {
                 let (answer, outcome) = asked.answer()?;
                 let problem = match outcome {

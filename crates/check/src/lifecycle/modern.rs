@@ -20,7 +20,7 @@ const fn should(page: &'static str) -> Source {
     Source::new(Revisions::MODERN, Should, page)
 }
 
-pub(super) static RULES: [Rule; 17] = [
+pub(super) static RULES: [Rule; 19] = [
     Rule {
         slug: "discover-implemented",
         chapter: Chapter::Lifecycle,
@@ -101,6 +101,24 @@ pub(super) static RULES: [Rule; 17] = [
         },
     },
     Rule {
+        slug: "input-required-where-allowed",
+        chapter: Chapter::Lifecycle,
+        sentence: "Nothing but tools/call, prompts/get and resources/read is answered with the resultType \
+                   input_required.",
+        sources: &[must("basic/patterns/mrtr#supported-requests")],
+        judge: |seen| {
+            each_result(seen, |asked, answer, result| {
+                let allowed = matches!(
+                    asked.method,
+                    Some(Method::CallTool | Method::GetPrompt | Method::ReadResource) | None
+                );
+                let input = text(result, "resultType").is_some_and(|kind| kind == "input_required");
+                (input && !allowed)
+                    .then(|| asked.finding(format!("{} asks for input", asked.name()), answer.line))
+            })
+        },
+    },
+    Rule {
         slug: "server-info-in-results",
         chapter: Chapter::Lifecycle,
         sentence: "Each result names the server in _meta, under io.modelcontextprotocol/serverInfo.",
@@ -175,6 +193,19 @@ pub(super) static RULES: [Rule; 17] = [
                 );
             }
             refused(seen, Probe::NoMeta, "no such request was answered")
+        },
+    },
+    Rule {
+        slug: "client-info-optional",
+        chapter: Chapter::Lifecycle,
+        sentence: "A request whose _meta does not name the client is answered like any other.",
+        sources: &[must("basic#meta")],
+        judge: |seen| {
+            let judged = seen.probed(Probe::NoClientInfo).filter_map(|asked| {
+                let (answer, outcome) = asked.answer()?;
+                Some(outcome.is_err().then(|| asked.finding("the request was refused", answer.line)))
+            });
+            Outcome::of(judged, "no such request was answered")
         },
     },
     Rule {
@@ -324,6 +355,14 @@ fn refused(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {
         let problem = match outcome {
             Ok(_) => "the request was accepted".to_owned(),
             Err(error) if error.code == code::INVALID_PARAMS => return Some(None),
+            // Over HTTP, a version in the headers alone is one that differs.
+            Err(error)
+                if error.code == code::HEADER_MISMATCH
+                    && asked.exchange.is_some()
+                    && matches!(probe, Probe::NoVersion | Probe::NoMeta) =>
+            {
+                return Some(None);
+            }
             Err(error) => format!("the code is {}, not {}", error.code, code::INVALID_PARAMS),
         };
         Some(Some(asked.finding(problem, answer.line)))

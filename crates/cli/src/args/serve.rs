@@ -5,12 +5,13 @@ use clap::{Args, ValueEnum};
 use super::values::size;
 
 const LONG: &str = "\
-Runs a built-in server on standard input and output, or on a socket
+Runs a built-in server on standard input and output, on sockets, or over HTTP
 
-On standard input and output it ends when its input does. With --listen it serves everyone who comes, tells on standard \
-error where it listens, and ends at a signal: calls in progress are finished first, within 12 seconds, and at a second \
+On standard input and output it ends when its input does. With --listen, which may be given more than once, it serves \
+everyone who comes, tells on standard error where it listens, and ends at a signal: calls in progress are finished first, within 12 seconds, and at a second \
 signal not even these. Nothing is encrypted and nobody is asked who they are: a Unix socket is for your user alone, and a \
-port is for everyone who can reach it.";
+port is for everyone who can reach it. Over HTTP it answers requests for this machine alone: for localhost, 127.0.0.1, \
+[::1] and the host in the address. Clients of 2024-11-05 find it at /sse there.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -18,14 +19,15 @@ port is for everyone who can reach it.";
     after_help = "Examples:\n  \
         mcpjoin list mcpjoin serve demo\n  \
         mcpjoin serve demo --listen tcp://127.0.0.1:0\n  \
-        mcpjoin serve demo --listen unix:/tmp/demo.sock"
+        mcpjoin serve demo --listen unix:/tmp/demo.sock\n  \
+        mcpjoin serve demo --listen http://127.0.0.1:8080/mcp"
 )]
 pub(crate) struct Serve {
     /// Which server
     pub(crate) server: Served,
-    /// Serves on tcp://host:port or unix:/path; port 0 is any that is free
+    /// Serves on tcp://host:port, unix:/path or http://host:port/path; port 0 is any that is free
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Option<String>,
+    pub(crate) listen: Vec<String>,
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,

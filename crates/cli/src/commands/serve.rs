@@ -1,11 +1,13 @@
-//! `mcpjoin serve`: a built-in server on standard input and output, or on a socket.
+//! `mcpjoin serve`: a built-in server on standard input and output, on sockets, or over HTTP.
 
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
 
-use mcpjoin::link::Listener;
+use mcpjoin::link::{HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::session::{CloseCause, Limits, LinkEndKind};
 use mcpjoin::{Link, Server};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 use crate::args::{Serve, Served};
 use crate::connect::Signals;
@@ -31,10 +33,12 @@ pub(crate) fn run(args: &Serve) -> Exit {
         .map_err(|error| Failure::system(Phase::Serve, &error))
         .and_then(|runtime| {
             runtime.block_on(async {
-                match &args.listen {
-                    Some(word) => listen(&ui, &address(word)?, limits).await,
-                    None => serve(limits).await,
+                if args.listen.is_empty() {
+                    return serve(limits).await;
                 }
+                let addresses: Vec<Address> =
+                    args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
+                listen(&ui, &addresses, limits).await
             })
         });
     outcome.unwrap_or_else(|failure| {
@@ -43,10 +47,88 @@ pub(crate) fn run(args: &Serve) -> Exit {
     })
 }
 
-fn address(word: &str) -> Result<Socket, Failure> {
-    Socket::parse(word).map_err(|problem| {
-        Failure::usage(format!("{} is no address to listen on", shown(word.as_ref())), problem)
+/// Where to listen.
+enum Address {
+    Socket(Socket),
+    Http(String),
+}
+
+impl Address {
+    fn parse(word: &str) -> Result<Self, Failure> {
+        let wrong = |problem: String| {
+            Failure::usage(format!("{} is no address to listen on", shown(word.as_ref())), problem)
+        };
+        match word.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
+                let authority = rest.split('/').next().unwrap_or_default();
+                if authority.contains('@') || !authority.contains(':') {
+                    return Err(wrong("write http://host:port/path, with nothing before the host".into()));
+                }
+                Ok(Self::Http(format!("http://{rest}")))
+            }
+            _ => Socket::parse(word).map(Self::Socket).map_err(|problem| {
+                // What a socket is not may be HTTP.
+                wrong(problem.replace("or unix:/path", "unix:/path or http://host:port/path"))
+            }),
+        }
+    }
+}
+
+/// What listens.
+enum Open {
+    Socket(Listener),
+    Http(HttpListener),
+}
+
+impl Open {
+    async fn at(address: &Address) -> Result<Self, Failure> {
+        let socket = match address {
+            Address::Http(url) => {
+                let listener = HttpListener::bind(url).await;
+                return listener.map(Self::Http).map_err(|error| Failure::listen_http(&error));
+            }
+            Address::Socket(Socket::Tcp(address)) => Listener::tcp(address).await,
+            Address::Socket(Socket::Unix(path)) => Listener::unix(path).await,
+        };
+        socket.map(Self::Socket).map_err(|error| Failure::listen(&error))
+    }
+
+    /// As a client names it.
+    fn address(&self) -> String {
+        match self {
+            Self::Socket(listener) => listener.address().to_string(),
+            Self::Http(listener) => listener.url(),
+        }
+    }
+
+    fn is_for_others(&self) -> bool {
+        let address = match self {
+            Self::Socket(listener) => listener.address().tcp(),
+            Self::Http(listener) => Some(listener.address()),
+        };
+        address.is_some_and(|address| !address.ip().is_loopback())
+    }
+
+    /// Serves everyone who comes until `end` says so.
+    async fn serve(self, server: Server, mut end: watch::Receiver<bool>) {
+        let end = async move {
+            // Without its sender it would be over, too.
+            let _ = end.wait_for(|end| *end).await;
+        };
+        match self {
+            Self::Socket(listener) => server.serve_all(listener, end).await,
+            Self::Http(listener) => server.serve_http(listener, HttpOptions::new(), end).await,
+        }
+    }
+}
+
+/// Ready when all of them are.
+async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
+    poll_fn(|cx| {
+        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
+    .await;
 }
 
 fn server(limits: Limits) -> Result<Server, Failure> {
@@ -57,30 +139,32 @@ fn server(limits: Limits) -> Result<Server, Failure> {
 }
 
 /// Serves everyone who comes, until a signal comes. What is in progress then is finished, unless another one comes.
-async fn listen(ui: &Ui, socket: &Socket, limits: Limits) -> Result<Exit, Failure> {
+async fn listen(ui: &Ui, addresses: &[Address], limits: Limits) -> Result<Exit, Failure> {
     let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
     let server = server(limits)?;
-    let listener = match socket {
-        Socket::Tcp(address) => Listener::tcp(address).await,
-        Socket::Unix(path) => Listener::unix(path).await,
-    };
-    let listener = listener.map_err(|error| Failure::listen(&error))?;
-    if listener.address().tcp().is_some_and(|address| !address.ip().is_loopback()) {
+    let mut open = Vec::new();
+    for address in addresses {
+        open.push(Open::at(address).await?);
+    }
+    if open.iter().any(Open::is_for_others) {
         ui.warning("whoever can reach this port can use this server");
     }
-    ui.note(&format!("listening on {}", visible::line(&listener.address().to_string())));
-    let (end, ended) = oneshot::channel();
-    let mut serving = pin!(server.serve_all(listener, async {
-        // Without its sender it would be over, too.
-        let _ = ended.await;
-    }));
+    for open in &open {
+        ui.note(&format!("listening on {}", visible::line(&open.address())));
+    }
+    let (end, ended) = watch::channel(false);
+    let serving = open.into_iter().map(|open| {
+        let serving: Pin<Box<dyn Future<Output = ()>>> = Box::pin(open.serve(server.clone(), ended.clone()));
+        serving
+    });
+    let mut serving = Box::pin(all(serving.collect()));
     let signal = tokio::select! {
         biased;
         signal = signals.next() => signal,
         () = &mut serving => return Ok(Exit::Done),
     };
     // Nobody listens when it has ended by itself.
-    let _ = end.send(());
+    let _ = end.send(true);
     tokio::select! {
         biased;
         _ = signals.next() => {}

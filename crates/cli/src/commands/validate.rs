@@ -5,17 +5,19 @@ mod page;
 use std::time::{Duration, Instant};
 
 use mcpjoin::check::{Chapter, Level, Report, Selection, Trace, judge, rules};
-use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::CloseCause;
 use mcpjoin::validate::{ValidateError, Validator};
 
 use super::{misused, program, written};
 use crate::args::{Connect, Validate};
-use crate::connect::{Signals, limits, with_plan};
+use crate::connect::{Signals, Way, limits, refused, with_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target;
 use crate::ui::Ui;
+
+/// Of what a server answered that is no message, so many characters are shown.
+const GARBAGE: usize = 200;
 
 /// Looks at the server, and judges it. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failure> {
@@ -45,12 +47,16 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
             Ok(signals) => signals,
             Err(error) => return failed(ui, Failure::system(Phase::Spawn, &error), &shown, began),
         };
-        let command = match program(&plan.way) {
-            Ok(command) => command,
-            Err(failure) => return failed(ui, failure, &shown, began),
+        let child = plan.way.child();
+        let fail = |mut failure: Failure| {
+            failure.seen.listening = child.is_none();
+            failed(ui, failure, &shown, began)
         };
-        let child = command.handle();
-        let looking = validator(ui, &args.connect, command, plan.first).run();
+        let of = match server(&plan.way) {
+            Ok(of) => of,
+            Err(failure) => return fail(failure),
+        };
+        let looking = validator(ui, &args.connect, of, plan.first).run();
         // Dropped by the signal, it ends what it has started.
         let outcome = tokio::select! {
             biased;
@@ -61,30 +67,37 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(signal) => {
-                tokio::select! {
-                    biased;
-                    _ = signals.next() => {}
-                    _ = child.ended() => {}
+                if let Some(child) = child {
+                    tokio::select! {
+                        biased;
+                        _ = signals.next() => {}
+                        _ = child.ended() => {}
+                    }
                 }
                 return Exit::Signal(signal);
             }
         };
         let trace = match outcome {
             Ok(trace) => trace,
-            Err(error) => return failed(ui, failure(error), &shown, began),
+            Err(error) => return fail(failure(error)),
         };
         let report = judge(&trace, &selection);
         let text = text(ui, &shown, &trace, &report, began.elapsed());
-        let outcome = tokio::select! {
-            biased;
-            signal = signals.next() => return Exit::Signal(signal),
-            outcome = ui.aside(move |ui| ui.result(&text)) => outcome,
-        };
-        match written(ui, outcome) {
-            Exit::Done if report.has_failed(least) => Exit::Faults,
-            exit => exit,
-        }
+        told(ui, &mut signals, text, report.has_failed(least)).await
     }))
+}
+
+/// Prints the report. `failed`: what is in it is a fault.
+async fn told(ui: &Ui, signals: &mut Signals, text: String, failed: bool) -> Exit {
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next() => return Exit::Signal(signal),
+        outcome = ui.aside(move |ui| ui.result(&text)) => outcome,
+    };
+    match written(ui, outcome) {
+        Exit::Done if failed => Exit::Faults,
+        exit => exit,
+    }
 }
 
 fn text(ui: &Ui, shown: &str, trace: &Trace, report: &Report, took: Duration) -> String {
@@ -97,9 +110,19 @@ fn text(ui: &Ui, shown: &str, trace: &Trace, report: &Report, took: Duration) ->
     ui.hidden(&text).into_owned()
 }
 
-/// What is to be looked at.
-fn validator(ui: &Ui, connect: &Connect, command: ChildCommand, first: Phase) -> Validator {
-    let mut validator = Validator::new(command).limits(limits(connect));
+/// The server that is to be looked at.
+fn server(way: &Way) -> Result<Validator, Failure> {
+    let Some(connect) = way.http() else { return program(way).map(Validator::new) };
+    let of = Validator::http(connect.clone());
+    Ok(match way.trace() {
+        Some(trace) => of.tapped(trace.tap()),
+        None => of,
+    })
+}
+
+/// How closely it is to be looked at.
+fn validator(ui: &Ui, connect: &Connect, validator: Validator, first: Phase) -> Validator {
+    let mut validator = validator.limits(limits(connect));
     if let Some(time) = connect.timeout {
         validator = validator.answer_within(time);
     }
@@ -134,6 +157,23 @@ fn failure(error: ValidateError) -> Failure {
         ValidateError::Spawn(error) => Failure::spawn(&error),
         ValidateError::NoSession(failure) => {
             Failure::closed(&CloseCause::Opening(failure), Phase::Initialize)
+        }
+        ValidateError::Setup(error) => refused(&error),
+        error @ ValidateError::Unreachable { .. } => {
+            Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string())
+                .hint("start the server, or look at the address")
+        }
+        error @ ValidateError::Unauthorized { .. } => {
+            Failure::new("E_UNAUTHORIZED", Exit::Connection, Phase::Probe, error.to_string())
+                .hint("a server that asks for authorization is not looked at yet in this version")
+        }
+        ValidateError::NotMcp { ref head, .. } => {
+            let mut failure = Failure::new("E_NOT_MCP", Exit::Connection, Phase::Probe, error.to_string())
+                .hint("the path belongs to the address: http://host:port/mcp is usual");
+            if !head.is_empty() {
+                failure.seen.garbage = Some(page::cut(head, GARBAGE));
+            }
+            failure
         }
         error => Failure::new("E_VALIDATE", Exit::Connection, Phase::Initialize, error.to_string()),
     }

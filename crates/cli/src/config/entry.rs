@@ -26,8 +26,7 @@ pub(super) struct Definition {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Child(Child),
-    /// Its transport, by name.
-    Http(&'static str),
+    Http(Remote),
 }
 
 /// A process that is started.
@@ -37,6 +36,15 @@ pub(super) struct Child {
     pub(super) args: Vec<Text>,
     pub(super) env: Vec<(String, Text)>,
     pub(super) cwd: Option<Text>,
+}
+
+/// A server that is reached by HTTP.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    pub(super) url: Text,
+    pub(super) headers: Vec<(String, Text)>,
+    /// The HTTP+SSE of 2024-11-05, and nothing else.
+    pub(super) sse: bool,
 }
 
 /// The spellings of `type`, and what they mean.
@@ -124,7 +132,7 @@ impl Way {
         let env = fields.take(&["env"])?;
         let cwd = fields.take(&["cwd"])?;
         let url = fields.take(&["url", "httpUrl", "serverUrl", "baseUrl"])?;
-        let headers = fields.take(&["headers"])?;
+        let header = fields.take(&["headers"])?;
         let kind = match (kind, command, url) {
             (Some(member), ..) => {
                 let word = member.node.text(&member.name)?.text;
@@ -153,8 +161,7 @@ impl Way {
                     format!("{} must begin with http:// or https://", url.name),
                 ));
             }
-            pairs(headers)?;
-            return Ok(Self::Http(if kind == Type::Sse { "HTTP+SSE" } else { "Streamable HTTP" }));
+            return Ok(Self::Http(Remote { url: text, headers: headers(header)?, sse: kind == Type::Sse }));
         }
         let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
         let command = command.node.text("command").map_err(|mut problem| {
@@ -168,7 +175,7 @@ impl Way {
             Some(member) => Some(member.node.text("cwd")?),
             None => None,
         };
-        Ok(Self::Child(Child { command, args: texts(args)?, env: pairs(env)?, cwd }))
+        Ok(Self::Child(Child { command, args: texts(args)?, env: variables(env)?, cwd }))
     }
 }
 
@@ -176,8 +183,23 @@ fn texts(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
     member.map_or(Ok(Vec::new()), |member| member.node.texts(&member.name))
 }
 
-/// Names and texts: variables, headers.
-fn pairs(member: Option<&Member>) -> Result<Vec<(String, Text)>, Problem> {
+/// Variables: their names count letter for letter, and hold no `=`.
+fn variables(member: Option<&Member>) -> Result<Vec<(String, Text)>, Problem> {
+    pairs(member, |name| !name.contains(['=', '\0']), str::to_owned)
+}
+
+/// Headers: their names are [tokens](https://www.rfc-editor.org/rfc/rfc9110#section-5.1), and their case means nothing.
+fn headers(member: Option<&Member>) -> Result<Vec<(String, Text)>, Problem> {
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    pairs(member, |name| name.chars().all(token), str::to_ascii_lowercase)
+}
+
+/// Names and texts. `key`: what no two names may share.
+fn pairs(
+    member: Option<&Member>,
+    is_name: impl Fn(&str) -> bool,
+    key: impl Fn(&str) -> String,
+) -> Result<Vec<(String, Text)>, Problem> {
     let Some(member) = member else {
         return Ok(Vec::new());
     };
@@ -185,10 +207,10 @@ fn pairs(member: Option<&Member>) -> Result<Vec<(String, Text)>, Problem> {
     let mut pairs = Vec::new();
     for pair in member.node.members(&member.name)? {
         let name = &pair.name;
-        if name.is_empty() || name.contains(['=', '\0']) {
+        if name.is_empty() || !is_name(name) {
             return Err(Problem::new(pair.at, format!("{} has a name that cannot be one", member.name)));
         }
-        if !known.insert(name) {
+        if !known.insert(key(name)) {
             return Err(Problem::new(pair.at, format!("{name} is given twice")));
         }
         pairs.push((name.clone(), pair.node.text(&format!("{}.{name}", member.name))?));

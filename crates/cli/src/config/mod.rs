@@ -1,4 +1,4 @@
-//! Configuration files: from the name of an entry to what is started. One model for every dialect, and every value
+//! Configuration files: from the name of an entry to what is started or reached. One model for every dialect, and every value
 //! keeps its place, so that what is wrong is told with file, line and column.
 //!
 //! Called by `connect` once the words are understood. It reads files and never writes one, starts nothing, and puts no
@@ -23,9 +23,9 @@ use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
-use entry::{Definition, Way};
+use entry::Definition;
 pub(crate) use filter::ToolFilter;
-pub(crate) use launch::Launch;
+pub(crate) use launch::{Launch, Program, Remote, To};
 use source::{Problem, Source};
 use tree::{Contents, Entry, similar};
 
@@ -62,7 +62,7 @@ struct Configuration {
     contents: Contents,
 }
 
-/// How to start the entry that is meant; `None` when no entry is meant, and the words are a command.
+/// How the entry that is meant is started or reached; `None` when no entry is meant, and the words are a command.
 pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Option<Launch>, Failure> {
     let Target::Entry(named) = target else {
         return match &connect.config {
@@ -241,18 +241,8 @@ impl Configuration {
         if let Some(at) = definition.disabled {
             ui.note(&format!("{}: {name} is disabled, and used because it is named", self.source.place(at)));
         }
-        let child = match &definition.way {
-            Way::Child(child) => child,
-            Way::Http(transport) => {
-                let place = self.source.place(entry.at);
-                let message = format!("not built yet in this version: {transport} ({name} of {place})");
-                let mut failure = Failure::usage(message, "use an entry with a command");
-                failure.id = "E_NOT_BUILT";
-                return Err(failure);
-            }
-        };
         let lookup = |name: &str| std::env::var_os(name);
-        let mut launch = launch::launch(child, &lookup).map_err(fail)?;
+        let mut launch = launch::launch(&definition.way, &lookup).map_err(fail)?;
         launch.timeout = definition.timeout.or(self.contents.timeout);
         launch.tools = definition.tools;
         launch.unasked = self.origin == Origin::Here;

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::entry::{Definition, Way};
-use super::launch::{Launch, launch};
+use super::launch::{Launch, Program, Remote, To, launch};
 use super::source::Source;
 use super::{Configuration, Dialect, Origin};
+use crate::target::Http;
 
 fn read(name: &str, text: &str) -> Result<Configuration, String> {
     let source = Source::new(Path::new(name), text.to_owned());
@@ -21,11 +22,8 @@ fn definition(configuration: &Configuration, name: &str) -> Result<Definition, S
 }
 
 fn started(configuration: &Configuration, name: &str) -> Launch {
-    let Way::Child(child) = definition(configuration, name).unwrap().way else {
-        panic!("{name} is no child")
-    };
     let lookup = |name: &str| (name == "SET").then(|| OsString::from("set!"));
-    launch(&child, &lookup).unwrap()
+    launch(&definition(configuration, name).unwrap().way, &lookup).unwrap()
 }
 
 fn warnings(configuration: &Configuration, name: &str) -> Vec<String> {
@@ -47,7 +45,7 @@ const JSON: &str = r#"// of several programs
       'allowedTools': ["read_*"],
       disabled_tools: ["read_secret",],
     },
-    "web": {"url": "https://me:hunter2hunter2@host/mcp", "headers": {"Authorization": "Bearer hunter2hunter2"}},
+    "web": {"url": "https://host/mcp?key=${SET}", "headers": {"Authorization": "Bearer hunter2hunter2"}},
     "off": {"command": "x", "disabled": true},
   },
 }
@@ -68,7 +66,7 @@ disabled_tools = ["read_secret"]
 name = "web"
 [servers.transport]
 type = "http"
-url = "https://me:hunter2hunter2@host/mcp"
+url = "https://host/mcp?key=${SET}"
 headers = { Authorization = "Bearer hunter2hunter2" }
 
 [[servers]]
@@ -90,20 +88,28 @@ fn c18_r85_both_formats_become_one_model() {
             assert_eq!(warnings(&configuration, "files"), [""; 0], "{name}");
 
             let launch = started(&configuration, "files");
-            assert_eq!(launch.program, "npx");
-            assert_eq!(launch.args, ["-y", "pkg", "--token=set!", "/h"]);
-            assert_eq!(
-                launch.env,
-                [("API_KEY".into(), "hunter2hunter2".into()), ("PLAIN".into(), "set!".into())]
-            );
-            assert_eq!(launch.cwd.as_deref(), Some(Path::new("/srv")));
+            let program = Program {
+                program: "npx".into(),
+                args: ["-y", "pkg", "--token=set!", "/h"].map(OsString::from).into(),
+                env: vec![("API_KEY".into(), "hunter2hunter2".into()), ("PLAIN".into(), "set!".into())],
+                cwd: Some("/srv".into()),
+            };
+            assert_eq!(launch.to, To::Program(program));
             assert_eq!(launch.shown, "npx -y pkg '--token=${SET}' '${HOME:-/h}'");
             assert!(launch.say.ends_with(", in /srv, with API_KEY, PLAIN set"), "{}", launch.say);
             for secret in ["hunter2hunter2", "set!"] {
                 assert!(launch.secrets.contains(&secret.into()), "{secret}");
             }
 
-            assert_eq!(definition(&configuration, "web").unwrap().way, Way::Http("Streamable HTTP"));
+            let launch = started(&configuration, "web");
+            let headers = vec![("Authorization".into(), "Bearer hunter2hunter2".into())];
+            let address = Http::parse("https://host/mcp?key=set!").unwrap();
+            assert_eq!(launch.to, To::Remote(Remote { address, headers }));
+            assert_eq!(launch.shown, "'https://host/mcp?key=${SET}'");
+            assert!(launch.say.ends_with(", with Authorization sent"), "{}", launch.say);
+            for secret in ["hunter2hunter2", "Bearer hunter2hunter2", "set!"] {
+                assert!(launch.secrets.contains(&secret.into()), "{secret}");
+            }
             assert!(definition(&configuration, "off").unwrap().disabled.is_some());
         }
     }
@@ -113,24 +119,26 @@ fn c18_r85_both_formats_become_one_model() {
 
 #[test]
 fn every_spelling_of_a_type_is_known() {
-    for (kind, way) in [
+    for (kind, sse) in [
         ("stdio", None),
         ("local", None),
-        ("http", Some("Streamable HTTP")),
-        ("streamable-http", Some("Streamable HTTP")),
-        ("streamable_http", Some("Streamable HTTP")),
-        ("streamableHttp", Some("Streamable HTTP")),
-        ("streamablehttp", Some("Streamable HTTP")),
-        ("remote", Some("Streamable HTTP")),
-        ("sse", Some("HTTP+SSE")),
+        ("http", Some(false)),
+        ("streamable-http", Some(false)),
+        ("streamable_http", Some(false)),
+        ("streamableHttp", Some(false)),
+        ("streamablehttp", Some(false)),
+        ("remote", Some(false)),
+        ("sse", Some(true)),
     ] {
         for member in ["type", "transport"] {
             let text = format!(
                 r#"{{"mcpServers":{{"a":{{"{member}":"{kind}","command":"x","serverUrl":"http://h"}}}}}}"#
             );
-            match (definition(&read("a.json", &text).unwrap(), "a").unwrap().way, way) {
+            match (definition(&read("a.json", &text).unwrap(), "a").unwrap().way, sse) {
                 (Way::Child(child), None) => assert_eq!(child.command.text, "x"),
-                (Way::Http(http), Some(way)) => assert_eq!(http, way),
+                (Way::Http(remote), Some(sse)) => {
+                    assert_eq!((&*remote.url.text, remote.sse), ("http://h", sse))
+                }
                 (way, _) => panic!("{kind}: {way:?}"),
             }
         }
@@ -165,6 +173,8 @@ fn f30_one_bad_entry_never_hides_the_others() {
 "on": {"command": "a", "enabled": "yes"},
 "cwd": {"command": "a", "cwd": 1},
 "headers": {"url": "http://h", "headers": {"A": 1}},
+"header": {"url": "http://h", "headers": {"A B": "c"}},
+"header twice": {"url": "http://h", "headers": {"A-B": "c", "a-b": "d"}},
 "good": {"command": "a", "args": null, "env": null}
 }}"#;
     let configuration = read("a.json", text).unwrap();
@@ -206,6 +216,8 @@ fn f30_one_bad_entry_never_hides_the_others() {
             "a.json:24:35: enabled must be true or false, and is a string",
             "a.json:25:32: cwd must be a string, and is a number",
             "a.json:26:49: headers.A must be a string, and is a number",
+            "a.json:27:43: headers has a name that cannot be one",
+            "a.json:28:61: a-b is given twice",
         ]
     );
 

@@ -3,6 +3,8 @@
 //!
 //! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
 
+mod headers;
+mod http;
 mod opening;
 mod plan;
 mod signals;
@@ -27,6 +29,7 @@ use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
 
+pub(crate) use http::refused;
 pub(crate) use plan::{Plan, limits};
 pub(crate) use signals::Signals;
 pub(crate) use way::Way;

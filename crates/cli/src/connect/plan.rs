@@ -1,4 +1,4 @@
-//! From what was typed to what is started and how it is talked to: checked, and nothing done yet.
+//! From what was typed to what is started or reached and how it is talked to: checked, and nothing done yet.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,12 +8,13 @@ use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits};
 
+use super::http;
 use super::opening::Remembered;
 use super::show;
 use super::trace::Trace;
 use super::way::{To, Way};
 use crate::args::Connect;
-use crate::config::{self, ToolFilter};
+use crate::config::{self, Program, Remote, ToolFilter};
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
@@ -58,52 +59,86 @@ pub(crate) fn limits(connect: &Connect) -> Limits {
     limits
 }
 
-/// From the options to what is started and how it is talked to. Hides the values of variables from then on.
+/// From the options to what is started or reached and how it is talked to. Hides the values of variables and headers from
+/// then on.
 pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
-    let variables = variables(&connect.env)?;
-    let mut connect = connect.clone();
-    let mut set = Vec::new();
-    let mut hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
-    let mut tools = ToolFilter::default();
-    let mut say = None;
-
-    let entry = config::launch(ui, target, &connect)?;
-    let (program, args, typed) = match target {
-        Target::Command { program, args } => {
-            let words: Vec<String> = std::iter::once(program).chain(args).map(|word| shown(word)).collect();
-            (program.clone(), args.clone(), words.join(" "))
+    let (to, about) = match (config::launch(ui, target, connect)?, target) {
+        (Some(entry), _) => {
+            let about = About {
+                shown: entry.shown,
+                tools: entry.tools,
+                secrets: entry.secrets,
+                say: Some((entry.say, entry.unasked)),
+            };
+            let connect = Connect { timeout: connect.timeout.or(entry.timeout), ..connect.clone() };
+            return match entry.to {
+                config::To::Program(program) => to_child(ui, program, about, connect),
+                config::To::Remote(remote) => to_remote(ui, remote, about, &connect),
+            };
         }
-        Target::Demo => {
-            let program = std::env::current_exe()
-                .map_err(|error| Failure::system(Phase::Spawn, &error))?
-                .into_os_string();
-            (program, vec!["serve".into(), "demo".into()], "mcpjoin serve demo".to_owned())
+        (None, Target::Command { program, args }) => {
+            let words: Vec<String> = std::iter::once(program).chain(args).map(|word| shown(word)).collect();
+            (command(program.clone(), args.clone()), About::new(words.join(" ")))
+        }
+        (None, Target::Demo) => {
+            let ours = std::env::current_exe().map_err(|error| Failure::system(Phase::Spawn, &error))?;
+            let args = vec!["serve".into(), "demo".into()];
+            (command(ours.into_os_string(), args), About::new("mcpjoin serve demo".into()))
         }
         // Where there is no such entry it is a program.
-        Target::Entry(named) => (OsString::from(&named.name), Vec::new(), shown(named.name.as_ref())),
-        Target::Socket(socket) => return to_socket(ui, socket, &connect),
-    };
-    // What the command line says wins over what the entry says.
-    let (program, args, typed) = match entry {
-        None => (program, args, typed),
-        Some(entry) => {
-            connect.cwd = connect.cwd.or(entry.cwd);
-            connect.timeout = connect.timeout.or(entry.timeout);
-            set = entry.env;
-            hidden.extend(entry.secrets);
-            tools = entry.tools;
-            say = Some((entry.say, entry.unasked));
-            (entry.program, entry.args, entry.shown)
+        (None, Target::Entry(named)) => {
+            (command(OsString::from(&named.name), Vec::new()), About::new(shown(named.name.as_ref())))
         }
+        (None, Target::Http(address)) => {
+            let about = About::new(shown(address.to_string().as_ref()));
+            let remote = Remote { address: address.clone(), headers: Vec::new() };
+            return to_remote(ui, remote, about, connect);
+        }
+        (None, Target::Socket(socket)) => return to_socket(ui, socket, connect),
     };
-    set.extend(variables);
-    hidden.extend(secret::values(&args));
-    ui.hide(Secrets::new(&hidden));
-    match say {
-        Some((say, true)) => ui.note(&say),
-        Some((say, false)) => ui.detail(&say),
-        None => {}
+    to_child(ui, to, about, connect.clone())
+}
+
+const fn command(program: OsString, args: Vec<OsString>) -> Program {
+    Program { program, args, env: Vec::new(), cwd: None }
+}
+
+/// What a name brings with it.
+struct About {
+    shown: String,
+    tools: ToolFilter,
+    secrets: Vec<OsString>,
+    /// What is said of it, and whether without being asked.
+    say: Option<(String, bool)>,
+}
+
+impl About {
+    fn new(shown: String) -> Self {
+        Self { shown, tools: ToolFilter::default(), secrets: Vec::new(), say: None }
     }
+
+    /// Hides its secrets and those, and then says what is to be said of it.
+    fn announce(&self, ui: &Ui, more: &[OsString]) {
+        ui.hide(Secrets::new(self.secrets.iter().chain(more)));
+        match &self.say {
+            Some((say, true)) => ui.note(say),
+            Some((say, false)) => ui.detail(say),
+            None => {}
+        }
+    }
+}
+
+/// A program that is run as a child.
+fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Result<Plan, Failure> {
+    refuse(&about.shown, "is run as a child", "over HTTP", &of_http(&connect))?;
+    let Program { program, args, env: mut set, cwd } = program;
+    let variables = variables(&connect.env)?;
+    // What the command line says wins over what the entry says.
+    connect.cwd = connect.cwd.or(cwd);
+    let mut hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
+    hidden.extend(secret::values(&args));
+    set.extend(variables);
+    about.announce(ui, &hidden);
 
     let verdict = verdict(&connect, &program, &args, &set);
     let mut command = ChildCommand::new(program).args(args);
@@ -137,30 +172,16 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             }
         });
     }
-    let mut remembered = None;
-    if let Some(verdict) = verdict {
-        let legacy = match verdict.is_legacy() {
-            true => Some(self::client(ui, &connect)?.0.ask(Ask::Only(Era::Legacy))),
-            false => None,
-        };
-        remembered = Some(Remembered { verdict, legacy });
-    }
+    let remembered = remembered(ui, &connect, verdict)?;
     let way = Way { to: To::Child(command), trace };
-    Ok(Plan { way, client, shown: typed, first, tools, remembered })
+    Ok(Plan { way, client, shown: about.shown, first, tools: about.tools, remembered })
 }
 
-/// A server that listens already: nothing of its surroundings is ours to choose.
+/// A server that listens on a socket: nothing of its surroundings is ours to choose.
 fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failure> {
-    let of_a_child = [
-        ("-e", !connect.env.is_empty()),
-        ("--env-clean", connect.env_clean),
-        ("--cwd", connect.cwd.is_some()),
-    ];
     let shown = shown(socket.to_string().as_ref());
-    if let Some((option, _)) = of_a_child.iter().find(|(_, given)| *given) {
-        let problem = format!("{option} is for a server that is run as a child, and {shown} runs already");
-        return Err(Failure::usage(problem, format!("leave out {option}")));
-    }
+    refuse(&shown, "runs already", "run as a child", &of_a_child(connect))?;
+    refuse(&shown, "is a socket", "over HTTP", &of_http(connect))?;
     let mut to = match socket {
         Socket::Tcp(address) => Link::tcp(address),
         Socket::Unix(path) => Link::unix(path),
@@ -171,6 +192,50 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     let (client, first) = client(ui, connect)?;
     let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
     Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
+}
+
+/// A server that is reached over HTTP.
+fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result<Plan, Failure> {
+    refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
+    let (to, hidden) = http::link(&remote, connect)?;
+    about.announce(ui, &hidden);
+    let (client, first) = client(ui, connect)?;
+    let verdict = if asks(connect) { Verdict::of_url(&remote.address.url) } else { None };
+    let remembered = remembered(ui, connect, verdict)?;
+    let way = Way { to: To::Http(to), trace: trace(ui, connect)? };
+    Ok(Plan { way, client, shown: about.shown, first, tools: about.tools, remembered })
+}
+
+/// The options that say how a child is started, and whether they are given.
+fn of_a_child(connect: &Connect) -> [(&'static str, bool); 3] {
+    [("-e", !connect.env.is_empty()), ("--env-clean", connect.env_clean), ("--cwd", connect.cwd.is_some())]
+}
+
+/// The options that say how HTTP is spoken, and whether they are given.
+fn of_http(connect: &Connect) -> [(&'static str, bool); 2] {
+    [("--header", !connect.header.is_empty()), ("--ca", connect.ca.is_some())]
+}
+
+/// Options that can do nothing for this server are refused.
+fn refuse(shown: &str, is: &str, meant: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
+    let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
+    let problem = format!("{option} is for a server {meant}, and {shown} {is}");
+    Err(Failure::usage(problem, format!("leave out {option}")))
+}
+
+/// What an earlier run has found out, and the client that makes use of it.
+fn remembered(ui: &Ui, connect: &Connect, verdict: Option<Verdict>) -> Result<Option<Remembered>, Failure> {
+    let Some(verdict) = verdict else { return Ok(None) };
+    let legacy = match verdict.is_legacy() {
+        true => Some(client(ui, connect)?.0.ask(Ask::Only(Era::Legacy))),
+        false => None,
+    };
+    Ok(Some(Remembered { verdict, legacy }))
+}
+
+/// Whether nothing says which era to ask for, so that what is remembered decides.
+fn asks(connect: &Connect) -> bool {
+    !connect.no_cache && connect.era.asked().is_none() && connect.protocol_version.is_none()
 }
 
 /// Opens the file that is asked for.
@@ -191,7 +256,7 @@ fn verdict(
     args: &[OsString],
     set: &[(OsString, OsString)],
 ) -> Option<Verdict> {
-    if connect.no_cache || connect.era.asked().is_some() || connect.protocol_version.is_some() {
+    if !asks(connect) {
         return None;
     }
     let path = set.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());

@@ -12,13 +12,15 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::slice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use mcpjoin::link::{Crossed, Way};
-use mcpjoin::proto::{Kind, Raw};
+use mcpjoin::proto::session::{Inbound, Outbound};
+use mcpjoin::proto::{Kind, Raw, encode};
 
 use crate::ui::Ui;
 
@@ -71,17 +73,31 @@ impl Trace {
     }
 
     /// What is to be called with everything that crosses.
-    pub(super) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
+    pub(crate) fn tap(&self) -> impl Fn(Way, Crossed<'_>) + Send + Sync + 'static {
         let trace = self.clone();
         move |way, crossed| {
             let direction = match way {
                 Way::In => "received",
                 Way::Out => "sent",
             };
-            // Every link that this program has is a stream of lines.
-            if let Crossed::Line(line) = crossed {
-                trace.line(direction, line);
-            }
+            trace.crossed(direction, crossed);
+        }
+    }
+
+    /// What crosses a stream is a line; over HTTP each message is one, whatever it came in.
+    fn crossed(&self, direction: &'static str, crossed: Crossed<'_>) {
+        let messages = match crossed {
+            Crossed::Line(line) => return self.line(direction, line),
+            Crossed::Inbound(Inbound::Message { message, .. }) => slice::from_ref(message),
+            Crossed::Outbound(Outbound::Message { message, .. }) => slice::from_ref(message),
+            Crossed::Outbound(Outbound::Batch { messages, .. }) => messages,
+            Crossed::Inbound(Inbound::Malformed { excerpt, .. }) => return self.line(direction, excerpt),
+            _ => return,
+        };
+        for message in messages {
+            let mut line = BytesMut::new();
+            encode::message(message, &mut line);
+            self.line(direction, line.trim_ascii_end());
         }
     }
 

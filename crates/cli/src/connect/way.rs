@@ -1,8 +1,9 @@
-//! The ways to a server: a child process, a socket.
+//! The ways to a server: a child process, a socket, HTTP.
 
 use mcpjoin::Link;
-use mcpjoin::link::{ChildCommand, ChildHandle, SocketConnect};
+use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, SocketConnect};
 
+use super::http;
 use super::trace::Trace;
 use crate::failure::Failure;
 
@@ -20,29 +21,45 @@ pub(super) enum To {
     Child(ChildCommand),
     /// Somebody who listens.
     Socket(SocketConnect),
+    /// Somebody who listens for HTTP.
+    Http(HttpConnect),
 }
 
 impl Way {
     /// Starts the server, or connects to it.
     pub(crate) async fn link(&self) -> Result<Link, Failure> {
-        match &self.to {
-            To::Child(command) => command.clone().start().await.map_err(|error| Failure::spawn(&error)),
-            To::Socket(socket) => {
-                let link = socket.clone().await.map_err(|error| Failure::connect(&error))?;
-                Ok(match &self.trace {
-                    Some(trace) => link.tapped(trace.tap()),
-                    None => link,
-                })
+        let link = match &self.to {
+            To::Child(command) => {
+                return command.clone().start().await.map_err(|error| Failure::spawn(&error));
             }
-        }
+            To::Socket(socket) => socket.clone().await.map_err(|error| Failure::connect(&error))?,
+            To::Http(connect) => http::made(connect.clone())?,
+        };
+        Ok(match &self.trace {
+            Some(trace) => link.tapped(trace.tap()),
+            None => link,
+        })
     }
 
     /// The program that is to be run, where it is one.
     pub(crate) const fn command(&self) -> Option<&ChildCommand> {
         match &self.to {
             To::Child(command) => Some(command),
-            To::Socket(_) => None,
+            To::Socket(_) | To::Http(_) => None,
         }
+    }
+
+    /// What connects over HTTP, where that is the way.
+    pub(crate) const fn http(&self) -> Option<&HttpConnect> {
+        match &self.to {
+            To::Http(connect) => Some(connect),
+            To::Child(_) | To::Socket(_) => None,
+        }
+    }
+
+    /// Where what crosses is written down.
+    pub(crate) const fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
     }
 
     /// Watches the child, where it is one.

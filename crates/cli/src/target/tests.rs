@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use super::{Invocation, Misuse, Named, Socket, TARGETS, Target, shown, with_operands, without_operands};
+use super::{
+    Http, Invocation, Misuse, Named, Socket, TARGETS, Target, shown, with_operands, without_operands,
+};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
@@ -90,15 +92,7 @@ fn every_target_that_is_built() {
 
 #[test]
 fn every_target_that_is_not_built_is_refused_by_name() {
-    for (word, named) in [
-        ("http://localhost/mcp", "Streamable HTTP"),
-        ("https://example.com/mcp", "Streamable HTTP"),
-        ("HTTPS://example.com/mcp", "Streamable HTTP"),
-        ("sse+http://localhost/sse", "HTTP+SSE"),
-        ("sse+https://localhost/sse", "HTTP+SSE"),
-        ("quic://localhost:1", "quic://"),
-        ("orchestra://localhost:1", "Orchestra"),
-    ] {
+    for (word, named) in [("quic://localhost:1", "quic://"), ("orchestra://localhost:1", "Orchestra")] {
         for outcome in [list(word), call(&format!("{word} tool"))] {
             let misuse = refused(outcome, word);
             assert!(misuse.not_built, "{word}");
@@ -123,6 +117,22 @@ fn a_socket_without_an_address_is_refused_and_shows_no_password() {
     let invocation = call("unix:/x echo message=hi").unwrap();
     assert_eq!(invocation.target, Target::Socket(Socket::Unix("/x".into())));
     assert_eq!(invocation.operands, words("echo message=hi"));
+}
+
+#[test]
+fn a_server_on_the_web_has_a_url_without_a_user() {
+    for (word, url, sse) in [
+        ("http://localhost/mcp", "http://localhost/mcp", false),
+        ("HTTPS://example.com/mcp", "https://example.com/mcp", false),
+        ("sse+http://localhost/sse", "http://localhost/sse", true),
+        ("sse+https://localhost/sse", "https://localhost/sse", true),
+    ] {
+        let wanted = Target::Http(Http { url: url.into(), sse });
+        assert_eq!(list(word).unwrap().target, wanted, "{word}");
+        assert_eq!(call(&format!("{word} tool")).unwrap().target, wanted, "{word}");
+    }
+    let misuse = refused(list("http://me:hunter2@h/mcp"), "a user");
+    assert!(!misuse.not_built && !misuse.problem.contains("hunter2"), "{misuse:?}");
 }
 
 #[test]

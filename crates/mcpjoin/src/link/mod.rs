@@ -11,6 +11,10 @@ mod bare;
 #[cfg(unix)]
 mod child;
 mod gather;
+#[cfg(feature = "http")]
+mod http_client;
+#[cfg(feature = "http")]
+pub(crate) mod http_server;
 mod memory;
 mod pair;
 mod queue;
@@ -31,6 +35,18 @@ pub use crate::process::{Forced, ShutdownReport, SpawnError, SpawnErrorKind, Sur
 pub use bare::BareLink;
 #[cfg(unix)]
 pub use child::{ChildCommand, ChildHandle};
+#[cfg(feature = "http")]
+pub(crate) use http_client::Checked;
+#[cfg(feature = "http")]
+pub use http_client::{
+    AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError, HttpConnect,
+    HttpHandle, HttpSetupError, HttpWay,
+};
+#[cfg(feature = "http")]
+pub use http_server::{
+    Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
+    HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
+};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 pub use socket::{
     Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
@@ -112,6 +128,10 @@ impl Link {
         self.0.child()
     }
 
+    pub(crate) fn caps(&self) -> LinkCaps {
+        self.0.caps()
+    }
+
     pub(crate) fn into_io(self) -> Box<dyn Io> {
         self.0
     }
@@ -125,5 +145,5 @@ impl fmt::Debug for Link {
 
 /// What a link says that cannot make its far end afresh.
 fn cannot_reopen() -> LinkEnd {
-    LinkEnd::failed(LinkError { message: "this link cannot be opened again".into(), retryable: false })
+    LinkEnd::failed(LinkError::new("this link cannot be opened again", false))
 }

@@ -29,6 +29,8 @@ mod completion;
 mod context;
 mod error;
 mod handle;
+#[cfg(feature = "http")]
+mod http;
 mod input;
 mod list;
 mod listening;

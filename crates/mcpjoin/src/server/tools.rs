@@ -9,6 +9,7 @@ use std::future::{Future, ready};
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
+use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CallToolResult, Content, InputRequired, Tool, ToolAnnotations};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
@@ -143,6 +144,8 @@ pub(super) struct ToolEntry {
     pub(super) tasks: TaskUse,
     /// Values of its structured result go into an object where a structured result must be one.
     wraps: bool,
+    /// The arguments that a client repeats in headers over HTTP, once somebody has asked for them.
+    header_marks: OnceLock<Arc<[HeaderMark]>>,
     /// Its entry in the list, once somebody has asked for it: for revisions with any structured results, with objects
     /// alone, with none.
     shown: OnceLock<[Raw; 3]>,
@@ -196,7 +199,7 @@ impl ToolEntry {
 
     fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskUse, call: Box<ToolCall>) -> Self {
         let wraps = tool.output_schema.as_ref().is_some_and(|output| !schema::is_of_object(output));
-        Self { tool, input, call, tasks, wraps, shown: OnceLock::new() }
+        Self { tool, input, call, tasks, wraps, header_marks: OnceLock::new(), shown: OnceLock::new() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -220,6 +223,18 @@ impl ToolEntry {
         let any = with(Some(output.clone()));
         let objects = if self.wraps { with(schema::wrapped(output)) } else { any.clone() };
         [any, objects, none]
+    }
+
+    /// The arguments that a client repeats in headers over HTTP. A client leaves out a tool whose marks are invalid, so
+    /// nobody repeats anything then.
+    pub(super) fn header_marks(&self) -> &Arc<[HeaderMark]> {
+        self.header_marks.get_or_init(|| {
+            let marks = match &self.input {
+                Some(input) => header_marks(&input.write()),
+                None => header_marks(&self.tool.input_schema),
+            };
+            marks.unwrap_or_default().into()
+        })
     }
 
     /// Its entry in the list.

@@ -70,6 +70,7 @@ pub(super) enum Over {
 }
 
 /// What an opening request came to.
+#[derive(Debug)]
 pub(super) enum Opened {
     Result(Payload),
     Error(ErrorObject),

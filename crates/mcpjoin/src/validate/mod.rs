@@ -9,6 +9,8 @@
 //! the legacy era, one for lines that are no messages. Each run is ended by the
 //! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
 
+#[cfg(feature = "http")]
+mod http;
 mod live;
 mod probes;
 mod runs;
@@ -16,11 +18,14 @@ mod runs;
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mcpjoin_check::{Probe, Trace};
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{Limits, OpeningFailure};
 
 use crate::link::{ChildCommand, SpawnError};
+#[cfg(feature = "http")]
+use crate::link::{Crossed, HttpConnect, HttpSetupError, Way};
 
 /// What is to be looked at, and for how long.
 ///
@@ -40,13 +45,27 @@ use crate::link::{ChildCommand, SpawnError};
 /// # }
 /// ```
 pub struct Validator {
-    command: ChildCommand,
+    server: Server,
+    look: Look,
+}
+
+/// How closely a server is looked at.
+struct Look {
     limits: Limits,
     legacy: bool,
     modern: bool,
     version: Option<Version>,
     answer: Duration,
     progress: Box<dyn FnMut(Progress<'_>) + Send>,
+    #[cfg(feature = "http")]
+    tap: Option<http::Tap>,
+}
+
+/// How the server is reached.
+enum Server {
+    Child(ChildCommand),
+    #[cfg(feature = "http")]
+    Http(Box<HttpConnect>),
 }
 
 /// What is being done.
@@ -71,50 +90,112 @@ pub enum ValidateError {
     /// No session could be opened, in no era that was looked for.
     #[error("{0}")]
     NoSession(#[source] OpeningFailure),
+    /// What is to be connected to, or what is to go with every request, cannot be used.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Setup(#[from] HttpSetupError),
+    /// There is no connection, or no response came over it.
+    #[error("the server does not answer: {problem}")]
+    Unreachable {
+        /// Why not.
+        problem: String,
+    },
+    /// Only who is known is let in.
+    #[error("the server asks who we are: status {status}")]
+    Unauthorized {
+        /// 401 or 403.
+        status: u16,
+    },
+    /// What came is not of this protocol.
+    #[error("the server answers, and not in this protocol: status {status}, {}", content_type.as_deref().unwrap_or("no content type"))]
+    NotMcp {
+        /// The status of the response.
+        status: u16,
+        /// What it says to be.
+        content_type: Option<String>,
+        /// The beginning of its body.
+        head: Bytes,
+    },
 }
 
 impl Validator {
     /// For the server that this command starts.
     #[must_use]
     pub fn new(command: ChildCommand) -> Self {
-        Self {
-            // A server that is slow to end is not one that must be ended: more patience than a client has.
-            command: command.shutdown(Duration::from_secs(5), Duration::from_secs(2)),
+        // A server that is slow to end is not one that must be ended: more patience than a client has.
+        Self::of(Server::Child(command.shutdown(Duration::from_secs(5), Duration::from_secs(2))))
+    }
+
+    /// For the server that is reached so: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the
+    /// status 400, 404 or 405 and names an endpoint instead, or where
+    /// [nothing else is to be tried](HttpConnect::legacy_sse). The server is running, and is not started.
+    ///
+    /// Headers are sent with every request and stand in no trace. Credentials are not asked for.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::Link;
+    /// use mcpjoin::validate::Validator;
+    ///
+    /// let trace = Validator::http(Link::http("http://127.0.0.1:8080/mcp")).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn http(connect: HttpConnect) -> Self {
+        Self::of(Server::Http(Box::new(connect)))
+    }
+
+    /// Calls `tap` for every message that crosses over HTTP, as a line. What crosses between us and a child, its
+    /// [command](ChildCommand::tapped) tells.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn tapped(mut self, tap: impl FnMut(Way, Crossed<'_>) + Send + 'static) -> Self {
+        self.look.tap = Some(Box::new(tap));
+        self
+    }
+
+    fn of(server: Server) -> Self {
+        let look = Look {
             limits: Limits::default(),
             legacy: true,
             modern: true,
             version: None,
             answer: Trace::default().answer_within,
             progress: Box::new(|_| {}),
-        }
+            #[cfg(feature = "http")]
+            tap: None,
+        };
+        Self { server, look }
     }
 
     /// The bounds of messages, and how long the first answer of a run may take ([`Limits::initialize`], 30 s; where the
     /// era is not known, the probe for it [`Limits::probe`], 5 s).
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.look.limits = limits;
         self
     }
 
     /// Looks for no session of the legacy era.
     #[must_use]
     pub const fn without_legacy(mut self) -> Self {
-        self.legacy = false;
+        self.look.legacy = false;
         self
     }
 
     /// Looks for no session of the modern era.
     #[must_use]
     pub const fn without_modern(mut self) -> Self {
-        self.modern = false;
+        self.look.modern = false;
         self
     }
 
     /// The version of the legacy era whose session is looked at closely: the newest by default.
     #[must_use]
     pub fn legacy_version(mut self, version: Version) -> Self {
-        self.version = Some(version);
+        self.look.version = Some(version);
         self
     }
 
@@ -122,14 +203,14 @@ impl Validator {
     /// waited for any longer.
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
-        self.answer = time;
+        self.look.answer = time;
         self
     }
 
     /// Called before each thing that is sent. It must not block.
     #[must_use]
     pub fn on_progress(mut self, progress: impl FnMut(Progress<'_>) + Send + 'static) -> Self {
-        self.progress = Box::new(progress);
+        self.look.progress = Box::new(progress);
         self
     }
 
@@ -141,18 +222,26 @@ impl Validator {
     /// # Errors
     /// When the program does not start, or no session can be opened.
     pub async fn run(self) -> Result<Trace, ValidateError> {
-        runs::Runs::new(self).all().await
+        match self.server {
+            Server::Child(command) => runs::Runs::new(self.look, command).all().await,
+            #[cfg(feature = "http")]
+            Server::Http(connect) => http::Runs::new(self.look, &connect)?.all().await,
+        }
     }
 }
 
 impl fmt::Debug for Validator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Validator")
-            .field("command", &self.command)
-            .field("legacy", &self.legacy)
-            .field("modern", &self.modern)
-            .field("version", &self.version)
-            .field("answer", &self.answer)
+        let mut f = f.debug_struct("Validator");
+        match &self.server {
+            Server::Child(command) => f.field("command", command),
+            #[cfg(feature = "http")]
+            Server::Http(connect) => f.field("connect", connect),
+        };
+        f.field("legacy", &self.look.legacy)
+            .field("modern", &self.look.modern)
+            .field("version", &self.look.version)
+            .field("answer", &self.look.answer)
             .finish_non_exhaustive()
     }
 }

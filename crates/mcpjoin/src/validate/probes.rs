@@ -49,6 +49,14 @@ pub(super) fn discover(id: &str, version: Option<&str>, capabilities: bool) -> S
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#)
 }
 
+/// One whose `_meta` has what it must have and nothing else.
+pub(super) fn discover_unnamed(id: &str, version: &str) -> String {
+    let (key, version, capabilities) =
+        (key::PROTOCOL_VERSION, Raw::string(version), key::CLIENT_CAPABILITIES);
+    let meta = format!(r#"{{"{key}":{version},"{capabilities}":{{}}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{"_meta":{meta}}}}}"#)
+}
+
 /// The same without `_meta`.
 pub(super) fn discover_bare(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"server/discover","params":{{}}}}"#)
@@ -80,7 +88,7 @@ fn client_info() -> String {
     format!(r#"{{"name":"mcpjoin","version":{}}}"#, Raw::string(env!("CARGO_PKG_VERSION")))
 }
 
-fn meta(version: Option<&str>, capabilities: bool) -> String {
+pub(super) fn meta(version: Option<&str>, capabilities: bool) -> String {
     let mut members = Vec::new();
     if let Some(version) = version {
         members.push(format!(r#""{}":{}"#, key::PROTOCOL_VERSION, Raw::string(version)));

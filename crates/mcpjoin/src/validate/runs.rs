@@ -9,14 +9,14 @@ use mcpjoin_proto::{Era, ErrorObject, Kind, Method, Payload, Profile, Raw, Versi
 
 use super::live::{Live, MOMENT, Opened, Over};
 use super::probes::{self, Manner};
-use super::{Progress, ValidateError, Validator};
-use crate::link::SpawnError;
+use super::{Look, Progress, ValidateError};
+use crate::link::{ChildCommand, SpawnError};
 
 /// The lists, with the capability that each needs.
-const LISTS: [(&str, &str); 3] =
+pub(super) const LISTS: [(&str, &str); 3] =
     [("tools", "tools/list"), ("prompts", "prompts/list"), ("resources", "resources/list")];
 /// Methods that the modern era has no longer.
-const REMOVED: [&str; 2] = ["ping", "logging/setLevel"];
+pub(super) const REMOVED: [&str; 2] = ["ping", "logging/setLevel"];
 /// A server that says something by itself has this long beyond its usual start.
 const SILENCE: Duration = Duration::from_millis(200);
 /// And at most so long in all.
@@ -24,7 +24,8 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 
 /// Every run of one server.
 pub(super) struct Runs {
-    of: Validator,
+    of: Look,
+    command: ChildCommand,
     trace: Trace,
     number: usize,
     /// How long it took from the start to the first answer.
@@ -38,9 +39,9 @@ enum Attempt {
 }
 
 impl Runs {
-    pub(super) fn new(of: Validator) -> Self {
+    pub(super) fn new(of: Look, command: ChildCommand) -> Self {
         let trace = Trace { answer_within: of.answer, ..Trace::default() };
-        Self { of, trace, number: 0, start: Duration::ZERO }
+        Self { of, command, trace, number: 0, start: Duration::ZERO }
     }
 
     pub(super) async fn all(mut self) -> Result<Trace, ValidateError> {
@@ -80,7 +81,7 @@ impl Runs {
 
     async fn start(&mut self, name: &str, version: &Version) -> Result<Live, SpawnError> {
         self.number += 1;
-        let command = self.of.command.clone();
+        let command = self.command.clone();
         Live::start(command, name, version.clone(), &self.of.limits, self.of.answer).await
     }
 
@@ -132,6 +133,10 @@ impl Runs {
             let line = probes::discover(&id, version, capabilities);
             live.ask_one(probe, id, line).await;
         }
+        self.tell(&live, Probe::NoClientInfo);
+        let id = live.id();
+        let line = probes::discover_unnamed(&id, name);
+        live.ask_one(Probe::NoClientInfo, id, line).await;
         self.tell(&live, Probe::NoMeta);
         let id = live.id();
         let line = probes::discover_bare(&id);
@@ -320,26 +325,26 @@ impl Runs {
 }
 
 /// A request that every server of an era answers.
-fn control(manner: &Manner) -> &'static str {
+pub(super) fn control(manner: &Manner) -> &'static str {
     match manner {
         Manner::Legacy => "ping",
         Manner::Modern(_) => "server/discover",
     }
 }
 
-fn member(raw: &Raw, name: &str) -> Option<Raw> {
+pub(super) fn member(raw: &Raw, name: &str) -> Option<Raw> {
     if raw.kind() != Kind::Object {
         return None;
     }
     raw.decode::<Members<Raw>>().ok()?.get(name).cloned()
 }
 
-fn capabilities(result: &Payload) -> Members<Raw> {
+pub(super) fn capabilities(result: &Payload) -> Members<Raw> {
     member(result.raw(), "capabilities").and_then(|declared| declared.decode().ok()).unwrap_or_default()
 }
 
 /// The version that was agreed on, if it is one.
-fn agreed(result: &Payload, asked: &Version) -> Version {
+pub(super) fn agreed(result: &Payload, asked: &Version) -> Version {
     let given = member(result.raw(), "protocolVersion");
     let given = given.and_then(|version| version.to_string_value().map(|name| Version::parse(&name)));
     given.filter(|version| version.era().is_some()).unwrap_or_else(|| asked.clone())

@@ -243,6 +243,10 @@ fn modern(
         let text = alloc::format!("missing _meta member {META_CAPABILITIES}, an object");
         return reject(ErrorObject::invalid_params(text));
     }
+    // This revision has no such method, and what follows it must not take it for the opening of a legacy session.
+    if request.method == Method::Initialize {
+        return Rejection::with(404, id, ErrorObject::method_not_found(request.method.as_str()));
+    }
     Class::Modern { version }
 }
 

@@ -11,3 +11,4 @@ pub mod classify;
 pub mod headers;
 pub mod origin;
 pub mod params;
+pub mod reply;

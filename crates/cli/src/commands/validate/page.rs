@@ -36,11 +36,12 @@ pub(super) fn report(shown: &str, trace: &Trace, report: &Report, took: Duration
     for chapter in Chapter::ALL {
         let verdicts: Vec<&Verdict> =
             report.verdicts.iter().filter(|verdict| verdict.rule.chapter == chapter).collect();
-        if verdicts.is_empty() {
-            continue;
-        }
         let passed = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Passed).count();
         let failed = verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_))).count();
+        if passed + failed == 0 {
+            // The summary says why.
+            continue;
+        }
         let _ = writeln!(
             out,
             "\n{HEADING}{}{HEADING:#}: {passed} passed, {failed} failed, {} skipped",
@@ -102,6 +103,17 @@ fn summary(out: &mut String, report: &Report) {
     for verdict in report.skipped() {
         if let Outcome::Skipped(why) = verdict.outcome {
             reasons.entry(why).or_default().push(verdict.rule.slug);
+        }
+    }
+    for chapter in Chapter::ALL {
+        let of = |verdict: &&Verdict| verdict.rule.chapter == chapter;
+        let all: Vec<&str> = report.verdicts.iter().filter(of).map(|verdict| verdict.rule.slug).collect();
+        // A chapter is said in one word when all of it is skipped for one reason.
+        let whole =
+            reasons.values_mut().find(|slugs| all.len() > 1 && all.iter().all(|slug| slugs.contains(slug)));
+        if let Some(slugs) = whole {
+            slugs.retain(|slug| !all.contains(slug));
+            slugs.push(chapter.as_str());
         }
     }
     for (why, slugs) in reasons {
@@ -213,7 +225,7 @@ fn pretty(value: &Value) -> String {
     visible::json(&value.to_string())
 }
 
-fn cut(line: &Bytes, characters: usize) -> String {
+pub(super) fn cut(line: &Bytes, characters: usize) -> String {
     let text = String::from_utf8_lossy(line);
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,0 +1,137 @@
+//! Streams of the legacy era: the one that GET opens, ids of events, resumption.
+
+use std::collections::BTreeMap;
+
+use mcpjoin_proto::http::headers::{Headers, name};
+
+use super::{legacy, probed};
+use crate::exchange::Exchange;
+use crate::revisions::Revisions;
+use crate::rule::Level::{Must, Should};
+use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
+use crate::seen::Seen;
+use crate::trace::Probe;
+
+const LISTENING: &str = "basic/transports#listening-for-messages-from-the-server";
+const RESUMING: &str = "basic/transports#resumability-and-redelivery";
+
+pub(super) static RULES: [Rule; 5] = [
+    Rule {
+        slug: "get-opens-a-stream",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A GET opens a stream, or is answered with the status 405.",
+        sources: &legacy(Must, LISTENING),
+        judge: |seen| {
+            probed(seen, &[Probe::OpenStream], "no stream was asked for", |exchange| {
+                let good = exchange.is_stream() || exchange.status() == Some(405);
+                let kind = || String::from_utf8_lossy(exchange.header("content-type").unwrap_or_default());
+                let problem = match exchange.is_success() {
+                    true => format!(
+                        "the status is {}, the content type {:?}",
+                        exchange.status().unwrap_or(0),
+                        kind()
+                    ),
+                    false => exchange.outcome(),
+                };
+                (!good).then(|| exchange.finding(problem))
+            })
+        },
+    },
+    Rule {
+        slug: "no-response-on-get",
+        chapter: Chapter::StreamableHttp,
+        sentence: "The stream that a GET opens brings no response, unless it resumes another.",
+        sources: &legacy(Must, LISTENING),
+        judge: |seen| {
+            let opened = seen.exchanges.values().filter(|exchange| {
+                exchange.is("GET") && exchange.is_stream() && exchange.resumed_after().is_none()
+            });
+            let judged = opened.map(|exchange| {
+                let (line, ..) = exchange.responses().next()?;
+                Some(exchange.finding_in("a response came on it", line))
+            });
+            Outcome::of(judged, "no stream was opened")
+        },
+    },
+    Rule {
+        slug: "event-ids-unique",
+        chapter: Chapter::StreamableHttp,
+        sentence: "No two events of a session have the same id, on whatever streams they come.",
+        sources: &legacy(Must, RESUMING),
+        judge: |seen| {
+            let mut known = BTreeMap::new();
+            let fresh = seen.exchanges.values().filter(|exchange| exchange.resumed_after().is_none());
+            let judged =
+                fresh.flat_map(|exchange| exchange.events.iter().map(move |event| (exchange, event)));
+            let judged = judged.filter_map(|(exchange, event)| {
+                let id = event.id.as_ref().filter(|id| !id.is_empty())?;
+                let problem = || format!("the id {} came before", String::from_utf8_lossy(id));
+                Some(known.insert(id, ()).map(|()| exchange.finding(problem())))
+            });
+            Outcome::of(judged, "no event has an id")
+        },
+    },
+    Rule {
+        slug: "stream-primed",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A stream that can be resumed begins with an event that has an id and no data.",
+        sources: &[Source::new(
+            Revisions::LAST_LEGACY,
+            Should,
+            "basic/transports#sending-messages-to-the-server",
+        )],
+        judge: |seen| {
+            // Before a request names its version, the server cannot know what its client understands.
+            let version =
+                |exchange: &Exchange<'_>| exchange.request.headers.value(name::PROTOCOL_VERSION).is_some();
+            let resumable = seen.exchanges.values().filter(|exchange| {
+                exchange.is("POST")
+                    && exchange.is_stream()
+                    && version(exchange)
+                    && exchange.events.iter().any(|event| event.id.is_some())
+            });
+            let judged = resumable.map(|exchange| {
+                let first = exchange.events.first()?;
+                let primed = first.data.is_empty() && first.id.as_ref().is_some_and(|id| !id.is_empty());
+                (!primed).then(|| exchange.finding("its first event has data, or no id"))
+            });
+            Outcome::of(judged, "no stream can be resumed: its events have no ids")
+        },
+    },
+    Rule {
+        slug: "resumed-stream",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A stream that is resumed brings what came after the last event on it, and nothing of another.",
+        sources: &legacy(Must, RESUMING),
+        judge: |seen| {
+            let resumed = seen
+                .exchanges
+                .values()
+                .filter(|exchange| exchange.resumed_after().is_some() && exchange.is_stream());
+            Outcome::of(resumed.map(|exchange| replayed(seen, exchange)), "no stream was resumed")
+        },
+    },
+];
+
+/// What is wrong with a stream that was resumed.
+fn replayed(seen: &Seen<'_>, exchange: &Exchange<'_>) -> Option<Finding> {
+    let after = exchange.resumed_after()?;
+    let of = |exchange: &&Exchange<'_>| exchange.resumed_after().is_none();
+    let has =
+        |exchange: &&Exchange<'_>| exchange.events.iter().any(|event| event.id.as_deref() == Some(after));
+    let first = seen.exchanges.values().filter(of).find(has)?;
+    for (line, id, _) in exchange.responses() {
+        if !first.asked().any(|(asked, _)| Some(asked) == id) {
+            return Some(exchange.finding_in("this response belongs to another stream", line));
+        }
+    }
+    let seen_before = first.events.iter().take_while(|event| event.id.as_deref() != Some(after));
+    let mut earlier: Vec<&[u8]> = seen_before.filter_map(|event| event.id.as_deref()).collect();
+    earlier.push(after);
+    let repeated =
+        exchange.events.iter().find(|event| event.id.as_deref().is_some_and(|id| earlier.contains(&id)));
+    repeated.map(|event| {
+        let id = event.id.as_deref().unwrap_or_default();
+        exchange.finding(format!("the event {} came once more", String::from_utf8_lossy(id)))
+    })
+}

@@ -1,0 +1,564 @@
+//! One message posted, and everything that comes of it.
+//!
+//! Made by the link for every message, run by it until it is over, dropped to end it. What happens on the way is told
+//! as [`News`]: an exchange changes nothing itself.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>,
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http>
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Method as HttpMethod, StatusCode};
+use mcpjoin_proto::http::classify::{Probe, ProbeBody, ProbeVerdict, verdict};
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::http::reply::{forgets_session, retry_after};
+use mcpjoin_proto::session::{Inbound, LinkEnd, LinkError, LinkErrorKind, Outbound};
+use mcpjoin_proto::{ErrorObject, Message, RequestId};
+use reqwest::{Response, Url};
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::failure;
+use super::legacy::LegacySession;
+use super::reading::{Events, Next, Whole, compressed, read, settles, too_long, whole};
+use super::wire::{Sending, Unanswered, Wire, media_type};
+
+/// How long a stream may take to end after it has brought the reply, so that its connection can be used again.
+const LINGER: Duration = Duration::from_millis(100);
+/// How often a server that cannot answer now is asked again while a connection opens and it does not say when to come.
+const UNASKED_RETRIES: u32 = 3;
+/// The first of these waits; doubled each time.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The least wait when the server says when to come; doubled each time, so that `Retry-After: 0` is no tight loop.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+/// The longest wait that a server may ask for (adversarial case 113).
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// How often in a row a stream is resumed without anything new on it, before its request is given up.
+pub(super) const RESUMPTIONS: u32 = 8;
+/// The longest wait between two of these attempts.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What an exchange tells the link.
+pub(super) enum News {
+    /// Something for the session.
+    Came(Inbound),
+    /// The server has accepted `initialize`.
+    Initialized { session: LegacySession, reply: Inbound },
+    /// The server asks to come again before it says what era it is of: nothing else is asked meanwhile.
+    Postponed,
+    /// The server knows no POST of `initialize` here.
+    TryHttpSse(Box<Refused>),
+    /// The server does not know the session any more. `again`: what it has refused for that reason.
+    Gone { generation: u64, again: Option<Box<Again>> },
+    /// The session was opened again.
+    Reopened(LegacySession),
+    /// It could not be.
+    NotReopened { cause: LinkError, fatal: bool },
+    /// HTTP+SSE: where to post.
+    Endpoint(Url),
+    /// HTTP+SSE: there is no such stream here.
+    NoHttpSse(LinkError),
+    /// Nothing more can come.
+    Ended(LinkEnd),
+}
+
+/// `initialize` as it was refused.
+pub(super) struct Refused {
+    pub(super) initialize: Outbound,
+    pub(super) id: RequestId,
+    /// The server's own words, where they were a message.
+    pub(super) reply: Option<Inbound>,
+    pub(super) cause: LinkError,
+}
+
+/// A message that was not executed.
+pub(super) struct Again {
+    pub(super) outbound: Outbound,
+    pub(super) cause: LinkError,
+}
+
+/// What a message is to its exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A probe of the era.
+    Probe(Probe),
+    /// A request.
+    Request,
+    /// A notification, a response, several of these: nothing comes back.
+    Told,
+}
+
+/// A message to post.
+pub(super) struct Post {
+    pub(super) sending: Sending,
+    pub(super) role: Role,
+    /// The request that is to be answered.
+    pub(super) owed: Option<RequestId>,
+    /// The session that it belongs to.
+    pub(super) session: Option<Arc<LegacySession>>,
+    /// It stands for itself, as in 2026-07-28.
+    pub(super) modern: bool,
+    /// HTTP+SSE: the reply comes on the stream.
+    pub(super) elsewhere: bool,
+    /// What it was made of. `None` when it is not to be sent a second time.
+    pub(super) outbound: Option<Outbound>,
+}
+
+/// A response that was read, and is no event stream.
+struct Answer {
+    status: StatusCode,
+    what: Said,
+}
+
+enum Said {
+    /// JSON that was read as what came in.
+    Inbound(Inbound),
+    /// Nothing that can be read, in words.
+    Page(String),
+}
+
+pub(super) struct Exchange {
+    wire: Arc<Wire>,
+    post: Post,
+    news: Sender<News>,
+}
+
+impl Exchange {
+    pub(super) const fn new(wire: Arc<Wire>, post: Post, news: Sender<News>) -> Self {
+        Self { wire, post, news }
+    }
+
+    /// Runs it to its end.
+    pub(super) async fn run(self) {
+        if let Some(owed) = self.post.owed.clone() {
+            return self.ask(&owed).await;
+        }
+        let limit = self.wire.limits.request;
+        match timeout(limit, self.tell()).await {
+            Ok(()) => {}
+            Err(_) => {
+                tracing::debug!(target: "mcpjoin", about = %self.post.sending.about, "not accepted in time")
+            }
+        }
+    }
+
+    async fn say(&self, news: News) {
+        // The link has gone, and with it everybody who would hear.
+        let _ = self.news.send(news).await;
+    }
+
+    async fn lose(&self, owed: &RequestId, cause: LinkError) {
+        self.say(News::Came(Inbound::Lost { id: owed.clone(), cause })).await;
+    }
+
+    fn error(&self, what: impl AsRef<str>, retryable: bool) -> LinkError {
+        self.post.sending.error(what, retryable)
+    }
+
+    fn again(&self, cause: LinkError) -> Option<Box<Again>> {
+        self.post.outbound.clone().map(|outbound| Box::new(Again { outbound, cause }))
+    }
+
+    // ---- what is only told ----
+
+    /// Posts something that has no reply. What goes wrong hurts nobody but is noted.
+    async fn tell(&self) {
+        let response = match self.send(self.wire.limits.request).await {
+            Ok(response) => response,
+            Err(unanswered) => {
+                tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not told");
+                return;
+            }
+        };
+        if response.status().is_success() {
+            // A short body is read to its end, so that the connection can be used again.
+            let _ = timeout(LINGER, whole(response, failure::EXCERPT)).await;
+            return;
+        }
+        if let Some(generation) = self.gone(response.status(), None) {
+            // Nothing that was told to a session that has ended means anything to the next one.
+            self.say(News::Gone { generation, again: None }).await;
+            return;
+        }
+        let refused = failure::page(response).await;
+        tracing::debug!(target: "mcpjoin", about = %self.post.sending.about, refused, "refused");
+    }
+
+    // ---- what is asked ----
+
+    async fn ask(&self, owed: &RequestId) {
+        let budget = match self.post.role {
+            Role::Probe(_) => self.wire.limits.initialize,
+            _ => self.wire.limits.request,
+        };
+        let response = match self.send(budget).await {
+            Ok(response) => response,
+            Err(unanswered) => return self.unanswered(owed, unanswered).await,
+        };
+        if self.post.elsewhere && response.status().is_success() {
+            let _ = timeout(LINGER, whole(response, failure::EXCERPT)).await;
+            return;
+        }
+        let head = response.headers().clone();
+        if response.status().is_success() && media_type(&response) == MediaType::EventStream {
+            return match compressed(&response) {
+                Some(what) => self.lose(owed, self.error(what, false)).await,
+                None => self.follow(response, &head, owed).await,
+            };
+        }
+        let answer = self.read(response, owed).await;
+        match self.post.role {
+            Role::Probe(probe) => self.probed(probe, answer, &head, owed).await,
+            _ => self.answered(answer, owed).await,
+        }
+    }
+
+    /// Sends it; waits and sends it again where the server asks for that and the time allows it.
+    async fn send(&self, budget: Duration) -> Result<Response, Unanswered> {
+        let started = Instant::now();
+        let mut waits = 0;
+        loop {
+            let response = self.wire.send(&self.post.sending).await?;
+            let left = budget.saturating_sub(started.elapsed());
+            let Some(pause) = self.pause(&response, waits) else { return Ok(response) };
+            if pause > left.min(LONGEST_WAIT) {
+                return Ok(response);
+            }
+            drop(response);
+            if waits == 0 && self.post.role == Role::Probe(Probe::Discover) {
+                self.say(News::Postponed).await;
+            }
+            waits += 1;
+            sleep(pause).await;
+        }
+    }
+
+    /// How long to wait before the same is sent again; `None` when it is not to be. Only what was not executed is sent
+    /// again, and what opens a connection, which changes nothing.
+    fn pause(&self, response: &Response, waits: u32) -> Option<Duration> {
+        let opening = matches!(self.post.role, Role::Probe(_));
+        let status = response.status();
+        let refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        let busy = refused
+            || opening
+                && matches!(
+                    status,
+                    StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
+                );
+        if !busy {
+            return None;
+        }
+        let asked = asked_to_wait(response).map(|asked| asked.max(LEAST_WAIT * 2_u32.saturating_pow(waits)));
+        let unasked = opening && waits < UNASKED_RETRIES;
+        asked.or_else(|| unasked.then(|| FIRST_WAIT * 2_u32.saturating_pow(waits)))
+    }
+
+    /// Reads a response that is no event stream.
+    async fn read(&self, response: Response, owed: &RequestId) -> Answer {
+        let (status, head) = (response.status(), response.headers().clone());
+        let limits = &self.wire.limits;
+        let json = media_type(&response) == MediaType::Json;
+        if !json && !status.is_success() || !json && head.contains_key(name::CONTENT_TYPE) {
+            return Answer { status, what: Said::Page(failure::page(response).await) };
+        }
+        let what = match whole(response, limits.message).await {
+            Whole::Broken(what) => Said::Page(format!("{status}; {what}")),
+            Whole::TooLong { head, length } => {
+                Said::Inbound(too_long(&head, limits.message, length, &self.wire.origin, Some(owed)))
+            }
+            Whole::Text(text) if text.trim_ascii().is_empty() => {
+                Said::Page(format!("{status} with an empty body"))
+            }
+            Whole::Text(text) => match read(&text, &limits.decode, &self.wire.origin, Some(owed)) {
+                // Whoever does not say that it is JSON, or refuses, may say something else.
+                Inbound::Malformed { error, .. } if !json || !status.is_success() => {
+                    Said::Page(format!("{}: {error}", failure::page_of(status, &head, &text)))
+                }
+                Inbound::Malformed { mut error, excerpt, origin } => {
+                    // The body of a response is the reply, or nothing is.
+                    error.id.get_or_insert_with(|| owed.clone());
+                    Said::Inbound(Inbound::Malformed { error, excerpt, origin })
+                }
+                inbound => Said::Inbound(inbound),
+            },
+        };
+        Answer { status, what }
+    }
+
+    /// The reply to a request that is no probe.
+    async fn answered(&self, answer: Answer, owed: &RequestId) {
+        if let Some(generation) = self.gone(answer.status, answer.error()) {
+            let cause = self.error(answer.text(), true);
+            let again = self.again(cause.clone());
+            if again.is_none() {
+                self.lose(owed, cause).await;
+            }
+            self.say(News::Gone { generation, again }).await;
+            return;
+        }
+        let status = answer.status;
+        match answer.what {
+            Said::Inbound(inbound) => self.hand_in(inbound, owed).await,
+            Said::Page(what) => {
+                let what = match status {
+                    StatusCode::UNAUTHORIZED => format!("not authorized: {what}"),
+                    StatusCode::FORBIDDEN => format!("forbidden: {what}"),
+                    StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
+                        format!("accepted without a reply: {what}")
+                    }
+                    _ => what,
+                };
+                let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+                self.lose(owed, self.error(what, later).of(failure::kind(status))).await;
+            }
+        }
+    }
+
+    /// Hands in a body; the request is lost when its reply was not in it.
+    async fn hand_in(&self, inbound: Inbound, owed: &RequestId) {
+        let settled = settles(&inbound, owed);
+        self.say(News::Came(inbound)).await;
+        if !settled {
+            let cause = self.error("the response brought something else than the reply", false);
+            self.lose(owed, cause).await;
+        }
+    }
+
+    /// The reply to a probe, by the rules of `proto::http::classify`.
+    async fn probed(&self, probe: Probe, answer: Answer, head: &HeaderMap, owed: &RequestId) {
+        let status = answer.status;
+        let text = answer.text();
+        let message = match &answer.what {
+            Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => Some(&reply.outcome),
+            _ => None,
+        };
+        let body = match message {
+            Some(Ok(_)) => ProbeBody::Result,
+            Some(Err(error)) => ProbeBody::Error(error),
+            None => ProbeBody::Other,
+        };
+        let verdict = verdict(probe, status.as_u16(), body);
+        match (verdict, answer.what) {
+            (ProbeVerdict::Authenticate, _) => {
+                let what = if status == StatusCode::UNAUTHORIZED { "not authorized" } else { "forbidden" };
+                let cause = self.error(format!("{what}: {text}"), false).of(LinkErrorKind::Unauthorized);
+                self.say(News::Ended(LinkEnd::failed(cause))).await;
+            }
+            (ProbeVerdict::Unavailable, _) => {
+                self.say(News::Ended(LinkEnd::failed(self.error(text, true)))).await;
+            }
+            (ProbeVerdict::TryHttpSse, what) => {
+                let Some(initialize) = self.post.outbound.clone() else { return };
+                let reply = match what {
+                    Said::Inbound(inbound) if settles(&inbound, owed) => Some(inbound),
+                    _ => None,
+                };
+                let cause = self.error(text, false).of(LinkErrorKind::Foreign);
+                let refused = Refused { initialize, id: owed.clone(), reply, cause };
+                self.say(News::TryHttpSse(Box::new(refused))).await;
+            }
+            (ProbeVerdict::Legacy, Said::Inbound(inbound)) if probe == Probe::Initialize => {
+                self.initialized(inbound, head, owed).await;
+            }
+            (_, Said::Inbound(inbound)) => self.hand_in(inbound, owed).await,
+            (_, Said::Page(what)) => {
+                let cause = self.error(what, status.is_server_error());
+                self.lose(owed, cause.of(failure::kind(status))).await;
+            }
+        }
+    }
+
+    /// `initialize` was answered.
+    async fn initialized(&self, reply: Inbound, head: &HeaderMap, owed: &RequestId) {
+        match LegacySession::of(&reply, head, owed) {
+            Ok(Some(session)) => self.say(News::Initialized { session, reply }).await,
+            Ok(None) => self.hand_in(reply, owed).await,
+            Err(what) => self.lose(owed, self.error(what, false)).await,
+        }
+    }
+
+    /// Nothing came back.
+    async fn unanswered(&self, owed: &RequestId, unanswered: Unanswered) {
+        if self.post.role == Role::Probe(Probe::Discover) && unanswered.unsent {
+            // There is nobody who could be asked in another way.
+            return self.say(News::Ended(LinkEnd::failed(unanswered.error))).await;
+        }
+        self.lose(owed, unanswered.error).await;
+    }
+
+    /// The session that the server has forgotten, by its generation.
+    fn gone(&self, status: StatusCode, error: Option<&ErrorObject>) -> Option<u64> {
+        let session = self.post.session.as_ref().filter(|session| session.id.is_some())?;
+        (!self.post.elsewhere && forgets_session(status.as_u16(), error)).then_some(session.generation)
+    }
+
+    // ---- event streams ----
+
+    /// Reads the stream until it has brought the reply; resumes it where that can be done.
+    async fn follow(&self, mut response: Response, head: &HeaderMap, owed: &RequestId) {
+        let limits = &self.wire.limits;
+        let mut events = Events::new(limits.message);
+        let mut fruitless = 0;
+        loop {
+            let why = loop {
+                match events.next(&mut response, &limits.decode, &self.wire.origin, Some(owed)).await {
+                    Next::Inbound(inbound) => {
+                        let settled = settles(&inbound, owed);
+                        if settled && self.post.role == Role::Probe(Probe::Initialize) {
+                            self.initialized(inbound, head, owed).await;
+                        } else {
+                            self.say(News::Came(inbound)).await;
+                        }
+                        if settled {
+                            return self.linger(response, events).await;
+                        }
+                    }
+                    Next::Other(_) => {}
+                    Next::Ended => break "the event stream ended before the reply".to_owned(),
+                    Next::Broke(error) => break format!("the event stream broke before the reply: {error}"),
+                }
+            };
+            if events.fruitful {
+                fruitless = 0;
+            }
+            match self.resume(&mut events, &mut fruitless, &why).await {
+                Ok(next) => response = next,
+                Err(NotResumed { cause, gone }) => {
+                    self.lose(owed, cause).await;
+                    if let Some(generation) = gone {
+                        self.say(News::Gone { generation, again: None }).await;
+                    }
+                    return;
+                }
+            }
+            events.next_body();
+        }
+    }
+
+    /// What a server still says after the reply is heard for a moment; the connection is whole again when the stream
+    /// ends in it.
+    async fn linger(&self, mut response: Response, mut events: Events) {
+        let limits = &self.wire.limits;
+        let rest = async {
+            while let Next::Inbound(inbound) =
+                events.next(&mut response, &limits.decode, &self.wire.origin, None).await
+            {
+                self.say(News::Came(inbound)).await;
+            }
+        };
+        let _ = timeout(LINGER, rest).await;
+    }
+
+    /// The stream goes on in another response, after the last event that has come.
+    async fn resume(
+        &self,
+        events: &mut Events,
+        fruitless: &mut u32,
+        why: &str,
+    ) -> Result<Response, NotResumed> {
+        let lost = |what: String| NotResumed { cause: self.error(what, true), gone: None };
+        if self.post.modern {
+            return Err(lost(format!("{why}; the request is lost, this revision has no resumption")));
+        }
+        let Some(last) = events.last().cloned() else {
+            return Err(lost(format!("{why}, and it cannot be resumed: its events have no ids")));
+        };
+        let Some(session) = &self.post.session else {
+            return Err(lost(format!("{why}, and there is no session to resume it in")));
+        };
+        let mut failed = String::new();
+        while *fruitless < RESUMPTIONS {
+            let doubled = if failed.is_empty() { 0 } else { *fruitless };
+            sleep(pause(events.retry(), doubled)).await;
+            *fruitless += 1;
+            let sending = resumption(&self.wire, session, Some(&last));
+            let response = match self.wire.send(&sending).await {
+                Ok(response) => response,
+                Err(unanswered) => {
+                    failed = format!("; resuming failed: {}", unanswered.error.message);
+                    continue;
+                }
+            };
+            let status = response.status();
+            if status.is_success() && media_type(&response) == MediaType::EventStream {
+                return Ok(response);
+            }
+            let what = failure::page(response).await;
+            failed = format!("; resuming failed: {what}");
+            // Nothing else can be wrong with this request than what it names.
+            let forgotten = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+            if forgotten && session.id.is_some() {
+                let cause = self.error(format!("{why}{failed}"), true);
+                return Err(NotResumed { cause, gone: Some(session.generation) });
+            }
+            // 409: over there the stream that broke is still open.
+            let later = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT);
+            if !status.is_server_error() && !later {
+                return Err(lost(format!("{why}{failed}")));
+            }
+        }
+        Err(lost(format!("{why}{failed}; given up after {RESUMPTIONS} attempts without anything new")))
+    }
+}
+
+struct NotResumed {
+    cause: LinkError,
+    gone: Option<u64>,
+}
+
+/// GET for a stream of a session, from its beginning or after an event.
+pub(super) fn resumption(wire: &Wire, session: &LegacySession, last: Option<&HeaderValue>) -> Sending {
+    let mut headers = HeaderMap::new();
+    session.write(&mut headers);
+    headers.insert(name::ACCEPT, HeaderValue::from_static("text/event-stream"));
+    if let Some(last) = last {
+        headers.insert(name::LAST_EVENT_ID, last.clone());
+    }
+    let about = if last.is_some() { "resuming a stream" } else { "the stream of the session" };
+    Sending { method: HttpMethod::GET, url: wire.url.clone(), headers, body: None, about: about.into() }
+}
+
+/// The wait before a reconnection: what the server has asked for, and more each time that it fails.
+pub(super) fn pause(retry: Duration, failures: u32) -> Duration {
+    retry.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_PAUSE.max(retry))
+}
+
+/// What a server says about when to come again.
+pub(super) fn asked_to_wait(response: &Response) -> Option<Duration> {
+    let value = response.headers().get(name::RETRY_AFTER)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    retry_after(value.as_bytes(), now)
+}
+
+impl Answer {
+    /// The error that came, where it was one.
+    fn error(&self) -> Option<&ErrorObject> {
+        match &self.what {
+            Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
+                reply.outcome.as_ref().err()
+            }
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        match &self.what {
+            Said::Page(what) => what.clone(),
+            Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => match &reply.outcome
+            {
+                Err(error) => format!("{}: {error}", self.status),
+                Ok(_) => self.status.to_string(),
+            },
+            Said::Inbound(_) => self.status.to_string(),
+        }
+    }
+}
+
+/// The body of a message.
+pub(super) fn body(outbound: &Outbound) -> Bytes {
+    super::super::gather::Gather::whole(outbound).freeze()
+}

@@ -1,0 +1,154 @@
+//! What failed, in words that say what a person can do about it.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderValue};
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::session::LinkErrorKind;
+use reqwest::{Response, Url};
+use rustls::CertificateError;
+
+use super::tls::Untrusted;
+
+/// How much of a body that is no message is shown, in bytes.
+pub(super) const EXCERPT: usize = 200;
+
+/// What failed, in which way, and whether the same may succeed later.
+pub(super) fn describe(
+    error: &reqwest::Error,
+    url: &Url,
+    connect_timeout: Duration,
+) -> (LinkErrorKind, String, bool) {
+    let host = url.host_str().unwrap_or_default();
+    let unreached = |what| (LinkErrorKind::Unreached, what, true);
+    if error.is_dns() {
+        return unreached(format!("the name {host} was not resolved: {}", root(error)));
+    }
+    if let Some(tls) = find::<rustls::Error>(error) {
+        return (LinkErrorKind::Untrusted, tls_text(tls, host), false);
+    }
+    if error.is_connect() {
+        if error.is_timeout() {
+            return unreached(format!("no connection within {} ms", connect_timeout.as_millis()));
+        }
+        let refused =
+            find::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        return unreached(match refused {
+            true => "connection refused: nothing listens there".into(),
+            false => format!("no connection: {}", root(error)),
+        });
+    }
+    let what = format!("the connection broke before a response came: {}", root(error));
+    (LinkErrorKind::Broken, what, true)
+}
+
+/// What a status says when no message came with it.
+pub(super) fn kind(status: StatusCode) -> LinkErrorKind {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => LinkErrorKind::Unauthorized,
+        StatusCode::TOO_MANY_REQUESTS => LinkErrorKind::Broken,
+        status if status.is_server_error() => LinkErrorKind::Broken,
+        _ => LinkErrorKind::Foreign,
+    }
+}
+
+/// What TLS has against the server.
+fn tls_text(error: &rustls::Error, host: &str) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(problem) => match problem {
+            CertificateError::Other(other) if other.0.is::<Untrusted>() => {
+                format!("the certificate of {host} is {} (an extra CA can be given)", other.0)
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                format!("the certificate of {host} has expired")
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                format!("the certificate of {host} is not valid yet: are the clocks right?")
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                format!("the certificate is not for {host}: {problem}")
+            }
+            problem => format!("the certificate of {host} is refused: {problem}"),
+        },
+        rustls::Error::InvalidMessage(_) => {
+            format!("{host} does not speak TLS on that port (is it http, not https?): {error}")
+        }
+        error => format!("TLS with {host} failed: {error}"),
+    }
+}
+
+/// The error of that type in a chain of errors, also where it is wrapped in one of the system.
+fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<T>() {
+            return Some(found);
+        }
+        next = inner(error);
+    }
+    None
+}
+
+/// What lies one deeper. An error of the system hides what it wraps from `source`.
+fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    if let Some(wrapped) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        return Some(wrapped);
+    }
+    error.source()
+}
+
+/// The last error of a chain: what really happened.
+pub(super) fn root(error: &(dyn Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(next) = inner(last) {
+        last = next;
+    }
+    last.to_string()
+}
+
+/// The head of a response that is not what it should be: status, type, and how the body begins.
+pub(super) async fn page(response: Response) -> String {
+    let status = response.status();
+    let kind = content_type(response.headers());
+    let body = beginning(response).await;
+    let body = body.trim_ascii();
+    match (kind, body.is_empty()) {
+        (_, true) => format!("{status} with an empty body"),
+        (None, false) => format!("{status} without a content type; it begins `{}`", body.escape_ascii()),
+        (Some(kind), false) => format!("{status} {kind}; it begins `{}`", body.escape_ascii()),
+    }
+}
+
+/// The same of a body that was read.
+pub(super) fn page_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
+    let body = body.trim_ascii();
+    let body = &body[..body.len().min(EXCERPT)];
+    let kind = content_type(headers).unwrap_or_else(|| "without a content type".into());
+    match body {
+        [] => format!("{status} with an empty body"),
+        body => format!("{status} {kind}; it begins `{}`", body.escape_ascii()),
+    }
+}
+
+fn content_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(name::CONTENT_TYPE).map(HeaderValue::as_bytes)?;
+    Some(value[..value.len().min(80)].escape_ascii().to_string())
+}
+
+/// How a body begins. Reading ends with the first piece that is long enough, or when nothing comes for a moment.
+async fn beginning(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    let read = async {
+        while body.len() < EXCERPT {
+            match response.chunk().await {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk[..chunk.len().min(EXCERPT - body.len())]),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), read).await;
+    body
+}

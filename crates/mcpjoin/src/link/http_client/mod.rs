@@ -1,0 +1,696 @@
+//! The link of a client to a server over HTTP.
+//!
+//! Made by [`Link::http`](super::Link::http). One POST for each message
+//! ([2026-07-28](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http),
+//! [2025-11-25](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http)), and, where
+//! the server knows none, [HTTP+SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
+//! The era is the session's to find out; this link tells it what came of each probe.
+//!
+//! The link owns its exchanges and polls them itself, so that dropping it ends them all at once. It never answers for
+//! the session, and sends nothing twice that may have been executed.
+
+mod connect;
+mod credentials;
+mod exchange;
+mod failure;
+mod issuer;
+mod legacy;
+mod listen;
+mod outgoing;
+mod reading;
+mod reopen;
+mod sse2024;
+mod tls;
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{AbortHandle, Abortable};
+use futures_util::stream::FuturesUnordered;
+use http::Method as HttpMethod;
+use http::header::HeaderMap;
+use mcpjoin_proto::http::classify::Probe;
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
+use mcpjoin_proto::types::CancelledParams;
+use mcpjoin_proto::{Message, Method, Request, RequestId};
+use reqwest::Url;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Sleep, sleep};
+
+pub(crate) use connect::Checked;
+pub use connect::{HttpConnect, HttpHandle, HttpSetupError, HttpWay};
+pub use credentials::{
+    AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
+};
+
+use self::exchange::{Again, Exchange, News, Post, Refused, Role, body};
+use self::legacy::{LegacySession, Memory};
+use self::outgoing::{Outgoing, message_headers};
+use self::reopen::Reopening;
+use self::wire::{Sending, Wire};
+use super::{Io, cannot_reopen};
+
+/// Requests under way at once; on HTTP/1.1 each has a connection of its own. The others wait here. Streams that a
+/// client listens on are not counted: they wait for nobody's turn.
+const REQUESTS: usize = 256;
+/// Bytes of messages that wait here before no more are taken: as many as wait in a session
+/// ([`Limits::queued_calls`]). It is more than other links hold, because what waits here are calls, and what the
+/// server asks meanwhile must find its way past them.
+const WAITING: usize = 8 * 1024 * 1024;
+/// What has come and was not taken yet. Beyond, the exchanges wait.
+const CAME: usize = 8;
+/// How long closing may take in all: what was said last, and the end of the session.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The link.
+struct HttpLink {
+    wire: Arc<Wire>,
+    handle: HttpHandle,
+    /// HTTP+SSE alone.
+    legacy_sse: bool,
+    /// Whether to open the stream of a session.
+    get_stream: bool,
+    way: Way,
+    gate: Gate,
+    session: Option<Arc<LegacySession>>,
+    memory: Memory,
+    outgoing: Outgoing,
+    /// Messages for which the gate is not open.
+    waiting: VecDeque<Waiting>,
+    /// Requests that wait until others have ended.
+    queued: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    running: FuturesUnordered<Running>,
+    entries: BTreeMap<u64, Entry>,
+    /// Requests under way, by their ids.
+    by_id: BTreeMap<RequestId, u64>,
+    /// How many of them are counted against [`REQUESTS`].
+    requests: usize,
+    next_ticket: u64,
+    stream: Option<u64>,
+    /// The probe of the era.
+    probe: Option<RequestId>,
+    news: Sender<News>,
+    heard: Receiver<News>,
+    ready: VecDeque<Inbound>,
+    reader: Option<Waker>,
+    ended: Option<LinkEnd>,
+    sent: u64,
+    closing: Option<Closing>,
+}
+
+/// How the server is reached.
+enum Way {
+    Streamable,
+    /// HTTP+SSE; the place to post to when it is known, and what Streamable HTTP has come to.
+    HttpSse {
+        endpoint: Option<Url>,
+        refused: Option<Box<Refused>>,
+    },
+}
+
+/// Whether messages may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// `initialized` is to be accepted first.
+    Initialized,
+    /// HTTP+SSE: the stream has not said where to post.
+    Endpoint,
+    /// The session is being opened again.
+    Reopening,
+    /// The probe of the era is to be answered later.
+    Postponed,
+}
+
+struct Waiting {
+    outbound: Outbound,
+    size: usize,
+    /// It was refused with 404 once.
+    again: Option<LinkError>,
+}
+
+type Running = Pin<Box<dyn Future<Output = u64> + Send>>;
+
+/// Something that runs.
+struct Entry {
+    abort: AbortHandle,
+    what: What,
+}
+
+enum What {
+    Request {
+        id: RequestId,
+        counted: bool,
+    },
+    Told,
+    /// `initialized`: the gate opens when it is over.
+    Initialized,
+    /// A cancellation: when it has arrived, the exchange is of no use any more.
+    Cancel(RequestId),
+    /// Streams and the like.
+    Background,
+}
+
+enum Closing {
+    /// What was said last is leaving.
+    Leaving(Pin<Box<Sleep>>),
+    /// The session is being ended.
+    Ending(Pin<Box<Sleep>>),
+}
+
+impl HttpLink {
+    fn new(wire: Wire, legacy_sse: bool, get_stream: bool, handle: HttpHandle) -> Self {
+        let (news, heard) = channel(CAME);
+        Self {
+            wire: Arc::new(wire),
+            handle,
+            legacy_sse,
+            get_stream,
+            way: Way::Streamable,
+            gate: Gate::Open,
+            session: None,
+            memory: Memory::default(),
+            outgoing: Outgoing::default(),
+            waiting: VecDeque::new(),
+            queued: VecDeque::new(),
+            waiting_bytes: 0,
+            running: FuturesUnordered::new(),
+            entries: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            requests: 0,
+            next_ticket: 0,
+            stream: None,
+            probe: None,
+            news,
+            heard,
+            ready: VecDeque::new(),
+            reader: None,
+            ended: None,
+            sent: 0,
+            closing: None,
+        }
+    }
+
+    // ---- what runs ----
+
+    fn run(&mut self, what: What, future: impl Future<Output = ()> + Send + 'static) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let (abort, registration) = AbortHandle::new_pair();
+        let future = Abortable::new(future, registration);
+        if let What::Request { id, counted } = &what {
+            self.by_id.insert(id.clone(), ticket);
+            self.requests += usize::from(*counted);
+        }
+        self.entries.insert(ticket, Entry { abort, what });
+        self.running.push(Box::pin(async move {
+            let _ = future.await;
+            ticket
+        }));
+        ticket
+    }
+
+    fn finished(&mut self, ticket: u64) {
+        let Some(entry) = self.entries.remove(&ticket) else { return };
+        match entry.what {
+            What::Request { id, counted } => {
+                self.requests -= usize::from(counted);
+                if self.gate == Gate::Postponed && self.probe.as_ref() == Some(&id) {
+                    self.gate = Gate::Open;
+                }
+                if self.by_id.get(&id) == Some(&ticket) {
+                    self.by_id.remove(&id);
+                }
+            }
+            What::Initialized => {
+                if self.gate == Gate::Initialized {
+                    self.gate = Gate::Open;
+                }
+                self.open_stream();
+            }
+            What::Cancel(id) => self.abort(&id),
+            What::Told | What::Background => {}
+        }
+    }
+
+    /// Ends the exchange of a request.
+    fn abort(&mut self, id: &RequestId) {
+        self.outgoing.forget(id);
+        let entry = self.by_id.get(id).and_then(|ticket| self.entries.get(ticket));
+        if let Some(entry) = entry {
+            entry.abort.abort();
+        }
+    }
+
+    /// Takes a request out of those that wait. Says whether it was there: then nothing of it has left.
+    fn withdraw(&mut self, id: &RequestId) -> bool {
+        let mut withdrawn = 0;
+        for queue in [&mut self.waiting, &mut self.queued] {
+            queue.retain(|waiting| {
+                let other = waiting.id() != Some(id);
+                if !other {
+                    withdrawn += waiting.size;
+                }
+                other
+            });
+        }
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(withdrawn);
+        withdrawn > 0
+    }
+
+    /// Opens the stream of the session, in place of an earlier one.
+    fn open_stream(&mut self) {
+        if let Some(entry) = self.stream.take().and_then(|ticket| self.entries.get(&ticket)) {
+            entry.abort.abort();
+        }
+        let Some(session) = self.session.clone().filter(|session| session.streams && self.get_stream) else {
+            return;
+        };
+        if matches!(self.way, Way::HttpSse { .. }) || self.closing.is_some() {
+            return;
+        }
+        let stream = listen::listen(Arc::clone(&self.wire), session, self.news.clone());
+        self.stream = Some(self.run(What::Background, stream));
+    }
+
+    // ---- what goes out ----
+
+    /// Starts what may start. Says whether anything was.
+    fn pump(&mut self) -> bool {
+        let mut started = false;
+        while self.gate == Gate::Open && self.ended.is_none() {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            if waiting.is_counted() && self.requests >= REQUESTS {
+                self.queued.push_back(waiting);
+                continue;
+            }
+            self.start(waiting);
+            started = true;
+        }
+        while self.gate == Gate::Open && self.ended.is_none() && self.requests < REQUESTS {
+            let Some(waiting) = self.queued.pop_front() else { break };
+            self.start(waiting);
+            started = true;
+        }
+        started
+    }
+
+    fn start(&mut self, waiting: Waiting) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
+        self.sent += 1;
+        let counted = waiting.is_counted();
+        let Waiting { outbound, again, .. } = waiting;
+        let (role, about, what, owed) = match &outbound {
+            Outbound::Message { message: Message::Request(request), .. } => {
+                let role = match request.method {
+                    Method::Discover => Role::Probe(Probe::Discover),
+                    Method::Initialize => Role::Probe(Probe::Initialize),
+                    _ => Role::Request,
+                };
+                // Later ones, when everything is agreed, are requests like others; so are those whose reply comes on
+                // another stream.
+                let agreed = self.session.is_some() || matches!(self.way, Way::HttpSse { .. });
+                let role = if agreed { Role::Request } else { role };
+                if role == Role::Probe(Probe::Discover) {
+                    self.probe = Some(request.id.clone());
+                }
+                self.memory.note(request);
+                let id = request.id.clone();
+                (role, request.method.as_str().into(), What::Request { id: id.clone(), counted }, Some(id))
+            }
+            Outbound::Message { message: Message::Notification(notification), .. } => {
+                let what = match notification.method {
+                    Method::Initialized => What::Initialized,
+                    Method::Cancelled => cancelled(&outbound).map_or(What::Told, What::Cancel),
+                    _ => What::Told,
+                };
+                (Role::Told, notification.method.as_str().into(), what, None)
+            }
+            Outbound::Message { message: Message::Response(_), .. } => {
+                (Role::Told, "a response".into(), What::Told, None)
+            }
+            Outbound::Batch { .. } => (Role::Told, "a batch of responses".into(), What::Told, None),
+            Outbound::Abort { .. } => return,
+        };
+        let elsewhere = matches!(self.way, Way::HttpSse { .. });
+        let url = match &self.way {
+            Way::HttpSse { endpoint: Some(endpoint), .. } => endpoint.clone(),
+            _ => self.wire.url.clone(),
+        };
+        let mut sending =
+            Sending { method: HttpMethod::POST, url, headers: HeaderMap::new(), body: None, about };
+        let session = self.session.clone().filter(|_| !elsewhere);
+        let modern = if elsewhere {
+            sending.headers = message_headers();
+            false
+        } else {
+            match self.outgoing.dress(&outbound, session.as_deref()) {
+                Ok(dressed) => {
+                    sending.headers = dressed.headers;
+                    dressed.modern
+                }
+                Err(what) => {
+                    let cause = sending.error(format!("not sent: {what}"), false);
+                    if let Some(id) = owed {
+                        self.hand_in(Inbound::Lost { id, cause });
+                    }
+                    return;
+                }
+            }
+        };
+        sending.body = Some(body(&outbound));
+        if matches!(what, What::Initialized) {
+            self.gate = Gate::Initialized;
+        }
+        // Only what a session may still refuse with 404, and what Streamable HTTP may, is kept to be sent again.
+        let once = again.is_some() || owed.is_none();
+        let keep = !once && (session.is_some() || role == Role::Probe(Probe::Initialize));
+        let outbound = keep.then_some(outbound);
+        let post = Post { sending, role, owed, session, modern, elsewhere, outbound };
+        let exchange = Exchange::new(Arc::clone(&self.wire), post, self.news.clone());
+        self.run(what, exchange.run());
+    }
+
+    // ---- what comes in ----
+
+    fn hand_in(&mut self, inbound: Inbound) {
+        self.outgoing.learn(&inbound);
+        if let Inbound::Message { message: Message::Response(reply), .. } = &inbound
+            && reply.outcome.is_ok()
+            && reply.id.is_some()
+            && reply.id == self.probe
+        {
+            self.handle.took(HttpWay::Streamable);
+        }
+        self.ready.push_back(inbound);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn lose(&mut self, waiting: Waiting, cause: &LinkError) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
+        if let Some(id) = waiting.id() {
+            let (id, cause) = (id.clone(), cause.clone());
+            self.hand_in(Inbound::Lost { id, cause });
+        }
+    }
+
+    fn end(&mut self, end: LinkEnd) {
+        self.ended.get_or_insert(end);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Came(inbound) => self.hand_in(inbound),
+            News::Initialized { session, reply } => {
+                self.handle.took(HttpWay::Streamable);
+                self.session = Some(Arc::new(session));
+                self.hand_in(reply);
+            }
+            News::Postponed => {
+                if self.gate == Gate::Open {
+                    self.gate = Gate::Postponed;
+                }
+            }
+            News::TryHttpSse(refused) => self.turn_to_http_sse(Some(refused)),
+            News::Endpoint(url) => {
+                self.handle.took(HttpWay::HttpSse);
+                if let Way::HttpSse { endpoint, refused } = &mut self.way {
+                    *endpoint = Some(url);
+                    if let Some(refused) = refused.take() {
+                        self.waiting.push_front(Waiting::new(refused.initialize));
+                    }
+                }
+                self.gate = Gate::Open;
+            }
+            News::NoHttpSse(cause) => self.no_http_sse(cause),
+            News::Gone { generation, again } => self.gone(generation, again),
+            News::Reopened(session) => {
+                self.session = Some(Arc::new(session));
+                self.gate = Gate::Open;
+                self.open_stream();
+            }
+            News::NotReopened { cause, fatal } => {
+                self.gate = Gate::Open;
+                for waiting in std::mem::take(&mut self.waiting) {
+                    self.lose(waiting, &cause);
+                }
+                if fatal {
+                    self.end(LinkEnd::failed(cause));
+                }
+            }
+            News::Ended(end) => self.end(end),
+        }
+    }
+
+    fn turn_to_http_sse(&mut self, refused: Option<Box<Refused>>) {
+        self.way = Way::HttpSse { endpoint: None, refused };
+        self.gate = Gate::Endpoint;
+        let stream = sse2024::listen(Arc::clone(&self.wire), self.news.clone());
+        self.run(What::Background, stream);
+    }
+
+    /// There is no stream of 2024-11-05 either: what Streamable HTTP has come to is the answer.
+    fn no_http_sse(&mut self, cause: LinkError) {
+        let Way::HttpSse { refused, .. } = &mut self.way else { return };
+        let Some(refused) = refused.take() else { return self.end(LinkEnd::failed(cause)) };
+        self.way = Way::Streamable;
+        self.gate = Gate::Open;
+        match refused.reply {
+            Some(reply) => self.hand_in(reply),
+            None => {
+                let cause = sse2024::both_failed(&refused.cause, &cause);
+                self.hand_in(Inbound::Lost { id: refused.id, cause });
+            }
+        }
+    }
+
+    /// The server has forgotten the session: it is opened again, and what was refused for that reason is sent again.
+    fn gone(&mut self, generation: u64, again: Option<Box<Again>>) {
+        if let Some(again) = again {
+            let waiting = Waiting { again: Some(again.cause), ..Waiting::new(again.outbound) };
+            self.waiting_bytes = self.waiting_bytes.saturating_add(waiting.size);
+            self.waiting.push_front(waiting);
+        }
+        let current = self.session.as_ref().is_some_and(|session| session.generation == generation);
+        if !current || self.gate == Gate::Reopening || self.closing.is_some() {
+            return;
+        }
+        let (Some(old), Some(initialize)) = (self.session.clone(), self.memory.initialize.clone()) else {
+            return;
+        };
+        tracing::debug!(target: "mcpjoin", "the server has forgotten the session: opening it again");
+        self.gate = Gate::Reopening;
+        let restore = self.memory.requests();
+        let reopening = Reopening { wire: Arc::clone(&self.wire), old, initialize, restore };
+        let news = self.news.clone();
+        self.run(What::Background, reopening.run(news));
+    }
+
+    /// Moves everything on that can move.
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let mut moved = self.pump();
+            while let Poll::Ready(Some(ticket)) = self.running.poll_next_unpin(cx) {
+                self.finished(ticket);
+                moved = true;
+            }
+            while self.ready.len() < CAME {
+                let Poll::Ready(Some(news)) = self.heard.poll_recv(cx) else { break };
+                self.hear(news);
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// The request that ends the session at the server, where it has one with an id.
+    fn ending(&self) -> Option<Sending> {
+        let session = self.session.as_ref().filter(|session| session.id.is_some())?;
+        if self.gate == Gate::Reopening || matches!(self.way, Way::HttpSse { .. }) {
+            return None;
+        }
+        let mut headers = HeaderMap::new();
+        session.write(&mut headers);
+        let about = "the end of the session".into();
+        Some(Sending { method: HttpMethod::DELETE, url: self.wire.url.clone(), headers, body: None, about })
+    }
+}
+
+impl Waiting {
+    fn new(outbound: Outbound) -> Self {
+        let size = match &outbound {
+            Outbound::Message { message, .. } => super::memory::weight(message),
+            Outbound::Batch { messages, .. } => messages.iter().map(super::memory::weight).sum(),
+            Outbound::Abort { .. } => 0,
+        };
+        Self { outbound, size, again: None }
+    }
+
+    fn request(&self) -> Option<&Request> {
+        match &self.outbound {
+            Outbound::Message { message: Message::Request(request), .. } => Some(request),
+            _ => None,
+        }
+    }
+
+    fn id(&self) -> Option<&RequestId> {
+        self.request().map(|request| &request.id)
+    }
+
+    fn is_counted(&self) -> bool {
+        self.request().is_some_and(|request| request.method != Method::Listen)
+    }
+}
+
+/// The request that a notification cancels.
+fn cancelled(outbound: &Outbound) -> Option<RequestId> {
+    let Outbound::Message { message: Message::Notification(notification), .. } = outbound else {
+        return None;
+    };
+    if notification.method != Method::Cancelled {
+        return None;
+    }
+    notification.params.as_ref()?.raw().decode::<CancelledParams>().ok()?.request_id
+}
+
+impl Io for HttpLink {
+    fn caps(&self) -> LinkCaps {
+        LinkCaps { exchanges: true, reopens: false }
+    }
+
+    fn configure(&mut self, limits: &Limits) {
+        // Nothing runs yet, so nobody shares it.
+        if let Some(wire) = Arc::get_mut(&mut self.wire) {
+            wire.limits = limits.clone();
+        }
+    }
+
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
+        self.drive(cx);
+        if let Some(inbound) = self.ready.pop_front() {
+            return Poll::Ready(inbound);
+        }
+        if let Some(cause) = self.ended.clone() {
+            return Poll::Ready(Inbound::Closed { cause });
+        }
+        self.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting_bytes < WAITING
+    }
+
+    fn push(&mut self, outbound: Outbound) {
+        if let Outbound::Abort { id } = &outbound {
+            self.withdraw(id);
+            self.abort(id);
+            return;
+        }
+        if cancelled(&outbound).is_some_and(|id| self.withdraw(&id)) {
+            return;
+        }
+        let waiting = Waiting::new(outbound);
+        if self.legacy_sse {
+            if waiting.request().is_some_and(|request| request.method == Method::Discover) {
+                // Servers of 2024-11-05 have never heard of it, and some do not survive it.
+                let what = "HTTP+SSE has no server/discover";
+                let cause = LinkError::new(what, false);
+                return self.lose(waiting, &cause);
+            }
+            if matches!(self.way, Way::Streamable) {
+                self.turn_to_http_sse(None);
+            }
+        }
+        self.waiting_bytes = self.waiting_bytes.saturating_add(waiting.size);
+        self.waiting.push_back(waiting);
+    }
+
+    /// Everything that was pushed is on its way, or waits for its turn with a bound of its own: the time that its
+    /// request has. So a server that lets requests wait is not one that takes nothing.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.drive(cx);
+        Poll::Ready(Ok(()))
+    }
+
+    fn discard(&mut self) {
+        self.waiting.clear();
+        self.queued.clear();
+        self.waiting_bytes = 0;
+    }
+
+    /// Messages whose exchange has begun.
+    fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
+        if self.closing.is_none() {
+            self.closing = Some(Closing::Leaving(Box::pin(sleep(FAREWELL))));
+            self.queued.clear();
+            self.waiting.retain(|waiting| waiting.request().is_none());
+            for entry in self.entries.values() {
+                if matches!(entry.what, What::Request { .. } | What::Background) {
+                    entry.abort.abort();
+                }
+            }
+        }
+        loop {
+            // Nobody hears any more what comes now, and nobody is to wait for that.
+            self.drive(cx);
+            let heard = !self.ready.is_empty();
+            self.ready.clear();
+            if heard {
+                continue;
+            }
+            let over = self.entries.is_empty() && self.waiting.is_empty();
+            match self.closing.take() {
+                Some(Closing::Leaving(mut until)) => {
+                    if !over && until.as_mut().poll(cx).is_pending() {
+                        self.closing = Some(Closing::Leaving(until));
+                        return Poll::Pending;
+                    }
+                    if let Some(sending) = self.ending() {
+                        let wire = Arc::clone(&self.wire);
+                        self.session = None;
+                        self.run(What::Told, async move {
+                            if let Err(unanswered) = wire.send(&sending).await {
+                                tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not ended");
+                            }
+                        });
+                    }
+                    self.closing = Some(Closing::Ending(until));
+                }
+                Some(Closing::Ending(mut until)) => {
+                    if !over && until.as_mut().poll(cx).is_pending() {
+                        self.closing = Some(Closing::Ending(until));
+                        return Poll::Pending;
+                    }
+                    self.closing = Some(Closing::Ending(until));
+                    self.running.clear();
+                    self.entries.clear();
+                    return Poll::Ready(self.ended.clone().unwrap_or_else(LinkEnd::end_of_stream));
+                }
+                None => return Poll::Ready(LinkEnd::end_of_stream()),
+            }
+        }
+    }
+
+    fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        Poll::Ready(Err(cannot_reopen()))
+    }
+}

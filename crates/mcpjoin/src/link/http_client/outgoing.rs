@@ -1,0 +1,166 @@
+//! The headers of a message: what the revision asks for, read from the message itself.
+//!
+//! Called by the link for every message that it posts. The rules are those of `proto::http`.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
+
+use std::collections::BTreeMap;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use mcpjoin_proto::http::headers::{encode_value, name, named_by};
+use mcpjoin_proto::http::params::{HeaderMark, header_marks, param_headers};
+use mcpjoin_proto::session::{Inbound, Outbound};
+use mcpjoin_proto::types::{ListToolsResult, meta};
+use mcpjoin_proto::{Message, Method, Payload, Profile, Request, RequestId, Version};
+
+use super::legacy::LegacySession;
+
+/// Tools with marks that are remembered, and lists of tools under way.
+const REMEMBERED: usize = 10_000;
+
+/// The headers of every message, whatever the revision.
+pub(super) fn message_headers() -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(name::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert(name::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers
+}
+
+/// What the headers of later messages depend on.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    /// The revision of the last request that named one itself.
+    modern: Option<HeaderValue>,
+    /// Our requests for lists of tools, and whether each is for the first page.
+    listing: BTreeMap<RequestId, bool>,
+    /// The arguments that a tool wants repeated in headers: of tools that have any.
+    marks: BTreeMap<String, Vec<HeaderMark>>,
+}
+
+/// A message with its headers.
+pub(super) struct Dressed {
+    pub(super) headers: HeaderMap,
+    /// It stands for itself.
+    pub(super) modern: bool,
+}
+
+impl Outgoing {
+    /// The headers of a message, or why it cannot be sent.
+    pub(super) fn dress(
+        &mut self,
+        outbound: &Outbound,
+        session: Option<&LegacySession>,
+    ) -> Result<Dressed, String> {
+        let mut headers = message_headers();
+        let message = match outbound {
+            Outbound::Message { message, .. } => Some(message),
+            _ => None,
+        };
+        if let Some(Message::Request(request)) = message {
+            if let Some(version) = declared(request) {
+                self.request(request, &version, &mut headers)?;
+                return Ok(Dressed { headers, modern: true });
+            }
+            if request.method == Method::Initialize {
+                return Ok(Dressed { headers, modern: false });
+            }
+        }
+        if let Some(session) = session {
+            session.write(&mut headers);
+            return Ok(Dressed { headers, modern: false });
+        }
+        let Some(version) = self.modern.clone() else { return Ok(Dressed { headers, modern: false }) };
+        // What a notification of this revision carries is not defined; what it says agrees with its body.
+        headers.insert(name::PROTOCOL_VERSION, version);
+        if let Some(Message::Notification(notification)) = message {
+            headers.insert(name::METHOD, value(notification.method.as_str(), "the method")?);
+        }
+        Ok(Dressed { headers, modern: true })
+    }
+
+    fn request(&mut self, request: &Request, version: &str, headers: &mut HeaderMap) -> Result<(), String> {
+        let profile = Profile::of(&Version::parse(version));
+        let version = value(version, "the protocol version")?;
+        self.modern = Some(version.clone());
+        headers.insert(name::PROTOCOL_VERSION, version);
+        if !profile.is_none_or(|profile| profile.http_method_headers) {
+            return Ok(());
+        }
+        headers.insert(name::METHOD, value(request.method.as_str(), "the method")?);
+        let params = request.params.as_ref();
+        let named = named_by(&request.method)
+            .and_then(|named| params?.raw().member(named.member))
+            .and_then(|named| named.to_string_value().map(std::borrow::Cow::into_owned));
+        if let Some(named) = &named {
+            headers.insert(name::NAME, value(&encode_value(named), "the name")?);
+        }
+        match request.method {
+            Method::CallTool => {
+                let marks = named.and_then(|named| self.marks.get(&named));
+                let arguments = params.and_then(Payload::arguments);
+                for (key, text) in param_headers(marks.map_or(&[][..], Vec::as_slice), arguments.as_ref())
+                    .map_err(|error| error.to_string())?
+                {
+                    let key = HeaderName::from_bytes(key.as_bytes())
+                        .map_err(|_| format!("{key} is no header name"))?;
+                    headers.insert(key, value(&text, "an argument")?);
+                }
+            }
+            Method::ListTools if self.listing.len() < REMEMBERED => {
+                let cursor = params.and_then(|params| params.raw().member("cursor"));
+                self.listing.insert(request.id.clone(), cursor.is_none());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Learns from what came in which arguments are to be repeated.
+    pub(super) fn learn(&mut self, inbound: &Inbound) {
+        if self.listing.is_empty() {
+            return;
+        }
+        let id = match inbound {
+            Inbound::Message { message: Message::Response(reply), .. } => reply.id.as_ref(),
+            Inbound::Lost { id, .. } => Some(id),
+            Inbound::Malformed { error, .. } => error.id.as_ref(),
+            _ => None,
+        };
+        let Some(first) = id.and_then(|id| self.listing.remove(id)) else { return };
+        let Inbound::Message { message: Message::Response(reply), .. } = inbound else { return };
+        let Ok(result) = &reply.outcome else { return };
+        if first {
+            self.marks.clear();
+        }
+        // Most tools have none, and looking for the word costs less than reading the list.
+        if memchr::memmem::find(result.raw().as_bytes(), b"x-mcp-header").is_none() {
+            return;
+        }
+        let Ok(list) = result.raw().decode::<ListToolsResult>() else { return };
+        for tool in list.tools {
+            match header_marks(&tool.input_schema) {
+                Ok(marks) if !marks.is_empty() && self.marks.len() < REMEMBERED => {
+                    self.marks.insert(tool.name, marks);
+                }
+                _ => {
+                    self.marks.remove(&tool.name);
+                }
+            }
+        }
+    }
+
+    /// Nobody waits for this request any more.
+    pub(super) fn forget(&mut self, id: &RequestId) {
+        self.listing.remove(id);
+    }
+}
+
+/// The revision that a request names itself.
+fn declared(request: &Request) -> Option<String> {
+    let meta = request.params.as_ref()?.meta()?;
+    let version = meta.member(meta::key::PROTOCOL_VERSION)?;
+    version.to_string_value().map(std::borrow::Cow::into_owned)
+}
+
+fn value(text: &str, what: &str) -> Result<HeaderValue, String> {
+    HeaderValue::from_str(text).map_err(|_| format!("{what} cannot stand in a header"))
+}

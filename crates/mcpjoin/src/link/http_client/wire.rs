@@ -1,0 +1,188 @@
+//! One request of HTTP, whatever it is about: authorization, redirects within the origin, and what failed in words.
+//!
+//! Called by `exchange`, `listen` and `sse2024`. It follows a redirect only within the origin of the link's URL, so
+//! that no header, no session and no body ever leaves it (CVE-2026-64684, CVE-2026-111769), and it never reads a body.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::origin::{MediaType, OriginError, resolve_same_origin};
+use mcpjoin_proto::session::{Limits, LinkError, LinkErrorKind, Origin};
+use reqwest::{Response, Url};
+
+use super::credentials::{
+    AfterChallenge, AuthorizationChallenge, AuthorizationRequest, ErasedCredentials, ROUNDS,
+};
+use super::failure;
+
+/// How many redirects of one request are followed.
+const REDIRECTS: usize = 5;
+
+/// What every request needs.
+pub(super) struct Wire {
+    client: reqwest::Client,
+    pub(super) url: Url,
+    headers: HeaderMap,
+    credentials: Option<Arc<dyn ErasedCredentials>>,
+    connect_timeout: Duration,
+    pub(super) limits: Limits,
+    pub(super) origin: Arc<Origin>,
+}
+
+/// A request to make.
+#[derive(Clone, Debug)]
+pub(super) struct Sending {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Option<Bytes>,
+    /// What it is for: the method of MCP, in errors.
+    pub(super) about: Box<str>,
+}
+
+/// A request that brought no response.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    pub(super) error: LinkError,
+    /// No connection was made: the server has seen nothing of it.
+    pub(super) unsent: bool,
+}
+
+impl Wire {
+    pub(super) fn new(
+        client: reqwest::Client,
+        url: Url,
+        headers: HeaderMap,
+        credentials: Option<Arc<dyn ErasedCredentials>>,
+        connect_timeout: Duration,
+    ) -> Self {
+        let origin = Arc::new(Origin { link: "http", peer: Some(shown(&url).into()) });
+        Self { client, url, headers, credentials, connect_timeout, limits: Limits::default(), origin }
+    }
+
+    /// Sends a request, and again where a redirect or a refused authorization asks for that. A 401 or 403 comes back
+    /// when nothing more can be done about it.
+    pub(super) async fn send(&self, sending: &Sending) -> Result<Response, Unanswered> {
+        let mut url = sending.url.clone();
+        let (mut redirects, mut rounds) = (0, 0);
+        loop {
+            let response = self.once(sending, &url).await?;
+            match response.status() {
+                StatusCode::MOVED_PERMANENTLY
+                | StatusCode::FOUND
+                | StatusCode::SEE_OTHER
+                | StatusCode::TEMPORARY_REDIRECT
+                | StatusCode::PERMANENT_REDIRECT => {
+                    url = target(sending, &url, &response).map_err(|what| sending.fail(what, false))?;
+                    redirects += 1;
+                    if redirects > REDIRECTS {
+                        let what = format!("more than {REDIRECTS} redirects");
+                        return Err(sending.fail(what, false));
+                    }
+                }
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if rounds < ROUNDS => {
+                    let Some(credentials) = &self.credentials else { return Ok(response) };
+                    let values: Vec<&str> = response
+                        .headers()
+                        .get_all(name::WWW_AUTHENTICATE)
+                        .iter()
+                        .filter_map(|value| value.to_str().ok())
+                        .collect();
+                    let status = response.status().as_u16();
+                    let challenge = AuthorizationChallenge::new(url.as_str(), status, &values);
+                    if credentials.challenged(challenge).await == AfterChallenge::GiveUp {
+                        return Ok(response);
+                    }
+                    rounds += 1;
+                }
+                _ => return Ok(response),
+            }
+        }
+    }
+
+    async fn once(&self, sending: &Sending, url: &Url) -> Result<Response, Unanswered> {
+        let mut headers = self.headers.clone();
+        for (key, value) in &sending.headers {
+            headers.insert(key, value.clone());
+        }
+        if let Some(credentials) = &self.credentials {
+            let request = AuthorizationRequest::new(url.as_str(), sending.method.as_str());
+            let value = credentials.authorization(request).await;
+            let unsent = |error| {
+                let error = sending.error(error, false).of(LinkErrorKind::Unauthorized);
+                Unanswered { error, unsent: true }
+            };
+            let value = value.map_err(|error| unsent(format!("not sent, no authorization: {error}")))?;
+            if let Some(mut value) = value {
+                value.set_sensitive(true);
+                headers.insert(header::AUTHORIZATION, value);
+            }
+        }
+        let mut request = self.client.request(sending.method.clone(), url.clone()).headers(headers);
+        if let Some(body) = &sending.body {
+            request = request.body(body.clone());
+        }
+        request.send().await.map_err(|error| {
+            let unsent = error.is_connect();
+            let (kind, what, retryable) = failure::describe(&error, url, self.connect_timeout);
+            Unanswered { error: sending.error(what, retryable).of(kind), unsent }
+        })
+    }
+}
+
+/// Where a redirect leads; else why it is not followed.
+fn target(sending: &Sending, url: &Url, response: &Response) -> Result<Url, String> {
+    let status = response.status();
+    let Some(location) = response.headers().get(header::LOCATION) else {
+        return Err(format!("{status} without a Location"));
+    };
+    let Ok(location) = location.to_str() else {
+        return Err(format!("{status} with a Location that is not readable"));
+    };
+    let followed = resolve_same_origin(url.as_str(), location).map_err(|error| match error {
+        OriginError::OtherOrigin => {
+            let other = Url::parse(location).map_or_else(|_| "another origin".into(), |other| shown(&other));
+            format!(
+                "{status} leads to {other}, which is another origin: not followed, nothing was sent there"
+            )
+        }
+        error => format!("{status} leads to a URL that is not followed: {error}"),
+    })?;
+    let keeps_method = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    if sending.method != Method::GET && !keeps_method {
+        return Err(format!(
+            "{status} leads to {followed}; it would turn {} into GET, so it is not followed: use that URL",
+            sending.method
+        ));
+    }
+    Url::parse(&followed).map_err(|error| format!("{status} leads to a URL that is none: {error}"))
+}
+
+impl Sending {
+    /// The error for this request.
+    pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> LinkError {
+        let message = format!("{} {} ({}): {}", self.method, shown(&self.url), self.about, what.as_ref());
+        LinkError::new(message, retryable)
+    }
+
+    fn fail(&self, what: String, retryable: bool) -> Unanswered {
+        Unanswered { error: self.error(what, retryable), unsent: false }
+    }
+}
+
+/// A URL for people: without what may be secret in its query.
+pub(super) fn shown(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let query = if url.query().is_some() { "?..." } else { "" };
+    format!("{}://{host}{port}{}{query}", url.scheme(), url.path())
+}
+
+/// What the body of a response is said to be.
+pub(super) fn media_type(response: &Response) -> MediaType {
+    MediaType::of(response.headers().get(name::CONTENT_TYPE).map(HeaderValue::as_bytes))
+}

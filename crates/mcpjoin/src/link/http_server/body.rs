@@ -1,0 +1,186 @@
+//! The bodies: of requests, read whole and within bounds, and of responses, sent as they come.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Future as _, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use mcpjoin_proto::codec::sse::write_comment;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::exchange::Exchange;
+
+/// The body of a response: nothing, one piece of JSON, or an event stream.
+///
+/// Dropping it before its end tells the connection that the client has left.
+pub struct HttpBody {
+    kind: Kind,
+    /// Goes with the body: whoever keeps count of exchanges sees the end of this one.
+    _counted: Option<Arc<dyn Send + Sync>>,
+}
+
+enum Kind {
+    Whole(Bytes),
+    Stream(Box<EventStream>),
+}
+
+/// An event stream on its way out.
+struct EventStream {
+    /// What goes before everything else.
+    ahead: VecDeque<Bytes>,
+    /// `None` after the end.
+    exchange: Option<Exchange>,
+    keep_alive: Duration,
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+impl HttpBody {
+    pub(super) const fn empty() -> Self {
+        Self::whole(Bytes::new())
+    }
+
+    pub(super) const fn whole(bytes: Bytes) -> Self {
+        Self { kind: Kind::Whole(bytes), _counted: None }
+    }
+
+    /// An event stream: `ahead`, then what comes on the exchange, if it goes on.
+    pub(super) fn stream(
+        ahead: impl Into<VecDeque<Bytes>>,
+        exchange: Option<Exchange>,
+        keep_alive: Duration,
+    ) -> Self {
+        let stream = EventStream { ahead: ahead.into(), exchange, keep_alive, silence: None };
+        Self { kind: Kind::Stream(Box::new(stream)), _counted: None }
+    }
+
+    /// Drops `counted` when the body is gone.
+    pub(super) fn counted(mut self, counted: Arc<dyn Send + Sync>) -> Self {
+        self._counted = Some(counted);
+        self
+    }
+}
+
+impl EventStream {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(bytes) = self.ahead.pop_front() {
+            return Poll::Ready(Some(bytes));
+        }
+        let Some(exchange) = &self.exchange else { return Poll::Ready(None) };
+        if let Poll::Ready(bytes) = exchange.poll_bytes(cx) {
+            if bytes.is_none() {
+                self.exchange = None;
+            }
+            return Poll::Ready(bytes);
+        }
+        let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(self.keep_alive)));
+        if silence.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        silence.as_mut().reset(Instant::now() + self.keep_alive);
+        let mut comment = BytesMut::new();
+        write_comment("", &mut comment);
+        // The timer is armed anew when the comment has been taken.
+        cx.waker().wake_by_ref();
+        Poll::Ready(Some(comment.freeze()))
+    }
+}
+
+impl Body for HttpBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.get_mut().kind {
+            Kind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Stream(stream) => {
+                stream.poll_next(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Whole(bytes) => bytes.is_empty(),
+            Kind::Stream(stream) => stream.ahead.is_empty() && stream.exchange.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Stream(_) => SizeHint::new(),
+        }
+    }
+}
+
+impl fmt::Debug for HttpBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.kind {
+            Kind::Whole(_) => "Whole",
+            Kind::Stream(_) => "Stream",
+        };
+        f.debug_tuple("HttpBody").field(&kind).finish()
+    }
+}
+
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    TooLarge,
+    TooSlow,
+    Broken,
+}
+
+/// Reads a body whole. One that comes in one piece is not copied.
+pub(super) async fn read<B>(body: B, limit: usize, time: Duration) -> Result<Bytes, Unread>
+where
+    B: Body<Data = Bytes>,
+{
+    let mut body = pin!(body);
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Unread::TooLarge);
+    }
+    let mut patience = None;
+    let mut first = Bytes::new();
+    let mut joined = BytesMut::new();
+    loop {
+        let frame = poll_fn(|cx| {
+            if let Poll::Ready(frame) = body.as_mut().poll_frame(cx) {
+                return Poll::Ready(Ok(frame));
+            }
+            let patience = patience.get_or_insert_with(|| Box::pin(sleep(time)));
+            patience.as_mut().poll(cx).map(|()| Err(Unread::TooSlow))
+        });
+        let piece = match frame.await? {
+            None => break,
+            Some(Err(_)) => return Err(Unread::Broken),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(piece) => piece,
+                // Trailers say nothing here.
+                Err(_) => continue,
+            },
+        };
+        if piece.len() > limit - first.len() - joined.len() {
+            return Err(Unread::TooLarge);
+        }
+        if first.is_empty() && joined.is_empty() {
+            first = piece;
+        } else {
+            if joined.is_empty() {
+                joined.extend_from_slice(&std::mem::take(&mut first));
+            }
+            joined.extend_from_slice(&piece);
+        }
+    }
+    Ok(if joined.is_empty() { first } else { joined.freeze() })
+}

@@ -1,0 +1,98 @@
+//! HTTP+SSE, the transport of 2024-11-05: one stream for everything that the server says, and a second path for
+//! what the client says. The session lives as long as its stream.
+//!
+//! <https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse>
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{Method, Response};
+use http_body::Body;
+use mcpjoin_proto::codec::sse::Writing;
+use mcpjoin_proto::decode::decode;
+use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::session::Origin;
+
+use super::body::{HttpBody, read};
+use super::events::SessionId;
+use super::exchange::{Exchange, Owner};
+use super::head::RequestHead;
+use super::legacy::inbound;
+use super::wire::Routing;
+use super::{Shared, reply};
+
+/// What the path for messages is asked with.
+const PARAMETER: &str = "sessionId";
+
+/// Opens the stream, and with it the session.
+pub(super) fn stream(shared: &Arc<Shared>, parts: &Parts) -> Response<HttpBody> {
+    if parts.method != Method::GET {
+        return reply::not_allowed("GET");
+    }
+    if let Err(refused) = RequestHead::new(parts).check_accept(&[MediaType::EventStream]) {
+        return refused;
+    }
+    let principal = shared.principal(parts);
+    let Some(place) = shared.sessions.reserve() else {
+        return reply::unavailable("too many sessions");
+    };
+    let Some(entry) = shared.open(Routing::Everything) else {
+        return reply::refuse(500, "the service was called outside of a tokio runtime");
+    };
+    let Some(id) = SessionId::random() else {
+        return reply::refuse(500, "the system gave no random bytes");
+    };
+    let Some(holder) = entry.wire.open_standing() else { return reply::bare(500) };
+    entry.run();
+    let session = shared.sessions.insert(place, id, entry, None, principal);
+    let exchange = Exchange::new(holder, Owner::Sse { session, shared: shared.clone() });
+    // Relative, so that it leads to this server by whatever name the client knows it.
+    let endpoint = format!("{}?{PARAMETER}={id}", shared.options.messages_path);
+    let mut first = BytesMut::new();
+    let event = Writing { name: Some("endpoint"), data: endpoint.as_bytes(), ..Writing::default() };
+    if event.write(&mut first).is_err() {
+        return reply::bare(500);
+    }
+    reply::stream(HttpBody::stream([first.freeze()], Some(exchange), shared.options.keep_alive))
+}
+
+/// Takes a message in. The reply comes on the stream.
+pub(super) async fn message<B>(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    body: B,
+    origin: Arc<Origin>,
+) -> Response<HttpBody>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    if parts.method != Method::POST {
+        return reply::not_allowed("POST");
+    }
+    if let Err(refused) = RequestHead::new(parts).check_body() {
+        return refused;
+    }
+    let principal = shared.principal(parts);
+    let named = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        (key == PARAMETER).then(|| SessionId::parse(value.as_bytes()))?
+    });
+    let session = named.and_then(|id| shared.sessions.find(&id, principal.as_deref()));
+    let Some(session) = session.filter(|session| session.version.is_none()) else {
+        return reply::refuse(404, "no such session; open the stream first");
+    };
+    let body = match read(body, shared.limits.message, shared.options.body_time).await {
+        Ok(body) => body,
+        Err(unread) => return shared.unread(unread),
+    };
+    let inbound = match decode(&body, &shared.limits.decode) {
+        Ok(decoded) => inbound(decoded, origin),
+        Err(error) => return reply::error(400, error.id.clone(), error.to_error_object()),
+    };
+    if let Err(refused) = session.entry.wire.tell(inbound, body.len()) {
+        return shared.refused(refused, None);
+    }
+    session.entry.run();
+    reply::bare(202)
+}

@@ -1,0 +1,415 @@
+//! A server over HTTP: Streamable HTTP in both eras, and the HTTP+SSE of 2024-11-05 beside it.
+//!
+//! [`HttpService`] answers requests, whatever HTTP server they come from. A modern POST is an exchange that stands
+//! for itself: it is spoken over a connection from a pool, and gives it back. A legacy session is an entry in a
+//! table. Connections are opened by a function that comes in: what a server is, nobody here knows.
+//!
+//! The order in which a request is checked: its head's size (431), `Host` and `Origin` (403), its path (404), its
+//! method (405), its types (415, 406), its body (413, 408, 400), and then [`classify`] decides what it is.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
+
+mod body;
+mod entry;
+mod events;
+mod exchange;
+mod head;
+mod http_sse;
+mod legacy;
+mod modern;
+mod options;
+mod reply;
+mod serve;
+mod sessions;
+mod stateless;
+mod wire;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::http::classify::{Class, HttpMethod, Offer, SessionLookup, classify};
+use mcpjoin_proto::session::{Limits, Origin};
+use mcpjoin_proto::{DecodeError, Era, ErrorObject, Message, RequestId, Version, code};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::Link;
+use body::{Unread, read};
+use entry::Entry;
+pub(crate) use entry::{Served, Serves, Serving};
+use head::{Place, RequestHead};
+use sessions::{Session, Sessions};
+use wire::{HttpIo, Refused, Routing, Wire};
+
+pub use body::HttpBody;
+pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay, SessionId};
+pub use options::HttpOptions;
+pub use serve::{HttpListenError, HttpListener};
+
+/// Answers HTTP requests for a server. Made by [`Server::http`](crate::Server::http), cheap to clone.
+///
+/// It is a [`tower_service::Service`], and so it is mounted in any application of hyper, axum or tower. It is called
+/// within a tokio runtime with time enabled.
+#[derive(Clone)]
+pub struct HttpService(Arc<Shared>);
+
+/// A response on its way.
+pub struct HttpFuture(Pin<Box<dyn Future<Output = Response<HttpBody>> + Send>>);
+
+/// What all exchanges share.
+pub(super) struct Shared {
+    options: HttpOptions,
+    limits: Limits,
+    versions: Vec<Version>,
+    legacy: bool,
+    served: Box<dyn Serves>,
+    origin: Arc<Origin>,
+    sessions: Arc<Sessions>,
+    /// Connections for modern exchanges that nothing is under way on.
+    pool: Mutex<Vec<Arc<Entry>>>,
+    /// The same for legacy requests without a session, by the revision that they are made in.
+    legacy_pool: Mutex<HashMap<Version, Vec<Arc<Entry>>>>,
+    entries: Mutex<HashMap<u64, Weak<Entry>>>,
+    last_entry: AtomicU64,
+    ending: AtomicBool,
+    ended: Notify,
+}
+
+/// Connections that wait in the pool.
+const POOL: usize = 256;
+
+impl HttpService {
+    pub(crate) fn new(
+        options: HttpOptions,
+        limits: Limits,
+        versions: Vec<Version>,
+        served: impl Serves + 'static,
+    ) -> Self {
+        let sessions = Sessions::new(options.sessions, options.session_idle, options.events.clone());
+        Self(Arc::new(Shared {
+            legacy: versions.iter().any(|version| version.era() == Some(Era::Legacy)),
+            options,
+            limits,
+            versions,
+            served: Box::new(served),
+            origin: Arc::new(Origin { link: "http", peer: None }),
+            sessions,
+            pool: Mutex::default(),
+            legacy_pool: Mutex::default(),
+            entries: Mutex::default(),
+            last_entry: AtomicU64::new(0),
+            ending: AtomicBool::new(false),
+            ended: Notify::new(),
+        }))
+    }
+
+    /// How many legacy sessions are open.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.0.sessions.len()
+    }
+
+    /// Ends in order: new requests are refused with 503, what is in progress is finished within
+    /// [`Limits::drain`] (10 s), streams get their last words and end. Ready when every connection is over.
+    pub async fn drain(&self) {
+        self.0.drain().await;
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for HttpService
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    type Response = Response<HttpBody>;
+    type Error = Infallible;
+    type Future = HttpFuture;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> HttpFuture {
+        let (shared, origin) = (self.0.clone(), self.0.origin.clone());
+        HttpFuture(Box::pin(answer(shared, request, origin)))
+    }
+}
+
+impl Future for HttpFuture {
+    type Output = Result<Response<HttpBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx).map(Ok)
+    }
+}
+
+/// Answers one request.
+async fn answer<B>(shared: Arc<Shared>, request: Request<B>, origin: Arc<Origin>) -> Response<HttpBody>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let (parts, body) = request.into_parts();
+    let head = RequestHead::new(&parts);
+    let place = match shared.check(&head) {
+        Ok(place) => place,
+        Err(refused) => return refused,
+    };
+    let mut response = match place {
+        Place::Endpoint => endpoint(&shared, &parts, body, origin).await,
+        Place::Stream => http_sse::stream(&shared, &parts),
+        Place::Messages => http_sse::message(&shared, &parts, body, origin).await,
+    };
+    if shared.options.cors {
+        head.expose(&mut response);
+    }
+    response
+}
+
+/// A request at the endpoint.
+async fn endpoint<B>(shared: &Arc<Shared>, parts: &Parts, body: B, origin: Arc<Origin>) -> Response<HttpBody>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let head = RequestHead::new(parts);
+    let method = HttpMethod::parse(parts.method.as_str());
+    if let Err(refused) = head.check_types(method) {
+        return refused;
+    }
+    let stateless = shared.options.stateless;
+    let principal = shared.principal(parts);
+    let (lookup, session) = match stateless {
+        true => (SessionLookup::Absent, None),
+        false => shared.look_up(&head, principal.as_deref()),
+    };
+    let offer = Offer { versions: &shared.versions, sessions: !stateless };
+    let (decoded, size) = if method == HttpMethod::Post {
+        let body = match read(body, shared.limits.message, shared.options.body_time).await {
+            Ok(body) => body,
+            Err(unread) => return shared.unread(unread),
+        };
+        (Some(decode(&body, &shared.limits.decode)).filter(|_| !body.is_empty()), body.len())
+    } else {
+        (None, 0)
+    };
+    let class = classify(method, &head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
+    let came = Came { decoded, size, origin };
+    match class {
+        Class::Modern { .. } => modern::post(shared, &head, came).await,
+        Class::Legacy { kind, version } if stateless => stateless::answer(shared, kind, version, came).await,
+        Class::Legacy { kind, .. } => legacy::answer(shared, kind, &head, session, principal, came).await,
+        Class::Reject(rejection) if rejection.status == 405 => {
+            reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
+        }
+        Class::Reject(rejection) => reply::rejection(rejection),
+    }
+}
+
+/// What a request has brought.
+struct Came {
+    decoded: Option<Result<Decoded, DecodeError>>,
+    /// Its bytes.
+    size: usize,
+    origin: Arc<Origin>,
+}
+
+impl Came {
+    /// The only message, or the messages of a batch.
+    fn into_decoded(self) -> Option<(Decoded, usize, Arc<Origin>)> {
+        Some((self.decoded?.ok()?, self.size, self.origin))
+    }
+}
+
+impl Shared {
+    /// What concerns every request: what it may not have, and where it goes.
+    fn check(&self, head: &RequestHead<'_>) -> Result<Place, Response<HttpBody>> {
+        head.check_size()?;
+        if let Err(denied) = self.options.guard.check(head) {
+            return Err(reply::refuse(403, &denied.to_string()));
+        }
+        let place = self.place(head.path()).ok_or_else(|| reply::bare(404))?;
+        if self.options.cors
+            && let Some(preflight) = head.preflight()
+        {
+            return Err(preflight);
+        }
+        if self.ending.load(Ordering::Acquire) {
+            return Err(reply::unavailable("the server is shutting down"));
+        }
+        Ok(place)
+    }
+
+    fn place(&self, path: &str) -> Option<Place> {
+        if let Some(stream) =
+            self.options.sse_path.as_deref().filter(|_| self.legacy && !self.options.stateless)
+        {
+            if path == stream {
+                return Some(Place::Stream);
+            }
+            if path == &*self.options.messages_path {
+                return Some(Place::Messages);
+            }
+        }
+        self.options.path.as_deref().is_none_or(|endpoint| path == endpoint).then_some(Place::Endpoint)
+    }
+
+    fn principal(&self, parts: &Parts) -> Option<String> {
+        self.options.principal.as_ref().and_then(|principal| principal(parts))
+    }
+
+    /// The session that a request names.
+    fn look_up(
+        &self,
+        head: &RequestHead<'_>,
+        principal: Option<&str>,
+    ) -> (SessionLookup, Option<Arc<Session>>) {
+        let named = match head.session_id() {
+            None => return (SessionLookup::Absent, None),
+            Some(named) => named,
+        };
+        let session = SessionId::parse(named).and_then(|id| self.sessions.find(&id, principal));
+        match session.as_ref().and_then(|session| session.version.clone()) {
+            Some(version) => (SessionLookup::Known(version), session),
+            // One of 2024-11-05 is not to be had here.
+            None => (SessionLookup::Unknown, None),
+        }
+    }
+
+    fn unread(&self, unread: Unread) -> Response<HttpBody> {
+        match unread {
+            Unread::TooLarge => {
+                let limit = self.limits.message;
+                reply::refuse(413, &format!("the body is above the limit `message` of {limit} bytes"))
+            }
+            Unread::TooSlow => {
+                let time = self.options.body_time.as_secs();
+                reply::refuse(408, &format!("the body did not come within {time} s"))
+            }
+            Unread::Broken => reply::refuse(400, "the body could not be read"),
+        }
+    }
+
+    /// Opens a connection.
+    fn open(self: &Arc<Self>, routing: Routing) -> Option<Arc<Entry>> {
+        let runtime = Handle::try_current().ok()?;
+        let wire = Arc::new(Wire::new(routing, self.options.json_only));
+        let (served, serving) = self.served.open(Link::new(HttpIo(wire.clone())));
+        let number = self.last_entry.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::downgrade(self);
+        let entry = Entry::new(wire, served, serving, runtime, move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.forget(number);
+            }
+        });
+        self.entries().insert(number, Arc::downgrade(&entry));
+        Some(entry)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Weak<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, number: u64) {
+        let mut entries = self.entries();
+        entries.remove(&number);
+        let none = entries.is_empty();
+        drop(entries);
+        if none {
+            self.ended.notify_waiters();
+        }
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection for one modern exchange.
+    fn take(self: &Arc<Self>) -> Option<Arc<Entry>> {
+        loop {
+            let pooled = self.pool().pop();
+            match pooled {
+                Some(entry) if entry.wire.is_closed() => {}
+                Some(entry) => return Some(entry),
+                None => return self.open(Routing::Exchange),
+            }
+        }
+    }
+
+    /// A connection whose exchange is complete.
+    fn give_back(&self, entry: &Arc<Entry>) {
+        let mut pool = self.pool();
+        if pool.len() < POOL && !self.ending.load(Ordering::Acquire) {
+            pool.push(entry.clone());
+            return;
+        }
+        drop(pool);
+        entry.stop();
+    }
+
+    fn legacy_pool(&self) -> MutexGuard<'_, HashMap<Version, Vec<Arc<Entry>>>> {
+        self.legacy_pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn drain(&self) {
+        self.ending.store(true, Ordering::Release);
+        let pooled = (std::mem::take(&mut *self.pool()), std::mem::take(&mut *self.legacy_pool()));
+        drop(pooled);
+        let open: Vec<_> = self.entries().values().filter_map(Weak::upgrade).collect();
+        for entry in open {
+            entry.served().drain();
+        }
+        loop {
+            let ended = self.ended.notified();
+            if self.entries().is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// What a client gets whose request was not handed to a connection.
+    fn refused(&self, refused: Refused, id: Option<RequestId>) -> Response<HttpBody> {
+        match refused {
+            Refused::Duplicate => {
+                let text = "a request with this id is still being handled";
+                reply::error(400, id, ErrorObject::invalid_request(text))
+            }
+            Refused::Closed => reply::error(404, id, gone()),
+            Refused::Full => reply::unavailable("too many messages wait to be read"),
+        }
+    }
+}
+
+/// What a client gets whose session is over.
+fn gone() -> ErrorObject {
+    ErrorObject::new(code::INVALID_REQUEST, "no such session; initialize again")
+}
+
+/// The id of the request that a message is.
+fn request_id(message: &Message) -> Option<&RequestId> {
+    match message {
+        Message::Request(request) => Some(&request.id),
+        _ => None,
+    }
+}
+
+impl fmt::Debug for HttpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpService").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HttpFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HttpFuture")
+    }
+}

@@ -1,0 +1,58 @@
+//! A POST of 2026-07-28: it stands for itself.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#sending-messages-to-the-server>
+
+use std::sync::Arc;
+
+use http::Response;
+use mcpjoin_proto::decode::Decoded;
+use mcpjoin_proto::http::headers::HeaderMismatch;
+use mcpjoin_proto::http::params::check_param_headers;
+use mcpjoin_proto::session::Inbound;
+use mcpjoin_proto::{Message, Method, Payload, Request};
+
+use super::body::HttpBody;
+use super::exchange::{Exchange, Owner};
+use super::head::RequestHead;
+use super::wire::Head;
+use super::{Came, Shared, gone, reply};
+
+pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Came) -> Response<HttpBody> {
+    let (message, size, origin) = match came.into_decoded() {
+        Some((Decoded::Message(message @ Message::Request(_)), size, origin)) => (message, size, origin),
+        // The core has no notification that a client sends over HTTP: to cancel is to leave. What an extension
+        // has would be told to a server that knows nothing of who sends it.
+        Some(_) => return reply::bare(202),
+        None => return reply::bare(400),
+    };
+    let Message::Request(request) = &message else { return reply::bare(202) };
+    let id = request.id.clone();
+    if let Err(mismatch) = check_params(shared, head, request) {
+        return reply::error(400, Some(id), mismatch.to_error_object());
+    }
+    let Some(entry) = shared.take() else {
+        return reply::refuse(500, "the service was called outside of a tokio runtime");
+    };
+    let inbound = Inbound::Message { message, origin };
+    let holder = match entry.wire.begin_one(id.clone(), inbound, size) {
+        Ok(holder) => holder,
+        Err(refused) => return shared.refused(refused, Some(id)),
+    };
+    let exchange = Exchange::new(holder, Owner::Modern { entry: entry.clone(), shared: shared.clone() });
+    entry.run();
+    drop(entry);
+    let patience = (!shared.options.json_only).then_some(shared.options.keep_alive);
+    match exchange.head(patience).await {
+        Head::Json { status, body } => reply::json(status, body),
+        Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
+        Head::Nothing | Head::Closed => reply::error(500, Some(id), gone()),
+    }
+}
+
+/// The headers that repeat arguments of a tool.
+fn check_params(shared: &Shared, head: &RequestHead<'_>, request: &Request) -> Result<(), HeaderMismatch> {
+    let (Method::CallTool, Some(params)) = (&request.method, &request.params) else { return Ok(()) };
+    let marks = params.name_string().and_then(|name| shared.served.header_marks(&name));
+    let Some(marks) = marks else { return Ok(()) };
+    check_param_headers(head, &marks, Payload::arguments(params).as_ref())
+}

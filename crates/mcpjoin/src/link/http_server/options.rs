@@ -1,0 +1,245 @@
+//! What an HTTP server offers, to whom, and within which bounds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use mcpjoin_proto::http::origin::{Guard, OriginError};
+
+use super::events::{EventStore, MemoryEvents};
+
+/// Tells who makes a request, from its head: what an authorization layer in front has found out.
+pub(super) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
+/// What an HTTP server offers, to whom, and within which bounds.
+///
+/// Without more it is a server on the user's machine: reached as `localhost`, `127.0.0.1` or `[::1]` by programs and
+/// by web pages of these, at `/mcp`, and for clients of 2024-11-05 at `/sse`. How large a message may be and how long
+/// requests may go on at the end are bounds of the [`Server`](crate::Server).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcpjoin::link::HttpOptions;
+///
+/// let options = HttpOptions::new()
+///     .path("/tools")
+///     .allow_host("tools.example.com")?
+///     .allow_origin("https://app.example.com")?
+///     .session_idle(Duration::from_secs(600));
+/// # drop(options);
+/// # Ok::<(), mcpjoin::proto::http::origin::OriginError>(())
+/// ```
+#[derive(Clone)]
+pub struct HttpOptions {
+    pub(super) path: Option<Box<str>>,
+    pub(super) sse_path: Option<Box<str>>,
+    pub(super) messages_path: Box<str>,
+    pub(super) guard: Guard,
+    pub(super) cors: bool,
+    pub(super) json_only: bool,
+    pub(super) stateless: bool,
+    pub(super) sessions: usize,
+    pub(super) session_idle: Duration,
+    pub(super) header_time: Duration,
+    pub(super) body_time: Duration,
+    pub(super) keep_alive: Duration,
+    pub(super) retry: Duration,
+    pub(super) connections: usize,
+    pub(super) events: Option<Arc<dyn EventStore>>,
+    pub(super) principal: Option<Principal>,
+}
+
+impl HttpOptions {
+    /// The options of a server on the user's machine.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            path: Some("/mcp".into()),
+            sse_path: Some("/sse".into()),
+            messages_path: "/messages".into(),
+            guard: Guard::loopback(),
+            cors: false,
+            json_only: false,
+            stateless: false,
+            sessions: 10_000,
+            session_idle: Duration::from_secs(30 * 60),
+            header_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(15),
+            retry: Duration::from_secs(1),
+            connections: 10_000,
+            events: Some(Arc::new(MemoryEvents::new())),
+            principal: None,
+        }
+    }
+
+    /// The path of the endpoint: `/mcp`.
+    #[must_use]
+    pub fn path(mut self, path: &str) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// Every path but those of 2024-11-05 is the endpoint: for a service that a router has mounted where it belongs.
+    #[must_use]
+    pub fn any_path(mut self) -> Self {
+        self.path = None;
+        self
+    }
+
+    /// The paths for clients of 2024-11-05: the stream at `/sse`, their messages at `/messages`.
+    #[must_use]
+    pub fn sse_paths(mut self, stream: &str, messages: &str) -> Self {
+        self.sse_path = Some(stream.into());
+        self.messages_path = messages.into();
+        self
+    }
+
+    /// Offers nothing to clients of 2024-11-05.
+    #[must_use]
+    pub fn without_sse(mut self) -> Self {
+        self.sse_path = None;
+        self
+    }
+
+    /// Allows requests for a host, `host` or `host:port`, beside those for this machine.
+    ///
+    /// # Errors
+    /// When it is not written so.
+    pub fn allow_host(mut self, host: &str) -> Result<Self, OriginError> {
+        self.guard.allow_host(host)?;
+        Ok(self)
+    }
+
+    /// Allows requests of the web pages of an origin, `scheme://host` or `scheme://host:port`, beside those of this
+    /// machine.
+    ///
+    /// # Errors
+    /// When it is not written so.
+    pub fn allow_origin(mut self, origin: &str) -> Result<Self, OriginError> {
+        self.guard.allow_origin(origin)?;
+        Ok(self)
+    }
+
+    /// Takes another guard in place of the one that lets in this machine alone.
+    #[must_use]
+    pub fn guard(mut self, guard: Guard) -> Self {
+        self.guard = guard;
+        self
+    }
+
+    /// Lets allowed web pages read the replies (CORS): off. An origin that is not allowed is refused either way.
+    #[must_use]
+    pub const fn cors(mut self, cors: bool) -> Self {
+        self.cors = cors;
+        self
+    }
+
+    /// Answers every POST with plain JSON, so that nothing is told before the reply: no progress, no log messages.
+    #[must_use]
+    pub const fn json_only(mut self, json_only: bool) -> Self {
+        self.json_only = json_only;
+        self
+    }
+
+    /// Keeps no legacy sessions, so that any request may go to any of several servers. A legacy client gets no stream
+    /// beside its requests and is asked nothing; 2024-11-05 is not offered. Modern clients see no difference.
+    #[must_use]
+    pub const fn stateless(mut self, stateless: bool) -> Self {
+        self.stateless = stateless;
+        self
+    }
+
+    /// How many legacy sessions there may be at once: 10,000. A client beyond that is asked to come again (503).
+    #[must_use]
+    pub const fn max_sessions(mut self, sessions: usize) -> Self {
+        self.sessions = sessions;
+        self
+    }
+
+    /// After how long without a request and without an open stream a legacy session is over: 30 min.
+    #[must_use]
+    pub const fn session_idle(mut self, idle: Duration) -> Self {
+        self.session_idle = idle;
+        self
+    }
+
+    /// How long a client may take for the head of a request: 10 s. Held by
+    /// [`Server::serve_http`](crate::Server::serve_http); a server of one's own has its own bound.
+    #[must_use]
+    pub const fn header_time(mut self, time: Duration) -> Self {
+        self.header_time = time;
+        self
+    }
+
+    /// How long a client may take for the body of a request: 30 s.
+    #[must_use]
+    pub const fn body_time(mut self, time: Duration) -> Self {
+        self.body_time = time;
+        self
+    }
+
+    /// After how long a silent stream gets a comment, so that nothing on the way takes it for dead: 15 s.
+    #[must_use]
+    pub const fn keep_alive(mut self, interval: Duration) -> Self {
+        self.keep_alive = interval;
+        self
+    }
+
+    /// When a legacy client is to come back for a stream that broke: after 1 s.
+    #[must_use]
+    pub const fn retry(mut self, retry: Duration) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How many connections there may be at once: 10,000. Held by
+    /// [`Server::serve_http`](crate::Server::serve_http).
+    #[must_use]
+    pub const fn max_connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Where the events of legacy streams are kept, for clients that come back for them: in memory
+    /// ([`MemoryEvents`]).
+    #[must_use]
+    pub fn event_store(mut self, events: impl EventStore) -> Self {
+        self.events = Some(Arc::new(events));
+        self
+    }
+
+    /// Keeps no events: a stream that broke is lost.
+    #[must_use]
+    pub fn without_resumption(mut self) -> Self {
+        self.events = None;
+        self
+    }
+
+    /// Tells who makes a request, from its head. A legacy session belongs to whoever has opened it; for anybody else
+    /// it does not exist.
+    #[must_use]
+    pub fn principal(mut self, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.principal = Some(Arc::new(principal));
+        self
+    }
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for HttpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpOptions")
+            .field("path", &self.path)
+            .field("sse_path", &self.sse_path)
+            .field("guard", &self.guard)
+            .field("sessions", &self.sessions)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! Responses.
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use mcpjoin_proto::http::classify::Rejection;
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::{ErrorObject, Message, RequestId, encode};
+
+use super::body::HttpBody;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// Nothing but a status.
+pub(super) fn bare(status: u16) -> Response<HttpBody> {
+    with(status, HttpBody::empty())
+}
+
+fn with(status: u16, body: HttpBody) -> Response<HttpBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+/// A JSON text.
+pub(super) fn json(status: u16, text: Bytes) -> Response<HttpBody> {
+    let mut response = with(status, HttpBody::whole(text));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// An error, about a request whose id is known or not.
+pub(super) fn error(status: u16, id: Option<RequestId>, error: ErrorObject) -> Response<HttpBody> {
+    let response = mcpjoin_proto::Response { id, outcome: Err(error) };
+    let mut text = BytesMut::new();
+    encode::message(&Message::Response(response), &mut text);
+    json(status, text.freeze())
+}
+
+/// The refusal of what is no fault of a message.
+pub(super) fn refuse(status: u16, why: &str) -> Response<HttpBody> {
+    error(status, None, ErrorObject::invalid_request(why))
+}
+
+/// The method is not for this resource; `allow` says which are.
+pub(super) fn not_allowed(allow: &'static str) -> Response<HttpBody> {
+    let mut response = bare(405);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// Come again.
+pub(super) fn unavailable(why: &str) -> Response<HttpBody> {
+    let mut response = error(503, None, ErrorObject::internal(why));
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+pub(super) fn rejection(rejection: Rejection) -> Response<HttpBody> {
+    match rejection.error {
+        Some(problem) => error(rejection.status, rejection.id, problem),
+        None => bare(rejection.status),
+    }
+}
+
+/// An event stream, which nothing on the way is to hold back.
+pub(super) fn stream(body: HttpBody) -> Response<HttpBody> {
+    let mut response = with(200, body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, EVENT_STREAM);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(name::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,201 @@
+//! The table of legacy sessions.
+//!
+//! A session is an entry in it: nothing runs for it. One task for all of them ends those that nobody has used for
+//! long, and there is none while there are no sessions.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use mcpjoin_proto::Version;
+use tokio::time::{Instant, sleep};
+
+use super::entry::Entry;
+use super::events::{EventStore, SessionId};
+
+/// A legacy session that is open.
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    pub(super) entry: Arc<Entry>,
+    /// The revision agreed on; `None` for 2024-11-05's transport, which asks for none.
+    pub(super) version: Option<Version>,
+    principal: Option<String>,
+    epoch: Instant,
+    /// When it was last used, in milliseconds since the epoch.
+    used: AtomicU64,
+    /// Exchanges under way.
+    exchanges: AtomicUsize,
+}
+
+pub(super) struct Sessions {
+    limit: usize,
+    idle: Duration,
+    epoch: Instant,
+    events: Option<Arc<dyn EventStore>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    sessions: HashMap<SessionId, Arc<Session>>,
+    /// Places taken for sessions that are about to be.
+    reserved: usize,
+    watched: bool,
+}
+
+/// A place in the table for a session that may come to be.
+pub(super) struct Place(Arc<Sessions>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.lock().reserved -= 1;
+    }
+}
+
+impl Session {
+    fn touch(&self) {
+        let now = self.epoch.elapsed().as_millis();
+        self.used.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// An exchange begins.
+    pub(super) fn enter(&self) {
+        self.exchanges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An exchange has ended.
+    pub(super) fn leave(&self) {
+        self.touch();
+        self.exchanges.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn idle(&self) -> Duration {
+        if self.exchanges.load(Ordering::Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        let used = Duration::from_millis(self.used.load(Ordering::Relaxed));
+        self.epoch.elapsed().saturating_sub(used)
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(limit: usize, idle: Duration, events: Option<Arc<dyn EventStore>>) -> Arc<Self> {
+        Arc::new(Self { limit, idle, epoch: Instant::now(), events, table: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().sessions.len()
+    }
+
+    /// Takes a place for a session; `None` when there are too many.
+    pub(super) fn reserve(self: &Arc<Self>) -> Option<Place> {
+        let mut table = self.lock();
+        if table.sessions.len() + table.reserved >= self.limit {
+            return None;
+        }
+        table.reserved += 1;
+        Some(Place(self.clone()))
+    }
+
+    /// Enters a session. Called within a runtime.
+    pub(super) fn insert(
+        self: &Arc<Self>,
+        place: Place,
+        id: SessionId,
+        entry: Arc<Entry>,
+        version: Option<Version>,
+        principal: Option<String>,
+    ) -> Arc<Session> {
+        let session = Arc::new(Session {
+            id,
+            entry,
+            version,
+            principal,
+            epoch: self.epoch,
+            used: AtomicU64::new(0),
+            exchanges: AtomicUsize::new(0),
+        });
+        session.touch();
+        let mut table = self.lock();
+        table.sessions.insert(id, session.clone());
+        let watch = !std::mem::replace(&mut table.watched, true);
+        drop(table);
+        drop(place);
+        if watch {
+            tokio::spawn(expire(Arc::downgrade(self), self.idle));
+        }
+        session
+    }
+
+    /// The session of that name, for whoever it belongs to.
+    pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<Arc<Session>> {
+        let session = self.lock().sessions.get(id).cloned()?;
+        if session.principal.as_deref() != principal {
+            return None;
+        }
+        if session.entry.wire.is_closed() {
+            self.end(id);
+            return None;
+        }
+        session.touch();
+        Some(session)
+    }
+
+    /// Ends a session at once, with everything that is under way in it.
+    pub(super) fn end(&self, id: &SessionId) {
+        let session = self.lock().sessions.remove(id);
+        if let Some(session) = session {
+            session.entry.stop();
+            if let Some(events) = &self.events {
+                events.forget(id);
+            }
+        }
+    }
+
+    fn end_idle(&self) {
+        let idle: Vec<SessionId> = {
+            let table = self.lock();
+            let over = |session: &Session| session.idle() >= self.idle || session.entry.wire.is_closed();
+            table.sessions.values().filter(|session| over(session)).map(|session| session.id).collect()
+        };
+        for id in idle {
+            self.end(&id);
+        }
+    }
+}
+
+/// Ends idle sessions, as long as there are sessions. One is found at most a tenth of the time too late.
+async fn expire(sessions: Weak<Sessions>, idle: Duration) {
+    let turn = (idle / 10).max(Duration::from_millis(10));
+    loop {
+        sleep(turn).await;
+        let Some(sessions) = sessions.upgrade() else { return };
+        sessions.end_idle();
+        let mut table = sessions.lock();
+        if table.sessions.is_empty() {
+            table.watched = false;
+            return;
+        }
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        let ids: Vec<SessionId> = self.lock().sessions.keys().copied().collect();
+        for id in ids {
+            self.end(&id);
+        }
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

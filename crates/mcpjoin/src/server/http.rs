@@ -1,0 +1,87 @@
+//! A server over HTTP: as a service for any HTTP server, and with a listener of its own.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use mcpjoin_proto::Version;
+use mcpjoin_proto::http::params::HeaderMark;
+
+use super::Server;
+use crate::connection::Connection;
+use crate::link::Link;
+use crate::link::http_server::{HttpListener, HttpOptions, HttpService, Served, Serves, Serving};
+
+impl Server {
+    /// Answers HTTP requests: Streamable HTTP in both eras, and HTTP+SSE of 2024-11-05 beside it. The service is
+    /// mounted in any application of hyper, axum or tower, and is called within a tokio runtime with time enabled.
+    ///
+    /// ```
+    /// # fn f(server: mcpjoin::Server) {
+    /// use mcpjoin::link::HttpOptions;
+    ///
+    /// let service = server.http(HttpOptions::new());
+    /// // axum: Router::new().route_service("/mcp", service)
+    /// # drop(service);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn http(&self, options: HttpOptions) -> HttpService {
+        let (limits, versions) = (self.0.limits.clone(), self.0.role.versions.clone());
+        HttpService::new(options, limits, versions, self.clone())
+    }
+
+    /// Serves everyone who comes to the listener until `end` is ready. Then nobody is accepted any more, what is in
+    /// progress is finished, streams get their last words, and it is over when the last connection is: after
+    /// [`Limits::drain`](mcpjoin_proto::session::Limits::drain) (10 s) at the latest, and the 2 s that may be taken to
+    /// say goodbye. Dropping the future ends everything at once.
+    ///
+    /// ```no_run
+    /// # async fn f(server: mcpjoin::Server) -> Result<(), mcpjoin::link::HttpListenError> {
+    /// use mcpjoin::link::{HttpListener, HttpOptions};
+    ///
+    /// let listener = HttpListener::bind("http://127.0.0.1:8080/mcp").await?;
+    /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+    /// server.serve_http(listener, HttpOptions::new(), interrupted).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O and time enabled.
+    pub async fn serve_http(
+        &self,
+        listener: HttpListener,
+        options: HttpOptions,
+        end: impl Future<Output = ()>,
+    ) {
+        let service = self.http(listener.options(options));
+        listener.serve(service, end).await;
+    }
+}
+
+impl Serves for Server {
+    fn open(&self, link: Link) -> (Box<dyn Served>, Serving) {
+        let (connection, serving) = Self::open(self, link);
+        (Box::new(connection), Box::pin(serving.run()))
+    }
+
+    fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
+        let offer = self.0.read();
+        let marks = offer.tools.get(tool)?.header_marks();
+        (!marks.is_empty()).then(|| marks.clone())
+    }
+}
+
+impl Served for Connection {
+    fn version(&self) -> Option<Version> {
+        self.peer().map(|peer| peer.profile.version.clone())
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.in_flight() == (0, 0)
+    }
+
+    fn drain(&self) {
+        Self::drain(self);
+    }
+}

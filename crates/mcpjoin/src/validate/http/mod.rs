@@ -1,0 +1,17 @@
+//! The same look at a server that is reached over HTTP.
+//!
+//! Called by [`Validator::run`](super::Validator::run). Beside what is asked of every server, requests come without
+//! their headers, with others, from pages of other origins, for other hosts, in sessions that have ended; streams are
+//! opened, left and resumed. A prompt is asked for by a name that no server has, where prompts are declared.
+
+mod lines;
+mod live;
+mod runs;
+mod wire;
+
+pub(super) use runs::Runs;
+
+use crate::link::{Crossed, Way};
+
+/// Sees the messages that cross.
+pub(super) type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;

@@ -1,0 +1,559 @@
+//! Which runs there are over HTTP, and what is sent in each.
+
+use std::time::Duration;
+
+use mcpjoin_check::{Channel, Probe, Revisions, Trace};
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::types::Members;
+use mcpjoin_proto::{Era, Method, Profile, Raw, Version, code};
+use reqwest::Method as Verb;
+
+use super::super::live::Opened;
+use super::super::probes::{self, Manner};
+use super::super::runs::{LISTS, REMOVED, agreed, capabilities, control, member};
+use super::super::{Look, Progress, ValidateError};
+use super::lines;
+use super::live::{Live, MOMENT, Reply, Until};
+use super::wire::{Head, Wire};
+use crate::link::HttpConnect;
+
+/// So many times two clients ask at once.
+const TOGETHER: usize = 10;
+
+/// Every run of one server.
+pub(in super::super) struct Runs {
+    of: Look,
+    wire: Wire,
+    sse: bool,
+    trace: Trace,
+    number: usize,
+}
+
+/// What became of an attempt to open a session.
+enum Attempt {
+    Spoken,
+    Not(Box<Refusal>),
+}
+
+/// Why there is no session.
+struct Refusal {
+    method: Method,
+    reply: Reply,
+    within: Duration,
+}
+
+impl Runs {
+    /// # Errors
+    /// When the URL, a header or a certificate cannot be used.
+    pub(in super::super) fn new(mut of: Look, connect: &HttpConnect) -> Result<Self, ValidateError> {
+        let wire = Wire::new(connect, of.tap.take())?;
+        let trace = Trace { answer_within: of.answer, ..Trace::default() };
+        Ok(Self { of, wire, sse: connect.is_http_sse(), trace, number: 0 })
+    }
+
+    pub(in super::super) async fn all(mut self) -> Result<Trace, ValidateError> {
+        if self.sse {
+            return match self.http_sse().await {
+                Attempt::Spoken => Ok(self.trace),
+                Attempt::Not(refusal) => Err(refusal.into()),
+            };
+        }
+        let (mut modern, mut legacy, mut failure) = (false, false, None);
+        if self.of.modern {
+            match self.modern().await {
+                Attempt::Spoken => modern = true,
+                Attempt::Not(refusal) if refusal.is_final() => return Err(refusal.into()),
+                Attempt::Not(refusal) => failure = Some(refusal),
+            }
+        }
+        if self.of.legacy {
+            match self.legacy(modern).await {
+                Attempt::Spoken => legacy = true,
+                Attempt::Not(refusal) => {
+                    let older = matches!(refusal.reply.status, Some(400 | 404 | 405));
+                    if !modern && older && matches!(self.http_sse().await, Attempt::Spoken) {
+                        return Ok(self.trace);
+                    }
+                    failure = Some(refusal);
+                }
+            }
+        }
+        if let (false, false, Some(failure)) = (modern, legacy, failure) {
+            return Err(failure.into());
+        }
+        if legacy {
+            self.openers().await;
+        }
+        self.at_once(modern).await;
+        self.bad_lines(modern).await;
+        Ok(self.trace)
+    }
+
+    fn tell(&mut self, live: &Live<'_>, probe: Probe) {
+        (self.of.progress)(Progress { number: self.number, run: &live.run.name, probe });
+    }
+
+    /// A session of the modern era, if there is one.
+    async fn modern(&mut self) -> Attempt {
+        let version = Version::newest(Era::Modern);
+        let manner = Manner::Modern(version.clone());
+        let wire = self.wire.clone();
+        let mut live =
+            self.start(&wire, "modern session", &version, Channel::StreamableHttp).in_manner(manner.clone());
+        let within = self.of.limits.initialize;
+        let reply = self.open(&mut live, Probe::Discover, &manner, Method::Discover.as_str(), within).await;
+        let declared = match &reply.opened {
+            Opened::Result(result) if member(result.raw(), "supportedVersions").is_some() => {
+                capabilities(result)
+            }
+            opened => {
+                // Where this era alone is asked for, a server may be of it and lack this method: that is judged.
+                let other = matches!(opened, Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION);
+                let may_be = !self.of.legacy && !other && reply.status.is_some();
+                let list = Method::ListTools.as_str();
+                let spoken = may_be && {
+                    let reply = self.open(&mut live, Probe::List, &manner, list, self.of.answer).await;
+                    matches!(&reply.opened, Opened::Result(result) if result.result_type().is_some())
+                };
+                if !spoken {
+                    return Attempt::not(Method::Discover, reply, within);
+                }
+                Members::default()
+            }
+        };
+        let control = control(&manner);
+        self.common(&mut live, &manner, &declared).await;
+        for (capability, method) in LISTS {
+            if !declared.contains_key(capability) {
+                self.ask(&mut live, &manner, Probe::UndeclaredList, method).await;
+            }
+        }
+        if declared.contains_key("tools") {
+            self.tell(&live, Probe::ListAgain);
+            let line = probes::request(&manner, &live.id(), Method::ListTools.as_str());
+            let head = Head { other_letters: true, ..live.post(&line) };
+            self.send(&mut live, Probe::ListAgain, head, &line).await;
+        }
+        for method in REMOVED {
+            self.ask(&mut live, &manner, Probe::RemovedMethod, method).await;
+        }
+        self.lacking(&mut live, &version).await;
+        self.headers(&mut live, &manner, control).await;
+        if declared.contains_key("prompts") {
+            self.names(&mut live, &version).await;
+        }
+        self.strangers(&mut live, &manner, control).await;
+        if let Some(line) = lines::listen(&live.id(), &version, &declared) {
+            self.tell(&live, Probe::Listen);
+            let head = live.post(&line);
+            live.exchange(Probe::Listen, head, Some(&line), Until::FirstMessage, self.of.answer).await;
+        }
+        self.keep(live).await;
+        Attempt::Spoken
+    }
+
+    /// Requests whose `_meta` lacks something, or names another version.
+    async fn lacking(&mut self, live: &mut Live<'_>, version: &Version) {
+        for (probe, named, capabilities) in [
+            (Probe::NoCapabilities, Some(version.as_str()), false),
+            (Probe::NoVersion, None, true),
+            (Probe::UnsupportedVersion, Some(probes::NO_VERSION), true),
+        ] {
+            self.tell(live, probe);
+            let line = probes::discover(&live.id(), named, capabilities);
+            let head = match named {
+                Some(named) => live.post(&line).with(name::PROTOCOL_VERSION, named),
+                None => live.post(&line),
+            };
+            self.send(live, probe, head, &line).await;
+        }
+        self.tell(live, Probe::NoClientInfo);
+        let line = probes::discover_unnamed(&live.id(), version.as_str());
+        live.ask(Probe::NoClientInfo, &line).await;
+        self.tell(live, Probe::NoMeta);
+        let line = probes::discover_bare(&live.id());
+        live.ask(Probe::NoMeta, &line).await;
+    }
+
+    /// Requests whose headers lack something, differ from the body, or are written in another way.
+    async fn headers(&mut self, live: &mut Live<'_>, manner: &Manner, control: &str) {
+        type Change = fn(Head, &str) -> Head;
+        let legacy = Version::newest(Era::Legacy);
+        let changes: [(Probe, Change); 9] = [
+            (Probe::NoVersionHeader, |head, _| head.without(name::PROTOCOL_VERSION)),
+            (Probe::OtherVersionHeader, |head, legacy| head.with(name::PROTOCOL_VERSION, legacy)),
+            (Probe::NoMethodHeader, |head, _| head.without(name::METHOD)),
+            (Probe::OtherMethodHeader, |head, _| head.with(name::METHOD, Method::ListTools.as_str())),
+            (Probe::CapitalMethodHeader, |head, _| head.with(name::METHOD, "SERVER/DISCOVER")),
+            (Probe::HeaderLetters, |head, _| Head { other_letters: true, ..head }),
+            (Probe::HeaderSpace, |head, _| head.with(name::METHOD, " \t server/discover \t ")),
+            (Probe::EarlierHeaders, |head, _| {
+                head.with(name::SESSION_ID, lines::NO_SESSION).with(name::LAST_EVENT_ID, "1")
+            }),
+            // The last one shows that nothing of these has stayed.
+            (Probe::Ping, |head, _| head),
+        ];
+        for (probe, change) in changes {
+            self.tell(live, probe);
+            let line = probes::request(manner, &live.id(), control);
+            let head = change(live.post(&line), legacy.as_str());
+            self.send(live, probe, head, &line).await;
+        }
+        for (probe, verb) in [(Probe::EarlierGet, Verb::GET), (Probe::EarlierDelete, Verb::DELETE)] {
+            self.tell(live, probe);
+            let head = live.head(verb);
+            live.exchange(probe, head, None, Until::Closed, self.of.answer).await;
+        }
+    }
+
+    /// Requests for a prompt that does not exist, with and without its name in the headers.
+    async fn names(&mut self, live: &mut Live<'_>, version: &Version) {
+        for (probe, named) in [
+            (Probe::NoNameHeader, None),
+            (Probe::OtherNameHeader, Some(lines::OTHER_PROMPT)),
+            (Probe::EncodedNameHeader, Some(lines::NO_PROMPT_ENCODED)),
+            (Probe::BadNameHeader, Some(lines::NO_BASE64)),
+        ] {
+            self.tell(live, probe);
+            let line = lines::no_prompt(&live.id(), version);
+            let head = live.post(&line);
+            let head = match named {
+                Some(named) => head.with(name::NAME, named),
+                None => head,
+            };
+            self.send(live, probe, head, &line).await;
+        }
+    }
+
+    /// Requests of pages of other origins and for other hosts.
+    async fn strangers(&mut self, live: &mut Live<'_>, manner: &Manner, control: &str) {
+        for origin in lines::FOREIGN_ORIGINS {
+            self.tell(live, Probe::ForeignOrigin);
+            let line = probes::request(manner, &live.id(), control);
+            let head = live.post(&line).from_origin(origin);
+            self.send(live, Probe::ForeignOrigin, head, &line).await;
+        }
+        if self.wire.is_loopback {
+            self.tell(live, Probe::ForeignHost);
+            let line = probes::request(manner, &live.id(), control);
+            let head = live.post(&line).to_host(lines::FOREIGN_HOST);
+            self.send(live, Probe::ForeignHost, head, &line).await;
+        }
+    }
+
+    /// A session of the legacy era, if there is one. `modern`: there is one of the modern era.
+    async fn legacy(&mut self, modern: bool) -> Attempt {
+        let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
+        let manner = Manner::Legacy;
+        let wire = self.wire.clone();
+        let mut live = self.start(&wire, "legacy session", &version, Channel::StreamableHttp);
+        let within = self.of.limits.initialize;
+        let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
+        let Opened::Result(result) = &reply.opened else {
+            if modern {
+                // How a modern server refuses is judged as well.
+                live.run.name = "initialize refused".into();
+                live.run.version = Version::newest(Era::Modern);
+                self.keep(live).await;
+            }
+            return Attempt::not(Method::Initialize, reply, within);
+        };
+        live.agree(agreed(result, &version), reply.session.clone());
+        let declared = capabilities(result);
+        let ping = control(&manner);
+        self.ask(&mut live, &manner, Probe::EarlyPing, ping).await;
+        live.ask(Probe::Initialized, &probes::initialized()).await;
+        self.tell(&live, Probe::OpenStream);
+        let head = live.head(Verb::GET);
+        live.exchange(Probe::OpenStream, head, None, Until::Open, self.of.answer).await;
+        self.ask(&mut live, &manner, Probe::Ping, ping).await;
+        self.common(&mut live, &manner, &declared).await;
+        live.ask(Probe::StrayAnswer, &lines::stray_answer()).await;
+        if Profile::of(&live.run.version).is_some_and(|profile| profile.batching) {
+            self.tell(&live, Probe::Batch);
+            let parts = [live.id(), live.id()].map(|id| probes::request(&manner, &id, ping));
+            live.ask(Probe::Batch, &format!("[{}]", parts.join(","))).await;
+            live.ask(Probe::UnknownNotification, &lines::told_twice()).await;
+        }
+        live.close_stream().await;
+        if let Some(event) = live.resumable() {
+            self.tell(&live, Probe::Resume);
+            let head = live.head(Verb::GET).with(name::LAST_EVENT_ID, &event);
+            live.exchange(Probe::Resume, head, None, Until::FirstMessage, MOMENT * 5).await;
+        }
+        self.sessions(&mut live, ping).await;
+        self.strangers(&mut live, &manner, ping).await;
+        self.end(&mut live, true).await;
+        self.keep(live).await;
+        Attempt::Spoken
+    }
+
+    /// Requests in other sessions, and of other versions.
+    async fn sessions(&mut self, live: &mut Live<'_>, ping: &str) {
+        let manner = Manner::Legacy;
+        let mut changes: Vec<(Probe, fn(Head) -> Head)> = Vec::new();
+        if live.session.is_some() {
+            changes.push((Probe::NoSession, |head| head.without(name::SESSION_ID)));
+            changes.push((Probe::UnknownSession, |head| head.with(name::SESSION_ID, lines::NO_SESSION)));
+        }
+        if Profile::of(&live.run.version).is_some_and(|profile| profile.http_version_header) {
+            changes.push((Probe::BadVersionHeader, |head| {
+                head.with(name::PROTOCOL_VERSION, probes::NO_VERSION)
+            }));
+            changes.push((Probe::NoVersionHeader, |head| head.without(name::PROTOCOL_VERSION)));
+        }
+        for (probe, change) in changes {
+            self.tell(live, probe);
+            let line = probes::request(&manner, &live.id(), ping);
+            let head = change(live.post(&line));
+            self.send(live, probe, head, &line).await;
+        }
+    }
+
+    /// Ends the session, if it is one. `look`: asks in it once more.
+    async fn end(&mut self, live: &mut Live<'_>, look: bool) {
+        if live.session.is_none() {
+            return;
+        }
+        self.tell(live, Probe::EndSession);
+        let head = live.head(Verb::DELETE);
+        let reply = live.exchange(Probe::EndSession, head, None, Until::Closed, self.of.answer).await;
+        if look && reply.is_success() {
+            let manner = Manner::Legacy;
+            self.ask(live, &manner, Probe::EndedSession, control(&manner)).await;
+        }
+    }
+
+    /// What is asked in both eras.
+    async fn common(&mut self, live: &mut Live<'_>, manner: &Manner, declared: &Members<Raw>) {
+        let control = control(manner);
+        for id in probes::ODD_IDS {
+            self.tell(live, Probe::Id);
+            live.ask(Probe::Id, &probes::request(manner, id, control)).await;
+        }
+        self.ask(live, manner, Probe::UnknownMethod, probes::NO_METHOD).await;
+        live.ask(Probe::UnknownNotification, &probes::unknown_notification()).await;
+        self.ask(live, manner, Probe::Ping, control).await;
+        if matches!(manner, Manner::Legacy) {
+            // In the modern era, to cancel is to close the exchange.
+            live.ask(Probe::UnknownCancel, &probes::unknown_cancel()).await;
+            self.ask(live, manner, Probe::AfterCancel, control).await;
+        }
+        for (capability, method) in LISTS {
+            if declared.contains_key(capability) {
+                self.ask(live, manner, Probe::List, method).await;
+            }
+        }
+    }
+
+    /// A short session for each version of the legacy era that has had none, and for one that does not exist.
+    async fn openers(&mut self) {
+        let had = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
+        let others = Revisions::LEGACY.iter().filter(|version| **version != had).cloned();
+        let wire = self.wire.clone();
+        for (first, version) in std::iter::once(Version::parse(probes::NO_VERSION)).chain(others).enumerate()
+        {
+            let probe = if first == 0 { Probe::UnknownVersion } else { Probe::Initialize };
+            let name = format!("initialize with {version}");
+            let mut live = self.start(&wire, &name, &version, Channel::StreamableHttp);
+            let reply = self.initialize(&mut live, probe, &version).await;
+            // A version may also be refused; by which revision is not told.
+            if let Opened::Result(result) = &reply.opened {
+                live.agree(agreed(result, &version), reply.session.clone());
+                live.ask(Probe::Initialized, &probes::initialized()).await;
+                self.ask(&mut live, &Manner::Legacy, Probe::Ping, Method::Ping.as_str()).await;
+                self.end(&mut live, false).await;
+            }
+            if version.era().is_none() && live.run.version.era().is_none() {
+                live.run.version = Version::newest(Era::Legacy);
+            }
+            self.keep(live).await;
+        }
+    }
+
+    /// Two clients that use the same ids at the same time.
+    async fn at_once(&mut self, modern: bool) {
+        let wire = self.wire.clone();
+        let Some((mut one, manner)) = self.opened(&wire, "two clients, the first", modern).await else {
+            return;
+        };
+        let Some((mut other, _)) = self.opened(&wire, "two clients, the second", modern).await else {
+            return;
+        };
+        for _ in 0..TOGETHER {
+            self.tell(&one, Probe::SameId);
+            let id = one.id();
+            // Both have counted to the same number.
+            other.id();
+            let known = probes::request(&manner, &id, control(&manner));
+            let unknown = probes::request(&manner, &id, probes::NO_METHOD);
+            tokio::join!(one.ask(Probe::SameId, &known), other.ask(Probe::SameId, &unknown));
+        }
+        for mut live in [one, other] {
+            self.end(&mut live, false).await;
+            self.keep(live).await;
+        }
+    }
+
+    /// A session in which anything may be sent; `None` when none opens any more.
+    async fn opened<'w>(&mut self, wire: &'w Wire, name: &str, modern: bool) -> Option<(Live<'w>, Manner)> {
+        if modern {
+            let version = Version::newest(Era::Modern);
+            let manner = Manner::Modern(version.clone());
+            let live = self.start(wire, name, &version, Channel::StreamableHttp).in_manner(manner.clone());
+            return Some((live, manner));
+        }
+        let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
+        let mut live = self.start(wire, name, &version, Channel::StreamableHttp);
+        let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
+        let Opened::Result(result) = &reply.opened else { return None };
+        live.agree(agreed(result, &version), reply.session.clone());
+        live.ask(Probe::Initialized, &probes::initialized()).await;
+        Some((live, Manner::Legacy))
+    }
+
+    /// Bodies that cannot be read.
+    async fn bad_lines(&mut self, modern: bool) {
+        let wire = self.wire.clone();
+        let Some((mut live, manner)) = self.opened(&wire, "lines that cannot be read", modern).await else {
+            return;
+        };
+        self.unreadable(&mut live, &manner).await;
+        self.end(&mut live, false).await;
+        self.keep(live).await;
+    }
+
+    async fn unreadable(&mut self, live: &mut Live<'_>, manner: &Manner) {
+        let bad = probes::BAD_JSON.iter().map(|line| (Probe::BadJson, *line));
+        let invalid = probes::INVALID_REQUESTS.iter().map(|line| (Probe::InvalidRequest, *line));
+        for (probe, line) in bad.chain(invalid) {
+            self.tell(live, probe);
+            live.ask(probe, line).await;
+            self.ask(live, manner, Probe::AfterBadLine, control(manner)).await;
+        }
+    }
+
+    /// A session over HTTP+SSE, if there is one.
+    async fn http_sse(&mut self) -> Attempt {
+        let version = self.of.version.clone().unwrap_or_else(|| Revisions::FIRST.first().clone());
+        let manner = Manner::Legacy;
+        let wire = self.wire.clone();
+        let mut live = self.start(&wire, "HTTP+SSE session", &version, Channel::HttpSse);
+        self.tell(&live, Probe::OpenStream);
+        let head = live.head(Verb::GET);
+        let within = self.of.limits.initialize;
+        let reply = live.exchange(Probe::OpenStream, head, None, Until::Open, within).await;
+        if !live.wait_for_endpoint().await {
+            return Attempt::not(Method::Initialize, reply, within);
+        }
+        let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
+        let Opened::Result(result) = &reply.opened else {
+            return Attempt::not(Method::Initialize, reply, within);
+        };
+        // Neither a session nor a version stands in headers.
+        live.run.version = agreed(result, &version);
+        let declared = capabilities(result);
+        let ping = control(&manner);
+        self.ask(&mut live, &manner, Probe::EarlyPing, ping).await;
+        live.ask(Probe::Initialized, &probes::initialized()).await;
+        self.ask(&mut live, &manner, Probe::Ping, ping).await;
+        self.common(&mut live, &manner, &declared).await;
+        self.unreadable(&mut live, &manner).await;
+        for origin in lines::FOREIGN_ORIGINS {
+            self.tell(&live, Probe::ForeignOrigin);
+            let head = live.head(Verb::GET).from_origin(origin);
+            live.exchange(Probe::ForeignOrigin, head, None, Until::Closed, self.of.answer).await;
+        }
+        live.close_stream().await;
+        // The server is told by its system, and has a moment to understand.
+        tokio::time::sleep(MOMENT * 2).await;
+        self.tell(&live, Probe::AfterStream);
+        live.ask(Probe::AfterStream, &probes::unknown_cancel()).await;
+        self.keep(live).await;
+        Attempt::Spoken
+    }
+
+    fn start<'w>(&mut self, wire: &'w Wire, name: &str, version: &Version, channel: Channel) -> Live<'w> {
+        self.number += 1;
+        Live::new(wire, name, version.clone(), channel, (self.of.answer, self.of.limits.message))
+    }
+
+    async fn initialize(&mut self, live: &mut Live<'_>, probe: Probe, version: &Version) -> Reply {
+        self.tell(live, probe);
+        let line = probes::initialize(&live.id(), version.as_str());
+        let head = live.post(&line);
+        live.exchange(probe, head, Some(&line), Until::Ended, self.of.limits.initialize).await
+    }
+
+    async fn open(
+        &mut self,
+        live: &mut Live<'_>,
+        probe: Probe,
+        manner: &Manner,
+        method: &str,
+        within: Duration,
+    ) -> Reply {
+        self.tell(live, probe);
+        let line = probes::request(manner, &live.id(), method);
+        let head = live.post(&line);
+        live.exchange(probe, head, Some(&line), Until::Ended, within).await
+    }
+
+    async fn ask(&mut self, live: &mut Live<'_>, manner: &Manner, probe: Probe, method: &str) {
+        self.open(live, probe, manner, method, self.of.answer).await;
+    }
+
+    async fn send(&mut self, live: &mut Live<'_>, probe: Probe, head: Head, line: &str) {
+        live.exchange(probe, head, Some(line), Until::Ended, self.of.answer).await;
+    }
+
+    async fn keep(&mut self, live: Live<'_>) {
+        self.trace.runs.push(live.close().await);
+    }
+}
+
+impl Attempt {
+    fn not(method: Method, reply: Reply, within: Duration) -> Self {
+        Self::Not(Box::new(Refusal { method, reply, within }))
+    }
+}
+
+impl Refusal {
+    /// Whether another era would be refused in the same way.
+    fn is_final(&self) -> bool {
+        self.reply.failure.is_some() || matches!(self.reply.status, Some(401 | 403))
+    }
+}
+
+impl From<Box<Refusal>> for ValidateError {
+    fn from(refusal: Box<Refusal>) -> Self {
+        use mcpjoin_proto::session::OpeningFailure;
+        let Refusal { method, reply, within } = *refusal;
+        if let Some(problem) = reply.failure {
+            return Self::Unreachable { problem };
+        }
+        let status = reply.status.unwrap_or_default();
+        if matches!(status, 401 | 403) {
+            return Self::Unauthorized { status };
+        }
+        match reply.opened {
+            Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
+                let supported = error.data.as_ref().and_then(|data| member(data, "supported"));
+                let supported = supported.and_then(|list| list.decode().ok()).unwrap_or_default();
+                Self::NoSession(OpeningFailure::NoCommonVersion { supported })
+            }
+            Opened::Error(error) => Self::NoSession(OpeningFailure::Refused { method, error }),
+            Opened::Result(_) => Self::NoSession(OpeningFailure::BadReply {
+                method,
+                problem: "it is not what this request is answered with".into(),
+            }),
+            Opened::Broken(error) => {
+                Self::NoSession(OpeningFailure::BadReply { method, problem: error.to_string() })
+            }
+            Opened::Nothing if (200..300).contains(&status) && reply.body.is_empty() => {
+                Self::NoSession(OpeningFailure::TimedOut { method, after: within, garbage: None })
+            }
+            Opened::Nothing => Self::NotMcp { status, content_type: reply.content_type, head: reply.body },
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The way to a server that is reached over HTTP: two clients with a pool of connections each, and what every request
+//! carries.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use mcpjoin_check::{HttpRequest, HttpResponse};
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::origin::Origin;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, Url};
+
+use super::Tap;
+use crate::link::{Checked, Crossed, HttpConnect, HttpSetupError, Way};
+
+/// The headers of ours that say something to the rules.
+const NOTED: [&str; 7] = [
+    name::SESSION_ID,
+    name::PROTOCOL_VERSION,
+    name::METHOD,
+    name::NAME,
+    name::LAST_EVENT_ID,
+    name::ORIGIN,
+    name::HOST,
+];
+
+/// A server, and what is needed to ask it.
+#[derive(Clone)]
+pub(super) struct Wire {
+    pub(super) url: Url,
+    headers: HeaderMap,
+    client: Client,
+    /// Writes the names of headers in other letters, over connections of its own.
+    other: Client,
+    pub(super) is_loopback: bool,
+    tap: Option<Arc<Mutex<Tap>>>,
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    /// The names of the headers in other letters.
+    pub(super) other_letters: bool,
+}
+
+impl Wire {
+    /// # Errors
+    /// When the URL, a header or a certificate cannot be used.
+    pub(super) fn new(connect: &HttpConnect, tap: Option<Tap>) -> Result<Self, HttpSetupError> {
+        let Checked { url, headers, mut tls } = connect.checked()?;
+        let is_loopback = Origin::of(url.as_str()).is_ok_and(|origin| origin.is_loopback());
+        // One request a connection, with its headers as they are: no HTTP/2.
+        tls.alpn_protocols.clear();
+        let client = |other: bool| {
+            let builder = Client::builder()
+                .tls_backend_preconfigured(tls.clone())
+                .redirect(reqwest::redirect::Policy::none())
+                .referer(false)
+                .user_agent(concat!("mcpjoin/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(connect.connect_within())
+                .http1_only();
+            let builder = if other { builder.http1_title_case_headers() } else { builder };
+            builder.build().map_err(|error| HttpSetupError::Client(told(&error)))
+        };
+        Ok(Self {
+            client: client(false)?,
+            other: client(true)?,
+            url,
+            headers,
+            is_loopback,
+            tap: tap.map(|tap| Arc::new(Mutex::new(tap))),
+        })
+    }
+
+    /// Shows a message to whoever wants to see it.
+    pub(super) fn crossed(&self, way: Way, line: &[u8]) {
+        if let Some(tap) = &self.tap {
+            (tap.lock().unwrap_or_else(PoisonError::into_inner))(way, Crossed::Line(line));
+        }
+    }
+
+    /// A request with what each one has.
+    pub(super) fn head(&self, method: Method) -> Head {
+        let mut headers = HeaderMap::new();
+        let accepted =
+            if method == Method::GET { "text/event-stream" } else { "application/json, text/event-stream" };
+        headers.insert(ACCEPT, HeaderValue::from_static(accepted));
+        if method == Method::POST {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        Head { method, url: self.url.clone(), headers, other_letters: false }
+    }
+
+    /// Sends it.
+    ///
+    /// # Errors
+    /// Why there is no response, in a few words.
+    pub(super) async fn send(&self, head: &Head, body: Option<Bytes>) -> Result<Response, String> {
+        let client = if head.other_letters { &self.other } else { &self.client };
+        let mut headers = self.headers.clone();
+        for (name, value) in &head.headers {
+            headers.insert(name, value.clone());
+        }
+        let mut request = client.request(head.method.clone(), head.url.clone()).headers(headers);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        request.send().await.map_err(|error| told(&error))
+    }
+}
+
+impl Head {
+    /// With another value of a header.
+    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+        // Only what is asked for by name may hold any characters, and that is encoded.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// Without a header.
+    pub(super) fn without(mut self, name: &'static str) -> Self {
+        self.headers.remove(name);
+        self
+    }
+
+    pub(super) fn from_origin(self, origin: &str) -> Self {
+        self.with(name::ORIGIN, origin)
+    }
+
+    pub(super) fn to_host(self, host: &str) -> Self {
+        self.with(name::HOST, host)
+    }
+
+    /// As it is noted: without what lets us in.
+    pub(super) fn noted(&self) -> HttpRequest {
+        let noted = self.headers.iter().filter(|(name, _)| NOTED.contains(&name.as_str()));
+        HttpRequest {
+            method: self.method.as_str().into(),
+            url: self.url.as_str().into(),
+            headers: noted.map(|(name, value)| (name.as_str().into(), bytes(value))).collect(),
+        }
+    }
+}
+
+/// As it is noted.
+pub(super) fn noted(response: &Response) -> HttpResponse {
+    let headers = response.headers().iter().map(|(name, value)| (name.as_str().into(), bytes(value)));
+    HttpResponse { status: response.status().as_u16(), headers: headers.collect() }
+}
+
+fn bytes(value: &HeaderValue) -> Bytes {
+    Bytes::copy_from_slice(value.as_bytes())
+}
+
+/// Why a request failed: the innermost cause, which says it in the fewest words, and never the URL.
+pub(super) fn told(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    if error.is_timeout() {
+        return "no connection within the time that connecting may take".into();
+    }
+    cause.to_string()
+}

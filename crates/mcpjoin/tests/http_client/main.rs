@@ -1,0 +1,14 @@
+//! The client's link over HTTP against servers that are played byte by byte.
+#![cfg(feature = "http")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod catalogue;
+mod eras;
+mod errors;
+mod http_sse;
+mod opening;
+mod redirects;
+mod scripted;
+mod sessions;
+mod streams;
+mod tls;

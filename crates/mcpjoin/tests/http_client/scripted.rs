@@ -1,0 +1,356 @@
+//! A server over HTTP/1.1 played by hand: a test decides every byte and sees every request.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mcpjoin::client::{Client, ClientBuilder, ConnectError};
+use mcpjoin::link::{HttpConnect, Link};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// No test takes longer: a hang is a failure.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+    about: String,
+}
+
+impl Seen {
+    /// A request of which only the body is known.
+    pub(crate) fn of(body: String) -> Self {
+        Self { method: "POST".into(), target: "/".into(), headers: Vec::new(), body, about: String::new() }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The method of MCP; `response` for a response, and the method of HTTP for what has no body.
+    pub(crate) fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    pub(crate) fn id(&self) -> Value {
+        self.json()["id"].clone()
+    }
+
+    pub(crate) fn result(&self, result: &Value) -> String {
+        json!({"jsonrpc": "2.0", "id": self.id(), "result": result}).to_string()
+    }
+
+    pub(crate) fn error(&self, code: i64, message: &str) -> String {
+        let error = json!({"code": code, "message": message});
+        json!({"jsonrpc": "2.0", "id": self.id(), "error": error}).to_string()
+    }
+}
+
+/// A connection on which a request has been read.
+pub(crate) struct Talk {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// What a script gives back: the connection, when it can take another request.
+pub(crate) type Turn = Pin<Box<dyn Future<Output = Option<Talk>> + Send>>;
+
+type Script = Arc<dyn Fn(Seen, Talk) -> Turn + Send + Sync>;
+
+pub(crate) struct Scripted {
+    pub(crate) port: u16,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    came: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Scripted {
+    pub(crate) async fn new<F, T>(script: F) -> Self
+    where
+        F: Fn(Seen, Talk) -> T + Send + Sync + 'static,
+        T: Future<Output = Option<Talk>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(listener, script)
+    }
+
+    pub(crate) fn on<F, T>(listener: TcpListener, script: F) -> Self
+    where
+        F: Fn(Seen, Talk) -> T + Send + Sync + 'static,
+        T: Future<Output = Option<Talk>> + Send + 'static,
+    {
+        let port = listener.local_addr().unwrap().port();
+        let script: Script = Arc::new(move |seen, talk| Box::pin(script(seen, talk)));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let came = Arc::new(Notify::new());
+        let (all, told) = (seen.clone(), came.clone());
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                stream.set_nodelay(true).unwrap();
+                let (script, all, told) = (script.clone(), all.clone(), told.clone());
+                connections.spawn(async move {
+                    let mut talk = Talk { stream, unread: Vec::new() };
+                    while let Some(request) = talk.request().await {
+                        all.lock().unwrap().push(request.clone());
+                        told.notify_waiters();
+                        match script(request, talk).await {
+                            Some(next) => talk = next,
+                            None => return,
+                        }
+                    }
+                });
+            }
+        });
+        Self { port, seen, came, task }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    pub(crate) fn link(&self) -> HttpConnect {
+        Link::http(self.url())
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Client, ConnectError> {
+        builder().connect(self.link().build().unwrap()).await
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// What all requests were about, in their order.
+    pub(crate) fn abouts(&self) -> Vec<String> {
+        self.seen().iter().map(Seen::about).collect()
+    }
+
+    pub(crate) fn count(&self, about: &str) -> usize {
+        self.seen.lock().unwrap().iter().filter(|seen| seen.about == about).count()
+    }
+
+    /// Waits until so many requests of that kind have come.
+    pub(crate) async fn wait(&self, about: &str, count: usize) {
+        loop {
+            let came = self.came.notified();
+            tokio::pin!(came);
+            came.as_mut().enable();
+            if self.count(about) >= count {
+                return;
+            }
+            came.await;
+        }
+    }
+}
+
+impl Talk {
+    async fn request(&mut self) -> Option<Seen> {
+        let end = loop {
+            if let Some(end) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end + 4;
+            }
+            self.fill().await?;
+        };
+        let head = String::from_utf8(self.unread.drain(..end).collect()).unwrap();
+        let mut lines = head.lines();
+        let mut first = lines.next().unwrap().split(' ');
+        let (method, target) = (first.next().unwrap().to_owned(), first.next().unwrap().to_owned());
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let mut seen = Seen { method, target, headers, body: String::new(), about: String::new() };
+        assert_eq!(seen.header("transfer-encoding"), None, "the length of a message is known");
+        let length: usize = seen.header("content-length").map_or(0, |length| length.parse().unwrap());
+        while self.unread.len() < length {
+            self.fill().await?;
+        }
+        seen.body = String::from_utf8(self.unread.drain(..length).collect()).unwrap();
+        let json = seen.json();
+        seen.about = match json["method"].as_str() {
+            Some(method) => method.to_owned(),
+            None if json.is_object() => "response".to_owned(),
+            None => seen.method.clone(),
+        };
+        Some(seen)
+    }
+
+    async fn fill(&mut self) -> Option<()> {
+        match self.stream.read_buf(&mut self.unread).await {
+            Ok(1..) => Some(()),
+            _ => None,
+        }
+    }
+
+    /// Waits until the client has closed the connection.
+    pub(crate) async fn gone(mut self) {
+        while self.fill().await.is_some() {}
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) async fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(bytes.as_ref()).await;
+    }
+
+    /// A whole response.
+    pub(crate) async fn answer(mut self, status: u16, headers: &[(&str, &str)], body: &str) -> Option<Self> {
+        let mut head = format!("HTTP/1.1 {status} Whatever\r\nContent-Length: {}\r\n", body.len());
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        self.raw(format!("{head}\r\n{body}")).await;
+        Some(self)
+    }
+
+    pub(crate) async fn status(self, status: u16) -> Option<Self> {
+        self.answer(status, &[], "").await
+    }
+
+    pub(crate) async fn json(self, body: &str) -> Option<Self> {
+        self.answer(200, &[("Content-Type", "application/json")], body).await
+    }
+
+    pub(crate) async fn accept(self) -> Option<Self> {
+        self.status(202).await
+    }
+
+    /// The head of an event stream.
+    pub(crate) async fn stream(mut self, headers: &[(&str, &str)]) -> Self {
+        let mut head =
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n".to_owned();
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        self.raw(format!("{head}\r\n")).await;
+        self
+    }
+
+    /// A piece of the stream.
+    pub(crate) async fn piece(&mut self, text: impl AsRef<[u8]>) {
+        let text = text.as_ref();
+        let mut chunk = format!("{:x}\r\n", text.len()).into_bytes();
+        chunk.extend_from_slice(text);
+        chunk.extend_from_slice(b"\r\n");
+        self.raw(chunk).await;
+    }
+
+    pub(crate) async fn event(&mut self, id: Option<&str>, data: &str) {
+        let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+        self.piece(format!("{id}data: {data}\n\n")).await;
+    }
+
+    /// Ends the stream in order.
+    pub(crate) async fn finish(mut self) -> Option<Self> {
+        self.raw("0\r\n\r\n").await;
+        Some(self)
+    }
+}
+
+pub(crate) const MODERN: &str = "2026-07-28";
+
+pub(crate) fn capabilities() -> Value {
+    json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}, "logging": {}})
+}
+
+pub(crate) fn discovered() -> Value {
+    json!({
+        "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
+        "supportedVersions": [MODERN], "capabilities": capabilities(),
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}},
+    })
+}
+
+pub(crate) fn initialized(version: &str) -> Value {
+    json!({
+        "protocolVersion": version, "capabilities": capabilities(),
+        "serverInfo": {"name": "scripted", "version": "1"},
+    })
+}
+
+pub(crate) fn text(text: &str) -> Value {
+    json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})
+}
+
+/// A modern server: answers with JSON, and calls with the name of the tool.
+pub(crate) async fn modern(seen: Seen, talk: Talk) -> Option<Talk> {
+    match seen.about().as_str() {
+        "server/discover" => talk.json(&seen.result(&discovered())).await,
+        "tools/call" => {
+            let name = seen.json()["params"]["name"].as_str().unwrap().to_owned();
+            talk.json(&seen.result(&text(&name))).await
+        }
+        "GET" | "DELETE" => talk.status(405).await,
+        _ => talk.answer(404, &[("Content-Type", "application/json")], &seen.error(-32601, "unknown")).await,
+    }
+}
+
+/// A legacy server with sessions: `session` is the id of the one that it knows.
+pub(crate) async fn legacy(version: &str, session: &str, seen: Seen, talk: Talk) -> Option<Talk> {
+    const JSON: (&str, &str) = ("Content-Type", "application/json");
+    let about = seen.about();
+    if about == "server/discover" {
+        return talk.answer(400, &[JSON], &seen.error(-32000, "no session")).await;
+    }
+    if about == "initialize" {
+        let result = seen.result(&initialized(version));
+        return talk.answer(200, &[JSON, ("Mcp-Session-Id", session)], &result).await;
+    }
+    if seen.header("mcp-session-id") != Some(session) {
+        let error =
+            json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}});
+        return talk.answer(404, &[JSON], &error.to_string()).await;
+    }
+    match about.as_str() {
+        "GET" => talk.status(405).await,
+        "DELETE" => talk.status(204).await,
+        "tools/call" => {
+            let name = seen.json()["params"]["name"].as_str().unwrap().to_owned();
+            talk.json(&seen.result(&text(&name))).await
+        }
+        "ping" | "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel" => {
+            talk.json(&seen.result(&json!({}))).await
+        }
+        "tools/list" => talk.json(&seen.result(&json!({"tools": []}))).await,
+        _ => talk.accept().await,
+    }
+}
+
+pub(crate) const V2025_11: &str = "2025-11-25";
+
+pub(crate) fn builder() -> ClientBuilder {
+    Client::builder("test", "1.0.0")
+}
+
+/// Calls a tool and gives the text of its result, or the error as a person reads it.
+pub(crate) async fn call(client: &Client, tool: &str) -> Result<String, String> {
+    let result = client.call_tool(tool, None).await.map_err(|error| error.to_string())?;
+    let content = serde_json::to_value(&result.content).unwrap();
+    Ok(content[0]["text"].as_str().unwrap().to_owned())
+}

@@ -1,0 +1,175 @@
+//! What comes of a look: a clean report, a report in spite of silence, or why there is none.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mcpjoin::Link;
+use mcpjoin::check::{Outcome, What};
+use mcpjoin::link::Crossed;
+use mcpjoin::proto::{Era, Version};
+use mcpjoin::validate::{ValidateError, Validator};
+
+use super::front::{Fault, Front, endless, failed, full, judged, looked, outcome, server};
+
+#[tokio::test]
+async fn r71_our_own_server_is_clean_over_http_in_both_eras() {
+    let front = Front::new(Fault::default()).await;
+    let trace = looked(front.validator()).await.unwrap();
+    let report = judged(&trace);
+    assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
+    assert!(report.ran() > 85, "only {} rules ran", report.ran());
+    for version in Version::ALL.iter() {
+        assert!(trace.runs.iter().any(|run| run.version == *version), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn r71_a_server_of_one_era_is_clean_over_http() {
+    for era in [Era::Legacy, Era::Modern] {
+        let versions: Vec<Version> =
+            Version::ALL.iter().filter(|version| version.era() == Some(era)).cloned().collect();
+        let front = Front::of(&server(&versions), Fault::default()).await;
+        let report = judged(&looked(front.validator()).await.unwrap());
+        assert_eq!(failed(&report), [""; 0], "{era:?}: {:#?}", report.failed().collect::<Vec<_>>());
+        if era == Era::Modern {
+            for slug in ["version-header-required", "earlier-headers-ignored", "earlier-methods-refused"] {
+                assert_eq!(*outcome(&report, slug), Outcome::Passed, "{slug}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn r71_our_own_server_is_clean_over_http_sse() {
+    let front = Front::new(Fault::default()).await;
+    let url = front.url.replace("/mcp", "/sse");
+    let trace = looked(Validator::http(Link::http(&url).legacy_sse())).await.unwrap();
+    let report = judged(&trace);
+    assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
+    assert_eq!(*outcome(&report, "sse-session-ends"), Outcome::Passed);
+    // A URL of that kind is also recognised.
+    let found = looked(Validator::http(Link::http(&url))).await.unwrap();
+    assert_eq!(judged(&found).ran(), report.ran());
+}
+
+#[tokio::test]
+async fn f28_nothing_is_called_over_http() {
+    let front = Front::new(Fault::default()).await;
+    looked(front.validator()).await.unwrap();
+    let came = front.came.lock().unwrap().join("\n");
+    assert!(came.contains("tools/list") && came.contains("server/discover") && came.contains("initialize"));
+    for method in ["tools/call", "resources/read", "resources/subscribe", "completion/complete"] {
+        assert!(!came.contains(method), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn headers_are_sent_with_every_request_and_stand_in_no_trace() {
+    let front = Front::new(Fault::default()).await;
+    let connect = Link::http(&front.url).header("X-Secret", "hunter2");
+    let trace = looked(Validator::http(connect)).await.unwrap();
+    assert!(!format!("{trace:?}").contains("hunter2"));
+    let came = front.came.lock().unwrap();
+    let secrets = came.iter().filter(|line| *line == "hunter2").count();
+    assert_eq!(secrets * 2, came.len(), "each request has brought its body and the header");
+}
+
+#[tokio::test]
+async fn a_tap_sees_every_message() {
+    let front = Front::new(Fault::default()).await;
+    let seen = Arc::<Mutex<usize>>::default();
+    let noted = Arc::clone(&seen);
+    let tapped = front.validator().tapped(move |_, crossed| {
+        if let Crossed::Line(_) = crossed {
+            *noted.lock().unwrap() += 1;
+        }
+    });
+    let trace = looked(tapped).await.unwrap();
+    let events = trace.runs.iter().flat_map(|run| &run.events);
+    let messages = events.filter(|event| matches!(event.what, What::Sent(..) | What::Received(_)));
+    assert_eq!(messages.count(), *seen.lock().unwrap());
+}
+
+#[tokio::test]
+async fn what_is_no_server_is_told_as_such() {
+    let page =
+        Front::new(Fault { instead: |_, _| Some(full(200, "text/html", "<p>hello")), ..Fault::default() })
+            .await;
+    match looked(page.validator()).await {
+        Err(ValidateError::NotMcp { status: 200, content_type, head }) => {
+            assert_eq!((content_type.as_deref(), &head[..]), (Some("text/html"), &b"<p>hello"[..]));
+        }
+        other => panic!("{other:?}"),
+    }
+    let guarded =
+        Front::new(Fault { instead: |_, _| Some(full(401, "text/plain", "who?")), ..Fault::default() }).await;
+    let outcome = looked(guarded.validator()).await;
+    assert!(matches!(outcome, Err(ValidateError::Unauthorized { status: 401 })), "{outcome:?}");
+    // Asked once, and not in every era.
+    assert_eq!(guarded.came.lock().unwrap().len(), 1);
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let outcome = looked(Validator::http(Link::http(format!("http://{port}/mcp")))).await;
+    assert!(matches!(outcome, Err(ValidateError::Unreachable { .. })), "{outcome:?}");
+    let outcome = looked(Validator::http(Link::http("http://me:hunter2@localhost/"))).await;
+    let text = outcome.unwrap_err().to_string();
+    assert!(text.contains("password") && !text.contains("hunter2"), "{text}");
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = Front::new(Fault::default()).await;
+    let front = Front::new(Fault {
+        instead: |_, _| {
+            let mut reply = full(307, "text/plain", "");
+            reply.headers_mut().insert("location", "http://127.0.0.1:1/mcp".parse().unwrap());
+            Some(reply)
+        },
+        ..Fault::default()
+    })
+    .await;
+    let outcome = looked(front.validator()).await;
+    assert!(matches!(outcome, Err(ValidateError::NotMcp { status: 307, .. })), "{outcome:?}");
+    assert!(elsewhere.came.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn r44_silence_costs_a_bounded_time() {
+    // Every answer but the first is a stream on which nothing comes.
+    let silent = Front::new(Fault {
+        instead: |_, body| (!body.contains("server/discover")).then(|| endless("text/event-stream", ":\n\n")),
+        ..Fault::default()
+    })
+    .await;
+    let validator = silent.validator().without_legacy().answer_within(Duration::from_millis(200));
+    let report = judged(&looked(validator).await.unwrap());
+    assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
+}
+
+#[tokio::test]
+async fn a_body_above_the_limit_is_not_kept() {
+    let large = Front::new(Fault {
+        after: |_, _, _, body| {
+            if body.contains("\"tools\":[") {
+                *body = body.replacen("{", &format!("{{{}", " ".repeat(1 << 20)), 1);
+            }
+        },
+        ..Fault::default()
+    })
+    .await;
+    let mut limits = mcpjoin::proto::session::Limits::default();
+    limits.message = 64 * 1024;
+    let trace = looked(large.validator().without_legacy().limits(limits)).await.unwrap();
+    let size: usize = trace
+        .runs
+        .iter()
+        .flat_map(|run| &run.events)
+        .map(|event| match &event.what {
+            What::Received(line) => line.bytes().len(),
+            What::Body(body) => body.len(),
+            _ => 0,
+        })
+        .sum();
+    assert!(size < 128 * 1024, "{size}");
+    assert_eq!(failed(&judged(&trace)), ["request-answered"]);
+}

@@ -1,0 +1,154 @@
+//! What a client reads from the head of a response, beside what the body is.
+//!
+//! Called by the HTTP client's link. Nothing here waits: the clock's time comes in as an argument.
+
+use core::time::Duration;
+
+use super::headers::trim;
+use crate::{ErrorObject, code};
+
+/// Whether a value may be the id of a legacy session: visible ASCII and nothing else
+/// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management>).
+#[must_use]
+pub fn is_session_id(value: &[u8]) -> bool {
+    !value.is_empty() && value.iter().all(u8::is_ascii_graphic)
+}
+
+/// Whether a refused request says that the server does not know the session that it named: nothing of it was executed,
+/// and a new session is to be opened. `error` is the error in the body, where there was one.
+///
+/// That is status 404, unless it is about the method. Much-copied examples of the TypeScript and Python SDKs answer 400
+/// with -32000 and a sentence about the session id instead.
+///
+/// ```
+/// use mcpjoin_proto::ErrorObject;
+/// use mcpjoin_proto::http::reply::forgets_session;
+///
+/// assert!(forgets_session(404, None));
+/// assert!(!forgets_session(404, Some(&ErrorObject::method_not_found("x/y"))));
+/// let error = ErrorObject::new(-32000, "Bad Request: No valid session ID provided");
+/// assert!(forgets_session(400, Some(&error)));
+/// ```
+#[must_use]
+pub fn forgets_session(status: u16, error: Option<&ErrorObject>) -> bool {
+    match (status, error) {
+        (404, error) => error.is_none_or(|error| error.code != code::METHOD_NOT_FOUND),
+        (400, Some(error)) => {
+            error.code == SDK_BAD_REQUEST
+                && error.message.to_ascii_lowercase().contains("no valid session id")
+        }
+        _ => false,
+    }
+}
+
+/// What the SDKs answer to a request that their transport refuses.
+const SDK_BAD_REQUEST: i64 = -32000;
+
+/// How long to wait before coming again, by the value of `Retry-After`
+/// ([RFC 9110, 10.2.3](https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3)): seconds, or a date, which `now`
+/// (seconds since 1970) is taken from. A date that has passed is no wait at all. `None` when it is neither: a negative
+/// number, another text, a date in one of the obsolete forms.
+///
+/// ```
+/// use core::time::Duration;
+///
+/// use mcpjoin_proto::http::reply::retry_after;
+///
+/// assert_eq!(retry_after(b"120", 0), Some(Duration::from_secs(120)));
+/// assert_eq!(retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT", 784_111_770), Some(Duration::from_secs(7)));
+/// assert_eq!(retry_after(b"-1", 0), None);
+/// ```
+#[must_use]
+pub fn retry_after(value: &[u8], now: u64) -> Option<Duration> {
+    let value = trim(value);
+    if !value.is_empty() && value.iter().all(u8::is_ascii_digit) {
+        let seconds = value
+            .iter()
+            .fold(0_u64, |seconds, digit| seconds.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+        return Some(Duration::from_secs(seconds));
+    }
+    Some(Duration::from_secs(date(value)?.saturating_sub(now)))
+}
+
+/// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7).
+fn date(value: &[u8]) -> Option<u64> {
+    const MONTHS: [&[u8]; 12] =
+        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+    if value.len() != 29 || &value[3..5] != b", " || &value[25..] != b" GMT" {
+        return None;
+    }
+    let separators = [(7, b' '), (11, b' '), (16, b' '), (19, b':'), (22, b':')];
+    if separators.iter().any(|(at, separator)| value[*at] != *separator) {
+        return None;
+    }
+    let number = |from: usize, to: usize| {
+        value[from..to].iter().try_fold(0_u64, |number, byte| {
+            byte.is_ascii_digit().then(|| number * 10 + u64::from(byte - b'0'))
+        })
+    };
+    let month = MONTHS.iter().position(|month| *month == &value[8..11])? as u64 + 1;
+    let (day, year) = (number(5, 7)?, number(12, 16)?);
+    let (hour, minute, second) = (number(17, 19)?, number(20, 22)?, number(23, 25)?);
+    // 60 is a leap second.
+    if !(1..=31).contains(&day) || year < 1970 || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    // Days since 1970, with years that begin in March, so that the day that may be missing is the last.
+    let shifted = if month > 2 { year } else { year - 1 };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = 365 * shifted + shifted / 4 - shifted / 100 + shifted / 400 + day_of_year;
+    let days = days.checked_sub(719_468)?;
+    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn b113_retry_after_is_seconds_or_a_date() {
+        let table: [(&[u8], u64, Option<Duration>); 14] = [
+            (b"0", 0, Some(Duration::ZERO)),
+            (b" 30 ", 0, Some(SECOND * 30)),
+            (b"1000000000", 0, Some(SECOND * 1_000_000_000)),
+            (b"99999999999999999999999", 0, Some(Duration::from_secs(u64::MAX))),
+            (b"-5", 0, None),
+            (b"+5", 0, None),
+            (b"1.5", 0, None),
+            (b"soon", 0, None),
+            (b"", 0, None),
+            (b"Thu, 01 Jan 1970 00:00:05 GMT", 0, Some(SECOND * 5)),
+            (b"Thu, 29 Feb 2024 12:00:00 GMT", 1_709_208_000 - 10, Some(SECOND * 10)),
+            (b"Wed, 31 Dec 2025 23:59:59 GMT", 1_767_225_599, Some(Duration::ZERO)),
+            (b"Sun, 06 Nov 1994 08:49:37 GMT", u64::MAX, Some(Duration::ZERO)),
+            (b"Sunday, 06-Nov-94 08:49:37 GMT", 0, None),
+        ];
+        for (value, now, expected) in table {
+            assert_eq!(retry_after(value, now), expected, "{}", value.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn no_date_panics() {
+        for value in [
+            "Sun, 00 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 0000 08:49:37 GMT",
+            "Sun, 06 Xxx 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:3\u{20ac}GMT",
+            "Sun, 06 Nov 1994 08:49:37 CET",
+        ] {
+            assert_eq!(retry_after(value.as_bytes(), 0), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_session_id_is_visible_ascii() {
+        assert!(is_session_id(b"!~0aZ"));
+        for value in [&b""[..], b"a b", b"a\tb", b"\xC3\xA9", b"a\x7F"] {
+            assert!(!is_session_id(value), "{}", value.escape_ascii());
+        }
+    }
+}
