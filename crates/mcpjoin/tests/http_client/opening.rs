@@ -14,8 +14,10 @@ use crate::scripted::{
     Scripted, Seen, Talk, V2025_11, builder, call, initialized, legacy, modern, run, text,
 };
 
-const JSON: (&str, &str) = ("Content-Type", "application/json");
-const HTML: (&str, &str) = ("Content-Type", "text/html");
+type Header = (&'static str, &'static str);
+
+const JSON: Header = ("Content-Type", "application/json");
+const HTML: Header = ("Content-Type", "text/html");
 
 /// A legacy server that answers the probe in its own way.
 async fn probe_answered(
@@ -34,7 +36,7 @@ async fn probe_answered(
 #[test]
 fn s17_any_error_to_the_probe_but_a_modern_one_leads_to_initialize() {
     run(async {
-        let answers: [(u16, &[(&str, &str)], &str); 10] = [
+        let answers: [(u16, &[Header], &str); 10] = [
             (400, &[JSON], r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#),
             (400, &[JSON], r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"no id at all"}}"#),
             (200, &[JSON], r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown"}}"#),
