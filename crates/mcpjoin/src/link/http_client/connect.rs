@@ -38,6 +38,7 @@ const OURS: [HeaderName; 6] = [
 ];
 
 /// A link to be made, by [`Link::http`].
+#[derive(Clone)]
 #[must_use = "nothing is made before `build`"]
 pub struct HttpConnect {
     url: String,

@@ -335,11 +335,10 @@ impl HttpLink {
             News::TryHttpSse(refused) => self.turn_to_http_sse(Some(refused)),
             News::Endpoint(url) => {
                 self.handle.took(HttpWay::HttpSse);
-                if let Way::HttpSse { endpoint, refused } = &mut self.way {
-                    *endpoint = Some(url);
-                    if let Some(refused) = refused.take() {
-                        self.waiting.push_front(Waiting::new(refused.initialize));
-                    }
+                let Way::HttpSse { endpoint, refused } = &mut self.way else { return };
+                *endpoint = Some(url);
+                if let Some(refused) = refused.take() {
+                    self.send_again(refused.initialize);
                 }
                 self.gate = Gate::Open;
             }
