@@ -159,6 +159,10 @@ impl Driver {
             let mut ended = false;
             while wants_input && !ended && self.inbound.len() < PIECE && bytes < TURN_BYTES {
                 let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
+                if self.inbound.capacity() == 0 {
+                    // Where messages come one by one, there is never need for more.
+                    self.inbound.reserve_exact(1);
+                }
                 bytes += payload(&inbound);
                 ended = matches!(inbound, Inbound::Closed { .. });
                 self.inbound.push(inbound);

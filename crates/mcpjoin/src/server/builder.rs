@@ -297,7 +297,7 @@ impl ServerBuilder {
         role.instructions = described.instructions;
         role.versions = described.versions;
         Ok(Server(Arc::new(Shared {
-            role,
+            role: role.into(),
             limits: described.limits,
             page_size: described.page_size,
             offer: RwLock::new(described.offer),

@@ -9,7 +9,9 @@ use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
 
-const JSON: (&str, &str) = ("Content-Type", "application/json");
+type Header = (&'static str, &'static str);
+
+const JSON: Header = ("Content-Type", "application/json");
 
 /// A modern server that answers calls in its own way.
 async fn calls<F, T>(answer: F) -> Scripted
@@ -50,6 +52,23 @@ fn f14_every_status_is_a_readable_error_that_names_what_was_asked() {
 }
 
 #[test]
+fn what_is_forbidden_later_fails_alone() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match (seen.about().as_str(), seen.id().as_u64()) {
+                ("server/discover", Some(2..)) => talk.status(403).await,
+                _ => modern(seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let error = client.ping().await.unwrap_err().to_string();
+        assert!(error.contains("403"), "{error}");
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+    });
+}
+
+#[test]
 fn s18_an_error_in_the_body_counts_more_than_the_status() {
     run(async {
         for status in [200, 400, 404, 500] {
@@ -76,7 +95,7 @@ fn s18_an_error_in_the_body_counts_more_than_the_status() {
 #[test]
 fn b125_what_is_no_reply_is_a_readable_error() {
     run(async {
-        let answers: [(u16, &[(&str, &str)], &str, &str); 8] = [
+        let answers: [(u16, &[Header], &str, &str); 8] = [
             (
                 200,
                 &[("Content-Type", "text/html")],
@@ -103,7 +122,7 @@ fn b125_what_is_no_reply_is_a_readable_error() {
 }
 
 #[test]
-fn b125_a_notification_is_accepted_with_any_success() {
+fn s5_b125_a_notification_is_accepted_with_any_success() {
     run(async {
         for (status, body) in [(200, ""), (202, "with a body"), (204, ""), (200, "<html>")] {
             let server = Scripted::new(move |seen: Seen, talk: Talk| async move {

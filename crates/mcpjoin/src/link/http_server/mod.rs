@@ -165,7 +165,7 @@ where
         Err(refused) => return refused,
     };
     let mut response = match place {
-        Place::Endpoint => endpoint(&shared, &parts, body, origin).await,
+        Place::Endpoint => endpoint(&shared, &parts, &head, body, origin).await,
         Place::Stream => http_sse::stream(&shared, &parts),
         Place::Messages => http_sse::message(&shared, &parts, body, origin).await,
     };
@@ -176,11 +176,16 @@ where
 }
 
 /// A request at the endpoint.
-async fn endpoint<B>(shared: &Arc<Shared>, parts: &Parts, body: B, origin: Arc<Origin>) -> Response<HttpBody>
+async fn endpoint<B>(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    head: &RequestHead<'_>,
+    body: B,
+    origin: Arc<Origin>,
+) -> Response<HttpBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
-    let head = RequestHead::new(parts);
     let method = HttpMethod::parse(parts.method.as_str());
     if let Err(refused) = head.check_types(method) {
         return refused;
@@ -189,7 +194,7 @@ where
     let principal = shared.principal(parts);
     let (lookup, session) = match stateless {
         true => (SessionLookup::Absent, None),
-        false => shared.look_up(&head, principal.as_deref()),
+        false => shared.look_up(head, principal.as_deref()),
     };
     let offer = Offer { versions: &shared.versions, sessions: !stateless };
     let (decoded, size) = if method == HttpMethod::Post {
@@ -201,12 +206,12 @@ where
     } else {
         (None, 0)
     };
-    let class = classify(method, &head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
+    let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
     let came = Came { decoded, size, origin };
     match class {
-        Class::Modern { .. } => modern::post(shared, &head, came).await,
+        Class::Modern { .. } => modern::post(shared, head, came).await,
         Class::Legacy { kind, version } if stateless => stateless::answer(shared, kind, version, came).await,
-        Class::Legacy { kind, .. } => legacy::answer(shared, kind, &head, session, principal, came).await,
+        Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, principal, came).await,
         Class::Reject(rejection) if rejection.status == 405 => {
             reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
         }

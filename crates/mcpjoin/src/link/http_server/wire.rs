@@ -34,6 +34,9 @@ const KEPT: usize = 256;
 /// Their bytes, beside the one that is always kept.
 const KEPT_BYTES: usize = 256 * 1024;
 
+/// What stands around the payload of a message, in bytes: mostly less.
+const ENVELOPE: usize = 160;
+
 /// The number of the stream that belongs to no POST: the one that a legacy client opens with GET, the only one of
 /// 2024-11-05, and the only one of a modern exchange.
 pub(super) const STANDING: u64 = 0;
@@ -298,6 +301,7 @@ impl Wire {
                 let head = Head::Json { status: *status, body: std::mem::take(body) };
                 if holder.stream != STANDING {
                     state.posts.remove(&holder.stream);
+                    state.shrink();
                 }
                 Poll::Ready(head)
             }
@@ -576,7 +580,7 @@ impl Wire {
         if slot.forsaken {
             return;
         }
-        let mut text = BytesMut::new();
+        let mut text = BytesMut::with_capacity(message.payload_len() + ENVELOPE);
         encode::message(message, &mut text);
         if last && matches!(slot.form, Form::Open) {
             let status = match response.map(|response| &response.outcome) {
@@ -643,6 +647,9 @@ impl State {
     }
 
     fn take_in(&mut self, inbound: Inbound, size: usize) {
+        if self.unread.capacity() == 0 {
+            self.unread.reserve_exact(1);
+        }
         self.unread_bytes += size;
         self.unread.push_back(inbound);
     }
@@ -669,6 +676,15 @@ impl State {
         let over = |slot: &Slot| slot.owes == 0 && slot.holder.is_none();
         if self.posts.get(&stream).is_some_and(|slot| over(slot)) {
             self.posts.remove(&stream);
+        }
+        self.shrink();
+    }
+
+    /// An empty map keeps the room that it had.
+    fn shrink(&mut self) {
+        if self.posts.is_empty() && self.owed.is_empty() {
+            self.posts = BTreeMap::new();
+            self.owed = BTreeMap::new();
         }
     }
 }
