@@ -459,7 +459,7 @@ impl<'w> Live<'w> {
             match timeout_at(deadline, response.chunk()).await {
                 Err(_) => break BodyEnd::Broken("it did not end in time".into()),
                 Ok(Ok(Some(piece))) if body.len() + piece.len() <= self.limit => {
-                    body.extend_from_slice(&piece)
+                    body.extend_from_slice(&piece);
                 }
                 Ok(Ok(Some(_))) => {
                     break BodyEnd::Broken(format!("it is longer than {} bytes", self.limit).into());
@@ -508,7 +508,7 @@ impl<'w> Live<'w> {
                 }
                 // Refused before it was read.
                 Ok(Message::Response(response)) if response.id.is_none() => {
-                    unread = Some(opened(&response.outcome))
+                    unread = Some(opened(&response.outcome));
                 }
                 Err(error) if error.id.as_ref() == id || error.id.is_none() => {
                     unread = Some(Opened::Broken(error.clone()));

@@ -15,7 +15,7 @@ use super::super::{Look, Progress, ValidateError};
 use super::lines;
 use super::live::{Live, MOMENT, Reply, Until};
 use super::wire::{Head, Wire};
-use crate::link::HttpConnect;
+use crate::link::{HttpConnect, HttpSetupError};
 
 /// So many times two clients ask at once.
 const TOGETHER: usize = 10;
@@ -45,7 +45,7 @@ struct Refusal {
 impl Runs {
     /// # Errors
     /// When the URL, a header or a certificate cannot be used.
-    pub(in super::super) fn new(mut of: Look, connect: &HttpConnect) -> Result<Self, ValidateError> {
+    pub(in super::super) fn new(mut of: Look, connect: &HttpConnect) -> Result<Self, HttpSetupError> {
         let wire = Wire::new(connect, of.tap.take())?;
         let trace = Trace { answer_within: of.answer, ..Trace::default() };
         Ok(Self { of, wire, sse: connect.is_http_sse(), trace, number: 0 })
@@ -290,8 +290,9 @@ impl Runs {
 
     /// Requests in other sessions, and of other versions.
     async fn sessions(&mut self, live: &mut Live<'_>, ping: &str) {
+        type Change = fn(Head) -> Head;
         let manner = Manner::Legacy;
-        let mut changes: Vec<(Probe, fn(Head) -> Head)> = Vec::new();
+        let mut changes: Vec<(Probe, Change)> = Vec::new();
         if live.session.is_some() {
             changes.push((Probe::NoSession, |head| head.without(name::SESSION_ID)));
             changes.push((Probe::UnknownSession, |head| head.with(name::SESSION_ID, lines::NO_SESSION)));
