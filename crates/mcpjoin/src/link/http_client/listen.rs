@@ -51,7 +51,8 @@ pub(super) async fn listen(wire: Arc<Wire>, session: Arc<LegacySession>, news: S
             Ok(response) => {
                 let status = response.status();
                 tracing::debug!(target: "mcpjoin", %status, "no stream of the session");
-                if opened && status == StatusCode::NOT_FOUND && session.id.is_some() {
+                let forgotten = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+                if opened && forgotten && session.id.is_some() {
                     let gone = News::Gone { generation: session.generation, again: None };
                     let _ = news.send(gone).await;
                     return;

@@ -13,6 +13,7 @@ mod connect;
 mod credentials;
 mod exchange;
 mod failure;
+mod issuer;
 mod legacy;
 mod listen;
 mod outgoing;
@@ -93,6 +94,8 @@ struct HttpLink {
     requests: usize,
     next_ticket: u64,
     stream: Option<u64>,
+    /// The probe of the era.
+    probe: Option<RequestId>,
     news: Sender<News>,
     heard: Receiver<News>,
     ready: VecDeque<Inbound>,
@@ -122,6 +125,8 @@ enum Gate {
     Endpoint,
     /// The session is being opened again.
     Reopening,
+    /// The probe of the era is to be answered later.
+    Postponed,
 }
 
 struct Waiting {
@@ -182,6 +187,7 @@ impl HttpLink {
             requests: 0,
             next_ticket: 0,
             stream: None,
+            probe: None,
             news,
             heard,
             ready: VecDeque::new(),
@@ -216,6 +222,9 @@ impl HttpLink {
         match entry.what {
             What::Request { id, counted } => {
                 self.requests -= usize::from(counted);
+                if self.gate == Gate::Postponed && self.probe.as_ref() == Some(&id) {
+                    self.gate = Gate::Open;
+                }
                 if self.by_id.get(&id) == Some(&ticket) {
                     self.by_id.remove(&id);
                 }
@@ -305,8 +314,13 @@ impl HttpLink {
                     Method::Initialize => Role::Probe(Probe::Initialize),
                     _ => Role::Request,
                 };
-                // Later ones, when everything is agreed, are requests like others.
-                let role = if self.session.is_some() { Role::Request } else { role };
+                // Later ones, when everything is agreed, are requests like others; so are those whose reply comes on
+                // another stream.
+                let agreed = self.session.is_some() || matches!(self.way, Way::HttpSse { .. });
+                let role = if agreed { Role::Request } else { role };
+                if role == Role::Probe(Probe::Discover) {
+                    self.probe = Some(request.id.clone());
+                }
                 self.memory.note(request);
                 let id = request.id.clone();
                 (role, request.method.as_str().into(), What::Request { id: id.clone(), counted }, Some(id))
@@ -368,6 +382,13 @@ impl HttpLink {
 
     fn hand_in(&mut self, inbound: Inbound) {
         self.outgoing.learn(&inbound);
+        if let Inbound::Message { message: Message::Response(reply), .. } = &inbound
+            && reply.outcome.is_ok()
+            && reply.id.is_some()
+            && reply.id == self.probe
+        {
+            self.handle.took(HttpWay::Streamable);
+        }
         self.ready.push_back(inbound);
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -396,6 +417,11 @@ impl HttpLink {
                 self.handle.took(HttpWay::Streamable);
                 self.session = Some(Arc::new(session));
                 self.hand_in(reply);
+            }
+            News::Postponed => {
+                if self.gate == Gate::Open {
+                    self.gate = Gate::Postponed;
+                }
             }
             News::TryHttpSse(refused) => self.turn_to_http_sse(Some(refused)),
             News::Endpoint(url) => {

@@ -3,7 +3,8 @@
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, CONTENT_ENCODING, HOST, ORIGIN, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, ORIGIN,
+    TRANSFER_ENCODING, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response};
@@ -60,6 +61,12 @@ impl<'a> RequestHead<'a> {
         if headers.len() > HEADERS || bytes + uri > HEADER_BYTES {
             let text = format!("the head of the request is above {HEADERS} headers or {HEADER_BYTES} bytes");
             return Err(reply::refuse(431, &text));
+        }
+        // Two lengths: who stands between may have believed the other one.
+        if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
+            let mut refused = reply::refuse(400, "Content-Length and Transfer-Encoding exclude each other");
+            refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return Err(refused);
         }
         Ok(())
     }

@@ -105,6 +105,8 @@ struct State {
 #[derive(Default)]
 struct Slot {
     form: Form,
+    /// The event without data that goes before all others.
+    priming: Option<Bytes>,
     /// Events that wait to be taken, each with its number.
     queue: VecDeque<(u64, Bytes)>,
     bytes: usize,
@@ -206,8 +208,9 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session is open.
+    /// The session is open. The stream of the request that has opened it does not count.
     pub(super) fn agree(&self, agreed: Agreed) {
+        self.lock().last_stream = STANDING;
         // Said once; whoever says it again says the same.
         let _ = self.agreed.set(agreed);
     }
@@ -322,6 +325,9 @@ impl Wire {
         let mut state = self.lock();
         let closed = state.closed;
         let Some(slot) = state.held(holder) else { return Poll::Ready(None) };
+        if let Some(priming) = slot.priming.take() {
+            return Poll::Ready(Some(priming));
+        }
         if let Some((_, bytes)) = slot.queue.pop_front() {
             slot.bytes -= bytes.len();
             let driver = self.took(&mut state, bytes.len());
@@ -359,6 +365,7 @@ impl Wire {
         let Some(slot) = state.held(holder) else { return };
         slot.holder = None;
         slot.waker = None;
+        slot.priming = None;
         let streams = matches!(slot.form, Form::Stream);
         let bytes = slot.bytes;
         if holder.stream == STANDING {
@@ -400,6 +407,7 @@ impl Wire {
         }
         let old = slot.waker.take();
         let bytes = slot.bytes;
+        slot.priming = None;
         slot.queue.clear();
         slot.bytes = 0;
         let next = slot.last + 1;
@@ -443,16 +451,14 @@ impl Wire {
         if agreed.events.is_none() || !agreed.profile.http_priming_event {
             return;
         }
-        let number = slot.queue.front().map_or(slot.last, |(first, _)| first - 1);
+        let number = slot.queue.front().map_or(slot.last, |(first, _)| first.saturating_sub(1));
         let id = EventId { stream, number }.to_string();
         let mut out = BytesMut::new();
         let event = Writing { id: Some(&id), retry: Some(agreed.retry), ..Writing::default() };
         if event.write(&mut out).is_err() {
             return;
         }
-        slot.bytes += out.len();
-        self.buffered.fetch_add(out.len(), Ordering::Relaxed);
-        slot.queue.push_front((number, out.freeze()));
+        slot.priming = Some(out.freeze());
     }
 
     /// The connection is over, or is to be: nothing more is taken in, and every exchange ends.
