@@ -263,7 +263,8 @@ impl Demo {
         let mut demo = Self { running: Some(running), url: String::new() };
         let mut said = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::with_capacity(1, stderr), &mut said).unwrap();
-        demo.url = said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}")).to_owned();
+        demo.url =
+            said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}")).to_owned();
         demo
     }
 }
@@ -294,7 +295,11 @@ fn r71_the_demo_is_clean_over_http_in_both_eras() {
     }
     // For a person: chapters that say nothing are left out, and said in one word.
     let ran = line(&format!("validate {}", demo.url)).exits(0);
-    assert!(ran.stdout.contains("\nStreamable HTTP: ") && !ran.stdout.contains("\nHTTP+SSE: "), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("\nStreamable HTTP: ") && !ran.stdout.contains("\nHTTP+SSE: "),
+        "{}",
+        ran.stdout
+    );
     assert!(ran.stdout.contains("was not run as a child: stdio\n"), "{}", ran.stdout);
 }
 

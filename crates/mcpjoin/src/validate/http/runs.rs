@@ -230,13 +230,13 @@ impl Runs {
         for origin in lines::FOREIGN_ORIGINS {
             self.tell(live, Probe::ForeignOrigin);
             let line = probes::request(manner, &live.id(), control);
-            let head = live.post(&line).from_origin(origin);
+            let head = live.post(&line).with(name::ORIGIN, origin);
             self.send(live, Probe::ForeignOrigin, head, &line).await;
         }
         if self.wire.is_loopback {
             self.tell(live, Probe::ForeignHost);
             let line = probes::request(manner, &live.id(), control);
-            let head = live.post(&line).to_host(lines::FOREIGN_HOST);
+            let head = live.post(&line).with(name::HOST, lines::FOREIGN_HOST);
             self.send(live, Probe::ForeignHost, head, &line).await;
         }
     }
@@ -462,7 +462,7 @@ impl Runs {
         self.unreadable(&mut live, &manner).await;
         for origin in lines::FOREIGN_ORIGINS {
             self.tell(&live, Probe::ForeignOrigin);
-            let head = live.head(Verb::GET).from_origin(origin);
+            let head = live.head(Verb::GET).with(name::ORIGIN, origin);
             live.exchange(Probe::ForeignOrigin, head, None, Until::Closed, self.of.answer).await;
         }
         live.close_stream().await;
