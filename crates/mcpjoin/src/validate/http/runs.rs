@@ -17,6 +17,8 @@ use super::live::{Live, MOMENT, Reply, Until};
 use super::wire::{Head, Wire};
 use crate::link::{HttpConnect, HttpSetupError};
 
+/// What is posted to a session that is gone has this long to be answered.
+const GONE: Duration = Duration::from_secs(1);
 /// So many times two clients ask at once.
 const TOGETHER: usize = 10;
 
@@ -469,7 +471,11 @@ impl Runs {
         // The server is told by its system, and has a moment to understand.
         tokio::time::sleep(MOMENT * 2).await;
         self.tell(&live, Probe::AfterStream);
-        live.ask(Probe::AfterStream, &probes::unknown_cancel()).await;
+        let line = probes::unknown_cancel();
+        let head = live.post(&line);
+        // Some never answer it.
+        let within = self.of.answer.min(GONE);
+        live.exchange(Probe::AfterStream, head, Some(&line), Until::Ended, within).await;
         self.keep(live).await;
         Attempt::Spoken
     }
