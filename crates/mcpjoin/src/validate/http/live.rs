@@ -25,6 +25,8 @@ const PATIENCE: usize = 2;
 /// So much may come in one run until no more is asked.
 const MOST_EVENTS: usize = 20_000;
 const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// So many requests of the server wait to be answered.
+const MOST_ASKED: usize = 100;
 /// A stream has so long to end after its response.
 const END: Duration = Duration::from_secs(2);
 /// How long to look for what comes late.
@@ -46,6 +48,8 @@ pub(super) struct Live<'w> {
     agreed: Option<Version>,
     /// Where messages are posted in HTTP+SSE.
     endpoint: Option<Url>,
+    /// Why nothing can be posted where the server says.
+    elsewhere: Option<String>,
     /// The stream of HTTP+SSE, or the one that a GET has opened.
     stream: Option<Stream>,
     /// How long an answer may take.
@@ -63,6 +67,8 @@ struct Stream {
     number: u32,
     response: Response,
     decoder: SseDecoder,
+    /// It comes with the response to an answer of ours.
+    is_answer: bool,
 }
 
 /// What a request came to.
@@ -122,6 +128,7 @@ impl<'w> Live<'w> {
             session: None,
             agreed: None,
             endpoint: None,
+            elsewhere: None,
             stream: None,
             answer,
             silences: 0,
@@ -206,6 +213,7 @@ impl<'w> Live<'w> {
         until: Until,
         within: Duration,
     ) -> Reply {
+        self.over |= self.count >= MOST_EVENTS || self.bytes >= MOST_BYTES;
         if self.over {
             return Reply::nothing(String::new());
         }
@@ -241,7 +249,12 @@ impl<'w> Live<'w> {
         };
         let kind = MediaType::of(response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes));
         if kind == MediaType::EventStream && response.status().is_success() {
-            let stream = Stream { number, response, decoder: SseDecoder::new(self.limit) };
+            let stream = Stream {
+                number,
+                response,
+                decoder: SseDecoder::new(self.limit),
+                is_answer: probe == Probe::Answer,
+            };
             Box::pin(self.streamed(stream, &mut reply, first, waiting, until, deadline)).await;
         } else {
             self.collected(number, response, kind, &mut reply, &mut waiting, deadline).await;
@@ -264,7 +277,8 @@ impl<'w> Live<'w> {
                 self.stream = Some(stream);
             }
         }
-        if !self.asked.is_empty() {
+        // What comes with the response to an answer waits for the next thing that is sent.
+        if !self.asked.is_empty() && probe != Probe::Answer {
             Box::pin(self.answer_requests()).await;
         }
         reply
@@ -322,7 +336,7 @@ impl<'w> Live<'w> {
                     Err(problem) => return Stopped::Ended(BodyEnd::Broken(problem.into())),
                 }
             }
-            if !self.asked.is_empty() {
+            if !self.asked.is_empty() && !stream.is_answer {
                 Box::pin(self.answer_requests()).await;
             }
             if let Some(end) = ended {
@@ -367,24 +381,31 @@ impl<'w> Live<'w> {
         self.note(stream.number, What::BodyEnded(end));
     }
 
-    /// Waits for the event that says where messages are posted. Whether it came.
-    pub(super) async fn wait_for_endpoint(&mut self) -> bool {
-        let Some(mut stream) = self.stream.take() else { return false };
+    /// Waits for the event that says where messages are posted.
+    ///
+    /// # Errors
+    /// What came instead, in a few words.
+    pub(super) async fn wait_for_endpoint(&mut self) -> Result<(), String> {
+        let Some(mut stream) = self.stream.take() else { return Err("it opened no stream".into()) };
         let deadline = Instant::now() + self.answer;
         let mut never = vec![RequestId::from("mcpjoin-never-asked")];
-        while self.endpoint.is_none() && !self.over {
+        while self.endpoint.is_none() && self.elsewhere.is_none() && !self.over {
             let soon = (Instant::now() + MOMENT).min(deadline);
             match self.pump(&mut stream, &mut never, soon, false).await {
                 Stopped::TimedOut if Instant::now() < deadline => {}
                 Stopped::Ended(end) => {
                     self.note(stream.number, What::BodyEnded(end));
-                    return false;
+                    return Err("its stream ended before the event endpoint".into());
                 }
                 _ => break,
             }
         }
         self.stream = Some(stream);
-        self.endpoint.is_some()
+        match (&self.endpoint, self.elsewhere.take()) {
+            (_, Some(elsewhere)) => Err(elsewhere),
+            (Some(_), None) => Ok(()),
+            (None, None) => Err("no event endpoint came on its stream".into()),
+        }
     }
 
     /// Notes an event. Whether a message was in it.
@@ -406,16 +427,16 @@ impl<'w> Live<'w> {
         if !whole {
             return Ok(false);
         }
-        self.count += 1;
         let named = event.name.as_ref().is_none_or(|name| name == "message");
         let sse = self.run.channel == Channel::HttpSse;
         let is_message = named || sse && event.data.trim_ascii_start().first() == Some(&b'{');
         let data = event.data.clone();
         if sse && self.endpoint.is_none() && event.name.as_deref() == Some(b"endpoint") {
-            let resolved = std::str::from_utf8(&data).ok();
-            let resolved =
-                resolved.and_then(|address| resolve_same_origin(self.wire.url.as_str(), address).ok());
-            self.endpoint = resolved.and_then(|address| Url::parse(&address).ok());
+            let address = String::from_utf8_lossy(&data);
+            match resolve_same_origin(self.wire.url.as_str(), &address) {
+                Ok(resolved) => self.endpoint = Url::parse(&resolved).ok(),
+                Err(error) => self.elsewhere = Some(format!("its endpoint is {address:?}: {error}")),
+            }
         }
         self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data }));
         if !is_message || data.is_empty() {
@@ -428,11 +449,14 @@ impl<'w> Live<'w> {
     /// Notes a message that has come.
     fn came(&mut self, number: u32, line: Line, waiting: &mut Vec<RequestId>) {
         self.wire.crossed(Way::In, line.bytes());
+        self.count += 1;
         for part in line.parts() {
             let id = match part {
                 Ok(Message::Response(response)) => response.id.as_ref(),
                 Ok(Message::Request(request)) => {
-                    self.asked.push((request.id.clone(), request.method.clone()));
+                    if self.asked.len() < MOST_ASKED {
+                        self.asked.push((request.id.clone(), request.method.clone()));
+                    }
                     None
                 }
                 Ok(Message::Notification(_)) => None,
@@ -586,6 +610,12 @@ impl Reply {
             opened: Opened::Nothing,
             body: Bytes::new(),
         }
+    }
+
+    /// A stream has begun.
+    pub(super) fn is_stream(&self) -> bool {
+        let kind = self.content_type.as_deref().map(str::as_bytes);
+        self.is_success() && MediaType::of(kind) == MediaType::EventStream
     }
 
     pub(super) fn is_success(&self) -> bool {

@@ -42,6 +42,8 @@ struct Refusal {
     method: Method,
     reply: Reply,
     within: Duration,
+    /// What is wrong, where the reply does not say it.
+    problem: Option<String>,
 }
 
 impl Runs {
@@ -446,7 +448,17 @@ impl Runs {
         let head = live.head(Verb::GET);
         let within = self.of.limits.initialize;
         let reply = live.exchange(Probe::OpenStream, head, None, Until::Open, within).await;
-        if !live.wait_for_endpoint().await {
+        if reply.is_stream()
+            && let Err(problem) = live.wait_for_endpoint().await
+        {
+            return Attempt::Not(Box::new(Refusal {
+                method: Method::Initialize,
+                reply,
+                within,
+                problem: Some(problem),
+            }));
+        }
+        if !reply.is_stream() {
             return Attempt::not(Method::Initialize, reply, within);
         }
         let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
@@ -521,7 +533,7 @@ impl Runs {
 
 impl Attempt {
     fn not(method: Method, reply: Reply, within: Duration) -> Self {
-        Self::Not(Box::new(Refusal { method, reply, within }))
+        Self::Not(Box::new(Refusal { method, reply, within, problem: None }))
     }
 }
 
@@ -535,7 +547,10 @@ impl Refusal {
 impl From<Box<Refusal>> for ValidateError {
     fn from(refusal: Box<Refusal>) -> Self {
         use mcpjoin_proto::session::OpeningFailure;
-        let Refusal { method, reply, within } = *refusal;
+        let Refusal { method, reply, within, problem } = *refusal;
+        if let Some(problem) = problem {
+            return Self::NoSession(OpeningFailure::BadReply { method, problem });
+        }
         if let Some(problem) = reply.failure {
             return Self::Unreachable { problem };
         }
