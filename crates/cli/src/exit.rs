@@ -14,6 +14,8 @@ pub(crate) enum Exit {
     Faults,
     /// What was typed, or the surroundings that it needs, cannot be used.
     Usage,
+    /// The server wants to know who asks, or lets nobody in.
+    Authorization,
     /// No connection, connection lost, or timed out.
     Connection,
     /// The server answered with an error, or with a tool result that says it is one.
@@ -38,8 +40,10 @@ pub(crate) const TABLE: &str = concat!(
     "  0    done\n",
     "  1    checks found faults (validate, doctor)\n",
     "  2    wrong usage, or a configuration that cannot be used\n",
+    "  3    not authorized\n",
     "  4    no connection, connection lost, or timed out\n",
     "  5    the server answered with an error, or a tool result is one\n",
+    "  129  the terminal is gone\n",
     "  130  interrupted (Ctrl-C)\n",
     "  143  terminated",
 );
@@ -51,6 +55,7 @@ impl Exit {
             Self::Done => 0,
             Self::Faults => 1,
             Self::Usage => 2,
+            Self::Authorization => 3,
             Self::Connection => 4,
             Self::ServerError => 5,
             // What a shell reports for a process that a signal has ended: 128 and the signal's number.
@@ -77,8 +82,10 @@ mod tests {
             Exit::Done,
             Exit::Faults,
             Exit::Usage,
+            Exit::Authorization,
             Exit::Connection,
             Exit::ServerError,
+            Exit::Signal(Signal::Hangup),
             Exit::Signal(Signal::Interrupt),
             Exit::Signal(Signal::Terminate),
         ];

@@ -536,7 +536,7 @@ fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Optio
             session.log(&id(words.word(1)), &message).err().map(|refused| refused.to_string())
         }
         "loses" => {
-            let cause = LinkError { message: "the stream broke".into(), retryable: true };
+            let cause = LinkError::new("the stream broke", true);
             session.handle(now, Inbound::Lost { id: id(words.word(1)), cause });
             None
         }
@@ -547,7 +547,7 @@ fn act(session: &mut Session, now: Time, verb: &str, words: &Words<'_>) -> Optio
         "ends" => {
             let mut end = LinkEnd::end_of_stream();
             if words.flag("broken") {
-                let error = LinkError { message: "connection reset".into(), retryable: true };
+                let error = LinkError::new("connection reset", true);
                 end.kind = LinkEndKind::Failed(error);
             }
             end.exit = words.value("exit").map(|code| ProcessExit::Code(code.parse().unwrap()));

@@ -27,6 +27,9 @@ pub(crate) struct Connect {
     /// keeps secrets off the command line. Values are never shown
     #[arg(short = 'H', long, value_name = "HEADER")]
     pub(crate) header: Vec<OsString>,
+    /// Trusts the authorities in this file, too, when it connects over HTTPS: certificates in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// Sets a variable for the server; NAME alone passes ours on. Values are never shown
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
@@ -48,14 +51,14 @@ pub(crate) struct Connect {
     /// How long an answer may take; progress starts it again. Seconds, or with ms, s, m, h [default: 60s]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
-    /// How long connecting to a socket, and then the answer to the opening request, may take [default: 10s, 30s]
+    /// How long connecting to a socket or a URL, and then the answer to the opening request, may take [default: 10s, 30s]
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) connect_timeout: Option<Duration>,
     /// The largest message, each way: bytes, or with KiB, MiB, GiB [default: 10MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_message_size: Option<usize>,
     /// Writes everything that crosses the wire, and the server's standard error, to a file: one JSON object a line, with
-    /// the values of -e and of an entry's variables replaced
+    /// the values of -e, of an entry's variables and of headers replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 }

@@ -3,6 +3,7 @@
 //! Called by `connect::plan`.
 
 use std::ffi::OsString;
+use std::fs;
 
 use mcpjoin::Link;
 use mcpjoin::link::{HttpConnect, HttpSetupError};
@@ -12,6 +13,7 @@ use crate::args::Connect;
 use crate::config::Remote;
 use crate::failure::Failure;
 use crate::secret;
+use crate::target::shown;
 
 /// What connects, and what must not be shown from then on. A header that is typed takes the place of its namesake in the
 /// entry.
@@ -28,6 +30,13 @@ pub(super) fn link(remote: &Remote, connect: &Connect) -> Result<(HttpConnect, V
     }
     if address.sse {
         link = link.legacy_sse();
+    }
+    if let Some(path) = &connect.ca {
+        let pem = fs::read(path).map_err(|error| {
+            let problem = format!("the certificates in {} cannot be read: {error}", shown(path.as_os_str()));
+            Failure::usage(problem, "--ca FILE, where FILE is in PEM")
+        })?;
+        link = link.extra_ca(pem);
     }
     if let Some(time) = connect.connect_timeout {
         link = link.connect_timeout(time);

@@ -130,7 +130,7 @@ impl About {
 
 /// A program that is run as a child.
 fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Result<Plan, Failure> {
-    refuse(&about.shown, "is run as a child", "over HTTP", &[("--header", !connect.header.is_empty())])?;
+    refuse(&about.shown, "is run as a child", "over HTTP", &of_http(&connect))?;
     let Program { program, args, env: mut set, cwd } = program;
     let variables = variables(&connect.env)?;
     // What the command line says wins over what the entry says.
@@ -181,7 +181,7 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
 fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failure> {
     let shown = shown(socket.to_string().as_ref());
     refuse(&shown, "runs already", "run as a child", &of_a_child(connect))?;
-    refuse(&shown, "is a socket", "over HTTP", &[("--header", !connect.header.is_empty())])?;
+    refuse(&shown, "is a socket", "over HTTP", &of_http(connect))?;
     let mut to = match socket {
         Socket::Tcp(address) => Link::tcp(address),
         Socket::Unix(path) => Link::unix(path),
@@ -209,6 +209,11 @@ fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result
 /// The options that say how a child is started, and whether they are given.
 fn of_a_child(connect: &Connect) -> [(&'static str, bool); 3] {
     [("-e", !connect.env.is_empty()), ("--env-clean", connect.env_clean), ("--cwd", connect.cwd.is_some())]
+}
+
+/// The options that say how HTTP is spoken, and whether they are given.
+fn of_http(connect: &Connect) -> [(&'static str, bool); 2] {
+    [("--header", !connect.header.is_empty()), ("--ca", connect.ca.is_some())]
 }
 
 /// Options that can do nothing for this server are refused.

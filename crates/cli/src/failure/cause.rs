@@ -3,7 +3,8 @@
 use mcpjoin::client::ClientError;
 use mcpjoin::link::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin::proto::session::{
-    CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit,
+    CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, OpeningFailure,
+    ProcessExit,
 };
 use mcpjoin::proto::{ErrorObject, Method, code};
 
@@ -178,37 +179,73 @@ impl Failure {
     }
 
     fn link(end: &LinkEnd, phase: Phase) -> Self {
+        let mut failure = match &end.kind {
+            LinkEndKind::Failed(error) => Self::broken(error, phase),
+            kind => Self::ended(kind, end.exit, phase),
+        };
+        failure.seen.status = end.exit;
+        failure.keep_stderr(&end.stderr);
+        failure
+    }
+
+    /// The server is gone, and no error came before.
+    fn ended(kind: &LinkEndKind, exit: Option<ProcessExit>, phase: Phase) -> Self {
         let early = matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn);
-        let (id, message, hint) = match (&end.kind, end.exit) {
-            (LinkEndKind::Failed(error), _) => (
-                "E_LINK",
-                format!("the connection failed: {error}"),
-                "try again; -v shows what the server says",
-            ),
+        let (id, message, hint) = match (kind, exit) {
             (_, Some(ProcessExit::Code(126 | 127))) => (
                 "E_SERVER_EXITED",
-                "the server ended at once".into(),
+                "the server ended at once",
                 "exit codes 126 and 127 mean that a command inside this one was not found or may not be run: check its words and PATH",
             ),
             (_, Some(ProcessExit::Signal(9))) => (
                 "E_SERVER_EXITED",
-                "the server was killed".into(),
+                "the server was killed",
                 "signal 9 without anybody's doing means that memory ran out: look at the system's log",
             ),
             (LinkEndKind::EndOfStream, None) => (
                 "E_SERVER_EXITED",
-                "the server closed its standard output".into(),
+                "the server closed its standard output",
                 "a server must keep it open for as long as it is one; -v shows what it writes to standard error",
             ),
-            _ if early => {
-                ("E_SERVER_EXITED", "the server ended before it could be talked to".into(), SEE_STDERR)
-            }
-            _ => ("E_SERVER_EXITED", "the server ended in the middle of the conversation".into(), SEE_STDERR),
+            _ if early => ("E_SERVER_EXITED", "the server ended before it could be talked to", SEE_STDERR),
+            _ => ("E_SERVER_EXITED", "the server ended in the middle of the conversation", SEE_STDERR),
         };
-        let mut failure = Self::new(id, Exit::Connection, phase, message).hint(hint);
-        failure.seen.status = end.exit;
-        failure.keep_stderr(&end.stderr);
-        failure
+        Self::new(id, Exit::Connection, phase, message).hint(hint)
+    }
+
+    /// A link has failed, as a whole or for one request.
+    fn broken(error: &LinkError, phase: Phase) -> Self {
+        let (id, exit, what, hint) = match error.kind {
+            LinkErrorKind::Unreached => (
+                "E_CONNECT",
+                Exit::Connection,
+                "no connection",
+                "does a server listen there, and may you reach it?",
+            ),
+            LinkErrorKind::Untrusted => (
+                "E_TLS",
+                Exit::Connection,
+                "no trusted connection",
+                "--ca FILE trusts one more authority, for servers inside a company for example",
+            ),
+            LinkErrorKind::Unauthorized => (
+                "E_AUTH",
+                Exit::Authorization,
+                "the server does not let us in",
+                "say who you are: --header 'Authorization: Bearer ...', or --header @FILE",
+            ),
+            LinkErrorKind::Foreign => (
+                "E_NO_ENDPOINT",
+                Exit::Connection,
+                "what answers there is no MCP server",
+                "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
+            ),
+            _ => {
+                let hint = "try again; -v shows what the server says";
+                ("E_LINK", Exit::Connection, "the connection failed", hint)
+            }
+        };
+        Self::new(id, exit, phase, format!("{what}: {error}")).hint(hint)
     }
 
     /// A request brought no result, as the client sees it.
@@ -250,7 +287,12 @@ impl Failure {
                 new("E_TIMEOUT", Exit::Connection, hint)
             }
             CallError::Closed(cause) => Self::closed(cause, phase),
-            CallError::Lost(_) => new("E_LOST", Exit::Connection, "try again"),
+            CallError::Lost(error) if error.kind != LinkErrorKind::Broken => Self::broken(error, phase),
+            CallError::Lost(_) => new(
+                "E_LOST",
+                Exit::Connection,
+                "the server may have done it or not: look before you try again",
+            ),
             CallError::ReplyTooLarge { .. } => {
                 new("E_TOO_LARGE", Exit::ServerError, "raise the limit with --max-message-size")
             }

@@ -414,10 +414,7 @@ impl Child {
     }
 
     fn not_running() -> LinkEnd {
-        LinkEnd::failed(LinkError {
-            message: "the program has not been started again".into(),
-            retryable: false,
-        })
+        LinkEnd::failed(LinkError::new("the program has not been started again", false))
     }
 }
 
@@ -497,7 +494,7 @@ impl Io for Child {
             }
             Err(error) => {
                 let retryable = matches!(error.kind, SpawnErrorKind::System(_));
-                Poll::Ready(Err(LinkEnd::failed(LinkError { message: error.to_string(), retryable })))
+                Poll::Ready(Err(LinkEnd::failed(LinkError::new(error.to_string(), retryable))))
             }
         }
     }

@@ -145,5 +145,5 @@ impl fmt::Debug for Link {
 
 /// What a link says that cannot make its far end afresh.
 fn cannot_reopen() -> LinkEnd {
-    LinkEnd::failed(LinkError { message: "this link cannot be opened again".into(), retryable: false })
+    LinkEnd::failed(LinkError::new("this link cannot be opened again", false))
 }

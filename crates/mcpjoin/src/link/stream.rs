@@ -252,7 +252,7 @@ fn link_error(error: &io::Error) -> LinkError {
             | io::ErrorKind::TimedOut
             | io::ErrorKind::UnexpectedEof
     );
-    LinkError { message: error.to_string(), retryable }
+    LinkError::new(error.to_string(), retryable)
 }
 
 impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {

@@ -149,10 +149,43 @@ pub enum ProcessExit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LinkError {
+    /// What it is about.
+    pub kind: LinkErrorKind,
     /// What the system said.
     pub message: String,
     /// Whether the same thing may succeed when tried again on a new link.
     pub retryable: bool,
+}
+
+/// What a failure of a link is about, for whoever wants to say what can be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkErrorKind {
+    /// Reading or writing has failed, or what came was not what had to come.
+    #[default]
+    Broken,
+    /// Nobody was reached.
+    Unreached,
+    /// The far end is not who it says it is, or we do not trust whoever says so: TLS.
+    Untrusted,
+    /// The far end wants to know who asks, or does not let us in.
+    Unauthorized,
+    /// Whoever answers speaks something else than MCP.
+    Foreign,
+}
+
+impl LinkError {
+    /// Reading or writing has failed.
+    #[must_use]
+    pub fn new(message: impl Into<String>, retryable: bool) -> Self {
+        Self { kind: LinkErrorKind::Broken, message: message.into(), retryable }
+    }
+
+    /// The same, about something else.
+    #[must_use]
+    pub fn of(self, kind: LinkErrorKind) -> Self {
+        Self { kind, ..self }
+    }
 }
 
 impl LinkEnd {

@@ -41,7 +41,9 @@ pub use event::{
     RequestContext,
 };
 pub use limits::Limits;
-pub use link::{Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound, ProcessExit, Route};
+pub use link::{
+    Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, Origin, Outbound, ProcessExit, Route,
+};
 pub use role::{ClientRole, Role, ServerRole};
 pub use state::{NotifyRefused, State};
 pub use violation::Violation;

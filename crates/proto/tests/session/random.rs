@@ -144,7 +144,7 @@ impl World {
             Step::Lose { side, which } => {
                 let side = &mut self.sides[side];
                 if let Some(id) = nth(&side.open, which) {
-                    let cause = LinkError { message: "lost".into(), retryable: true };
+                    let cause = LinkError::new("lost", true);
                     side.session.handle(now, Inbound::Lost { id, cause });
                 }
             }
@@ -158,7 +158,7 @@ impl World {
             }
             Step::End { side, broken } => {
                 let cause = if broken {
-                    LinkEnd::failed(LinkError { message: "reset".into(), retryable: true })
+                    LinkEnd::failed(LinkError::new("reset", true))
                 } else {
                     LinkEnd::end_of_stream()
                 };

@@ -16,7 +16,7 @@ use mcpjoin_proto::http::classify::{Probe, ProbeBody, ProbeVerdict, verdict};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::http::reply::{forgets_session, retry_after};
-use mcpjoin_proto::session::{Inbound, LinkEnd, LinkError, Outbound};
+use mcpjoin_proto::session::{Inbound, LinkEnd, LinkError, LinkErrorKind, Outbound};
 use mcpjoin_proto::{ErrorObject, Message, RequestId};
 use reqwest::{Response, Url};
 use tokio::sync::mpsc::Sender;
@@ -313,7 +313,7 @@ impl Exchange {
                     _ => what,
                 };
                 let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-                self.lose(owed, self.error(what, later)).await;
+                self.lose(owed, self.error(what, later).of(failure::kind(status))).await;
             }
         }
     }
@@ -342,21 +342,22 @@ impl Exchange {
             None => ProbeBody::Other,
         };
         let verdict = verdict(probe, status.as_u16(), body);
-        let end =
-            |what: String, retryable| News::Ended(LinkEnd::failed(self.post.sending.error(what, retryable)));
         match (verdict, answer.what) {
             (ProbeVerdict::Authenticate, _) => {
                 let what = if status == StatusCode::UNAUTHORIZED { "not authorized" } else { "forbidden" };
-                self.say(end(format!("{what}: {text}"), false)).await;
+                let cause = self.error(format!("{what}: {text}"), false).of(LinkErrorKind::Unauthorized);
+                self.say(News::Ended(LinkEnd::failed(cause))).await;
             }
-            (ProbeVerdict::Unavailable, _) => self.say(end(text, true)).await,
+            (ProbeVerdict::Unavailable, _) => {
+                self.say(News::Ended(LinkEnd::failed(self.error(text, true)))).await;
+            }
             (ProbeVerdict::TryHttpSse, what) => {
                 let Some(initialize) = self.post.outbound.clone() else { return };
                 let reply = match what {
                     Said::Inbound(inbound) if settles(&inbound, owed) => Some(inbound),
                     _ => None,
                 };
-                let cause = self.error(text, false);
+                let cause = self.error(text, false).of(LinkErrorKind::Foreign);
                 let refused = Refused { initialize, id: owed.clone(), reply, cause };
                 self.say(News::TryHttpSse(Box::new(refused))).await;
             }
@@ -364,7 +365,10 @@ impl Exchange {
                 self.initialized(inbound, head, owed).await;
             }
             (_, Said::Inbound(inbound)) => self.hand_in(inbound, owed).await,
-            (_, Said::Page(what)) => self.lose(owed, self.error(what, status.is_server_error())).await,
+            (_, Said::Page(what)) => {
+                let cause = self.error(what, status.is_server_error());
+                self.lose(owed, cause.of(failure::kind(status))).await;
+            }
         }
     }
 

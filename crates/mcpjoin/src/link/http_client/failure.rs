@@ -4,8 +4,10 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::session::LinkErrorKind;
 use reqwest::{Response, Url};
 use rustls::CertificateError;
 
@@ -14,27 +16,43 @@ use super::tls::Untrusted;
 /// How much of a body that is no message is shown, in bytes.
 pub(super) const EXCERPT: usize = 200;
 
-/// What failed, and whether the same may succeed later.
-pub(super) fn describe(error: &reqwest::Error, url: &Url, connect_timeout: Duration) -> (String, bool) {
+/// What failed, in which way, and whether the same may succeed later.
+pub(super) fn describe(
+    error: &reqwest::Error,
+    url: &Url,
+    connect_timeout: Duration,
+) -> (LinkErrorKind, String, bool) {
     let host = url.host_str().unwrap_or_default();
+    let unreached = |what| (LinkErrorKind::Unreached, what, true);
     if error.is_dns() {
-        return (format!("the name {host} was not resolved: {}", root(error)), true);
+        return unreached(format!("the name {host} was not resolved: {}", root(error)));
     }
     if let Some(tls) = find::<rustls::Error>(error) {
-        return (tls_text(tls, host), false);
+        return (LinkErrorKind::Untrusted, tls_text(tls, host), false);
     }
     if error.is_connect() {
         if error.is_timeout() {
-            return (format!("no connection within {} ms", connect_timeout.as_millis()), true);
+            return unreached(format!("no connection within {} ms", connect_timeout.as_millis()));
         }
         let refused =
             find::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-        return match refused {
-            true => ("connection refused: nothing listens there".into(), true),
-            false => (format!("no connection: {}", root(error)), true),
-        };
+        return unreached(match refused {
+            true => "connection refused: nothing listens there".into(),
+            false => format!("no connection: {}", root(error)),
+        });
     }
-    (format!("the connection broke before a response came: {}", root(error)), true)
+    let what = format!("the connection broke before a response came: {}", root(error));
+    (LinkErrorKind::Broken, what, true)
+}
+
+/// What a status says when no message came with it.
+pub(super) fn kind(status: StatusCode) -> LinkErrorKind {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => LinkErrorKind::Unauthorized,
+        StatusCode::TOO_MANY_REQUESTS => LinkErrorKind::Broken,
+        status if status.is_server_error() => LinkErrorKind::Broken,
+        _ => LinkErrorKind::Foreign,
+    }
 }
 
 /// What TLS has against the server.
@@ -105,7 +123,7 @@ pub(super) async fn page(response: Response) -> String {
 }
 
 /// The same of a body that was read.
-pub(super) fn page_of(status: http::StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
+pub(super) fn page_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
     let body = body.trim_ascii();
     let body = &body[..body.len().min(EXCERPT)];
     let kind = content_type(headers).unwrap_or_else(|| "without a content type".into());

@@ -609,7 +609,7 @@ impl Io for HttpLink {
             if waiting.request().is_some_and(|request| request.method == Method::Discover) {
                 // Servers of 2024-11-05 have never heard of it, and some do not survive it.
                 let what = "HTTP+SSE has no server/discover";
-                let cause = LinkError { message: what.into(), retryable: false };
+                let cause = LinkError::new(what, false);
                 return self.lose(waiting, &cause);
             }
             if matches!(self.way, Way::Streamable) {

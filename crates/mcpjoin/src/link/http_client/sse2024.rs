@@ -49,8 +49,9 @@ async fn read(wire: &Wire, sending: &Sending, news: &Sender<News>) -> Result<(),
     let mut response = opened.map_err(|unanswered| News::NoHttpSse(unanswered.error))?;
     let stream = response.status().is_success() && media_type(&response) == MediaType::EventStream;
     if !stream {
+        let status = response.status();
         let what = failure::page(response).await;
-        return Err(News::NoHttpSse(sending.error(what, false)));
+        return Err(News::NoHttpSse(sending.error(what, false).of(failure::kind(status))));
     }
     if let Some(what) = compressed(&response) {
         return Err(News::NoHttpSse(sending.error(what, false)));
@@ -114,8 +115,6 @@ fn endpoint(wire: &Wire, data: &[u8]) -> Result<Url, String> {
 
 /// What to say when neither way leads to the server.
 pub(super) fn both_failed(streamable: &LinkError, sse: &LinkError) -> LinkError {
-    LinkError {
-        message: format!("{}; and as HTTP+SSE: {}", streamable.message, sse.message),
-        retryable: streamable.retryable || sse.retryable,
-    }
+    let message = format!("{}; and as HTTP+SSE: {}", streamable.message, sse.message);
+    LinkError::new(message, streamable.retryable || sse.retryable).of(streamable.kind)
 }

@@ -11,7 +11,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, OriginError, resolve_same_origin};
-use mcpjoin_proto::session::{Limits, LinkError, Origin};
+use mcpjoin_proto::session::{Limits, LinkError, LinkErrorKind, Origin};
 use reqwest::{Response, Url};
 
 use super::credentials::{
@@ -112,7 +112,10 @@ impl Wire {
         if let Some(credentials) = &self.credentials {
             let request = AuthorizationRequest::new(url.as_str(), sending.method.as_str());
             let value = credentials.authorization(request).await;
-            let unsent = |error| Unanswered { error: sending.error(error, false), unsent: true };
+            let unsent = |error| {
+                let error = sending.error(error, false).of(LinkErrorKind::Unauthorized);
+                Unanswered { error, unsent: true }
+            };
             let value = value.map_err(|error| unsent(format!("not sent, no authorization: {error}")))?;
             if let Some(mut value) = value {
                 value.set_sensitive(true);
@@ -125,8 +128,8 @@ impl Wire {
         }
         request.send().await.map_err(|error| {
             let unsent = error.is_connect();
-            let (what, retryable) = failure::describe(&error, url, self.connect_timeout);
-            Unanswered { error: sending.error(what, retryable), unsent }
+            let (kind, what, retryable) = failure::describe(&error, url, self.connect_timeout);
+            Unanswered { error: sending.error(what, retryable).of(kind), unsent }
         })
     }
 }
@@ -163,7 +166,7 @@ impl Sending {
     /// The error for this request.
     pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> LinkError {
         let message = format!("{} {} ({}): {}", self.method, shown(&self.url), self.about, what.as_ref());
-        LinkError { message, retryable }
+        LinkError::new(message, retryable)
     }
 
     fn fail(&self, what: String, retryable: bool) -> Unanswered {

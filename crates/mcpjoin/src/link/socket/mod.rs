@@ -249,7 +249,7 @@ impl<S: Socket> Io for SocketLink<S> {
         };
         let message = format!("the peer does not speak MCP: its first line begins `{begin}`");
         tracing::warn!(target: "mcpjoin", "{message}");
-        Poll::Ready(Inbound::Closed { cause: LinkEnd::failed(LinkError { message, retryable: false }) })
+        Poll::Ready(Inbound::Closed { cause: LinkEnd::failed(LinkError::new(message, false)) })
     }
 
     fn has_room(&self) -> bool {
@@ -301,7 +301,7 @@ impl<S: Socket> Io for SocketLink<S> {
             Ok(socket) => socket,
             Err(error) => {
                 let message = error.to_string();
-                return Poll::Ready(Err(LinkEnd::failed(LinkError { message, retryable: true })));
+                return Poll::Ready(Err(LinkEnd::failed(LinkError::new(message, true))));
             }
         };
         let (reader, writer) = socket.halves();
