@@ -207,10 +207,14 @@ impl<'a> Seen<'a> {
                 (error.id.as_ref(), None)
             }
         };
-        // A legacy server may refuse a request before it has read it.
-        let may_stay_unread = Revisions::LEGACY.contains(&self.run.version)
-            || exchange.is_some_and(|exchange| exchange.probe.may_stay_unread());
-        let is_unread = is_refused && id.is_none() && may_stay_unread;
+        // A server may refuse a request before it has read it. Of a legacy one that is all that is known of it; in the
+        // modern era it is judged by the rules of HTTP alone: what era it is of has not been read either.
+        let is_legacy = Revisions::LEGACY.contains(&self.run.version);
+        let may_stay_unread = exchange.is_some_and(|exchange| exchange.probe.may_stay_unread());
+        let is_unread = is_refused && id.is_none() && is_legacy;
+        if is_refused && id.is_none() && may_stay_unread && !is_legacy {
+            return;
+        }
         let owner = match id {
             Some(id) => self.asked.iter_mut().rev().find(|asked| asked.id == Some(id)),
             None if is_unread => self.asked.iter_mut().rev().find(|asked| asked.exchange == number),

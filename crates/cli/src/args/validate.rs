@@ -10,8 +10,10 @@ const LONG: &str = "\
 Judges a server by the specification's own sentences
 
 The server is started several times: for a session in each era that it speaks, for each version of the legacy era, and \
-for lines that are no messages. No tool is called, no resource read, no prompt filled in. Rules that need what the \
-server does not declare are skipped, and the report says why.
+for lines that are no messages. One that is reached over HTTP is asked in as many sessions, and beside that without \
+headers, with wrong ones, as a page of another origin would ask it, and in sessions that have ended. No tool is called, \
+no resource read, no prompt filled in. Rules that need what the server does not declare are skipped, and the report \
+says why.
 
 A MUST that is broken makes the exit code 1; a SHOULD does so with --strict; advice never does. An answer that takes \
 longer than --timeout (here 10s by default) is not waited for.
@@ -21,7 +23,8 @@ With --json the result is one object:
   ran, passed, failed, skipped   numbers of rules
   rules           one object for each rule: rule, chapter, level, sentence, address, outcome (passed, failed or \
 skipped), why (of one that was skipped), and findings (of one that failed): problem, run, protocolVersion, level, \
-address, and the lines sent and received, where there are any, cut after 4096 characters";
+address, and the lines sent and received (over HTTP, the beginning of the request and of the response), where there \
+are any, cut after 4096 characters";
 
 #[derive(Debug, Args)]
 #[command(
@@ -32,11 +35,12 @@ address, and the lines sent and received, where there are any, cut after 4096 ch
         mcpjoin validate demo:\n  \
         mcpjoin validate --strict ./my-server --verbose\n  \
         mcpjoin validate --era legacy --skip stdio npx -y @modelcontextprotocol/server-everything\n  \
+        mcpjoin validate http://localhost:8080/mcp\n  \
         mcpjoin validate --rules\n\n\
         Options stand before the server's command: what follows its first word is its own."
 )]
 pub(crate) struct Validate {
-    /// The server: `demo:`, an entry of a configuration, or a command and its arguments
+    /// The server: a URL, `demo:`, an entry of a configuration, or a command and its arguments
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// Applies this rule, or the rules of this chapter, and no other; may be repeated

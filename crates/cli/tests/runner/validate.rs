@@ -249,3 +249,82 @@ fn the_book_is_printed_without_a_server() {
         book.as_array().unwrap().iter().all(|rule| rule["chapter"] == "stdio" && rule["address"].is_string())
     );
 }
+
+/// The demonstration over HTTP. Ended when this is dropped.
+struct Demo {
+    running: Option<super::support::Running>,
+    url: String,
+}
+
+impl Demo {
+    fn start() -> Self {
+        let mut running = start(command(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"]));
+        let stderr = running.child.stderr.take().unwrap();
+        let mut demo = Self { running: Some(running), url: String::new() };
+        let mut said = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::with_capacity(1, stderr), &mut said).unwrap();
+        demo.url =
+            said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}")).to_owned();
+        demo
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}
+
+#[test]
+fn r71_the_demo_is_clean_over_http_in_both_eras() {
+    let demo = Demo::start();
+    let report = line(&format!("validate --json --strict {}", demo.url)).exits(0).json();
+    assert_eq!(failed(&report), [""; 0], "{report:#}");
+    let ran = report["ran"].as_u64().unwrap();
+    assert!(ran > 90, "only {ran} rules ran");
+    assert_eq!(report["command"], demo.url.as_str());
+    let sse = format!("sse+{}", demo.url.replace("/mcp", "/sse"));
+    let report = line(&format!("validate --json --strict {sse}")).exits(0).json();
+    assert_eq!(failed(&report), [""; 0], "{report:#}");
+    for (chapter, outcome) in [("http-sse", "passed"), ("http", "skipped"), ("stdio", "skipped")] {
+        let rules = report["rules"].as_array().unwrap().iter().filter(|rule| rule["chapter"] == chapter);
+        assert!(rules.clone().all(|rule| rule["outcome"] == outcome), "{chapter}: {report:#}");
+    }
+    // For a person: chapters that say nothing are left out, and said in one word.
+    let ran = line(&format!("validate {}", demo.url)).exits(0);
+    assert!(
+        ran.stdout.contains("\nStreamable HTTP: ") && !ran.stdout.contains("\nHTTP+SSE: "),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("was not run as a child: stdio\n"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_crosses_over_http_is_written_down_without_the_headers() {
+    let demo = Demo::start();
+    let trace = super::support::scratch("validate-http-trace");
+    let words = ["validate", "--era", "modern", "-H", "X-Key: hunter2", "--trace"];
+    let mut words: Vec<&str> = words.to_vec();
+    let path = trace.display().to_string();
+    words.extend([path.as_str(), &demo.url]);
+    let ran = run(words).exits(0);
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(&trace).unwrap();
+    assert!(lines.lines().count() > 20 && lines.contains("server/discover"), "{lines}");
+    assert!(!lines.contains("hunter2") && !ran.stdout.contains("hunter2"), "{lines}");
+}
+
+#[test]
+fn f22_the_exit_code_says_how_it_went_over_http() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    line(&format!("validate http://{port}/mcp")).exits(4).says(&["(E_CONNECT)", "does not answer"]);
+    line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is no address", "password"]);
+    let demo = Demo::start();
+    let wrong = demo.url.replace("/mcp", "/elsewhere");
+    line(&format!("validate {wrong}")).exits(4).says(&["(E_NOT_MCP)", "status 404"]);
+    line(&format!("validate --cwd / {}", demo.url)).exits(2).says(&["--cwd is for a server run as a child"]);
+}

@@ -80,7 +80,7 @@ async fn f27_faults_of_replies_over_http_are_found() {
             (
                 "reply-is-message",
                 fault(|it| {
-                    it.after = |_, _, _, body| *body = body.replace("\"result\":{}}", "\"result\":{}")
+                    it.after = |_, _, _, body| *body = body.replace("\"result\":{}}", "\"result\":{}");
                 }),
             ),
             (
@@ -248,7 +248,7 @@ async fn f27_faults_of_the_modern_era_over_http_are_found() {
                 "no-session-given",
                 fault(|it| {
                     it.after = |_, _, headers, _| {
-                        _ = headers.insert("mcp-session-id", HeaderValue::from_static("a"))
+                        _ = headers.insert("mcp-session-id", HeaderValue::from_static("a"));
                     };
                 }),
             ),

@@ -173,3 +173,35 @@ async fn a_body_above_the_limit_is_not_kept() {
     assert!(size < 128 * 1024, "{size}");
     assert_eq!(failed(&judged(&trace)), ["request-answered"]);
 }
+
+#[tokio::test]
+async fn an_endpoint_elsewhere_is_not_posted_to() {
+    let front = Front::new(Fault {
+        instead: |_, _| {
+            Some(endless("text/event-stream", "event: endpoint\ndata: http://elsewhere.invalid/messages\n\n"))
+        },
+        ..Fault::default()
+    })
+    .await;
+    let outcome = looked(Validator::http(Link::http(&front.url).legacy_sse())).await;
+    let text = outcome.unwrap_err().to_string();
+    assert!(text.contains("elsewhere.invalid") && text.contains("another origin"), "{text}");
+    assert_eq!(front.came.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_without_end_is_answered_a_bounded_number_of_times() {
+    // Whatever is posted is answered with a stream of questions.
+    let asking = Front::new(Fault {
+        instead: |_, body| {
+            let asked = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n\n".repeat(10);
+            (!body.contains("initialize")).then(|| full(200, "text/event-stream", &asked))
+        },
+        ..Fault::default()
+    })
+    .await;
+    let validator = asking.validator().without_modern().answer_within(Duration::from_millis(200));
+    let report = judged(&looked(validator).await.unwrap());
+    assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
+    assert!(failed(&report).contains(&"request-id-not-reused"), "{:?}", failed(&report));
+}

@@ -1,20 +1,22 @@
 //! One run over HTTP while it goes on: exchanges, each noted part by part with its time.
 
+mod reading;
+
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mcpjoin_check::{BodyEnd, Channel, Line, Probe, Run, StreamEvent, What};
-use mcpjoin_proto::codec::sse::{SseDecoder, SseEvent};
-use mcpjoin_proto::decode::Shape;
+use mcpjoin_check::{BodyEnd, Channel, Line, Probe, Run, What};
+use mcpjoin_proto::codec::sse::SseDecoder;
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::http::origin::{MediaType, resolve_same_origin};
+use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::{
     ErrorObject, Message, Method, Payload, Profile, Raw, RequestId, Response as Answer, Version,
 };
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use reqwest::{Method as Verb, Response, Url};
+use reqwest::{Method as Verb, Url};
 use tokio::time::{Instant, timeout_at};
 
+use self::reading::{Stopped, Stream};
 use super::super::live::Opened;
 use super::super::probes::Manner;
 use super::wire::{self, Head, Wire};
@@ -25,12 +27,8 @@ const PATIENCE: usize = 2;
 /// So much may come in one run until no more is asked.
 const MOST_EVENTS: usize = 20_000;
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// A stream has so long to end after its response.
-const END: Duration = Duration::from_secs(2);
 /// How long to look for what comes late.
 pub(super) const MOMENT: Duration = Duration::from_millis(200);
-/// So much of a body is kept that is no message.
-const KEPT: usize = 2048;
 
 pub(super) struct Live<'w> {
     wire: &'w Wire,
@@ -46,6 +44,8 @@ pub(super) struct Live<'w> {
     agreed: Option<Version>,
     /// Where messages are posted in HTTP+SSE.
     endpoint: Option<Url>,
+    /// Why nothing can be posted where the server says.
+    elsewhere: Option<String>,
     /// The stream of HTTP+SSE, or the one that a GET has opened.
     stream: Option<Stream>,
     /// How long an answer may take.
@@ -56,13 +56,6 @@ pub(super) struct Live<'w> {
     /// What the server asks, and has not been answered yet.
     asked: Vec<(RequestId, Method)>,
     over: bool,
-}
-
-/// A stream that is being read.
-struct Stream {
-    number: u32,
-    response: Response,
-    decoder: SseDecoder,
 }
 
 /// What a request came to.
@@ -94,14 +87,6 @@ pub(super) enum Until {
     Closed,
 }
 
-/// Why a stream is no longer read.
-#[derive(Debug)]
-enum Stopped {
-    Answered,
-    TimedOut,
-    Ended(BodyEnd),
-}
-
 impl<'w> Live<'w> {
     pub(super) fn new(
         wire: &'w Wire,
@@ -122,6 +107,7 @@ impl<'w> Live<'w> {
             session: None,
             agreed: None,
             endpoint: None,
+            elsewhere: None,
             stream: None,
             answer,
             silences: 0,
@@ -206,6 +192,7 @@ impl<'w> Live<'w> {
         until: Until,
         within: Duration,
     ) -> Reply {
+        self.over |= self.count >= MOST_EVENTS || self.bytes >= MOST_BYTES;
         if self.over {
             return Reply::nothing(String::new());
         }
@@ -241,7 +228,12 @@ impl<'w> Live<'w> {
         };
         let kind = MediaType::of(response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes));
         if kind == MediaType::EventStream && response.status().is_success() {
-            let stream = Stream { number, response, decoder: SseDecoder::new(self.limit) };
+            let stream = Stream {
+                number,
+                response,
+                decoder: SseDecoder::new(self.limit),
+                is_answer: probe == Probe::Answer,
+            };
             Box::pin(self.streamed(stream, &mut reply, first, waiting, until, deadline)).await;
         } else {
             self.collected(number, response, kind, &mut reply, &mut waiting, deadline).await;
@@ -264,233 +256,11 @@ impl<'w> Live<'w> {
                 self.stream = Some(stream);
             }
         }
-        if !self.asked.is_empty() {
+        // What comes with the response to an answer waits for the next thing that is sent.
+        if !self.asked.is_empty() && probe != Probe::Answer {
             Box::pin(self.answer_requests()).await;
         }
         reply
-    }
-
-    /// Reads a stream that answers a request.
-    async fn streamed(
-        &mut self,
-        mut stream: Stream,
-        reply: &mut Reply,
-        first: Option<RequestId>,
-        mut waiting: Vec<RequestId>,
-        until: Until,
-        deadline: Instant,
-    ) {
-        let number = stream.number;
-        if until == Until::Closed {
-            return self.note(number, What::BodyEnded(BodyEnd::Left));
-        }
-        if until == Until::Open {
-            self.stream = Some(stream);
-            return;
-        }
-        let mut stopped = self.pump(&mut stream, &mut waiting, deadline, until == Until::FirstMessage).await;
-        if matches!(stopped, Stopped::TimedOut) && until == Until::Ended {
-            self.silent();
-        }
-        if matches!(stopped, Stopped::Answered) {
-            let time = if until == Until::FirstMessage || first.is_none() { MOMENT } else { END };
-            // Nothing is waited for but its end.
-            stopped = self.look_at(&mut stream, time).await;
-        }
-        let end = match stopped {
-            Stopped::Ended(end) => end,
-            Stopped::Answered | Stopped::TimedOut => BodyEnd::Left,
-        };
-        self.note(number, What::BodyEnded(end));
-        reply.opened = self.opening(number, first.as_ref());
-    }
-
-    /// Reads a stream until all that is waited for has come, or any message when `any`.
-    async fn pump(
-        &mut self,
-        stream: &mut Stream,
-        waiting: &mut Vec<RequestId>,
-        deadline: Instant,
-        any: bool,
-    ) -> Stopped {
-        let mut ended = None;
-        loop {
-            let mut came = false;
-            while let Some(event) = stream.decoder.poll_event() {
-                match self.event(stream.number, event, waiting) {
-                    Ok(message) => came |= message,
-                    Err(problem) => return Stopped::Ended(BodyEnd::Broken(problem.into())),
-                }
-            }
-            if !self.asked.is_empty() {
-                Box::pin(self.answer_requests()).await;
-            }
-            if let Some(end) = ended {
-                return Stopped::Ended(end);
-            }
-            if if any { came } else { waiting.is_empty() } {
-                return Stopped::Answered;
-            }
-            if self.count >= MOST_EVENTS || self.bytes >= MOST_BYTES {
-                self.over = true;
-                return Stopped::TimedOut;
-            }
-            match timeout_at(deadline, stream.response.chunk()).await {
-                Err(_) => return Stopped::TimedOut,
-                Ok(Ok(Some(piece))) => {
-                    self.bytes = self.bytes.saturating_add(piece.len());
-                    stream.decoder.push(piece);
-                }
-                Ok(Ok(None)) => {
-                    stream.decoder.finish();
-                    ended = Some(BodyEnd::Complete);
-                }
-                Ok(Err(error)) => ended = Some(BodyEnd::Broken(wire::told(&error).into())),
-            }
-        }
-    }
-
-    /// Reads what comes on a stream for a while.
-    async fn look_at(&mut self, stream: &mut Stream, time: Duration) -> Stopped {
-        // No answer has such an id.
-        let mut never = vec![RequestId::from("mcpjoin-never-asked")];
-        self.pump(stream, &mut never, Instant::now() + time, false).await
-    }
-
-    /// Reads what has come on the open stream, and closes it.
-    pub(super) async fn close_stream(&mut self) {
-        let Some(mut stream) = self.stream.take() else { return };
-        let end = match self.look_at(&mut stream, MOMENT).await {
-            Stopped::Ended(end) => end,
-            Stopped::Answered | Stopped::TimedOut => BodyEnd::Left,
-        };
-        self.note(stream.number, What::BodyEnded(end));
-    }
-
-    /// Waits for the event that says where messages are posted. Whether it came.
-    pub(super) async fn wait_for_endpoint(&mut self) -> bool {
-        let Some(mut stream) = self.stream.take() else { return false };
-        let deadline = Instant::now() + self.answer;
-        let mut never = vec![RequestId::from("mcpjoin-never-asked")];
-        while self.endpoint.is_none() && !self.over {
-            let soon = (Instant::now() + MOMENT).min(deadline);
-            match self.pump(&mut stream, &mut never, soon, false).await {
-                Stopped::TimedOut if Instant::now() < deadline => {}
-                Stopped::Ended(end) => {
-                    self.note(stream.number, What::BodyEnded(end));
-                    return false;
-                }
-                _ => break,
-            }
-        }
-        self.stream = Some(stream);
-        self.endpoint.is_some()
-    }
-
-    /// Notes an event. Whether a message was in it.
-    fn event(&mut self, number: u32, event: SseEvent, waiting: &mut Vec<RequestId>) -> Result<bool, String> {
-        let (event, whole) = match event {
-            SseEvent::Event(event) => (event, true),
-            // It was not sent to its end.
-            SseEvent::Unfinished(event) => (event, false),
-            SseEvent::Id(id) => {
-                self.note(number, What::Streamed(StreamEvent { id: Some(id), ..StreamEvent::default() }));
-                return Ok(false);
-            }
-            SseEvent::TooLong { .. } => {
-                self.over = true;
-                return Err(format!("an event is longer than {} bytes", self.limit));
-            }
-            SseEvent::Comment | SseEvent::Retry(_) => return Ok(false),
-        };
-        if !whole {
-            return Ok(false);
-        }
-        self.count += 1;
-        let named = event.name.as_ref().is_none_or(|name| name == "message");
-        let sse = self.run.channel == Channel::HttpSse;
-        let is_message = named || sse && event.data.trim_ascii_start().first() == Some(&b'{');
-        let data = event.data.clone();
-        if sse && self.endpoint.is_none() && event.name.as_deref() == Some(b"endpoint") {
-            let resolved = std::str::from_utf8(&data).ok();
-            let resolved =
-                resolved.and_then(|address| resolve_same_origin(self.wire.url.as_str(), address).ok());
-            self.endpoint = resolved.and_then(|address| Url::parse(&address).ok());
-        }
-        self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data }));
-        if !is_message || data.is_empty() {
-            return Ok(false);
-        }
-        self.came(number, Line::new(data), waiting);
-        Ok(true)
-    }
-
-    /// Notes a message that has come.
-    fn came(&mut self, number: u32, line: Line, waiting: &mut Vec<RequestId>) {
-        self.wire.crossed(Way::In, line.bytes());
-        for part in line.parts() {
-            let id = match part {
-                Ok(Message::Response(response)) => response.id.as_ref(),
-                Ok(Message::Request(request)) => {
-                    self.asked.push((request.id.clone(), request.method.clone()));
-                    None
-                }
-                Ok(Message::Notification(_)) => None,
-                Err(error) => error.id.as_ref(),
-            };
-            waiting.retain(|wanted| Some(wanted) != id);
-        }
-        self.note(number, What::Received(line));
-    }
-
-    /// Reads a body that is no stream.
-    async fn collected(
-        &mut self,
-        number: u32,
-        mut response: Response,
-        kind: MediaType,
-        reply: &mut Reply,
-        waiting: &mut Vec<RequestId>,
-        deadline: Instant,
-    ) {
-        let mut body = BytesMut::new();
-        let success = response.status().is_success();
-        let end = loop {
-            match timeout_at(deadline, response.chunk()).await {
-                Err(_) => break BodyEnd::Broken("it did not end in time".into()),
-                Ok(Ok(Some(piece))) if body.len() + piece.len() <= self.limit => {
-                    body.extend_from_slice(&piece)
-                }
-                Ok(Ok(Some(_))) => {
-                    break BodyEnd::Broken(format!("it is longer than {} bytes", self.limit).into());
-                }
-                Ok(Ok(None)) => break BodyEnd::Complete,
-                Ok(Err(error)) => break BodyEnd::Broken(wire::told(&error).into()),
-            }
-        };
-        self.bytes = self.bytes.saturating_add(body.len());
-        let body = body.freeze();
-        let json = matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
-        let line = Line::new(body.clone());
-        let is_message = match (success, kind) {
-            _ if end != BodyEnd::Complete || body.trim_ascii().is_empty() => false,
-            (true, MediaType::Json) => true,
-            // What says to be something else may be a message all the same.
-            (true, _) => json && line.parts().any(|part| part.is_ok()),
-            // An error may have any body.
-            (false, _) => {
-                json && line
-                    .parts()
-                    .any(|part| matches!(part, Ok(Message::Response(_)) | Err(_)) && is_response(&part))
-            }
-        };
-        if is_message {
-            self.came(number, line, waiting);
-        } else if !body.is_empty() {
-            reply.body = body.slice(..body.len().min(KEPT));
-            self.note(number, What::Body(reply.body.clone()));
-        }
-        self.note(number, What::BodyEnded(end));
     }
 
     /// The response to a request, among what has come in an exchange.
@@ -508,7 +278,7 @@ impl<'w> Live<'w> {
                 }
                 // Refused before it was read.
                 Ok(Message::Response(response)) if response.id.is_none() => {
-                    unread = Some(opened(&response.outcome))
+                    unread = Some(opened(&response.outcome));
                 }
                 Err(error) if error.id.as_ref() == id || error.id.is_none() => {
                     unread = Some(Opened::Broken(error.clone()));
@@ -588,6 +358,12 @@ impl Reply {
         }
     }
 
+    /// A stream has begun.
+    pub(super) fn is_stream(&self) -> bool {
+        let kind = self.content_type.as_deref().map(str::as_bytes);
+        self.is_success() && MediaType::of(kind) == MediaType::EventStream
+    }
+
     pub(super) fn is_success(&self) -> bool {
         self.status.is_some_and(|status| (200..300).contains(&status))
     }
@@ -597,13 +373,6 @@ fn opened(outcome: &Result<Payload, ErrorObject>) -> Opened {
     match outcome {
         Ok(result) => Opened::Result(result.clone()),
         Err(error) => Opened::Error(error.clone()),
-    }
-}
-
-fn is_response(part: &Result<&Message, &mcpjoin_proto::DecodeError>) -> bool {
-    match part {
-        Ok(message) => matches!(message, Message::Response(_)),
-        Err(error) => error.shape == Shape::Response,
     }
 }
 

@@ -15,8 +15,10 @@ use super::super::{Look, Progress, ValidateError};
 use super::lines;
 use super::live::{Live, MOMENT, Reply, Until};
 use super::wire::{Head, Wire};
-use crate::link::HttpConnect;
+use crate::link::{HttpConnect, HttpSetupError};
 
+/// What is posted to a session that is gone has this long to be answered.
+const GONE: Duration = Duration::from_secs(1);
 /// So many times two clients ask at once.
 const TOGETHER: usize = 10;
 
@@ -40,12 +42,14 @@ struct Refusal {
     method: Method,
     reply: Reply,
     within: Duration,
+    /// What is wrong, where the reply does not say it.
+    problem: Option<String>,
 }
 
 impl Runs {
     /// # Errors
     /// When the URL, a header or a certificate cannot be used.
-    pub(in super::super) fn new(mut of: Look, connect: &HttpConnect) -> Result<Self, ValidateError> {
+    pub(in super::super) fn new(mut of: Look, connect: &HttpConnect) -> Result<Self, HttpSetupError> {
         let wire = Wire::new(connect, of.tap.take())?;
         let trace = Trace { answer_within: of.answer, ..Trace::default() };
         Ok(Self { of, wire, sse: connect.is_http_sse(), trace, number: 0 })
@@ -230,13 +234,13 @@ impl Runs {
         for origin in lines::FOREIGN_ORIGINS {
             self.tell(live, Probe::ForeignOrigin);
             let line = probes::request(manner, &live.id(), control);
-            let head = live.post(&line).from_origin(origin);
+            let head = live.post(&line).with(name::ORIGIN, origin);
             self.send(live, Probe::ForeignOrigin, head, &line).await;
         }
         if self.wire.is_loopback {
             self.tell(live, Probe::ForeignHost);
             let line = probes::request(manner, &live.id(), control);
-            let head = live.post(&line).to_host(lines::FOREIGN_HOST);
+            let head = live.post(&line).with(name::HOST, lines::FOREIGN_HOST);
             self.send(live, Probe::ForeignHost, head, &line).await;
         }
     }
@@ -290,8 +294,9 @@ impl Runs {
 
     /// Requests in other sessions, and of other versions.
     async fn sessions(&mut self, live: &mut Live<'_>, ping: &str) {
+        type Change = fn(Head) -> Head;
         let manner = Manner::Legacy;
-        let mut changes: Vec<(Probe, fn(Head) -> Head)> = Vec::new();
+        let mut changes: Vec<(Probe, Change)> = Vec::new();
         if live.session.is_some() {
             changes.push((Probe::NoSession, |head| head.without(name::SESSION_ID)));
             changes.push((Probe::UnknownSession, |head| head.with(name::SESSION_ID, lines::NO_SESSION)));
@@ -443,7 +448,17 @@ impl Runs {
         let head = live.head(Verb::GET);
         let within = self.of.limits.initialize;
         let reply = live.exchange(Probe::OpenStream, head, None, Until::Open, within).await;
-        if !live.wait_for_endpoint().await {
+        if reply.is_stream()
+            && let Err(problem) = live.wait_for_endpoint().await
+        {
+            return Attempt::Not(Box::new(Refusal {
+                method: Method::Initialize,
+                reply,
+                within,
+                problem: Some(problem),
+            }));
+        }
+        if !reply.is_stream() {
             return Attempt::not(Method::Initialize, reply, within);
         }
         let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
@@ -461,14 +476,18 @@ impl Runs {
         self.unreadable(&mut live, &manner).await;
         for origin in lines::FOREIGN_ORIGINS {
             self.tell(&live, Probe::ForeignOrigin);
-            let head = live.head(Verb::GET).from_origin(origin);
+            let head = live.head(Verb::GET).with(name::ORIGIN, origin);
             live.exchange(Probe::ForeignOrigin, head, None, Until::Closed, self.of.answer).await;
         }
         live.close_stream().await;
         // The server is told by its system, and has a moment to understand.
         tokio::time::sleep(MOMENT * 2).await;
         self.tell(&live, Probe::AfterStream);
-        live.ask(Probe::AfterStream, &probes::unknown_cancel()).await;
+        let line = probes::unknown_cancel();
+        let head = live.post(&line);
+        // Some never answer it.
+        let within = self.of.answer.min(GONE);
+        live.exchange(Probe::AfterStream, head, Some(&line), Until::Ended, within).await;
         self.keep(live).await;
         Attempt::Spoken
     }
@@ -514,7 +533,7 @@ impl Runs {
 
 impl Attempt {
     fn not(method: Method, reply: Reply, within: Duration) -> Self {
-        Self::Not(Box::new(Refusal { method, reply, within }))
+        Self::Not(Box::new(Refusal { method, reply, within, problem: None }))
     }
 }
 
@@ -528,7 +547,10 @@ impl Refusal {
 impl From<Box<Refusal>> for ValidateError {
     fn from(refusal: Box<Refusal>) -> Self {
         use mcpjoin_proto::session::OpeningFailure;
-        let Refusal { method, reply, within } = *refusal;
+        let Refusal { method, reply, within, problem } = *refusal;
+        if let Some(problem) = problem {
+            return Self::NoSession(OpeningFailure::BadReply { method, problem });
+        }
         if let Some(problem) = reply.failure {
             return Self::Unreachable { problem };
         }

@@ -128,14 +128,6 @@ impl Head {
         self
     }
 
-    pub(super) fn from_origin(self, origin: &str) -> Self {
-        self.with(name::ORIGIN, origin)
-    }
-
-    pub(super) fn to_host(self, host: &str) -> Self {
-        self.with(name::HOST, host)
-    }
-
     /// As it is noted: without what lets us in.
     pub(super) fn noted(&self) -> HttpRequest {
         let noted = self.headers.iter().filter(|(name, _)| NOTED.contains(&name.as_str()));
