@@ -183,15 +183,16 @@ fn f106_a_head_of_too_many_or_too_large_headers_is_refused() {
 struct Pieces {
     piece: Bytes,
     left: usize,
-    every: Duration,
-    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+    pace: Option<tokio::time::Interval>,
     taken: std::sync::Arc<std::sync::atomic::AtomicUsize>,
 }
 
 impl Pieces {
     fn new(piece: &str, left: usize, every: Duration) -> Self {
         let piece = Bytes::copy_from_slice(piece.as_bytes());
-        Self { piece, left, every, sleep: None, taken: std::sync::Arc::default() }
+        let pace =
+            (!every.is_zero()).then(|| tokio::time::interval_at(tokio::time::Instant::now() + every, every));
+        Self { piece, left, pace, taken: std::sync::Arc::default() }
     }
 }
 
@@ -203,13 +204,8 @@ impl http_body::Body for Pieces {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        if !self.every.is_zero() {
-            let every = self.every;
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(every)));
-            if sleep.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.sleep = None;
+        if let Some(pace) = &mut self.pace {
+            std::task::ready!(pace.poll_tick(cx));
         }
         if self.left == 0 {
             return Poll::Ready(None);

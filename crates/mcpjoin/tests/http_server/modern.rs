@@ -355,12 +355,12 @@ fn two_streams_are_independent_and_get_what_they_asked_for() {
 fn a_long_call_without_news_is_answered_in_time() {
     run(async {
         let (peer, gate) = peer(options());
-        let gate_later = gate.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            gate_later.open.add_permits(1);
-        });
-        let reply = peer.call(1, "wait", json!({})).await;
+        let mut reply = Box::pin(peer.call(1, "wait", json!({})));
+        begins(&mut reply).await;
+        tokio::time::advance(Duration::from_secs(10)).await;
+        begins(&mut reply).await;
+        gate.open.add_permits(1);
+        let reply = reply.await;
         assert_eq!(text(&reply.json().await), "waited");
     });
 }

@@ -111,7 +111,7 @@ fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
         let mut call = Box::pin(working.call_in_session(1, "wait", json!({})));
         begins(&mut call).await;
         for _ in 0..12 {
-            tokio::time::sleep(Duration::from_secs(10)).await;
+            tokio::time::advance(Duration::from_secs(10)).await;
             assert_eq!(used.call_in_session(1, "echo", json!({})).await.status, 200);
         }
         assert_eq!(peer.service.sessions(), 3);
@@ -120,12 +120,14 @@ fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
         drop(stream);
         gate.open.add_permits(1);
         assert_eq!(text(&call.await.message().await.unwrap()), "waited");
-        tokio::time::sleep(Duration::from_secs(200)).await;
+        tokio::time::advance(Duration::from_secs(200)).await;
+        settle().await;
         assert_eq!(peer.service.sessions(), 0);
         // And again, after there was none.
         peer.open(LEGACY).await;
         assert_eq!(peer.service.sessions(), 1);
-        tokio::time::sleep(Duration::from_secs(200)).await;
+        tokio::time::advance(Duration::from_secs(200)).await;
+        settle().await;
         assert_eq!(peer.service.sessions(), 0);
     });
 }
