@@ -164,3 +164,18 @@ fn dropping_the_service_ends_everything() {
         assert_eq!(gate.dropped(), 1);
     });
 }
+
+#[test]
+fn f113_who_is_sent_away_is_told_when_to_come_again() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new().max_sessions(1));
+        let session = peer.open(LEGACY).await;
+        for reply in
+            [peer.post(initialize(LEGACY, json!({}))).await, peer.send(http::Method::GET, "/sse", "").await]
+        {
+            assert_eq!((reply.status, &reply.headers["retry-after"]), (503, &"1".parse().unwrap()));
+        }
+        assert_eq!(session.send(http::Method::DELETE, "/mcp", "").await.status, 204);
+        assert_eq!(peer.send(http::Method::GET, "/sse", "").await.status, 200);
+    });
+}

@@ -64,6 +64,18 @@ pub use serve::{HttpListenError, HttpListener};
 ///
 /// It is a [`tower_service::Service`], and so it is mounted in any application of hyper, axum or tower. It is called
 /// within a tokio runtime with time enabled.
+///
+/// ```no_run
+/// # async fn f(server: mcpjoin::Server, stream: tokio::net::TcpStream) -> Result<(), hyper::Error> {
+/// use hyper_util::rt::TokioIo;
+/// use hyper_util::service::TowerToHyperService;
+/// use mcpjoin::link::HttpOptions;
+///
+/// let service = TowerToHyperService::new(server.http(HttpOptions::new()));
+/// let http = hyper::server::conn::http1::Builder::new();
+/// http.serve_connection(TokioIo::new(stream), service).await
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct HttpService(Arc<Shared>);
 
