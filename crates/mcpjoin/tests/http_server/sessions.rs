@@ -120,12 +120,14 @@ fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
         drop(stream);
         gate.open.add_permits(1);
         assert_eq!(text(&call.await.message().await.unwrap()), "waited");
+        settle().await;
         tokio::time::advance(Duration::from_secs(200)).await;
         settle().await;
         assert_eq!(peer.service.sessions(), 0);
         // And again, after there was none.
         peer.open(LEGACY).await;
         assert_eq!(peer.service.sessions(), 1);
+        settle().await;
         tokio::time::advance(Duration::from_secs(200)).await;
         settle().await;
         assert_eq!(peer.service.sessions(), 0);
