@@ -1,17 +1,24 @@
-//! Where the published servers, the binary `mcpjoin` and its packages are, and which processes a run has left behind.
+//! Where the published servers and clients, the binary `mcpjoin` and its packages are, what a run came to, and which
+//! processes it has left behind.
 //!
 //! Used by the tests beside it, one file for each family of SDKs, and by nothing else; it never speaks the protocol, so
-//! that the binary alone is what is tested. The servers are pinned in `package-lock.json`, `requirements.txt` and
-//! `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so itself.
+//! that the binary alone is what is tested. The peers are pinned in `package-lock.json`, `requirements.txt`,
+//! `requirements-1.txt` and `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so
+//! itself.
 
+mod client;
 mod run;
+mod table;
+mod witness;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+pub use client::Client;
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
+pub use table::rows_are;
 
 /// The environment variable that names the binary; `cargo xtask test` sets it to the one that it has just built.
 pub const BINARY: &str = "MCPJOIN_BIN";
@@ -94,14 +101,22 @@ pub fn server(path: &str) -> io::Result<PathBuf> {
 ///
 /// When `/proc` cannot be listed. A process that ends while it is looked at is not running.
 pub fn running(mark: &str) -> io::Result<Vec<String>> {
+    let line = |folder: PathBuf| {
+        let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned()
+    };
+    Ok(marked(mark)?.into_iter().map(line).collect())
+}
+
+/// The folders in `/proc` of the processes with this mark.
+fn marked(mark: &str) -> io::Result<Vec<PathBuf>> {
     let wanted = format!("{MARK}={mark}");
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let folder = entry?.path();
         let Ok(environment) = std::fs::read(folder.join("environ")) else { continue };
         if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
-            let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
-            found.push(String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned());
+            found.push(folder);
         }
     }
     Ok(found)

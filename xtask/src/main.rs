@@ -31,7 +31,7 @@ cargo xtask CHORE
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
-  interop install    the published servers that the interop tests run against, into interop/ (needs npm and python3)
+  interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines (bench/README.md)
   dist               the archive, the npm package and the wheel, into target/dist

@@ -3,6 +3,8 @@
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Only clients that say that they speak the extension are
 //! given tasks. All others wait for the result, and never see a difference, except with tools that require it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use mcpjoin::proto::ErrorObject;
@@ -10,9 +12,9 @@ use mcpjoin::proto::types::{
     BooleanSchema, ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, InputRequests, Members,
     StringSchema,
 };
-use mcpjoin::server::{Context, HandlerError, InputError, NoArguments, ServerBuilder, ToolReply, tool};
+use mcpjoin::server::{Context, HandlerError, InputError, Json, NoArguments, ServerBuilder, ToolReply, tool};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use super::PAUSE;
@@ -37,6 +39,8 @@ struct Compute {
     #[schemars(range(max = 3600))]
     seconds: u64,
     /// What to call it
+    #[serde(default)]
+    #[schemars(with = "String")]
     label: Option<String>,
 }
 
@@ -46,14 +50,56 @@ struct Delete {
     filename: String,
 }
 
+#[derive(Serialize, JsonSchema)]
+struct Computations {
+    /// How many have begun and neither ended nor been cancelled
+    running: i32,
+}
+
+/// Counts one computation for as long as it exists: one that is cancelled is dropped where it waits.
+struct Counted(Arc<AtomicI32>);
+
+impl Counted {
+    fn one_more(count: &Arc<AtomicI32>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Adds the chapter.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
+    let running = Arc::new(AtomicI32::new(0));
+    let count = running.clone();
     server
         .tool(
             tool("greet").description("Greets somebody, and is never a task").read_only(),
             async |greet: Greet, _| format!("Hello, {}!", greet.name),
         )
-        .tool(tool("slow_compute").description("Takes its time").read_only().as_task(), slow_compute)
+        .tool(
+            tool("slow_compute").description("Takes its time").read_only().as_task(),
+            move |compute: Compute, cx: Context| {
+                let counted = Counted::one_more(&count);
+                async move {
+                    let _counted = counted;
+                    slow_compute(compute, cx).await
+                }
+            },
+        )
+        .tool(
+            tool("running_computations")
+                .description("Says how many slow_compute are running: to see that cancelling one stops it")
+                .read_only(),
+            move |_: NoArguments, _| {
+                let running = running.load(Ordering::Relaxed);
+                async move { Json(Computations { running }) }
+            },
+        )
         .tool(
             tool("failing_job")
                 .description("Fails after a second, and runs only as a task")

@@ -28,7 +28,7 @@ fn f23_json_is_one_document_in_the_shapes_of_the_specification() {
     assert_eq!(list["protocolVersion"], "2026-07-28");
     assert_eq!(list["serverInfo"]["name"], "mcpjoin-demo");
     assert!(list["instructions"].is_string());
-    for (name, count) in [("tools", 39), ("resources", 3), ("resourceTemplates", 1), ("prompts", 5)] {
+    for (name, count) in [("tools", 40), ("resources", 3), ("resourceTemplates", 1), ("prompts", 5)] {
         assert_eq!(list[name].as_array().map(Vec::len), Some(count), "{name}");
     }
     assert_eq!(list["tools"][0]["inputSchema"]["properties"]["message"]["type"], "string");
@@ -40,7 +40,7 @@ fn every_version_can_be_asked_for() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         let list = line(&format!("list --json --protocol-version {version} demo:")).exits(0).json();
         assert_eq!(list["protocolVersion"], version);
-        assert_eq!(list["tools"].as_array().map(Vec::len), Some(39));
+        assert_eq!(list["tools"].as_array().map(Vec::len), Some(40));
     }
     assert_eq!(line("list --json --era legacy demo:").exits(0).json()["protocolVersion"], "2025-11-25");
     assert_eq!(line("list --json --era modern demo:").exits(0).json()["protocolVersion"], "2026-07-28");

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use mcpjoin::proto::Era;
 use serde_json::{Value, json};
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, sleep};
 
+use super::super::PAUSE;
 use super::{ERAS, Wire, answering, call, meta, refused, run, server, silent, text};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -268,5 +269,37 @@ fn clients_that_know_no_tasks_wait_in_both_eras() {
         }
         let (client, _) = answering(Era::Legacy).await;
         assert_eq!(text(&call(&client, "test_tool_with_task", json!({})).await), "Hello, Ada!");
+    });
+}
+
+#[test]
+fn a_computation_that_is_cancelled_is_seen_to_stop() {
+    run(async {
+        for era in ERAS {
+            let mut wire = match era {
+                Era::Legacy => Wire::legacy(&server()).await,
+                Era::Modern => Wire::able(),
+            };
+            let running = async |wire: &mut Wire| {
+                wire.call("running_computations", json!({})).await["structuredContent"]["running"].clone()
+            };
+            assert_eq!(running(&mut wire).await, 0);
+            let params =
+                |seconds: u64| json!({ "name": "slow_compute", "arguments": { "seconds": seconds } });
+            let call = wire.request("tools/call", params(600)).await;
+            wire.request("tools/call", params(600)).await;
+            assert_eq!(running(&mut wire).await, 2, "{era:?}");
+            let params = json!({ "requestId": call });
+            wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }))
+                .await;
+            let cancelled = Instant::now();
+            while running(&mut wire).await != 1 {
+                assert!(cancelled.elapsed() < Duration::from_secs(1), "{era:?}");
+                sleep(PAUSE).await;
+            }
+            // The other one goes on to its end.
+            assert_eq!(wire.next().await["id"], call + 1, "{era:?}");
+            assert_eq!(running(&mut wire).await, 0, "{era:?}");
+        }
     });
 }

@@ -1,0 +1,184 @@
+//! The client of the last rmcp that knows nothing but the legacy era, as its users write one, against
+//! `mcpjoin serve demo`.
+#![allow(deprecated, reason = "to its authors, sampling and roots are")]
+
+use std::sync::Arc;
+
+use interop_rmcp::{Checked, Desk, Era, Failure, List, Session, plain, taken};
+use rmcp_old::model::{
+    CallToolRequest, ClientInfo, ClientRequest, CreateMessageRequestParams, CreateMessageResult,
+    ElicitRequestParams, ElicitResult, Implementation, ListRootsResult, ProgressNotificationParam,
+    ResourceUpdatedNotificationParam, SubscribeRequestParams, UnsubscribeRequestParams,
+};
+use rmcp_old::service::{
+    NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService,
+};
+use rmcp_old::transport::TokioChildProcess;
+use rmcp_old::{ClientHandler, ErrorData, RoleClient, ServiceError, ServiceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+struct User(Arc<Desk>);
+
+impl ClientHandler for User {
+    fn get_info(&self) -> ClientInfo {
+        let capabilities = serde_json::from_value(self.0.capabilities()).unwrap_or_default();
+        ClientInfo::new(capabilities, Implementation::new("rmcp-client", "0"))
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        answer(self.0.ask(self.0.sampling, plain(&params).unwrap_or_default()))
+    }
+
+    async fn create_elicitation(
+        &self,
+        params: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        answer(self.0.ask(self.0.elicitation, plain(&params).unwrap_or_default()))
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        answer(self.0.ask(self.0.roots, Value::Null))
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.0.progress(plain(&params).unwrap_or_default());
+    }
+
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.0.update(params.uri);
+    }
+}
+
+fn answer<T: DeserializeOwned>(answered: Option<Value>) -> Result<T, ErrorData> {
+    let answered = answered.ok_or_else(|| ErrorData::internal_error("nobody was to ask this", None))?;
+    serde_json::from_value(answered).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+fn failure(error: ServiceError) -> Failure {
+    let said = error.to_string();
+    match error {
+        ServiceError::McpError(error) => {
+            Failure::Refused { code: error.code.0.into(), data: error.data.unwrap_or_default(), said }
+        }
+        _ => Failure::Fault(said),
+    }
+}
+
+struct Old {
+    client: RunningService<RoleClient, User>,
+    desk: Arc<Desk>,
+}
+
+struct Call {
+    token: Value,
+    handle: RequestHandle<RoleClient>,
+}
+
+impl interop_rmcp::Call for Call {
+    fn token(&self) -> &Value {
+        &self.token
+    }
+
+    async fn answer(self) -> Checked<Value> {
+        plain(&self.handle.await_response().await.map_err(failure)?)
+    }
+
+    async fn cancel(self) -> Checked {
+        self.handle.cancel(None).await.map_err(failure)
+    }
+}
+
+impl Session for Old {
+    const MAJOR: &'static str = "2";
+    type Call = Call;
+    /// Updates come to the handler.
+    type Watch = ();
+
+    async fn open(words: &[String], era: Era, desk: Arc<Desk>) -> Checked<Self> {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        let transport = TokioChildProcess::new(command).map_err(Failure::fault)?;
+        if era == Era::Modern {
+            return Err(Failure::Cannot("it has no modern era".to_owned()));
+        }
+        let client = User(desk.clone()).serve(transport).await;
+        Ok(Self { client: client.map_err(Failure::fault)?, desk })
+    }
+
+    fn opened(&self) -> Checked<Value> {
+        let server = self.client.peer_info().ok_or_else(|| Failure::fault("it knows no server"))?;
+        plain(&*server)
+    }
+
+    async fn list(&self, list: List) -> Checked<Value> {
+        match list {
+            List::Prompts => plain(&self.client.list_all_prompts().await.map_err(failure)?),
+            List::Resources => plain(&self.client.list_all_resources().await.map_err(failure)?),
+            List::Templates => plain(&self.client.list_all_resource_templates().await.map_err(failure)?),
+            List::Tools => plain(&self.client.list_all_tools().await.map_err(failure)?),
+        }
+    }
+
+    async fn call(&self, name: &str, arguments: Value) -> Checked<Value> {
+        let params = taken(json!({ "name": name, "arguments": arguments }))?;
+        plain(&self.client.call_tool(params).await.map_err(failure)?)
+    }
+
+    async fn begin(&self, name: &str, arguments: Value) -> Checked<Call> {
+        let params = taken(json!({ "name": name, "arguments": arguments }))?;
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let options = PeerRequestOptions::no_options();
+        let handle = self.client.send_cancellable_request(request, options).await.map_err(failure)?;
+        Ok(Call { token: plain(&handle.progress_token)?, handle })
+    }
+
+    async fn read(&self, uri: &str) -> Checked<Value> {
+        let params = taken(json!({ "uri": uri }))?;
+        plain(&self.client.read_resource(params).await.map_err(failure)?)
+    }
+
+    async fn watch(&self, uri: &str) -> Checked {
+        self.client.subscribe(SubscribeRequestParams::new(uri)).await.map_err(failure)
+    }
+
+    async fn updated(&self, (): &mut ()) -> Checked<String> {
+        Ok(self.desk.updated().await)
+    }
+
+    async fn unwatch(&self, uri: &str, (): ()) -> Checked {
+        let params: UnsubscribeRequestParams = taken(json!({ "uri": uri }))?;
+        self.client.unsubscribe(params).await.map_err(failure)
+    }
+
+    async fn prompt(&self, name: &str, arguments: Value) -> Checked<Value> {
+        let params = taken(json!({ "name": name, "arguments": arguments }))?;
+        plain(&self.client.get_prompt(params).await.map_err(failure)?)
+    }
+
+    async fn complete_prompt(&self, name: &str, argument: &str, value: &str) -> Checked<Vec<String>> {
+        self.client.complete_prompt_simple(name, argument, value).await.map_err(failure)
+    }
+
+    async fn complete_template(&self, uri: &str, variable: &str, value: &str) -> Checked<Vec<String>> {
+        self.client.complete_resource_simple(uri, variable, value).await.map_err(failure)
+    }
+
+    async fn close(self) -> Checked {
+        self.client.cancel().await.map(drop).map_err(Failure::fault)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    interop_rmcp::run::<Old>()
+}

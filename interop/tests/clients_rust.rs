@@ -1,0 +1,35 @@
+//! Clients on rmcp, the official Rust SDK, as crates.io publishes it, against `mcpjoin serve demo`: every check, in each
+//! era that the client speaks, comes out as the table says.
+
+#![cfg(target_os = "linux")]
+
+use interop::{Client, rows_are};
+
+fn current() -> Client {
+    Client::installed("rmcp", "rmcp/target/debug/client-current")
+}
+
+/// The last one that knows nothing but the legacy era.
+fn old() -> Client {
+    Client::installed("rmcp 2", "rmcp/target/debug/client-old")
+}
+
+#[test]
+fn no_row_is_without_a_test() {
+    rows_are("rust", &[("rmcp", "legacy"), ("rmcp", "modern"), ("rmcp 2", "legacy")]);
+}
+
+#[test]
+fn rmcp_legacy() {
+    current().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn rmcp_modern() {
+    current().is_as_the_table_says("modern");
+}
+
+#[test]
+fn rmcp_2_legacy() {
+    old().is_as_the_table_says("legacy");
+}
