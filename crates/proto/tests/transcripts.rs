@@ -442,7 +442,7 @@ impl<'a> Words<'a> {
             if let Some(versions) = self.value("versions") {
                 role.versions = versions.split(',').map(Version::parse).collect();
             }
-            Role::Server(role)
+            Role::Server(role.into())
         };
         let mut limits = Limits::default();
         for word in self.0.split(' ').filter_map(|word| word.strip_prefix("limit=")) {

@@ -24,6 +24,7 @@
 //! stays with its connection; [`ClientBuilder::restarting`] is for servers that are to be started again when they die.
 
 mod builder;
+mod catalogue;
 mod error;
 mod input;
 mod opening;
@@ -55,6 +56,7 @@ pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
 pub use rounds::{PromptCall, Question, ResourceRead, RoundTrip, ToolCall};
 pub use subscription::Subscription;
 
+use self::catalogue::Catalogue;
 use self::input::{Answers, OnNotification};
 use self::subscription::Watched;
 use crate::connection::Connection;
@@ -79,6 +81,7 @@ struct Inner {
     peer: Arc<Peer>,
     answers: Arc<Answers>,
     on_notification: Option<OnNotification>,
+    catalogue: Catalogue,
     /// One more than the place of the level in [`LoggingLevel::ALL`]; 0: none.
     log_level: AtomicU8,
     max_rounds: usize,
@@ -192,7 +195,9 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_tools_page(&self, params: PageParams) -> Result<ListToolsResult, ClientError> {
-        self.ask(Method::ListTools, &params).await
+        let mut page: ListToolsResult = self.ask(Method::ListTools, &params).await?;
+        self.inner.catalogue.retain(&mut page.tools);
+        Ok(page)
     }
 
     /// Calls a tool. The arguments are a JSON object. Await it, or look at its progress first.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::{Ask, ClientRole, Limits, Peer, Role};
 use tokio::time::{Instant, timeout};
 
+use super::catalogue::Catalogue;
 use super::input::{Answers, ClientHandler, OnNotification};
 use super::subscription::Watched;
 use super::{Client, ConnectError, Inner, OpenConnection};
@@ -37,6 +38,8 @@ pub(super) struct Opening<'a> {
     /// Watches the server, when it is a child of ours.
     #[cfg(unix)]
     child: Option<ChildHandle>,
+    /// Each request has an exchange of its own.
+    exchanges: bool,
     started: Instant,
 }
 
@@ -55,6 +58,7 @@ impl Plan {
             ClientHandler { answers: self.answers.clone(), on_notification: self.on_notification.clone() };
         #[cfg(unix)]
         let child = link.child();
+        let exchanges = link.caps().exchanges;
         let (connection, driver) = Connection::new(link, setup, handler);
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
@@ -63,6 +67,7 @@ impl Plan {
             connection,
             #[cfg(unix)]
             child,
+            exchanges,
             started,
         }
     }
@@ -99,6 +104,8 @@ impl Opening<'_> {
     }
 
     pub(super) fn client(self, peer: Arc<Peer>) -> Client {
+        // Only there arguments travel in headers.
+        let marks = self.exchanges && peer.profile.http_method_headers;
         Client {
             inner: Arc::new(Inner {
                 watched: Watched::default(),
@@ -108,6 +115,7 @@ impl Opening<'_> {
                 peer,
                 answers: self.plan.answers.clone(),
                 on_notification: self.plan.on_notification.clone(),
+                catalogue: Catalogue { marks, on_violation: self.plan.on_violation.clone() },
                 log_level: AtomicU8::new(0),
                 max_rounds: self.plan.max_rounds,
                 max_pages: self.plan.max_pages,

@@ -55,10 +55,14 @@ pub trait Listed: sealed::Sealed + Unpin + Send + Sized {
     /// The items of a page, and where the next one begins.
     #[doc(hidden)]
     fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError>;
+
+    /// Leaves out what this connection cannot use.
+    #[doc(hidden)]
+    fn retain(client: &Client, items: &mut Vec<Self>);
 }
 
 macro_rules! listed {
-    ($($item:ident, $method:ident => $result:ident.$items:ident;)*) => {$(
+    ($($item:ident, $method:ident => $result:ident.$items:ident, $retain:expr;)*) => {$(
         impl sealed::Sealed for $item {}
 
         impl Listed for $item {
@@ -68,16 +72,23 @@ macro_rules! listed {
                 let page: $result = decode(&Self::METHOD, result)?;
                 Ok((page.$items, page.next_cursor))
             }
+
+            fn retain(client: &Client, items: &mut Vec<Self>) {
+                $retain(client, items);
+            }
         }
     )*};
 }
 
 listed! {
-    Tool, ListTools => ListToolsResult.tools;
-    Resource, ListResources => ListResourcesResult.resources;
-    ResourceTemplate, ListResourceTemplates => ListResourceTemplatesResult.resource_templates;
-    Prompt, ListPrompts => ListPromptsResult.prompts;
+    Tool, ListTools => ListToolsResult.tools, |client: &Client, tools| client.inner.catalogue.retain(tools);
+    Resource, ListResources => ListResourcesResult.resources, all;
+    ResourceTemplate, ListResourceTemplates => ListResourceTemplatesResult.resource_templates, all;
+    Prompt, ListPrompts => ListPromptsResult.prompts, all;
 }
+
+/// Nothing is left out.
+const fn all<T>(_: &Client, _: &mut Vec<T>) {}
 
 impl<T: Listed> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
@@ -143,7 +154,8 @@ impl<T: Listed> Pages<T> {
     }
 
     fn read(&mut self, reply: Reply) -> Result<Stage, ClientError> {
-        let (items, next) = T::page(&super::complete(&T::METHOD, reply)?)?;
+        let (mut items, next) = T::page(&super::complete(&T::METHOD, reply)?)?;
+        T::retain(&self.client, &mut items);
         self.items = items.into_iter();
         let Some(cursor) = next else { return Ok(Stage::Over) };
         if !self.seen.insert(cursor.clone()) {

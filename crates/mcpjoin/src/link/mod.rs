@@ -126,6 +126,10 @@ impl Link {
         self.0.child()
     }
 
+    pub(crate) fn caps(&self) -> LinkCaps {
+        self.0.caps()
+    }
+
     pub(crate) fn into_io(self) -> Box<dyn Io> {
         self.0
     }

@@ -1,12 +1,15 @@
 //! A server over HTTP: as a service for any HTTP server, and with a listener of its own.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use mcpjoin_proto::Version;
+use mcpjoin_proto::http::params::HeaderMark;
 
 use super::Server;
 use crate::connection::Connection;
-use crate::link::http_server::{HttpListener, HttpOptions, HttpService, Served};
+use crate::link::Link;
+use crate::link::http_server::{HttpListener, HttpOptions, HttpService, Served, Serves, Serving};
 
 impl Server {
     /// Answers HTTP requests: Streamable HTTP in both eras, and HTTP+SSE of 2024-11-05 beside it. The service is
@@ -23,12 +26,8 @@ impl Server {
     /// ```
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
-        let server = self.clone();
         let (limits, versions) = (self.0.limits.clone(), self.0.role.versions.clone());
-        HttpService::new(options, limits, versions, move |link| {
-            let (connection, serving) = server.open(link);
-            (Box::new(connection), Box::pin(serving.run()))
-        })
+        HttpService::new(options, limits, versions, self.clone())
     }
 
     /// Serves everyone who comes to the listener until `end` is ready. Then nobody is accepted any more, what is in
@@ -57,6 +56,17 @@ impl Server {
     ) {
         let service = self.http(listener.options(options));
         listener.serve(service, end).await;
+    }
+}
+
+impl Serves for Server {
+    fn open(&self, link: Link) -> (Box<dyn Served>, Serving) {
+        let (connection, serving) = Self::open(self, link);
+        (Box::new(connection), Box::pin(serving.run()))
+    }
+
+    fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
+        self.0.read().tools.get(tool)?.header_marks.clone()
     }
 }
 

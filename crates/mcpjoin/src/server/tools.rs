@@ -8,7 +8,9 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 
+use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CallToolResult, Content, Tool, ToolAnnotations};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
@@ -142,6 +144,8 @@ pub(super) struct ToolEntry {
     pub(super) tasks: TaskUse,
     /// Values of its structured result go into an object where a structured result must be one.
     wraps: bool,
+    /// The arguments that a client repeats in headers over HTTP; `None` when there are none.
+    pub(super) header_marks: Option<Arc<[HeaderMark]>>,
     /// Its entry in the list: for revisions with any structured results, with objects alone, with none.
     shown: [Raw; 3],
 }
@@ -206,7 +210,10 @@ impl ToolEntry {
         let objects = show(&tool)?;
         tool.output_schema = None;
         let none = show(&tool)?;
-        Ok(Self { name, call, tasks, wraps, shown: [any, objects, none] })
+        // A client leaves out a tool whose marks are invalid, so nobody repeats anything then.
+        let marks = header_marks(&tool.input_schema).unwrap_or_default();
+        let header_marks = (!marks.is_empty()).then(|| marks.into());
+        Ok(Self { name, call, tasks, wraps, header_marks, shown: [any, objects, none] })
     }
 
     /// Its entry in the list.

@@ -2,5 +2,13 @@
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod catalogue;
 mod eras;
+mod errors;
+mod http_sse;
+mod opening;
+mod redirects;
 mod scripted;
+mod sessions;
+mod streams;
+mod tls;

@@ -29,9 +29,15 @@ pub(crate) struct Seen {
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
+    about: String,
 }
 
 impl Seen {
+    /// A request of which only the body is known.
+    pub(crate) fn of(body: String) -> Self {
+        Self { method: "POST".into(), target: "/".into(), headers: Vec::new(), body, about: String::new() }
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
@@ -43,12 +49,7 @@ impl Seen {
 
     /// The method of MCP; `response` for a response, and the method of HTTP for what has no body.
     pub(crate) fn about(&self) -> String {
-        let json = self.json();
-        match json["method"].as_str() {
-            Some(method) => method.to_owned(),
-            None if json.is_object() => "response".to_owned(),
-            None => self.method.clone(),
-        }
+        self.about.clone()
     }
 
     pub(crate) fn id(&self) -> Value {
@@ -152,7 +153,7 @@ impl Scripted {
     }
 
     pub(crate) fn count(&self, about: &str) -> usize {
-        self.abouts().iter().filter(|seen| *seen == about).count()
+        self.seen.lock().unwrap().iter().filter(|seen| seen.about == about).count()
     }
 
     /// Waits until so many requests of that kind have come.
@@ -185,13 +186,19 @@ impl Talk {
             .filter_map(|line| line.split_once(": "))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        let mut seen = Seen { method, target, headers, body: String::new() };
+        let mut seen = Seen { method, target, headers, body: String::new(), about: String::new() };
         assert_eq!(seen.header("transfer-encoding"), None, "the length of a message is known");
         let length: usize = seen.header("content-length").map_or(0, |length| length.parse().unwrap());
         while self.unread.len() < length {
             self.fill().await?;
         }
         seen.body = String::from_utf8(self.unread.drain(..length).collect()).unwrap();
+        let json = seen.json();
+        seen.about = match json["method"].as_str() {
+            Some(method) => method.to_owned(),
+            None if json.is_object() => "response".to_owned(),
+            None => seen.method.clone(),
+        };
         Some(seen)
     }
 

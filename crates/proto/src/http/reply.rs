@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 use super::headers::trim;
+use crate::{ErrorObject, code};
 
 /// Whether a value may be the id of a legacy session: visible ASCII and nothing else
 /// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management>).
@@ -12,6 +13,36 @@ use super::headers::trim;
 pub fn is_session_id(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(u8::is_ascii_graphic)
 }
+
+/// Whether a refused request says that the server does not know the session that it named: nothing of it was executed,
+/// and a new session is to be opened. `error` is the error in the body, where there was one.
+///
+/// That is status 404, unless it is about the method. Much-copied examples of the TypeScript and Python SDKs answer 400
+/// with -32000 and a sentence about the session id instead.
+///
+/// ```
+/// use mcpjoin_proto::ErrorObject;
+/// use mcpjoin_proto::http::reply::forgets_session;
+///
+/// assert!(forgets_session(404, None));
+/// assert!(!forgets_session(404, Some(&ErrorObject::method_not_found("x/y"))));
+/// let error = ErrorObject::new(-32000, "Bad Request: No valid session ID provided");
+/// assert!(forgets_session(400, Some(&error)));
+/// ```
+#[must_use]
+pub fn forgets_session(status: u16, error: Option<&ErrorObject>) -> bool {
+    match (status, error) {
+        (404, error) => error.is_none_or(|error| error.code != code::METHOD_NOT_FOUND),
+        (400, Some(error)) => {
+            error.code == SDK_BAD_REQUEST
+                && error.message.to_ascii_lowercase().contains("no valid session id")
+        }
+        _ => false,
+    }
+}
+
+/// What the SDKs answer to a request that their transport refuses.
+const SDK_BAD_REQUEST: i64 = -32000;
 
 /// How long to wait before coming again, by the value of `Retry-After`
 /// ([RFC 9110, 10.2.3](https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3)): seconds, or a date, which `now`

@@ -5,6 +5,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use crate::http::params::InvalidHeaderMark;
 use crate::{DecodeError, Method, ProgressToken, RequestId, Version};
 
 /// A rule that the peer has broken.
@@ -80,6 +81,13 @@ pub enum Violation {
     },
     /// The bytes began with a byte order mark, which JSON-RPC does not have.
     ByteOrderMark,
+    /// A tool whose `x-mcp-header` marks are invalid: over HTTP it is left out of the list.
+    HeaderMark {
+        /// The tool.
+        tool: Box<str>,
+        /// What is wrong.
+        problem: Box<InvalidHeaderMark>,
+    },
 }
 
 impl fmt::Display for Violation {
@@ -114,6 +122,9 @@ impl fmt::Display for Violation {
                 write!(f, "protocol version {}, which is not spoken here", requested.as_str().escape_debug())
             }
             Self::ByteOrderMark => f.write_str("a byte order mark before the first message"),
+            Self::HeaderMark { tool, problem } => {
+                write!(f, "the tool `{}` is left out: {problem}", tool.escape_debug())
+            }
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn client_of(version: &Version, limits: Limits) -> Session {
 
 pub(crate) fn server(limits: Limits) -> Session {
     let role = ServerRole::new(Implementation::new("s", "1"), raw(SERVER).decode().unwrap());
-    Session::new(Role::Server(role), LinkCaps::default(), limits)
+    Session::new(Role::Server(role.into()), LinkCaps::default(), limits)
 }
 
 /// A legacy server of that version whose client is played by the test, and agreed with it.

@@ -20,8 +20,13 @@ use super::wire::Wire;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a connection may be silent before the system asks whether the other side is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// Idle connections that are kept for each host.
-const IDLE_CONNECTIONS: usize = 32;
+/// How often it asks again, and how many times.
+const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TRIES: u32 = 3;
+/// Idle connections that are kept: as many as a burst of requests has made, so that the next one makes none.
+const IDLE_CONNECTIONS: usize = super::running::REQUESTS;
+/// And for how long.
+const IDLE: Duration = Duration::from_secs(30);
 /// Headers that the transport itself sends.
 const OURS: [HeaderName; 6] = [
     header::ACCEPT,
@@ -111,7 +116,7 @@ impl Link {
     /// neither, HTTP+SSE of 2024-11-05. Which of these it is, the session finds out.
     ///
     /// Nothing is connected before the first message is sent, and each message has a request of its own. Proxies are
-    /// those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), certificates those of the system.
+    /// those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`) except for this machine, certificates those of the system.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -201,14 +206,24 @@ impl HttpConnect {
         }
         let headers = headers(&self.headers)?;
         let tls = tls::config(&self.extra_ca)?;
-        let client = reqwest::Client::builder()
+        let mut client = reqwest::Client::builder();
+        if origin.is_loopback() {
+            // No proxy leads back to this machine.
+            client = client.no_proxy();
+        }
+        let client = client
             .tls_backend_preconfigured(tls)
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .connect_timeout(self.connect_timeout)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_idle_timeout(IDLE)
             .tcp_nodelay(true)
             .tcp_keepalive(KEEP_ALIVE)
+            .tcp_keepalive_interval(KEEP_ALIVE_AGAIN)
+            .tcp_keepalive_retries(KEEP_ALIVE_TRIES)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(KEEP_ALIVE_AGAIN * KEEP_ALIVE_TRIES)
             .build()
             .map_err(|error| HttpSetupError::Client(super::failure::root(&error)))?;
         let wire = Wire::new(client, url, headers, self.credentials, self.connect_timeout);

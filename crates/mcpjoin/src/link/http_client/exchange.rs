@@ -15,9 +15,9 @@ use http::{Method as HttpMethod, StatusCode};
 use mcpjoin_proto::http::classify::{Probe, ProbeBody, ProbeVerdict, verdict};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::http::reply::retry_after;
+use mcpjoin_proto::http::reply::{forgets_session, retry_after};
 use mcpjoin_proto::session::{Inbound, LinkEnd, LinkError, Outbound};
-use mcpjoin_proto::{Message, RequestId, code};
+use mcpjoin_proto::{ErrorObject, Message, Raw, Request, RequestId, code};
 use reqwest::{Response, Url};
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout};
@@ -33,6 +33,8 @@ const LINGER: Duration = Duration::from_millis(100);
 const UNASKED_RETRIES: u32 = 3;
 /// The first of these waits; doubled each time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The least wait when the server says when to come; doubled each time, so that `Retry-After: 0` is no tight loop.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait that a server may ask for (adversarial case 113).
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How often in a row a stream is resumed without anything new on it, before its request is given up.
@@ -46,10 +48,16 @@ pub(super) enum News {
     Came(Inbound),
     /// The server has accepted `initialize`.
     Initialized { session: LegacySession, reply: Inbound },
+    /// The server asks to come again before it says what era it is of: nothing else is asked meanwhile.
+    Postponed,
     /// The server knows no POST of `initialize` here.
     TryHttpSse(Box<Refused>),
     /// The server does not know the session any more. `again`: what it has refused for that reason.
-    Gone { generation: u64, again: Option<Box<Again>> },
+    Gone { generation: u64, again: Option<Box<Outbound>> },
+    /// The headers of a call did not fit the tool.
+    Mismatched { call: Box<Outbound>, refusal: Inbound },
+    /// The tools were listed again for that reason: the pages.
+    Relisted { call: Request, refusal: Inbound, pages: Vec<Raw> },
     /// The session was opened again.
     Reopened(LegacySession),
     /// It could not be.
@@ -68,12 +76,6 @@ pub(super) struct Refused {
     pub(super) id: RequestId,
     /// The server's own words, where they were a message.
     pub(super) reply: Option<Inbound>,
-    pub(super) cause: LinkError,
-}
-
-/// A message that was not executed.
-pub(super) struct Again {
-    pub(super) outbound: Outbound,
     pub(super) cause: LinkError,
 }
 
@@ -137,7 +139,7 @@ impl Exchange {
         match timeout(limit, self.tell()).await {
             Ok(()) => {}
             Err(_) => {
-                tracing::debug!(target: "mcpjoin", about = %self.post.sending.about, "not accepted in time")
+                tracing::debug!(target: "mcpjoin", about = %self.post.sending.about, "not accepted in time");
             }
         }
     }
@@ -155,19 +157,23 @@ impl Exchange {
         self.post.sending.error(what, retryable)
     }
 
-    fn again(&self, cause: LinkError) -> Option<Box<Again>> {
-        self.post.outbound.clone().map(|outbound| Box::new(Again { outbound, cause }))
-    }
-
     // ---- what is only told ----
 
-    /// Posts something that has no reply. What goes wrong hurts nobody but is noted.
+    /// Posts something that has no reply. What goes wrong hurts nobody but is noted; what the server has seen nothing of
+    /// is tried again, since it may wait for it.
     async fn tell(&self) {
-        let response = match self.send(self.wire.limits.request).await {
-            Ok(response) => response,
-            Err(unanswered) => {
-                tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not told");
-                return;
+        let mut waits = 0;
+        let response = loop {
+            match self.send(self.wire.limits.request).await {
+                Ok(response) => break response,
+                Err(unanswered) if unanswered.unsent && waits < UNASKED_RETRIES => {
+                    sleep(FIRST_WAIT * 2_u32.saturating_pow(waits)).await;
+                    waits += 1;
+                }
+                Err(unanswered) => {
+                    tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not told");
+                    return;
+                }
             }
         };
         if response.status().is_success() {
@@ -175,7 +181,7 @@ impl Exchange {
             let _ = timeout(LINGER, whole(response, failure::EXCERPT)).await;
             return;
         }
-        if let Some(generation) = self.gone(&response) {
+        if let Some(generation) = self.gone(response.status(), None) {
             // Nothing that was told to a session that has ended means anything to the next one.
             self.say(News::Gone { generation, again: None }).await;
             return;
@@ -188,8 +194,7 @@ impl Exchange {
 
     async fn ask(&self, owed: &RequestId) {
         let budget = match self.post.role {
-            Role::Probe(Probe::Discover) => self.wire.limits.probe,
-            Role::Probe(Probe::Initialize) => self.wire.limits.initialize,
+            Role::Probe(_) => self.wire.limits.initialize,
             _ => self.wire.limits.request,
         };
         let response = match self.send(budget).await {
@@ -207,11 +212,10 @@ impl Exchange {
                 None => self.follow(response, &head, owed).await,
             };
         }
-        let gone = self.gone(&response);
         let answer = self.read(response, owed).await;
         match self.post.role {
             Role::Probe(probe) => self.probed(probe, answer, &head, owed).await,
-            _ => self.answered(answer, gone, owed).await,
+            _ => self.answered(answer, owed).await,
         }
     }
 
@@ -227,6 +231,9 @@ impl Exchange {
                 return Ok(response);
             }
             drop(response);
+            if waits == 0 && self.post.role == Role::Probe(Probe::Discover) {
+                self.say(News::Postponed).await;
+            }
             waits += 1;
             sleep(pause).await;
         }
@@ -247,9 +254,9 @@ impl Exchange {
         if !busy {
             return None;
         }
-        asked_to_wait(response).or_else(|| {
-            (opening && waits < UNASKED_RETRIES).then(|| FIRST_WAIT * 2_u32.saturating_pow(waits))
-        })
+        let asked = asked_to_wait(response).map(|asked| asked.max(LEAST_WAIT * 2_u32.saturating_pow(waits)));
+        let unasked = opening && waits < UNASKED_RETRIES;
+        asked.or_else(|| unasked.then(|| FIRST_WAIT * 2_u32.saturating_pow(waits)))
     }
 
     /// Reads a response that is no event stream.
@@ -257,7 +264,7 @@ impl Exchange {
         let (status, head) = (response.status(), response.headers().clone());
         let limits = &self.wire.limits;
         let json = media_type(&response) == MediaType::Json;
-        if !json && !status.is_success() || !json && head.contains_key(name::CONTENT_TYPE) {
+        if !json && (!status.is_success() || head.contains_key(name::CONTENT_TYPE)) {
             return Answer { status, what: Said::Page(failure::page(response).await) };
         }
         let what = match whole(response, limits.message).await {
@@ -285,20 +292,22 @@ impl Exchange {
     }
 
     /// The reply to a request that is no probe.
-    async fn answered(&self, answer: Answer, gone: Option<u64>, owed: &RequestId) {
-        if let Some(generation) = gone
-            && !knows_the_session(&answer)
-        {
-            let cause = self.error(answer.text(), true);
-            let again = self.again(cause.clone());
+    async fn answered(&self, answer: Answer, owed: &RequestId) {
+        if let Some(generation) = self.gone(answer.status, answer.error()) {
+            let again = self.post.outbound.clone().map(Box::new);
             if again.is_none() {
-                self.lose(owed, cause).await;
+                self.lose(owed, self.error(answer.text(), true)).await;
             }
             self.say(News::Gone { generation, again }).await;
             return;
         }
         let status = answer.status;
+        let mismatched = answer.error().is_some_and(|error| error.code == code::HEADER_MISMATCH);
         match answer.what {
+            Said::Inbound(refusal) if mismatched && self.post.modern && self.post.outbound.is_some() => {
+                let Some(call) = self.post.outbound.clone().map(Box::new) else { return };
+                self.say(News::Mismatched { call, refusal }).await;
+            }
             Said::Inbound(inbound) => self.hand_in(inbound, owed).await,
             Said::Page(what) => {
                 let what = match status {
@@ -383,10 +392,10 @@ impl Exchange {
         self.lose(owed, unanswered.error).await;
     }
 
-    fn gone(&self, response: &Response) -> Option<u64> {
-        let session = self.post.session.as_ref()?;
-        (response.status() == StatusCode::NOT_FOUND && session.id.is_some() && !self.post.elsewhere)
-            .then_some(session.generation)
+    /// The session that the server has forgotten, by its generation.
+    fn gone(&self, status: StatusCode, error: Option<&ErrorObject>) -> Option<u64> {
+        let session = self.post.session.as_ref().filter(|session| session.id.is_some())?;
+        (!self.post.elsewhere && forgets_session(status.as_u16(), error)).then_some(session.generation)
     }
 
     // ---- event streams ----
@@ -482,11 +491,15 @@ impl Exchange {
             }
             let what = failure::page(response).await;
             failed = format!("; resuming failed: {what}");
-            if status == StatusCode::NOT_FOUND && session.id.is_some() {
+            // Nothing else can be wrong with this request than what it names.
+            let forgotten = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+            if forgotten && session.id.is_some() {
                 let cause = self.error(format!("{why}{failed}"), true);
                 return Err(NotResumed { cause, gone: Some(session.generation) });
             }
-            if !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS {
+            // 409: over there the stream that broke is still open.
+            let later = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT);
+            if !status.is_server_error() && !later {
                 return Err(lost(format!("{why}{failed}")));
             }
         }
@@ -523,17 +536,17 @@ pub(super) fn asked_to_wait(response: &Response) -> Option<Duration> {
     retry_after(value.as_bytes(), now)
 }
 
-/// A 404 that is about the method and not about the session.
-fn knows_the_session(answer: &Answer) -> bool {
-    match &answer.what {
-        Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
-            matches!(&reply.outcome, Err(error) if error.code == code::METHOD_NOT_FOUND)
-        }
-        _ => false,
-    }
-}
-
 impl Answer {
+    /// The error that came, where it was one.
+    fn error(&self) -> Option<&ErrorObject> {
+        match &self.what {
+            Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => {
+                reply.outcome.as_ref().err()
+            }
+            _ => None,
+        }
+    }
+
     fn text(&self) -> String {
         match &self.what {
             Said::Page(what) => what.clone(),

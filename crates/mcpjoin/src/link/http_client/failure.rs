@@ -9,6 +9,8 @@ use mcpjoin_proto::http::headers::name;
 use reqwest::{Response, Url};
 use rustls::CertificateError;
 
+use super::tls::Untrusted;
+
 /// How much of a body that is no message is shown, in bytes.
 pub(super) const EXCERPT: usize = 200;
 
@@ -39,9 +41,9 @@ pub(super) fn describe(error: &reqwest::Error, url: &Url, connect_timeout: Durat
 fn tls_text(error: &rustls::Error, host: &str) -> String {
     match error {
         rustls::Error::InvalidCertificate(problem) => match problem {
-            CertificateError::UnknownIssuer => format!(
-                "the certificate of {host} is signed by nobody that is trusted here (an extra CA can be given)"
-            ),
+            CertificateError::Other(other) if other.0.is::<Untrusted>() => {
+                format!("the certificate of {host} is {} (an extra CA can be given)", other.0)
+            }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 format!("the certificate of {host} has expired")
             }

@@ -51,14 +51,16 @@ pub(super) async fn listen(wire: Arc<Wire>, session: Arc<LegacySession>, news: S
             Ok(response) => {
                 let status = response.status();
                 tracing::debug!(target: "mcpjoin", %status, "no stream of the session");
-                if opened && status == StatusCode::NOT_FOUND && session.id.is_some() {
+                let forgotten = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+                if opened && forgotten && session.id.is_some() {
                     let gone = News::Gone { generation: session.generation, again: None };
                     let _ = news.send(gone).await;
                     return;
                 }
                 let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
                 // 409: a stream of ours that broke is still open over there.
-                if !later && !(opened && status == StatusCode::CONFLICT) {
+                let still_open = opened && status == StatusCode::CONFLICT;
+                if !later && !still_open {
                     return;
                 }
                 asked = asked_to_wait(&response).map(|asked| asked.min(LONGEST_PAUSE));

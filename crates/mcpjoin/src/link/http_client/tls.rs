@@ -6,10 +6,11 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
 use super::connect::HttpSetupError;
+use super::issuer::issuer;
 
 /// The configuration, without anything that is installed for the whole process.
 pub(super) fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupError> {
@@ -37,6 +38,14 @@ pub(super) fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupErro
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// A certificate is signed by somebody whom nobody here trusts.
+#[derive(Debug, thiserror::Error)]
+#[error("signed by {}, who is not trusted here", .issuer.as_deref().unwrap_or("somebody without a name"))]
+pub(super) struct Untrusted {
+    /// The last signature that came along.
+    issuer: Option<String>,
 }
 
 /// The system's verifier, made when the first certificate is to be verified: reading the system's certificates takes
@@ -68,7 +77,16 @@ impl ServerCertVerifier for SystemVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.ready()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        let verified =
+            self.ready()?.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        verified.map_err(|error| match error {
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+                let last = intermediates.last().unwrap_or(end_entity);
+                let untrusted = Untrusted { issuer: issuer(last) };
+                CertificateError::Other(OtherError(Arc::new(untrusted))).into()
+            }
+            error => error,
+        })
     }
 
     fn verify_tls12_signature(

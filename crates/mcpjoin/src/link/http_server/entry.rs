@@ -11,9 +11,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Wake, Waker};
 
 use mcpjoin_proto::Version;
+use mcpjoin_proto::http::params::HeaderMark;
 use tokio::runtime::Handle;
 
 use super::wire::Wire;
+use crate::link::Link;
+
+/// What is served: it opens connections, and is asked what HTTP has to know of it.
+pub(crate) trait Serves: Send + Sync {
+    /// Opens a connection over a link: gives what it is acted on by, and what runs it.
+    fn open(&self, link: Link) -> (Box<dyn Served>, Serving);
+
+    /// The arguments of a tool that are repeated in headers; `None` when none are.
+    fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>>;
+}
 
 /// A connection, as far as the link's side may act on it.
 pub(crate) trait Served: Send + Sync {

@@ -6,12 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcpjoin_proto::Version;
 use tokio::time::sleep;
 
-use super::Shared;
 use super::entry::Entry;
 use super::sessions::Session;
 use super::wire::{Head, Holder};
+use super::{Shared, stateless};
 
 /// An exchange under way. Dropping it is leaving it.
 pub(super) struct Exchange {
@@ -23,6 +24,8 @@ pub(super) struct Exchange {
 pub(super) enum Owner {
     /// One of the pool, for this exchange alone.
     Modern { entry: Arc<Entry>, shared: Arc<Shared> },
+    /// One of the pool for legacy requests without a session.
+    Stateless { entry: Arc<Entry>, version: Version, shared: Arc<Shared> },
     /// A session that is not open yet, and is over when this is.
     Opening(Arc<Entry>),
     /// An open session, which is used as long as this lasts.
@@ -34,7 +37,7 @@ pub(super) enum Owner {
 impl Owner {
     pub(super) fn entry(&self) -> &Arc<Entry> {
         match self {
-            Self::Modern { entry, .. } | Self::Opening(entry) => entry,
+            Self::Modern { entry, .. } | Self::Stateless { entry, .. } | Self::Opening(entry) => entry,
             Self::Session(session) | Self::Sse { session, .. } => &session.entry,
         }
     }
@@ -82,7 +85,15 @@ impl Drop for Exchange {
                     entry.stop();
                 }
             }
-            Owner::Opening(_) => {}
+            Owner::Stateless { entry, version, shared } => {
+                if wire.is_complete(self.holder) && entry.served().is_quiet() {
+                    wire.leave(self.holder);
+                    stateless::give_back(shared, entry, version);
+                } else {
+                    entry.stop();
+                }
+            }
+            Owner::Opening(_) => wire.leave(self.holder),
             Owner::Session(session) => {
                 wire.leave(self.holder);
                 session.leave();

@@ -10,14 +10,15 @@ use http::request::Parts;
 use http::{Method, Response};
 use http_body::Body;
 use mcpjoin_proto::codec::sse::Writing;
-use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::decode::decode;
 use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::session::{Inbound, Origin};
+use mcpjoin_proto::session::Origin;
 
 use super::body::{HttpBody, read};
 use super::events::SessionId;
 use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
+use super::legacy::inbound;
 use super::wire::Routing;
 use super::{Shared, reply};
 
@@ -86,8 +87,7 @@ where
         Err(unread) => return shared.unread(unread),
     };
     let inbound = match decode(&body, &shared.limits.decode) {
-        Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
-        Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
+        Ok(decoded) => inbound(decoded, origin),
         Err(error) => return reply::error(400, error.id.clone(), error.to_error_object()),
     };
     if let Err(refused) = session.entry.wire.tell(inbound, body.len()) {

@@ -10,7 +10,7 @@ use http::{HeaderValue, Response};
 use mcpjoin_proto::decode::Decoded;
 use mcpjoin_proto::http::classify::LegacyKind;
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::session::Inbound;
+use mcpjoin_proto::session::{Inbound, Origin};
 use mcpjoin_proto::types::CancelledParams;
 use mcpjoin_proto::{ErrorObject, Message, Method, Notification, Payload, Profile, RequestId};
 
@@ -95,25 +95,13 @@ async fn initialize(shared: &Arc<Shared>, principal: Option<String>, came: Came)
 /// A message, or a batch of them, within a session.
 async fn post(shared: &Arc<Shared>, session: Arc<Session>, came: Came) -> Response<HttpBody> {
     let Some((decoded, size, origin)) = came.into_decoded() else { return reply::bare(400) };
-    let (ids, batch, cancelled) = match &decoded {
-        Decoded::Message(message) => {
-            (request_id(message).cloned().into_iter().collect::<Vec<_>>(), false, cancels(message))
-        }
-        Decoded::Batch(parts) => {
-            let ids = parts.iter().flatten().filter_map(request_id).cloned().collect();
-            // What is no message is answered too.
-            let answers = parts.iter().any(|part| match part {
-                Ok(message) => request_id(message).is_some(),
-                Err(_) => true,
-            });
-            (ids, answers, None)
-        }
+    let cancelled = match &decoded {
+        Decoded::Message(message) => cancels(message),
+        Decoded::Batch(_) => None,
     };
+    let (ids, batch) = owed(&decoded);
     let first = ids.first().cloned();
-    let inbound = match decoded {
-        Decoded::Message(message) => Inbound::Message { message, origin },
-        Decoded::Batch(parts) => Inbound::Batch { parts, origin },
-    };
+    let inbound = inbound(decoded, origin);
     let wire = &session.entry.wire;
     if ids.is_empty() && !batch {
         if let Err(refused) = wire.tell(inbound, size) {
@@ -139,6 +127,29 @@ async fn post(shared: &Arc<Shared>, session: Arc<Session>, came: Came) -> Respon
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
         Head::Nothing => reply::stream(HttpBody::stream([], None, shared.options.keep_alive)),
         Head::Closed => reply::error(404, first, gone()),
+    }
+}
+
+/// The requests that a POST has brought, and whether they are answered as a batch.
+pub(super) fn owed(decoded: &Decoded) -> (Vec<RequestId>, bool) {
+    match decoded {
+        Decoded::Message(message) => (request_id(message).cloned().into_iter().collect(), false),
+        Decoded::Batch(parts) => {
+            let ids = parts.iter().flatten().filter_map(request_id).cloned().collect();
+            // What is no message is answered too.
+            let answers = parts.iter().any(|part| match part {
+                Ok(message) => request_id(message).is_some(),
+                Err(_) => true,
+            });
+            (ids, answers)
+        }
+    }
+}
+
+pub(super) fn inbound(decoded: Decoded, origin: Arc<Origin>) -> Inbound {
+    match decoded {
+        Decoded::Message(message) => Inbound::Message { message, origin },
+        Decoded::Batch(parts) => Inbound::Batch { parts, origin },
     }
 }
 

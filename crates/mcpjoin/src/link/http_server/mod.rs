@@ -21,6 +21,7 @@ mod options;
 mod reply;
 mod serve;
 mod sessions;
+mod stateless;
 mod wire;
 
 use std::collections::HashMap;
@@ -46,7 +47,7 @@ use tokio::sync::Notify;
 use super::Link;
 use body::{Unread, read};
 use entry::Entry;
-pub(crate) use entry::{Served, Serving};
+pub(crate) use entry::{Served, Serves, Serving};
 use head::{Place, RequestHead};
 use sessions::{Session, Sessions};
 use wire::{HttpIo, Refused, Routing, Wire};
@@ -55,9 +56,6 @@ pub use body::HttpBody;
 pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay, SessionId};
 pub use options::HttpOptions;
 pub use serve::{HttpListenError, HttpListener};
-
-/// Opens a connection over a link: gives what it is acted on by, and what runs it.
-pub(crate) type Opening = Box<dyn Fn(Link) -> (Box<dyn Served>, Serving) + Send + Sync>;
 
 /// Answers HTTP requests for a server. Made by [`Server::http`](crate::Server::http), cheap to clone.
 ///
@@ -75,11 +73,13 @@ pub(super) struct Shared {
     limits: Limits,
     versions: Vec<Version>,
     legacy: bool,
-    open: Opening,
+    served: Box<dyn Serves>,
     origin: Arc<Origin>,
     sessions: Arc<Sessions>,
     /// Connections for modern exchanges that nothing is under way on.
     pool: Mutex<Vec<Arc<Entry>>>,
+    /// The same for legacy requests without a session, by the revision that they are made in.
+    legacy_pool: Mutex<HashMap<Version, Vec<Arc<Entry>>>>,
     entries: Mutex<HashMap<u64, Weak<Entry>>>,
     last_entry: AtomicU64,
     ending: AtomicBool,
@@ -94,7 +94,7 @@ impl HttpService {
         options: HttpOptions,
         limits: Limits,
         versions: Vec<Version>,
-        open: impl Fn(Link) -> (Box<dyn Served>, Serving) + Send + Sync + 'static,
+        served: impl Serves + 'static,
     ) -> Self {
         let sessions = Sessions::new(options.sessions, options.session_idle, options.events.clone());
         Self(Arc::new(Shared {
@@ -102,10 +102,11 @@ impl HttpService {
             options,
             limits,
             versions,
-            open: Box::new(open),
+            served: Box::new(served),
             origin: Arc::new(Origin { link: "http", peer: None }),
             sessions,
             pool: Mutex::default(),
+            legacy_pool: Mutex::default(),
             entries: Mutex::default(),
             last_entry: AtomicU64::new(0),
             ending: AtomicBool::new(false),
@@ -164,7 +165,7 @@ where
         Err(refused) => return refused,
     };
     let mut response = match place {
-        Place::Endpoint => endpoint(&shared, &parts, body, origin).await,
+        Place::Endpoint => endpoint(&shared, &parts, &head, body, origin).await,
         Place::Stream => http_sse::stream(&shared, &parts),
         Place::Messages => http_sse::message(&shared, &parts, body, origin).await,
     };
@@ -175,18 +176,27 @@ where
 }
 
 /// A request at the endpoint.
-async fn endpoint<B>(shared: &Arc<Shared>, parts: &Parts, body: B, origin: Arc<Origin>) -> Response<HttpBody>
+async fn endpoint<B>(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    head: &RequestHead<'_>,
+    body: B,
+    origin: Arc<Origin>,
+) -> Response<HttpBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
-    let head = RequestHead::new(parts);
     let method = HttpMethod::parse(parts.method.as_str());
     if let Err(refused) = head.check_types(method) {
         return refused;
     }
+    let stateless = shared.options.stateless;
     let principal = shared.principal(parts);
-    let (lookup, session) = shared.look_up(&head, principal.as_deref());
-    let offer = Offer { versions: &shared.versions, sessions: true };
+    let (lookup, session) = match stateless {
+        true => (SessionLookup::Absent, None),
+        false => shared.look_up(head, principal.as_deref()),
+    };
+    let offer = Offer { versions: &shared.versions, sessions: !stateless };
     let (decoded, size) = if method == HttpMethod::Post {
         let body = match read(body, shared.limits.message, shared.options.body_time).await {
             Ok(body) => body,
@@ -196,13 +206,14 @@ where
     } else {
         (None, 0)
     };
-    let class = classify(method, &head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
+    let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
     let came = Came { decoded, size, origin };
     match class {
-        Class::Modern { .. } => modern::post(shared, came).await,
-        Class::Legacy { kind, .. } => legacy::answer(shared, kind, &head, session, principal, came).await,
+        Class::Modern { .. } => modern::post(shared, head, came).await,
+        Class::Legacy { kind, version } if stateless => stateless::answer(shared, kind, version, came).await,
+        Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, principal, came).await,
         Class::Reject(rejection) if rejection.status == 405 => {
-            reply::not_allowed(if shared.legacy { "GET, POST, DELETE" } else { "POST" })
+            reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
         }
         Class::Reject(rejection) => reply::rejection(rejection),
     }
@@ -243,7 +254,9 @@ impl Shared {
     }
 
     fn place(&self, path: &str) -> Option<Place> {
-        if let Some(stream) = self.options.sse_path.as_deref().filter(|_| self.legacy) {
+        if let Some(stream) =
+            self.options.sse_path.as_deref().filter(|_| self.legacy && !self.options.stateless)
+        {
             if path == stream {
                 return Some(Place::Stream);
             }
@@ -294,7 +307,7 @@ impl Shared {
     fn open(self: &Arc<Self>, routing: Routing) -> Option<Arc<Entry>> {
         let runtime = Handle::try_current().ok()?;
         let wire = Arc::new(Wire::new(routing, self.options.json_only));
-        let (served, serving) = (self.open)(Link::new(HttpIo(wire.clone())));
+        let (served, serving) = self.served.open(Link::new(HttpIo(wire.clone())));
         let number = self.last_entry.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::downgrade(self);
         let entry = Entry::new(wire, served, serving, runtime, move || {
@@ -347,9 +360,13 @@ impl Shared {
         entry.stop();
     }
 
+    fn legacy_pool(&self) -> MutexGuard<'_, HashMap<Version, Vec<Arc<Entry>>>> {
+        self.legacy_pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn drain(&self) {
         self.ending.store(true, Ordering::Release);
-        let pooled = std::mem::take(&mut *self.pool());
+        let pooled = (std::mem::take(&mut *self.pool()), std::mem::take(&mut *self.legacy_pool()));
         drop(pooled);
         let open: Vec<_> = self.entries().values().filter_map(Weak::upgrade).collect();
         for entry in open {

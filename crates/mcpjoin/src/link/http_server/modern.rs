@@ -5,16 +5,19 @@
 use std::sync::Arc;
 
 use http::Response;
-use mcpjoin_proto::Message;
 use mcpjoin_proto::decode::Decoded;
+use mcpjoin_proto::http::headers::HeaderMismatch;
+use mcpjoin_proto::http::params::check_param_headers;
 use mcpjoin_proto::session::Inbound;
+use mcpjoin_proto::{Message, Method, Payload, Request};
 
 use super::body::HttpBody;
 use super::exchange::{Exchange, Owner};
+use super::head::RequestHead;
 use super::wire::Head;
 use super::{Came, Shared, gone, reply};
 
-pub(super) async fn post(shared: &Arc<Shared>, came: Came) -> Response<HttpBody> {
+pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Came) -> Response<HttpBody> {
     let (message, size, origin) = match came.into_decoded() {
         Some((Decoded::Message(message @ Message::Request(_)), size, origin)) => (message, size, origin),
         // The core has no notification that a client sends over HTTP: to cancel is to leave. What an extension
@@ -24,6 +27,9 @@ pub(super) async fn post(shared: &Arc<Shared>, came: Came) -> Response<HttpBody>
     };
     let Message::Request(request) = &message else { return reply::bare(202) };
     let id = request.id.clone();
+    if let Err(mismatch) = check_params(shared, head, request) {
+        return reply::error(400, Some(id), mismatch.to_error_object());
+    }
     let Some(entry) = shared.take() else {
         return reply::refuse(500, "the service was called outside of a tokio runtime");
     };
@@ -41,4 +47,12 @@ pub(super) async fn post(shared: &Arc<Shared>, came: Came) -> Response<HttpBody>
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
         Head::Nothing | Head::Closed => reply::error(500, Some(id), gone()),
     }
+}
+
+/// The headers that repeat arguments of a tool.
+fn check_params(shared: &Shared, head: &RequestHead<'_>, request: &Request) -> Result<(), HeaderMismatch> {
+    let (Method::CallTool, Some(params)) = (&request.method, &request.params) else { return Ok(()) };
+    let marks = params.name_string().and_then(|name| shared.served.header_marks(&name));
+    let Some(marks) = marks else { return Ok(()) };
+    check_param_headers(head, &marks, Payload::arguments(params).as_ref())
 }

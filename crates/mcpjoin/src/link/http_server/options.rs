@@ -39,6 +39,7 @@ pub struct HttpOptions {
     pub(super) guard: Guard,
     pub(super) cors: bool,
     pub(super) json_only: bool,
+    pub(super) stateless: bool,
     pub(super) sessions: usize,
     pub(super) session_idle: Duration,
     pub(super) header_time: Duration,
@@ -61,13 +62,14 @@ impl HttpOptions {
             guard: Guard::loopback(),
             cors: false,
             json_only: false,
+            stateless: false,
             sessions: 10_000,
             session_idle: Duration::from_secs(30 * 60),
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
             retry: Duration::from_secs(1),
-            connections: 1024,
+            connections: 10_000,
             events: Some(Arc::new(MemoryEvents::new())),
             principal: None,
         }
@@ -142,6 +144,14 @@ impl HttpOptions {
         self
     }
 
+    /// Keeps no legacy sessions, so that any request may go to any of several servers. A legacy client gets no stream
+    /// beside its requests and is asked nothing; 2024-11-05 is not offered. Modern clients see no difference.
+    #[must_use]
+    pub const fn stateless(mut self, stateless: bool) -> Self {
+        self.stateless = stateless;
+        self
+    }
+
     /// How many legacy sessions there may be at once: 10,000. A client beyond that is asked to come again (503).
     #[must_use]
     pub const fn max_sessions(mut self, sessions: usize) -> Self {
@@ -185,7 +195,7 @@ impl HttpOptions {
         self
     }
 
-    /// How many connections there may be at once: 1,024. Held by
+    /// How many connections there may be at once: 10,000. Held by
     /// [`Server::serve_http`](crate::Server::serve_http).
     #[must_use]
     pub const fn max_connections(mut self, connections: usize) -> Self {

@@ -34,6 +34,9 @@ const KEPT: usize = 256;
 /// Their bytes, beside the one that is always kept.
 const KEPT_BYTES: usize = 256 * 1024;
 
+/// What stands around the payload of a message, in bytes: mostly less.
+const ENVELOPE: usize = 160;
+
 /// The number of the stream that belongs to no POST: the one that a legacy client opens with GET, the only one of
 /// 2024-11-05, and the only one of a modern exchange.
 pub(super) const STANDING: u64 = 0;
@@ -105,6 +108,8 @@ struct State {
 #[derive(Default)]
 struct Slot {
     form: Form,
+    /// The event without data that goes before all others.
+    priming: Option<Bytes>,
     /// Events that wait to be taken, each with its number.
     queue: VecDeque<(u64, Bytes)>,
     bytes: usize,
@@ -206,8 +211,9 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session is open.
+    /// The session is open. The stream of the request that has opened it does not count.
     pub(super) fn agree(&self, agreed: Agreed) {
+        self.lock().last_stream = STANDING;
         // Said once; whoever says it again says the same.
         let _ = self.agreed.set(agreed);
     }
@@ -295,6 +301,7 @@ impl Wire {
                 let head = Head::Json { status: *status, body: std::mem::take(body) };
                 if holder.stream != STANDING {
                     state.posts.remove(&holder.stream);
+                    state.shrink();
                 }
                 Poll::Ready(head)
             }
@@ -322,6 +329,9 @@ impl Wire {
         let mut state = self.lock();
         let closed = state.closed;
         let Some(slot) = state.held(holder) else { return Poll::Ready(None) };
+        if let Some(priming) = slot.priming.take() {
+            return Poll::Ready(Some(priming));
+        }
         if let Some((_, bytes)) = slot.queue.pop_front() {
             slot.bytes -= bytes.len();
             let driver = self.took(&mut state, bytes.len());
@@ -359,6 +369,7 @@ impl Wire {
         let Some(slot) = state.held(holder) else { return };
         slot.holder = None;
         slot.waker = None;
+        slot.priming = None;
         let streams = matches!(slot.form, Form::Stream);
         let bytes = slot.bytes;
         if holder.stream == STANDING {
@@ -400,6 +411,7 @@ impl Wire {
         }
         let old = slot.waker.take();
         let bytes = slot.bytes;
+        slot.priming = None;
         slot.queue.clear();
         slot.bytes = 0;
         let next = slot.last + 1;
@@ -443,16 +455,14 @@ impl Wire {
         if agreed.events.is_none() || !agreed.profile.http_priming_event {
             return;
         }
-        let number = slot.queue.front().map_or(slot.last, |(first, _)| first - 1);
+        let number = slot.queue.front().map_or(slot.last, |(first, _)| first.saturating_sub(1));
         let id = EventId { stream, number }.to_string();
         let mut out = BytesMut::new();
         let event = Writing { id: Some(&id), retry: Some(agreed.retry), ..Writing::default() };
         if event.write(&mut out).is_err() {
             return;
         }
-        slot.bytes += out.len();
-        self.buffered.fetch_add(out.len(), Ordering::Relaxed);
-        slot.queue.push_front((number, out.freeze()));
+        slot.priming = Some(out.freeze());
     }
 
     /// The connection is over, or is to be: nothing more is taken in, and every exchange ends.
@@ -570,7 +580,7 @@ impl Wire {
         if slot.forsaken {
             return;
         }
-        let mut text = BytesMut::new();
+        let mut text = BytesMut::with_capacity(message.payload_len() + ENVELOPE);
         encode::message(message, &mut text);
         if last && matches!(slot.form, Form::Open) {
             let status = match response.map(|response| &response.outcome) {
@@ -637,6 +647,9 @@ impl State {
     }
 
     fn take_in(&mut self, inbound: Inbound, size: usize) {
+        if self.unread.capacity() == 0 {
+            self.unread.reserve_exact(1);
+        }
         self.unread_bytes += size;
         self.unread.push_back(inbound);
     }
@@ -663,6 +676,15 @@ impl State {
         let over = |slot: &Slot| slot.owes == 0 && slot.holder.is_none();
         if self.posts.get(&stream).is_some_and(|slot| over(slot)) {
             self.posts.remove(&stream);
+        }
+        self.shrink();
+    }
+
+    /// An empty map keeps the room that it had.
+    fn shrink(&mut self) {
+        if self.posts.is_empty() && self.owed.is_empty() {
+            self.posts = BTreeMap::new();
+            self.owed = BTreeMap::new();
         }
     }
 }

@@ -1,0 +1,112 @@
+//! Legacy requests at a server that keeps no sessions: each stands for itself, as a modern one does.
+//!
+//! The specification leaves sessions to the server
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management>). A connection
+//! that a request is spoken over was opened in the client's place, by one that can do nothing, so that the server
+//! asks it nothing: the answer would have no way back.
+
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::Response;
+use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::http::classify::LegacyKind;
+use mcpjoin_proto::session::Origin;
+use mcpjoin_proto::{ErrorObject, Version};
+
+use super::body::HttpBody;
+use super::entry::Entry;
+use super::exchange::{Exchange, Owner};
+use super::legacy::{inbound, owed};
+use super::wire::{Head, Routing};
+use super::{Came, POOL, Shared, gone, reply};
+
+const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+pub(super) async fn answer(
+    shared: &Arc<Shared>,
+    kind: LegacyKind,
+    version: Version,
+    came: Came,
+) -> Response<HttpBody> {
+    if matches!(kind, LegacyKind::Stream | LegacyKind::End) {
+        return reply::not_allowed("POST");
+    }
+    let Some((decoded, size, origin)) = came.into_decoded() else { return reply::bare(400) };
+    let (ids, batch) = owed(&decoded);
+    if ids.is_empty() && !batch {
+        // There is nobody whom it could tell anything.
+        return reply::bare(202);
+    }
+    let first = ids.first().cloned();
+    let (owner, entry) = if kind == LegacyKind::Initialize {
+        let Some(entry) = shared.open(Routing::Session) else { return reply::bare(500) };
+        (Owner::Opening(entry.clone()), entry)
+    } else {
+        let Some(entry) = take(shared, &version, &origin) else {
+            return reply::error(500, first, ErrorObject::internal("no connection could be opened"));
+        };
+        (Owner::Stateless { entry: entry.clone(), version, shared: shared.clone() }, entry)
+    };
+    let holder = match entry.wire.begin(&ids, batch, inbound(decoded, origin), size) {
+        Ok(holder) => holder,
+        Err(refused) => return shared.refused(refused, first),
+    };
+    let exchange = Exchange::new(holder, owner);
+    entry.run();
+    drop(entry);
+    let patience = (!shared.options.json_only).then_some(shared.options.keep_alive);
+    match exchange.head(patience).await {
+        Head::Json { status, body } => reply::json(status, body),
+        Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
+        Head::Nothing | Head::Closed => reply::error(500, first, gone()),
+    }
+}
+
+/// A connection on which a revision is agreed.
+fn take(shared: &Arc<Shared>, version: &Version, origin: &Arc<Origin>) -> Option<Arc<Entry>> {
+    loop {
+        let pooled = shared.legacy_pool().get_mut(version).and_then(Vec::pop);
+        match pooled {
+            Some(entry) if entry.wire.is_closed() => {}
+            Some(entry) => return Some(entry),
+            None => return open(shared, version, origin),
+        }
+    }
+}
+
+fn open(shared: &Arc<Shared>, version: &Version, origin: &Arc<Origin>) -> Option<Arc<Entry>> {
+    let entry = shared.open(Routing::Session)?;
+    let initialize = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{version}\",\
+         \"capabilities\":{{}},\"clientInfo\":{{\"name\":\"\",\"version\":\"\"}}}}}}"
+    );
+    let initialize = decode(&Bytes::from(initialize), &shared.limits.decode).ok()?;
+    let (ids, _) = owed(&initialize);
+    let holder = entry.wire.begin(&ids, false, inbound(initialize, origin.clone()), 0).ok()?;
+    let exchange = Exchange::new(holder, Owner::Opening(entry.clone()));
+    entry.run();
+    // The session answers this by itself, so it is answered by now.
+    let mut cx = Context::from_waker(Waker::noop());
+    let Poll::Ready(Head::Json { .. }) = pin!(exchange.head(None)).poll(&mut cx) else { return None };
+    drop(exchange);
+    let initialized: Decoded = decode(&Bytes::from_static(INITIALIZED), &shared.limits.decode).ok()?;
+    entry.wire.tell(inbound(initialized, origin.clone()), 0).ok()?;
+    entry.run();
+    entry.served().version().map(|_| entry)
+}
+
+/// A connection whose exchange is complete.
+pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, version: &Version) {
+    let mut pool = shared.legacy_pool();
+    let waiting = pool.entry(version.clone()).or_default();
+    if waiting.len() < POOL && !shared.ending.load(std::sync::atomic::Ordering::Acquire) {
+        waiting.push(entry.clone());
+        return;
+    }
+    drop(pool);
+    entry.stop();
+}

@@ -1,0 +1,511 @@
+//! Our client and our server over HTTP, with a bad network between them: streams that are cut at every byte, a proxy
+//! that drops what is silent, a server that is restarted in the middle.
+#![cfg(feature = "http")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mcpjoin::link::{HttpListener, HttpOptions};
+use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::types::LoggingLevel;
+use mcpjoin::proto::{Era, Raw};
+use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::{Client, Link, Server};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// No test takes longer: a hang is a failure.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
+}
+
+#[derive(Clone, Default)]
+struct Gate {
+    /// How often each call was executed, by what it was called with.
+    ran: Arc<Mutex<BTreeMap<u64, usize>>>,
+    began: Arc<Notify>,
+    go_on: Arc<Notify>,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Numbered {
+    cut: u64,
+}
+
+fn server(gate: &Gate) -> Server {
+    let (steps, plain, slow) = (gate.clone(), gate.clone(), gate.clone());
+    let note = |gate: &Gate, n: u64| *gate.ran.lock().unwrap().entry(n).or_default() += 1;
+    Server::builder("both", "1")
+        .logging()
+        .dynamic_tools()
+        .tool(tool("steps"), move |n: Numbered, cx| {
+            note(&steps, n.cut);
+            async move {
+                for step in 0..3 {
+                    cx.log(LoggingLevel::Info, json!({"cut": n.cut, "step": step}));
+                }
+                format!("done {}", n.cut)
+            }
+        })
+        .tool(tool("plain"), move |n: Numbered, _| {
+            note(&plain, n.cut);
+            async move { format!("done {}", n.cut) }
+        })
+        .tool(tool("slow"), move |_: NoArguments, cx| {
+            let gate = slow.clone();
+            async move {
+                cx.log(LoggingLevel::Info, "it begins");
+                gate.began.notify_one();
+                gate.go_on.notified().await;
+                "at last"
+            }
+        })
+        .build()
+        .unwrap()
+}
+
+/// A server that listens; dropping it ends it at once, as a crash does.
+struct Up {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+    server: Server,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Up {
+    async fn new(gate: &Gate) -> Self {
+        Self::at("http://127.0.0.1:0/mcp", gate).await
+    }
+
+    async fn at(url: &str, gate: &Gate) -> Self {
+        let listener = HttpListener::bind(url).await.unwrap();
+        let address = listener.address();
+        let server = server(gate);
+        let serving = server.clone();
+        let options = HttpOptions::new().retry(Duration::from_millis(100));
+        let task = tokio::spawn(async move { serving.serve_http(listener, options, pending()).await });
+        Self { address, task, server }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Ends it as a crash does, and starts another one in its place.
+    async fn restart(self, gate: &Gate) -> Self {
+        let url = self.url();
+        self.task.abort();
+        while !self.task.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        drop(self);
+        Self::at(&url, gate).await
+    }
+}
+
+async fn connect(url: &str, era: Era) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let notes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = notes.clone();
+    let client = Client::builder("both", "1")
+        .ask(Ask::Only(era))
+        .on_notification(move |note| {
+            let params = note.params.map(|params| params.raw().as_str().to_owned()).unwrap_or_default();
+            heard.lock().unwrap().push(format!("{} {params}", note.method));
+        })
+        .connect(Link::http(url).build().unwrap())
+        .await
+        .unwrap();
+    client.set_level(LoggingLevel::Debug).await.unwrap();
+    (client, notes)
+}
+
+async fn call(client: &Client, tool: &str, cut: u64) -> Result<String, String> {
+    let arguments = match tool {
+        "slow" => None,
+        _ => Some(Raw::parse(json!({"cut": cut}).to_string()).unwrap()),
+    };
+    let result = client.call_tool(tool, arguments).await.map_err(|error| error.to_string())?;
+    let content = serde_json::to_value(&result.content).unwrap();
+    Ok(content[0]["text"].as_str().unwrap().to_owned())
+}
+
+/// A way to the server that is cut. What it has let through of each cut reply, by the number of the call.
+struct Proxy {
+    port: u16,
+    passed: Arc<Mutex<BTreeMap<u64, Vec<u8>>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Proxy {
+    /// Lets so many bytes of the reply through as the call's own arguments say, then breaks the connection.
+    async fn cutting(server: SocketAddr) -> Self {
+        Self::new(server, None).await
+    }
+
+    /// Breaks every connection that is silent in both directions for that long.
+    async fn impatient(server: SocketAddr, patience: Duration) -> Self {
+        Self::new(server, Some(patience)).await
+    }
+
+    async fn new(server: SocketAddr, patience: Option<Duration>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let passed: Arc<Mutex<BTreeMap<u64, Vec<u8>>>> = Arc::default();
+        let noted = passed.clone();
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let noted = noted.clone();
+                connections.spawn(async move {
+                    let server = TcpStream::connect(server).await.unwrap();
+                    pass(client, server, patience, &noted).await;
+                });
+            }
+        });
+        Self { port, passed, task }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+}
+
+/// The number that a request asks to be cut at, where it is a call that does.
+fn cut_of(request: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(request);
+    let digits = text.split_once("\"cut\":")?.1;
+    let end = digits.find(|c: char| !c.is_ascii_digit())?;
+    digits[..end].parse().ok()
+}
+
+async fn pass(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    patience: Option<Duration>,
+    passed: &Mutex<BTreeMap<u64, Vec<u8>>>,
+) {
+    let _ = client.set_nodelay(true);
+    let _ = server.set_nodelay(true);
+    let (mut up, mut down) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    let mut request = Vec::new();
+    let mut cut = None;
+    loop {
+        let silence = tokio::time::sleep(patience.unwrap_or(DEADLINE));
+        tokio::select! {
+            read = client.read(&mut up) => match read {
+                Ok(read @ 1..) => {
+                    if patience.is_none() {
+                        request.extend_from_slice(&up[..read]);
+                        // The connection may have been used before.
+                        if let Some(found) = cut_of(&request) {
+                            cut = Some(found);
+                            request.clear();
+                        }
+                    }
+                    if server.write_all(&up[..read]).await.is_err() {
+                        return;
+                    }
+                }
+                _ => return,
+            },
+            read = server.read(&mut down) => match read {
+                Ok(read @ 1..) => {
+                    let mut piece = &down[..read];
+                    let mut over = false;
+                    if let Some(cut) = cut {
+                        let mut passed = passed.lock().unwrap();
+                        let before = passed.entry(cut).or_default();
+                        let left = usize::try_from(cut).unwrap() - before.len();
+                        piece = &piece[..piece.len().min(left)];
+                        before.extend_from_slice(piece);
+                        over = before.len() as u64 == cut;
+                    }
+                    if client.write_all(piece).await.is_err() || over {
+                        return;
+                    }
+                }
+                _ => return,
+            },
+            () = silence => return,
+        }
+    }
+}
+
+/// Calls a tool with every cut up to a length, some at a time; the outcomes by cut.
+async fn cut_everywhere(
+    client: &Client,
+    tool: &'static str,
+    length: u64,
+) -> BTreeMap<u64, Result<String, String>> {
+    let mut outcomes = BTreeMap::new();
+    let cuts: Vec<u64> = (1..=length).collect();
+    for some in cuts.chunks(64) {
+        let calls: Vec<_> = some
+            .iter()
+            .map(|cut| {
+                let (client, cut) = (client.clone(), *cut);
+                tokio::spawn(async move { (cut, call(&client, tool, cut).await) })
+            })
+            .collect();
+        for call in calls {
+            let (cut, outcome) = call.await.unwrap();
+            outcomes.insert(cut, outcome);
+        }
+    }
+    outcomes
+}
+
+/// Cuts that lie behind every reply.
+const WHOLE: u64 = 100_000;
+
+/// How long the reply to a call is on the wire.
+async fn length(client: &Client, proxy: &Proxy, tool: &str) -> u64 {
+    call(client, tool, WHOLE).await.unwrap();
+    let length = proxy.passed.lock().unwrap()[&WHOLE].len();
+    u64::try_from(length).unwrap()
+}
+
+#[test]
+fn b116_a_legacy_stream_cut_at_every_byte_loses_and_doubles_nothing() {
+    run(async {
+        let gate = Gate::default();
+        let up = Up::new(&gate).await;
+        let proxy = Proxy::cutting(up.address).await;
+        let (client, notes) = connect(&proxy.url(), Era::Legacy).await;
+        let length = length(&client, &proxy, "steps").await;
+        notes.lock().unwrap().clear();
+        let outcomes = cut_everywhere(&client, "steps", length).await;
+        let passed = proxy.passed.lock().unwrap().clone();
+        let mut kept = 0;
+        for (cut, outcome) in &outcomes {
+            // Something to go on from has come as soon as the first event with an id is whole.
+            let text = String::from_utf8_lossy(&passed[cut]).into_owned();
+            let resumable = text.split_once("id: ").is_some_and(|(_, rest)| rest.contains("\n\n"));
+            match outcome {
+                Ok(text) => {
+                    assert_eq!(text, &format!("done {cut}"));
+                    kept += 1;
+                }
+                Err(error) => assert!(!resumable, "{cut} of {length}: {error}"),
+            }
+        }
+        assert!(kept > length / 3, "{kept} of {length} were kept");
+        let ran = gate.ran.lock().unwrap().clone();
+        assert!(ran.values().all(|times| *times == 1), "a call was executed twice");
+        let notes = notes.lock().unwrap().clone();
+        let mut seen = BTreeMap::new();
+        for note in notes.iter().filter(|note| note.starts_with("notifications/message")) {
+            *seen.entry(note.clone()).or_insert(0) += 1;
+        }
+        assert!(seen.values().all(|times| *times == 1), "a notification came twice");
+        for (cut, _) in outcomes.iter().filter(|(_, outcome)| outcome.is_ok()) {
+            let of_it = seen.keys().filter(|note| note.contains(&format!("\"cut\":{cut},"))).count();
+            assert_eq!(of_it, 3, "{cut}: a notification was lost");
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn b117_a_modern_stream_cut_at_every_byte_fails_its_call_at_once_and_is_not_repeated() {
+    run(async {
+        for tool in ["steps", "plain"] {
+            let gate = Gate::default();
+            let up = Up::new(&gate).await;
+            let proxy = Proxy::cutting(up.address).await;
+            let (client, _) = connect(&proxy.url(), Era::Modern).await;
+            let length = length(&client, &proxy, tool).await;
+            let outcomes = cut_everywhere(&client, tool, length).await;
+            for (cut, outcome) in &outcomes {
+                match outcome {
+                    // The reply may be whole although the end of the body is not.
+                    Ok(text) => assert_eq!(text, &format!("done {cut}")),
+                    Err(error) => assert!(error.contains("tools/call"), "{cut}: {error}"),
+                }
+            }
+            assert!(outcomes[&length].is_ok());
+            assert!(outcomes[&(length / 2)].is_err());
+            assert!(gate.ran.lock().unwrap().values().all(|times| *times == 1), "a call was executed twice");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_restarted_is_used_again_in_both_eras() {
+    run(async {
+        for era in [Era::Modern, Era::Legacy] {
+            let gate = Gate::default();
+            let mut up = Up::new(&gate).await;
+            let (client, _) = connect(&up.url(), era).await;
+            for round in 0..3 {
+                assert_eq!(call(&client, "steps", round).await.unwrap(), format!("done {round}"));
+                up = up.restart(&gate).await;
+            }
+            assert_eq!(call(&client, "plain", 9).await.unwrap(), "done 9");
+            assert!(gate.ran.lock().unwrap().values().all(|times| *times == 1));
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_call_under_way_when_the_server_is_restarted_fails_and_says_so() {
+    run(async {
+        for era in [Era::Modern, Era::Legacy] {
+            let gate = Gate::default();
+            let up = Up::new(&gate).await;
+            let (client, _) = connect(&up.url(), era).await;
+            let calling = tokio::spawn({
+                let client = client.clone();
+                async move { call(&client, "slow", 0).await }
+            });
+            gate.began.notified().await;
+            let up = up.restart(&gate).await;
+            let error = calling.await.unwrap().unwrap_err();
+            assert!(error.contains("the stream ended before the answer"), "{error}");
+            assert_eq!(call(&client, "plain", 1).await.unwrap(), "done 1");
+            client.close().await;
+            drop(up);
+        }
+    });
+}
+
+#[test]
+fn a_proxy_that_drops_silent_streams_costs_a_legacy_call_nothing() {
+    run(async {
+        let gate = Gate::default();
+        let up = Up::new(&gate).await;
+        let proxy = Proxy::impatient(up.address, Duration::from_millis(150)).await;
+        let (client, notes) = connect(&proxy.url(), Era::Legacy).await;
+        let calling = tokio::spawn({
+            let client = client.clone();
+            async move { call(&client, "slow", 0).await }
+        });
+        gate.began.notified().await;
+        // Long enough for the stream to be dropped, and resumed, and dropped again.
+        tokio::time::sleep(Duration::from_millis(800)).await;
+        gate.go_on.notify_one();
+        assert_eq!(calling.await.unwrap().unwrap(), "at last");
+        let begins = notes.lock().unwrap().iter().filter(|note| note.contains("it begins")).count();
+        assert_eq!(begins, 1);
+        // The stream of the session has been dropped as well, and is there again.
+        up.server.handle().add_tool(tool("another"), |_: NoArguments, _| async { "x" }).unwrap();
+        let began = Instant::now();
+        while !notes.lock().unwrap().iter().any(|note| note.contains("tools/list_changed")) {
+            assert!(began.elapsed() < Duration::from_secs(20), "the change was never told");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn a_thousand_calls_of_two_clients_with_equal_ids_do_not_cross() {
+    run(async {
+        for era in [Era::Modern, Era::Legacy] {
+            let gate = Gate::default();
+            let up = Up::new(&gate).await;
+            let (one, _) = connect(&up.url(), era).await;
+            let (two, _) = connect(&up.url(), era).await;
+            let calls: Vec<_> = (0..1000_u64)
+                .flat_map(|n| [(one.clone(), 2 * n), (two.clone(), 2 * n + 1)])
+                .map(|(client, n)| tokio::spawn(async move { (n, call(&client, "plain", n).await) }))
+                .collect();
+            for call in calls {
+                let (n, outcome) = call.await.unwrap();
+                assert_eq!(outcome.unwrap(), format!("done {n}"));
+            }
+            let ran = gate.ran.lock().unwrap();
+            assert_eq!(ran.len(), 2000);
+            assert!(ran.values().all(|times| *times == 1));
+        }
+    });
+}
+
+#[test]
+fn http_sse_works_with_our_own_server() {
+    run(async {
+        let gate = Gate::default();
+        let up = Up::new(&gate).await;
+        let url = format!("http://{}/sse", up.address);
+        let link = Link::http(&url).legacy_sse().build().unwrap();
+        let client = Client::builder("both", "1").connect(link).await.unwrap();
+        for n in 0..20 {
+            assert_eq!(call(&client, "steps", n).await.unwrap(), format!("done {n}"));
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn cancelling_reaches_the_handler_in_both_eras() {
+    run(async {
+        for era in [Era::Modern, Era::Legacy] {
+            let left = Arc::new(AtomicUsize::new(0));
+            let gone = Arc::new(Notify::new());
+            let began = Arc::new(Notify::new());
+            let (count, tell, begin) = (left.clone(), gone.clone(), began.clone());
+            let server = Server::builder("both", "1")
+                .tool(tool("wait"), move |_: NoArguments, cx| {
+                    let (count, tell, begin) = (count.clone(), tell.clone(), begin.clone());
+                    async move {
+                        struct Left(Arc<AtomicUsize>, Arc<Notify>);
+                        impl Drop for Left {
+                            fn drop(&mut self) {
+                                self.0.fetch_add(1, Ordering::SeqCst);
+                                self.1.notify_one();
+                            }
+                        }
+                        let _left = Left(count, tell);
+                        begin.notify_one();
+                        cx.cancelled().await;
+                        "never"
+                    }
+                })
+                .build()
+                .unwrap();
+            let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+            let url = listener.url();
+            let task =
+                tokio::spawn(async move { server.serve_http(listener, HttpOptions::new(), pending()).await });
+            let client = Client::builder("both", "1")
+                .ask(Ask::Only(era))
+                .connect(Link::http(&url).build().unwrap())
+                .await
+                .unwrap();
+            let calling = tokio::spawn({
+                let client = client.clone();
+                async move { client.call_tool("wait", None).await }
+            });
+            began.notified().await;
+            calling.abort();
+            gone.notified().await;
+            assert_eq!(left.load(Ordering::SeqCst), 1);
+            client.close().await;
+            task.abort();
+        }
+    });
+}

@@ -1,0 +1,328 @@
+//! What a person reads when something is wrong, and what is wrong without hurting.
+
+use std::time::{Duration, Instant};
+
+use mcpjoin::Link;
+use mcpjoin::client::ClientError;
+use mcpjoin::proto::session::{CallError, Limits};
+use serde_json::json;
+
+use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
+
+type Header = (&'static str, &'static str);
+
+const JSON: Header = ("Content-Type", "application/json");
+
+/// A modern server that answers calls in its own way.
+async fn calls<F, T>(answer: F) -> Scripted
+where
+    F: Fn(Seen, Talk) -> T + Send + Sync + Clone + 'static,
+    T: Future<Output = Option<Talk>> + Send + 'static,
+{
+    Scripted::new(move |seen: Seen, talk: Talk| {
+        let answer = answer.clone();
+        async move {
+            match seen.about().as_str() {
+                "tools/call" => answer(seen, talk).await,
+                _ => modern(seen, talk).await,
+            }
+        }
+    })
+    .await
+}
+
+#[test]
+fn f14_every_status_is_a_readable_error_that_names_what_was_asked() {
+    run(async {
+        for status in [400, 401, 402, 403, 404, 405, 406, 408, 410, 413, 415, 418, 429, 500, 501, 503] {
+            let server = calls(move |_, talk: Talk| async move {
+                talk.answer(status, &[("Content-Type", "text/plain")], "because of\nthis").await
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = call(&client, "a").await.unwrap_err();
+            for part in
+                ["POST", &server.url(), "tools/call", &status.to_string(), "text/plain", r"because of\nthis"]
+            {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+            assert!(!client.is_closed(), "{status} is about this call alone");
+        }
+    });
+}
+
+#[test]
+fn what_is_forbidden_later_fails_alone() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match (seen.about().as_str(), seen.id().as_u64()) {
+                ("server/discover", Some(2..)) => talk.status(403).await,
+                _ => modern(seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let error = client.ping().await.unwrap_err().to_string();
+        assert!(error.contains("403"), "{error}");
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+    });
+}
+
+#[test]
+fn s18_an_error_in_the_body_counts_more_than_the_status() {
+    run(async {
+        for status in [200, 400, 404, 500] {
+            let server = calls(move |seen: Seen, talk: Talk| async move {
+                talk.answer(status, &[JSON], &seen.error(-32602, "no such tool")).await
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = client.call_tool("a", None).await.unwrap_err();
+            let ClientError::Call(CallError::Remote(error)) = error else { panic!("{error}") };
+            assert_eq!((error.code, &*error.message), (-32602, "no such tool"));
+        }
+        // S13: it may lack the id.
+        let server = calls(|_, talk: Talk| async move {
+            let body = json!({"jsonrpc": "2.0", "error": {"code": -32600, "message": "refused"}});
+            talk.answer(400, &[JSON], &body.to_string()).await
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap_err(), "JSON-RPC error -32600: refused");
+    });
+}
+
+#[test]
+fn b125_what_is_no_reply_is_a_readable_error() {
+    run(async {
+        let answers: [(u16, &[Header], &str, &str); 8] = [
+            (
+                200,
+                &[("Content-Type", "text/html")],
+                "<html>Log in</html>",
+                "text/html; it begins `<html>Log in",
+            ),
+            (200, &[], "", "an empty body"),
+            (200, &[JSON], "", "an empty body"),
+            (202, &[], "accepted!", "accepted without a reply"),
+            (202, &[], "", "accepted without a reply"),
+            (204, &[], "", "accepted without a reply"),
+            (200, &[JSON], "{\"jsonrpc\":\"2.0\"", "not JSON"),
+            (200, &[JSON], "{\"jsonrpc\":\"2.0\",\"id\":999,\"result\":{}}", "something else than the reply"),
+        ];
+        for (status, headers, body, expected) in answers {
+            let server = calls(move |_, talk: Talk| talk.answer(status, headers, body)).await;
+            let client = server.connect().await.unwrap();
+            let began = Instant::now();
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains(expected), "{status} {body}: {error}");
+            assert!(began.elapsed() < Duration::from_secs(5));
+        }
+    });
+}
+
+#[test]
+fn b125_a_notification_is_accepted_with_any_success() {
+    run(async {
+        for (status, body) in [(200, ""), (202, "with a body"), (204, ""), (200, "<html>")] {
+            let server = Scripted::new(move |seen: Seen, talk: Talk| async move {
+                match seen.about().as_str() {
+                    "notifications/initialized" if status == 204 => {
+                        let mut talk = talk;
+                        talk.raw("HTTP/1.1 204 No Content\r\n\r\n").await;
+                        Some(talk)
+                    }
+                    "notifications/initialized" => talk.answer(status, &[], body).await,
+                    _ => legacy(V2025_11, "s", seen, talk).await,
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            assert_eq!(call(&client, "a").await.unwrap(), "a", "{status}");
+        }
+    });
+}
+
+fn small() -> Limits {
+    let mut limits = Limits::default();
+    limits.message = 64 * 1024;
+    limits
+}
+
+#[test]
+fn b105b_a_compressed_response_is_not_read() {
+    run(async {
+        for (kind, body) in [("application/json", "\u{1f}bomb"), ("text/event-stream", "data: x\n\n")] {
+            let server = calls(move |_, talk: Talk| async move {
+                talk.answer(200, &[("Content-Type", kind), ("Content-Encoding", "gzip")], body).await
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains("compressed (gzip)"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn b105b_a_body_above_the_limit_ends_its_call_and_no_other() {
+    run(async {
+        for said in [true, false] {
+            let server = calls(move |seen: Seen, mut talk: Talk| async move {
+                if seen.json()["params"]["name"] == "small" {
+                    return modern(seen, talk).await;
+                }
+                let body = seen.result(&text(&"x".repeat(200 * 1024)));
+                if said {
+                    return talk.json(&body).await;
+                }
+                talk.raw(
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+                )
+                .await;
+                for piece in body.as_bytes().chunks(1000) {
+                    talk.piece(piece).await;
+                }
+                talk.finish().await
+            })
+            .await;
+            let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
+            let error = client.call_tool("large", None).await.unwrap_err();
+            let large = matches!(error, ClientError::Call(CallError::ReplyTooLarge { limit: 65536, .. }));
+            assert!(large, "{error}");
+            assert_eq!(call(&client, "small").await.unwrap(), "small");
+        }
+    });
+}
+
+#[test]
+fn b118_an_event_above_the_limit_ends_its_call_and_the_stream_goes_on() {
+    run(async {
+        let server = calls(|seen: Seen, talk: Talk| async move {
+            let mut talk = talk.stream(&[]).await;
+            let log = json!({"jsonrpc": "2.0", "method": "notifications/message",
+                "params": {"level": "info", "data": "x".repeat(100 * 1024)}});
+            talk.event(None, &log.to_string()).await;
+            if seen.json()["params"]["name"] == "large" {
+                talk.event(None, &seen.result(&text(&"x".repeat(100 * 1024)))).await;
+            } else {
+                talk.event(None, &seen.result(&text("after it"))).await;
+            }
+            talk.finish().await
+        })
+        .await;
+        let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
+        assert_eq!(call(&client, "small").await.unwrap(), "after it");
+        let error = client.call_tool("large", None).await.unwrap_err();
+        assert!(matches!(error, ClientError::Call(CallError::ReplyTooLarge { .. })), "{error}");
+    });
+}
+
+#[test]
+fn b118_an_event_without_an_end_fails_its_call() {
+    run(async {
+        let server = calls(|seen: Seen, talk: Talk| async move {
+            let mut talk = talk.stream(&[]).await;
+            talk.piece(format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"x\":\"", seen.id()))
+                .await;
+            for _ in 0..100 {
+                talk.piece("y".repeat(1024)).await;
+            }
+            talk.gone().await;
+            None
+        })
+        .await;
+        let client = builder().limits(small()).connect(server.link().build().unwrap()).await.unwrap();
+        let error = client.call_tool("a", None).await.unwrap_err();
+        assert!(matches!(error, ClientError::Call(CallError::ReplyTooLarge { .. })), "{error}");
+    });
+}
+
+#[test]
+fn nobody_listens() {
+    run(async {
+        let port = {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            listener.local_addr().unwrap().port()
+        };
+        let url = format!("http://127.0.0.1:{port}/mcp?key=secret");
+        let error = builder().connect(Link::http(url).build().unwrap()).await.unwrap_err().to_string();
+        assert!(error.contains("connection refused") && error.contains(&port.to_string()), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    });
+}
+
+#[test]
+fn a_name_that_is_not_resolved() {
+    run(async {
+        let link = Link::http("http://does-not-exist.invalid/mcp").build().unwrap();
+        let error = builder().connect(link).await.unwrap_err().to_string();
+        assert!(error.contains("the name does-not-exist.invalid was not resolved"), "{error}");
+    });
+}
+
+#[test]
+fn r80_a_connection_that_is_not_made_in_time() {
+    run(async {
+        // A socket whose queue of callers is full answers nobody.
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut callers = Vec::new();
+        while let Ok(Ok(caller)) =
+            tokio::time::timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(address)).await
+        {
+            callers.push(caller);
+        }
+        let link = Link::http(format!("http://{address}/mcp")).connect_timeout(Duration::from_millis(100));
+        let error = builder().connect(link.build().unwrap()).await.unwrap_err().to_string();
+        assert!(error.contains("no connection within 100 ms"), "{error}");
+    });
+}
+
+#[test]
+fn https_to_a_server_that_speaks_http() {
+    run(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+                let _ = stream.read(&mut [0; 64]).await;
+                let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
+            }
+        });
+        let link = Link::http(format!("https://{address}/mcp")).build().unwrap();
+        let error = builder().connect(link).await.unwrap_err().to_string();
+        assert!(error.contains("does not speak TLS on that port"), "{error}");
+        server.abort();
+    });
+}
+
+#[test]
+fn a_connection_that_breaks_before_the_response() {
+    run(async {
+        let server = calls(|_, _| async { None }).await;
+        let client = server.connect().await.unwrap();
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("the connection broke before a response came"), "{error}");
+        assert_eq!(server.count("tools/call"), 1, "it may have been executed");
+        assert!(!client.is_closed());
+    });
+}
+
+#[test]
+fn b123_a_reply_that_a_proxy_holds_back_until_it_is_whole_works() {
+    run(async {
+        let server = calls(|seen: Seen, mut talk: Talk| async move {
+            // Without a length, until the connection is closed.
+            let body = seen.result(&text("held back"));
+            talk.raw(format!("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{body}")).await;
+            None
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "held back");
+    });
+}

@@ -1,0 +1,372 @@
+//! Finding out how an unknown server speaks, and what stops that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::HeaderValue;
+use mcpjoin::link::{
+    AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
+};
+use mcpjoin::proto::Era;
+use serde_json::json;
+
+use crate::scripted::{
+    Scripted, Seen, Talk, V2025_11, builder, call, initialized, legacy, modern, run, text,
+};
+
+type Header = (&'static str, &'static str);
+
+const JSON: Header = ("Content-Type", "application/json");
+const HTML: Header = ("Content-Type", "text/html");
+
+/// A legacy server that answers the probe in its own way.
+async fn probe_answered(
+    status: u16,
+    headers: &[(&str, &str)],
+    body: &str,
+    seen: Seen,
+    talk: Talk,
+) -> Option<Talk> {
+    if seen.about() == "server/discover" {
+        return talk.answer(status, headers, body).await;
+    }
+    legacy(V2025_11, "s", seen, talk).await
+}
+
+#[test]
+fn s17_any_error_to_the_probe_but_a_modern_one_leads_to_initialize() {
+    run(async {
+        let answers: [(u16, &[Header], &str); 10] = [
+            (400, &[JSON], r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#),
+            (400, &[JSON], r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"no id at all"}}"#),
+            (200, &[JSON], r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown"}}"#),
+            (200, &[JSON], r#"{"jsonrpc":"2.0","id":1,"error":{"code":0,"message":"what?"}}"#),
+            (404, &[HTML], "<html>not here</html>"),
+            (400, &[], ""),
+            (422, &[JSON], r#"{"detail":"no"}"#),
+            (500, &[], "boom"),
+            (200, &[HTML], "<html>"),
+            (202, &[], ""),
+        ];
+        for (status, headers, body) in answers {
+            let server =
+                Scripted::new(move |seen, talk| probe_answered(status, headers, body, seen, talk)).await;
+            let client = server.connect().await.unwrap_or_else(|error| panic!("{status} {body}: {error}"));
+            assert_eq!(client.profile().era, Era::Legacy);
+            assert_eq!(call(&client, "a").await.unwrap(), "a");
+        }
+    });
+}
+
+#[test]
+fn a_modern_error_is_no_reason_to_fall_back() {
+    run(async {
+        let server = Scripted::new(|seen, talk| async move {
+            let error =
+                json!({"code": -32022, "message": "Unsupported", "data": {"supported": ["2099-01-01"], "requested": "2026-07-28"}});
+            let body = json!({"jsonrpc": "2.0", "id": seen.id(), "error": error}).to_string();
+            talk.answer(400, &[JSON], &body).await
+        })
+        .await;
+        let error = server.connect().await.unwrap_err().to_string();
+        assert!(error.contains("2099-01-01"), "{error}");
+        assert_eq!(server.abouts(), ["server/discover"]);
+    });
+}
+
+#[test]
+fn r64_only_400_404_and_405_to_initialize_lead_to_http_sse() {
+    run(async {
+        for status in [403, 406, 410, 500, 501] {
+            let server = Scripted::new(move |seen: Seen, talk: Talk| async move {
+                match seen.about().as_str() {
+                    "server/discover" => talk.status(400).await,
+                    _ => talk.answer(status, &[HTML], "<h1>no</h1>").await,
+                }
+            })
+            .await;
+            let error = server.connect().await.unwrap_err().to_string();
+            assert!(error.contains(&status.to_string()) && error.contains("<h1>no</h1>"), "{error}");
+            assert_eq!(server.count("GET"), 0, "{status}");
+        }
+        for status in [400, 404, 405] {
+            let server = Scripted::new(move |_, talk: Talk| async move { talk.status(status).await }).await;
+            let error = server.connect().await.unwrap_err().to_string();
+            assert_eq!(server.count("GET"), 1, "{status}");
+            assert!(error.contains("POST") && error.contains("as HTTP+SSE"), "both are told: {error}");
+        }
+    });
+}
+
+#[test]
+fn the_words_of_a_server_that_refuses_initialize_are_kept() {
+    run(async {
+        let server = Scripted::new(|seen, talk| async move {
+            match seen.about().as_str() {
+                "server/discover" => talk.status(404).await,
+                "initialize" => talk.answer(400, &[JSON], &seen.error(-32602, "clientInfo is ugly")).await,
+                _ => talk.status(405).await,
+            }
+        })
+        .await;
+        let error = server.connect().await.unwrap_err().to_string();
+        assert!(error.contains("clientInfo is ugly"), "{error}");
+    });
+}
+
+#[test]
+fn authorization_is_no_evidence_of_an_era() {
+    run(async {
+        for (status, words) in [(401, "not authorized"), (403, "forbidden")] {
+            let server = Scripted::new(move |_, talk: Talk| async move {
+                talk.answer(status, &[("WWW-Authenticate", "Bearer realm=x"), JSON], r#"{"error":"token"}"#)
+                    .await
+            })
+            .await;
+            let error = server.connect().await.unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains(&status.to_string()), "{error}");
+            assert_eq!(server.abouts(), ["server/discover"], "nothing else is tried");
+        }
+    });
+}
+
+/// Gives another token each time, and counts how often it is asked.
+struct Tokens {
+    given: Arc<AtomicUsize>,
+    challenged: Arc<AtomicUsize>,
+    after: AfterChallenge,
+}
+
+impl Credentials for Tokens {
+    async fn authorization(
+        &self,
+        request: AuthorizationRequest<'_>,
+    ) -> Result<Option<HeaderValue>, CredentialsError> {
+        assert!(request.url.starts_with("http://127.0.0.1:"));
+        let token = format!("Bearer {}", self.given.fetch_add(1, Ordering::SeqCst));
+        Ok(Some(HeaderValue::from_str(&token).unwrap()))
+    }
+
+    async fn challenged(&self, challenge: AuthorizationChallenge<'_>) -> AfterChallenge {
+        assert_eq!(challenge.status, 401);
+        assert_eq!(challenge.www_authenticate, ["Bearer realm=x"]);
+        self.challenged.fetch_add(1, Ordering::SeqCst);
+        self.after
+    }
+}
+
+fn tokens(after: AfterChallenge) -> (Tokens, Arc<AtomicUsize>) {
+    let challenged = Arc::new(AtomicUsize::new(0));
+    (Tokens { given: Arc::default(), challenged: challenged.clone(), after }, challenged)
+}
+
+#[test]
+fn b114_at_most_two_rounds_of_authorization() {
+    run(async {
+        let refuse = |_, talk: Talk| async move {
+            talk.answer(401, &[("WWW-Authenticate", "Bearer realm=x")], "").await
+        };
+        let server = Scripted::new(refuse).await;
+        let (credentials, challenged) = tokens(AfterChallenge::Retry);
+        let link = server.link().credentials(credentials).build().unwrap();
+        let error = builder().connect(link).await.unwrap_err().to_string();
+        assert!(error.contains("not authorized"), "{error}");
+        assert_eq!(challenged.load(Ordering::SeqCst), 2);
+        let sent: Vec<_> =
+            server.seen().iter().map(|seen| seen.header("authorization").unwrap().to_owned()).collect();
+        assert_eq!(sent, ["Bearer 0", "Bearer 1", "Bearer 2"]);
+
+        let server = Scripted::new(refuse).await;
+        let (credentials, _) = tokens(AfterChallenge::GiveUp);
+        let link = server.link().credentials(credentials).build().unwrap();
+        assert!(builder().connect(link).await.is_err());
+        assert_eq!(server.seen().len(), 1);
+    });
+}
+
+#[test]
+fn an_authorization_that_is_accepted_later_opens_the_connection() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.header("authorization") {
+                Some("Bearer 0") => talk.answer(401, &[("WWW-Authenticate", "Bearer realm=x")], "").await,
+                Some(_) => modern(seen, talk).await,
+                None => panic!("nothing is sent without it"),
+            }
+        })
+        .await;
+        let (credentials, _) = tokens(AfterChallenge::Retry);
+        let link = server.link().credentials(credentials).build().unwrap();
+        let client = builder().connect(link).await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+    });
+}
+
+/// Refuses the first requests with a status and a `Retry-After`, then lets `modern` answer.
+async fn busy(times: usize, status: u16, after: &'static str) -> Scripted {
+    let refused = Arc::new(AtomicUsize::new(0));
+    Scripted::new(move |seen: Seen, talk: Talk| {
+        let refused = refused.clone();
+        async move {
+            if refused.fetch_add(1, Ordering::SeqCst) < times {
+                let headers = [("Retry-After", after)];
+                let headers = if after.is_empty() { &[][..] } else { &headers[..] };
+                return talk.answer(status, headers, "busy").await;
+            }
+            modern(seen, talk).await
+        }
+    })
+    .await
+}
+
+#[test]
+fn b113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
+    run(async {
+        for (status, after) in [
+            (429, "0"),
+            (503, "0"),
+            (503, ""),
+            (502, "0"),
+            (429, "-7"),
+            (503, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        ] {
+            let server = busy(2, status, after).await;
+            let client = server.connect().await.unwrap_or_else(|error| panic!("{status} {after}: {error}"));
+            assert_eq!(client.profile().era, Era::Modern, "being busy says nothing about the era");
+            assert_eq!(server.abouts(), ["server/discover"; 3]);
+        }
+    });
+}
+
+#[test]
+fn b113_a_wait_that_is_too_long_is_told_at_once() {
+    run(async {
+        for after in ["1000000000", "99999999999999999999", "61"] {
+            let server = busy(usize::MAX, 429, after).await;
+            let error = server.connect().await.unwrap_err().to_string();
+            assert!(error.contains("429") && error.contains("busy"), "{error}");
+            assert_eq!(server.seen().len(), 1);
+        }
+    });
+}
+
+#[test]
+fn b113_a_call_that_was_refused_for_now_is_made_again() {
+    run(async {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let refused = refused.clone();
+            async move {
+                if seen.about() == "tools/call" && refused.fetch_add(1, Ordering::SeqCst) < 2 {
+                    return talk.answer(429, &[("Retry-After", "0")], "").await;
+                }
+                modern(seen, talk).await
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+        assert_eq!(server.count("tools/call"), 3);
+    });
+}
+
+#[test]
+fn what_may_have_been_executed_is_never_sent_again() {
+    run(async {
+        for status in [500, 502, 504] {
+            let server = Scripted::new(move |seen: Seen, talk: Talk| async move {
+                match seen.about().as_str() {
+                    "tools/call" => talk.answer(status, &[("Retry-After", "0")], "").await,
+                    _ => modern(seen, talk).await,
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains(&status.to_string()) && error.contains("tools/call"), "{error}");
+            assert_eq!(server.count("tools/call"), 1);
+        }
+    });
+}
+
+#[test]
+fn initialize_waits_for_a_probe_that_was_put_off() {
+    run(async {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let refused = refused.clone();
+            async move {
+                if refused.fetch_add(1, Ordering::SeqCst) < 1 {
+                    return talk.answer(503, &[("Retry-After", "1")], "").await;
+                }
+                modern(seen, talk).await
+            }
+        })
+        .await;
+        let mut limits = mcpjoin::proto::session::Limits::default();
+        limits.probe = std::time::Duration::from_millis(50);
+        let client = builder().limits(limits).connect(server.link().build().unwrap()).await.unwrap();
+        assert_eq!(client.profile().era, Era::Modern);
+        assert_eq!(server.abouts()[..2], ["server/discover", "server/discover"]);
+    });
+}
+
+#[test]
+fn a_reply_to_initialize_may_be_a_stream() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            if seen.about() != "initialize" {
+                return legacy(V2025_11, "s", seen, talk).await;
+            }
+            let mut talk = talk.stream(&[("MCP-Session-ID", "s")]).await;
+            talk.event(Some("0"), "").await;
+            talk.event(Some("1"), &seen.result(&initialized(V2025_11))).await;
+            talk.finish().await
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+    });
+}
+
+#[test]
+fn f16_a_session_id_counts_only_on_the_reply_to_initialize() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            if seen.about() == "tools/call" {
+                let result = seen.result(&text("x"));
+                return talk.answer(200, &[JSON, ("Mcp-Session-Id", "another")], &result).await;
+            }
+            legacy(V2025_11, "s", seen, talk).await
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        call(&client, "a").await.unwrap();
+        call(&client, "a").await.unwrap();
+        assert_eq!(server.seen().last().unwrap().header("mcp-session-id"), Some("s"));
+    });
+}
+
+#[test]
+fn a_session_id_that_is_not_visible_ascii_is_refused() {
+    run(async {
+        for id in ["a b", "caf\u{e9}"] {
+            let server = Scripted::new(move |seen, talk| legacy(V2025_11, id, seen, talk)).await;
+            let error = server.connect().await.unwrap_err().to_string();
+            assert!(error.contains("not visible ASCII"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn s1_a_revision_without_the_header_gets_none() {
+    run(async {
+        let server = Scripted::new(|seen, talk| legacy("2025-03-26", "s", seen, talk)).await;
+        let client = server.connect().await.unwrap();
+        call(&client, "a").await.unwrap();
+        let seen = server.seen();
+        let post = seen.last().unwrap();
+        assert_eq!(post.header("mcp-protocol-version"), None);
+        assert_eq!(post.header("mcp-session-id"), Some("s"));
+    });
+}

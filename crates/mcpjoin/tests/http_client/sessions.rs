@@ -1,0 +1,354 @@
+//! Legacy sessions: forgotten, opened again, ended; cancelling in both eras.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mcpjoin::proto::Raw;
+use mcpjoin::proto::types::LoggingLevel;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
+
+/// A server with sessions that forgets all of them when told to: the id of the next one.
+struct Forgetful {
+    server: Scripted,
+    session: Arc<AtomicUsize>,
+}
+
+impl Forgetful {
+    async fn new() -> Self {
+        let session = Arc::new(AtomicUsize::new(0));
+        let current = session.clone();
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let id = format!("session-{}", current.load(Ordering::SeqCst));
+            async move { legacy(V2025_11, &id, seen, talk).await }
+        })
+        .await;
+        Self { server, session }
+    }
+
+    fn forget(&self) {
+        self.session.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn b112_a_forgotten_session_is_opened_again_once_and_what_was_refused_is_sent_again() {
+    run(async {
+        let it = Forgetful::new().await;
+        let client = it.server.connect().await.unwrap();
+        client.set_level(LoggingLevel::Warning).await.unwrap();
+        client
+            .send_request("resources/subscribe", Some(Raw::parse(r#"{"uri":"a:b"}"#).unwrap()))
+            .await
+            .unwrap();
+        client
+            .send_request("resources/subscribe", Some(Raw::parse(r#"{"uri":"c:d"}"#).unwrap()))
+            .await
+            .unwrap();
+        client
+            .send_request("resources/unsubscribe", Some(Raw::parse(r#"{"uri":"c:d"}"#).unwrap()))
+            .await
+            .unwrap();
+        assert_eq!(call(&client, "first").await.unwrap(), "first");
+        let before = it.server.seen().len();
+        it.forget();
+        assert_eq!(call(&client, "second").await.unwrap(), "second");
+        let seen = it.server.seen().split_off(before);
+        let abouts: Vec<_> = seen.iter().map(Seen::about).filter(|about| about != "GET").collect();
+        assert_eq!(
+            abouts,
+            [
+                "tools/call",
+                "initialize",
+                "notifications/initialized",
+                "logging/setLevel",
+                "resources/subscribe",
+                "tools/call"
+            ]
+        );
+        let initialize = seen.iter().find(|seen| seen.about() == "initialize").unwrap();
+        assert_eq!(initialize.header("mcp-session-id"), None, "a new session is asked for");
+        let subscribed = seen.iter().find(|seen| seen.about() == "resources/subscribe").unwrap();
+        assert_eq!(subscribed.json()["params"]["uri"], "a:b");
+        assert_eq!(subscribed.header("mcp-session-id"), Some("session-1"));
+        // And again, for another one.
+        it.forget();
+        assert_eq!(call(&client, "third").await.unwrap(), "third");
+        assert_eq!(it.server.count("initialize"), 3);
+    });
+}
+
+#[test]
+fn b112_several_calls_that_meet_a_forgotten_session_open_one_new_one() {
+    run(async {
+        let it = Forgetful::new().await;
+        let client = it.server.connect().await.unwrap();
+        it.forget();
+        let calls = (0..20).map(|n| {
+            let client = client.clone();
+            tokio::spawn(async move { call(&client, &format!("t{n}")).await })
+        });
+        for (n, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
+            assert_eq!(call.await.unwrap().unwrap(), format!("t{n}"));
+        }
+        assert_eq!(it.server.count("initialize"), 2);
+    });
+}
+
+#[test]
+fn b112_a_second_404_fails_clearly() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "tools/call" => talk.status(404).await,
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("404"), "{error}");
+        assert_eq!(server.count("tools/call"), 2);
+    });
+}
+
+#[test]
+fn b112_a_404_about_the_method_is_no_forgotten_session() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "tools/call" => {
+                    let headers = [("Content-Type", "application/json")];
+                    talk.answer(404, &headers, &seen.error(-32601, "unknown method")).await
+                }
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("unknown method"), "{error}");
+        assert_eq!(server.count("initialize"), 1);
+    });
+}
+
+#[test]
+fn b112_a_server_that_says_it_with_400_as_the_sdks_examples_do() {
+    run(async {
+        let session = Arc::new(AtomicUsize::new(0));
+        let current = session.clone();
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let id = format!("session-{}", current.load(Ordering::SeqCst));
+            async move {
+                if seen.header("mcp-session-id").is_some_and(|named| named != id) {
+                    let error = seen.error(-32000, "Bad Request: No valid session ID provided");
+                    return talk.answer(400, &[("Content-Type", "application/json")], &error).await;
+                }
+                legacy(V2025_11, &id, seen, talk).await
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        session.store(1, Ordering::SeqCst);
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+    });
+}
+
+#[test]
+fn b112_a_server_that_speaks_another_version_now_ends_the_connection() {
+    run(async {
+        let again = Arc::new(AtomicUsize::new(0));
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let again = again.clone();
+            async move {
+                match seen.about().as_str() {
+                    "tools/call" => talk.status(404).await,
+                    "initialize" if again.fetch_add(1, Ordering::SeqCst) > 0 => {
+                        legacy("2025-03-26", "s", seen, talk).await
+                    }
+                    _ => legacy(V2025_11, "s", seen, talk).await,
+                }
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("2025-03-26"), "{error}");
+        let cause = client.closed().await.to_string();
+        assert!(cause.contains("forgotten the session"), "{cause}");
+    });
+}
+
+#[test]
+fn closing_ends_the_session_and_a_server_without_delete_is_no_error() {
+    run(async {
+        for status in [200, 204, 404, 405, 500] {
+            let server = Scripted::new(move |seen: Seen, talk: Talk| async move {
+                match seen.about().as_str() {
+                    "DELETE" => talk.status(status).await,
+                    _ => legacy(V2025_11, "s", seen, talk).await,
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            client.close().await;
+            let seen = server.seen();
+            let last = seen.last().unwrap();
+            assert_eq!(last.method, "DELETE");
+            assert_eq!(last.header("mcp-session-id"), Some("s"));
+            assert_eq!(last.header("mcp-protocol-version"), Some(V2025_11));
+        }
+    });
+}
+
+#[test]
+fn closing_does_not_wait_for_a_server_that_does_not_answer() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "DELETE" => {
+                    talk.gone().await;
+                    None
+                }
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let began = std::time::Instant::now();
+        client.close().await;
+        assert!(began.elapsed() < std::time::Duration::from_secs(10));
+        assert_eq!(server.count("DELETE"), 1);
+    });
+}
+
+/// A server whose calls never end, and what it saw of the connection of each.
+async fn stuck(era: &'static str) -> (Scripted, Arc<Notify>) {
+    let left = Arc::new(Notify::new());
+    let noticed = left.clone();
+    let server = Scripted::new(move |seen: Seen, talk: Talk| {
+        let left = noticed.clone();
+        async move {
+            if seen.about() == "tools/call" && seen.json()["params"]["name"] == "stuck" {
+                let talk = talk.stream(&[]).await;
+                talk.gone().await;
+                left.notify_one();
+                return None;
+            }
+            if era == "modern" { modern(seen, talk).await } else { legacy(era, "s", seen, talk).await }
+        }
+    })
+    .await;
+    (server, left)
+}
+
+#[test]
+fn s20_a_modern_call_is_cancelled_by_leaving() {
+    run(async {
+        let (server, left) = stuck("modern").await;
+        let client = server.connect().await.unwrap();
+        let calling = tokio::spawn({
+            let client = client.clone();
+            async move { call(&client, "stuck").await }
+        });
+        server.wait("tools/call", 1).await;
+        calling.abort();
+        left.notified().await;
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+        assert_eq!(server.count("notifications/cancelled"), 0);
+    });
+}
+
+#[test]
+fn s20_a_legacy_call_is_cancelled_by_a_notification_and_then_left() {
+    run(async {
+        let (server, left) = stuck(V2025_11).await;
+        let client = server.connect().await.unwrap();
+        let calling = tokio::spawn({
+            let client = client.clone();
+            async move { call(&client, "stuck").await }
+        });
+        server.wait("tools/call", 1).await;
+        calling.abort();
+        server.wait("notifications/cancelled", 1).await;
+        left.notified().await;
+        let seen = server.seen();
+        let asked = seen.iter().find(|seen| seen.about() == "tools/call").unwrap();
+        let cancelled = seen.iter().find(|seen| seen.about() == "notifications/cancelled").unwrap();
+        assert_eq!(cancelled.json()["params"]["requestId"], asked.id());
+        assert_eq!(cancelled.header("mcp-session-id"), Some("s"));
+    });
+}
+
+#[test]
+fn dropping_the_client_leaves_everything() {
+    run(async {
+        let (server, left) = stuck("modern").await;
+        let client = server.connect().await.unwrap();
+        let calling = tokio::spawn(async move { call(&client, "stuck").await });
+        server.wait("tools/call", 1).await;
+        calling.abort();
+        left.notified().await;
+    });
+}
+
+#[test]
+fn a_server_asks_on_the_stream_of_a_call_and_is_answered_by_a_post() {
+    run(async {
+        let answered: Arc<Mutex<Option<String>>> = Arc::default();
+        let told = Arc::new(Notify::new());
+        let (answer, tell) = (answered.clone(), told.clone());
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let (answered, told) = (answer.clone(), tell.clone());
+            async move {
+                match seen.about().as_str() {
+                    "tools/call" => {
+                        let mut talk = talk.stream(&[]).await;
+                        let ask = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+                            "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}});
+                        talk.event(None, &ask.to_string()).await;
+                        told.notified().await;
+                        talk.event(None, &seen.result(&text("thanks"))).await;
+                        talk.finish().await
+                    }
+                    "response" => {
+                        *answered.lock().unwrap() = Some(seen.body.clone());
+                        told.notify_one();
+                        talk.accept().await
+                    }
+                    _ => legacy(V2025_11, "s", seen, talk).await,
+                }
+            }
+        })
+        .await;
+        let client = builder()
+            .elicitation(|_| async { Ok(serde_json::from_value(json!({"action": "decline"})).unwrap()) })
+            .connect(server.link().build().unwrap())
+            .await
+            .unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "thanks");
+        let answer = answered.lock().unwrap().clone().unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!((&answer["id"], &answer["result"]["action"]), (&json!("q"), &json!("decline")));
+    });
+}
+
+#[test]
+fn a_thousand_calls_at_once_all_get_their_own_reply() {
+    run(async {
+        let server = Scripted::new(modern).await;
+        let client = server.connect().await.unwrap();
+        let calls: Vec<_> = (0..1000)
+            .map(|n| {
+                let client = client.clone();
+                tokio::spawn(async move { (n, call(&client, &format!("t{n}")).await) })
+            })
+            .collect();
+        for call in calls {
+            let (n, result) = call.await.unwrap();
+            assert_eq!(result.unwrap(), format!("t{n}"));
+        }
+    });
+}

@@ -1,0 +1,16 @@
+//! The server over HTTP, as a client that speaks by hand sees it: through the service, without a socket, and over
+//! TCP where bytes and connections matter.
+#![cfg(feature = "http")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod batches;
+mod guards;
+mod http_sse;
+mod legacy;
+mod modern;
+mod resumption;
+mod sessions;
+mod shutdown;
+mod sockets;
+mod stateless;
+mod support;

@@ -1,0 +1,164 @@
+//! The table of legacy sessions: who may use one, how many there may be, how long they live.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use http::request::Parts;
+use mcpjoin::link::HttpOptions;
+use serde_json::json;
+
+use crate::support::{LEGACY, begins, initialize, peer, run, settle, text};
+
+fn bearer(parts: &Parts) -> Option<String> {
+    parts.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn f111_ids_are_128_bits_that_no_one_guesses() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new());
+        let mut ids = HashSet::new();
+        let mut ones = 0;
+        for _ in 0..500 {
+            let reply = peer.post(initialize(LEGACY, json!({}))).await;
+            let id = reply.headers["mcp-session-id"].to_str().unwrap().to_owned();
+            assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+            ones += u128::from_str_radix(&id, 16).unwrap().count_ones();
+            assert!(ids.insert(id));
+        }
+        // Half of 64,000 bits, within ten standard deviations.
+        assert!((30_700..33_300).contains(&ones), "{ones}");
+    });
+}
+
+#[test]
+fn cve_2026_52869_a_session_belongs_to_whoever_opened_it() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new().principal(bearer));
+        let session = peer.with("authorization", "Bearer a").open(LEGACY).await;
+        assert_eq!(session.call_in_session(1, "echo", json!({})).await.status, 200);
+        for other in [session.with("authorization", "Bearer b"), session.with("authorization", "")] {
+            assert_eq!(other.call_in_session(1, "echo", json!({})).await.error().await, (404, -32600));
+            assert_eq!(other.get().await.status, 404);
+            assert_eq!(other.with("last-event-id", "0-0").get().await.status, 404);
+            assert_eq!(other.send(http::Method::DELETE, "/mcp", "").await.status, 404);
+        }
+        assert_eq!(session.call_in_session(1, "echo", json!({})).await.status, 200);
+    });
+}
+
+#[test]
+fn cve_2026_33946_a_stranger_cannot_take_the_stream_of_a_session() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new().principal(bearer));
+        let session = peer.with("authorization", "Bearer a").open(LEGACY).await;
+        let mut stream = session.get().await;
+        assert_eq!(stream.event().await.unwrap().0, "0-0");
+        let thief = session.with("authorization", "Bearer b");
+        assert_eq!(thief.get().await.status, 404);
+        assert_eq!(thief.with("last-event-id", "0-0").get().await.status, 404);
+        stream.is_silent().await;
+        // Nor can its owner by accident.
+        assert_eq!(session.get().await.status, 409);
+    });
+}
+
+#[test]
+fn cve_2026_63128_what_does_not_initialize_makes_no_session() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new());
+        let bad_header = peer.with("mcp-protocol-version", "\u{1}x".trim_start_matches('\u{1}'));
+        for id in 0..20_000 {
+            let reply = match id % 5 {
+                0 => peer.call_in_session(id, "echo", json!({})).await,
+                1 => peer.post("{").await,
+                2 => peer.post(json!({ "jsonrpc": "2.0", "id": id, "method": "initialize" })).await,
+                3 => bad_header.call_in_session(id, "echo", json!({})).await,
+                _ => peer.with("content-type", "text/plain").post(initialize(LEGACY, json!({}))).await,
+            };
+            assert!(!reply.headers.contains_key("mcp-session-id"));
+        }
+        assert_eq!(peer.service.sessions(), 0);
+    });
+}
+
+#[test]
+fn cve_2026_59951_sessions_are_capped_and_a_client_beyond_is_asked_to_come_again() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new().max_sessions(100));
+        let mut refused = 0;
+        for _ in 0..100_000 {
+            let reply = peer.post(initialize(LEGACY, json!({}))).await;
+            if reply.status == 503 {
+                assert_eq!(reply.headers["retry-after"], "1");
+                refused += 1;
+            }
+        }
+        assert_eq!((peer.service.sessions(), refused), (100, 99_900));
+        // Modern clients need none.
+        assert_eq!(peer.call(1, "echo", json!({})).await.status, 200);
+    });
+}
+
+#[test]
+fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
+    run(async {
+        let (peer, gate) = peer(HttpOptions::new().session_idle(Duration::from_secs(100)));
+        let idle = peer.open(LEGACY).await;
+        let (used, streaming, working) =
+            (peer.open(LEGACY).await, peer.open(LEGACY).await, peer.open(LEGACY).await);
+        let mut stream = streaming.get().await;
+        let mut call = Box::pin(working.call_in_session(1, "wait", json!({})));
+        begins(&mut call).await;
+        for _ in 0..12 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(used.call_in_session(1, "echo", json!({})).await.status, 200);
+        }
+        assert_eq!(peer.service.sessions(), 3);
+        assert_eq!(idle.call_in_session(1, "echo", json!({})).await.status, 404);
+        stream.is_silent().await;
+        drop(stream);
+        gate.open.add_permits(1);
+        assert_eq!(text(&call.await.message().await.unwrap()), "waited");
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        assert_eq!(peer.service.sessions(), 0);
+        // And again, after there was none.
+        peer.open(LEGACY).await;
+        assert_eq!(peer.service.sessions(), 1);
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        assert_eq!(peer.service.sessions(), 0);
+    });
+}
+
+#[test]
+fn ending_a_session_ends_what_is_under_way_in_it() {
+    run(async {
+        let (peer, gate) = peer(HttpOptions::new());
+        let session = peer.open(LEGACY).await;
+        let mut stream = session.get().await;
+        assert_eq!(stream.event().await.unwrap().0, "0-0");
+        let mut waiting = Box::pin(session.call_in_session(1, "wait", json!({})));
+        begins(&mut waiting).await;
+        assert_eq!(session.send(http::Method::DELETE, "/mcp", "").await.status, 204);
+        assert_eq!(waiting.await.error().await, (404, -32600));
+        assert_eq!(stream.message().await, None);
+        settle().await;
+        assert_eq!(gate.dropped(), 1);
+    });
+}
+
+#[test]
+fn dropping_the_service_ends_everything() {
+    run(async {
+        let (peer, gate) = peer(HttpOptions::new());
+        let session = peer.open(LEGACY).await;
+        let mut waiting = Box::pin(session.call_in_session(1, "wait", json!({})));
+        begins(&mut waiting).await;
+        drop(waiting);
+        settle().await;
+        assert_eq!((gate.begun(), gate.dropped()), (1, 0));
+        drop((peer, session));
+        settle().await;
+        assert_eq!(gate.dropped(), 1);
+    });
+}

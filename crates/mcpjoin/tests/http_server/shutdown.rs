@@ -1,0 +1,57 @@
+//! How a server over HTTP ends: what is in progress is finished, streams get their last words.
+
+use std::time::Duration;
+
+use mcpjoin::link::HttpOptions;
+use serde_json::json;
+
+use crate::support::{LEGACY, begins, modern, peer, run, text};
+
+#[test]
+fn draining_finishes_calls_ends_streams_and_lets_nobody_in() {
+    run(async {
+        let (peer, gate) = peer(HttpOptions::new());
+        let session = peer.open(LEGACY).await;
+        let mut standing = session.get().await;
+        assert_eq!(standing.event().await.unwrap().0, "0-0");
+        let listen =
+            modern(9, "subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
+        let mut listening = peer.modern("subscriptions/listen", "").post(listen).await;
+        assert!(listening.message().await.unwrap()["id"].is_null());
+        let mut legacy_call = Box::pin(session.call_in_session(1, "wait", json!({})));
+        begins(&mut legacy_call).await;
+        let mut modern_call = Box::pin(peer.call(2, "wait", json!({})));
+        begins(&mut modern_call).await;
+
+        let service = peer.service.clone();
+        let drained = tokio::spawn(async move { service.drain().await });
+        // The stream of a modern client ends with its result.
+        let last = listening.message().await.unwrap();
+        assert_eq!((&last["id"], &last["result"]["resultType"]), (&json!(9), &json!("complete")));
+        assert_eq!(listening.message().await, None);
+        let refused = peer.call(3, "echo", json!({})).await;
+        assert_eq!((refused.status, &refused.headers["retry-after"]), (503, &"1".parse().unwrap()));
+        assert!(!drained.is_finished());
+        gate.open.add_permits(2);
+        assert_eq!(text(&legacy_call.await.json().await), "waited");
+        assert_eq!(text(&modern_call.await.json().await), "waited");
+        assert_eq!(standing.message().await, None);
+        drained.await.unwrap();
+    });
+}
+
+#[test]
+fn what_does_not_end_in_time_is_refused() {
+    run(async {
+        let (peer, gate) = peer(HttpOptions::new());
+        let mut call = Box::pin(peer.call(1, "wait", json!({})));
+        begins(&mut call).await;
+        let started = tokio::time::Instant::now();
+        peer.service.drain().await;
+        let took = started.elapsed();
+        assert!((Duration::from_secs(10)..Duration::from_secs(12)).contains(&took), "{took:?}");
+        let refused = call.await.json().await;
+        assert_eq!(refused["error"]["code"], -32603);
+        assert_eq!((gate.begun(), gate.dropped()), (1, 1));
+    });
+}
