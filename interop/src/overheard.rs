@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::Way;
-use crate::exchange::Exchange;
+use crate::exchange::{Answer, Exchange};
 use crate::relay::Relay;
 use crate::witness::{GRACE, Wire, kill, left};
 use crate::{Folder, LEGACY, MARK, MODERN, ask};
@@ -224,26 +224,30 @@ impl Session {
     fn all(exchanges: &[Exchange], way: Way) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for exchange in exchanges {
-            let Some(answer) = &exchange.answer else { continue };
+            let answer = exchange.answer.as_ref();
             let (opened, named) = match way {
                 Way::Sse => {
-                    let endpoint = answer.events().into_iter().find(|(name, _)| name == "endpoint");
+                    let events = answer.map(Answer::events).unwrap_or_default();
+                    let endpoint = events.into_iter().find(|(name, _)| name == "endpoint");
                     let id = endpoint
                         .and_then(|(_, path)| path.split_once("sessionId=").map(|(_, id)| id.to_owned()));
-                    (id, exchange.parameter("sessionId").map(str::to_owned))
+                    (id, exchange.parameter("sessionId"))
                 }
-                _ if asks(exchange, "initialize") => (answer.header(SESSION).map(str::to_owned), None),
-                _ => (None, exchange.header(SESSION).map(str::to_owned)),
+                _ if asks(exchange, "initialize") => {
+                    (answer.and_then(|answer| answer.header(SESSION)).map(str::to_owned), None)
+                }
+                _ => (None, exchange.header(SESSION)),
             };
             if let Some(id) = &opened {
                 let wire = Wire { asked: Vec::new(), answered: Vec::new() };
                 all.push(Self { id: id.clone(), wire, ended: false });
             }
-            let id = opened.or(named);
-            let Some(session) = all.iter_mut().find(|session| Some(&session.id) == id.as_ref()) else {
+            let id = opened.as_deref().or(named);
+            let Some(session) = all.iter_mut().find(|session| Some(session.id.as_str()) == id) else {
                 continue;
             };
             session.wire.asked.extend(exchange.asked());
+            let Some(answer) = answer else { continue };
             session.wire.answered.extend(answer.messages());
             session.ended |= match way {
                 Way::Sse => exchange.method == "GET" && answer.left,
