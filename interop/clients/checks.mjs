@@ -19,11 +19,19 @@ export function version(name) {
     return JSON.parse(readFileSync(join(HERE, '../node_modules', name, 'package.json'), 'utf8')).version;
 }
 
-/** The era and the server's words, from `SCRIPT ERA -- SERVER WORDS...`. */
+/**
+ * The era, and where the server is: `command` and `args` from `SCRIPT ERA -- SERVER WORDS...`, or `url` and whether it
+ * is one of HTTP+SSE from `SCRIPT ERA URL`.
+ */
 export function words() {
-    const [era, dashes, command, ...args] = process.argv.slice(2);
-    assert.equal(dashes, '--');
-    return { era, command, args };
+    const [era, first, ...rest] = process.argv.slice(2);
+    if (first === '--') {
+        const [command, ...args] = rest;
+        return { era, command, args };
+    }
+    assert.deepEqual(rest, []);
+    const sse = first.startsWith('sse+');
+    return { era, url: sse ? first.slice('sse+'.length) : first, sse };
 }
 
 /** What a client has no means for, and why. */

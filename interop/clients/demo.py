@@ -395,11 +395,25 @@ async def outcome(check, complaints):
     return {"outcome": "right"}
 
 
+class Server:
+    """Where the server is: `words` that start it, or `url` of one that listens, by HTTP+SSE if `sse`."""
+
+    def __init__(self, words):
+        self.words, self.url, self.sse = None, None, False
+        match words:
+            case ["--", _, *_]:
+                self.words = words[1:]
+            case [url] if "://" in url:
+                self.sse = url.startswith("sse+")
+                self.url = url.removeprefix("sse+")
+            case _:
+                sys.exit("usage: SCRIPT legacy|modern -- SERVER WORDS..., or SCRIPT legacy|modern URL")
+
+
 def run(version, peer):
-    """The script: `ERA -- SERVER WORDS...`; `peer` makes a client from the era and the words."""
-    era, dashes, *words = sys.argv[1:]
-    if era not in ("legacy", "modern") or dashes != "--" or not words:
-        sys.exit("usage: SCRIPT legacy|modern -- SERVER WORDS...")
+    """The script: `ERA -- SERVER WORDS...`, or `ERA URL`; `peer` makes a client from the era and the server."""
+    era, *words = sys.argv[1:]
+    server = Server(words)
 
     async def checks():
         complaints = Complaints()
@@ -407,7 +421,7 @@ def run(version, peer):
         for name in [None, "fastmcp"]:
             logging.getLogger(name).addHandler(complaints)
         print(json.dumps({"version": version}), flush=True)
-        all_checks = Checks(peer(era, words), era)
+        all_checks = Checks(peer(era, server), era)
         for name in CHECKS:
             print(json.dumps({"check": name, **await outcome(getattr(all_checks, name), complaints)}), flush=True)
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 import mcp_types as types
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
-from fastmcp.client.transports import StdioTransport
+from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
 from mcp import MCPError
 from mcp.client.subscriptions import listen
 from mcp.shared.exceptions import MCPDeprecationWarning
@@ -97,9 +97,15 @@ class Listening:
 
 
 class Peer:
-    def __init__(self, era, words):
+    def __init__(self, era, server):
         self.mode = "auto" if era == "modern" else "legacy"
-        self.words = words
+        self.server = server
+
+    def transport(self):
+        if self.server.words:
+            # Else it keeps the server when the session is over.
+            return StdioTransport(self.server.words[0], self.server.words[1:], keep_alive=False)
+        return (SSETransport if self.server.sse else StreamableHttpTransport)(self.server.url)
 
     @asynccontextmanager
     async def open(self, sampling=None, elicitation=None, roots=None):
@@ -118,8 +124,7 @@ class Peer:
             return ElicitResult(action=action, content=content and response_type(**content))
 
         client = Client(
-            # Else it keeps the server when the session is over.
-            StdioTransport(self.words[0], self.words[1:], keep_alive=False),
+            self.transport(),
             mode=self.mode,
             message_handler=message,
             sampling_handler=sampling and sample,

@@ -1,4 +1,5 @@
-// The Inspector's command line: SCRIPT ERA -- SERVER WORDS... Each run of it opens the server, asks one thing and ends.
+// The Inspector's command line: SCRIPT ERA -- SERVER WORDS..., or SCRIPT ERA URL. Each run of it opens the server, asks
+// one thing and ends.
 
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
@@ -6,9 +7,10 @@ import { inspect } from 'node:util';
 import { Cannot, DEMO, FAILS, GIVES, PROMPTS, READS, run as checks, text, version, words } from './checks.mjs';
 import { configuration, holdsResources, holdsTools, run } from './commands.mjs';
 
-const { era, command, args } = words();
+const { era, command, args, url, sse } = words();
 const roots = [{ uri: 'file:///home/ada', name: 'Ada' }];
-const config = configuration({ mcpServers: { demo: { command, args, roots } } });
+const server = url === undefined ? { command, args } : { type: sse ? 'sse' : 'streamable-http', url };
+const config = configuration({ mcpServers: { demo: { ...server, roots } } });
 
 /** One run. */
 function ask(method, ...options) {

@@ -1,5 +1,5 @@
-// mcporter: SCRIPT ERA -- SERVER WORDS... Its command line, each run of which opens the server, asks one thing and ends;
-// and for calls that have to do with one another its runtime. It knows the legacy era alone.
+// mcporter: SCRIPT ERA -- SERVER WORDS..., or SCRIPT ERA URL. Its command line, each run of which opens the server, asks
+// one thing and ends; and for calls that have to do with one another its runtime. It knows the legacy era alone.
 
 import assert from 'node:assert/strict';
 
@@ -8,8 +8,18 @@ import { createRuntime } from 'mcporter';
 import { Cannot, FAILS, GIVES, READS, fifty, run as checks, text, version, words } from './checks.mjs';
 import { configuration, holdsResources, holdsTools, run } from './commands.mjs';
 
-const { command, args } = words();
-const config = configuration({ mcpServers: { demo: { command, args } }, imports: [] });
+const { command, args, url } = words();
+// It finds out by itself whether an address is one of Streamable HTTP or of HTTP+SSE.
+const server = url === undefined ? { command, args } : { url };
+const config = configuration({ mcpServers: { demo: server }, imports: [] });
+
+/** How many sessions its runtime has opened over HTTP. */
+let sessions = 0;
+const { fetch } = globalThis;
+globalThis.fetch = (address, request) => {
+    sessions += request?.body?.includes?.('"initialize"') ? 1 : 0;
+    return fetch(address, request);
+};
 
 /** One run. */
 const ask = (...words) => run('mcporter/dist/cli.js', ['--config', config, ...words]);
@@ -93,9 +103,15 @@ await checks(version('mcporter'), {
             // Each time that one server is asked to, it counts one further.
             const changed = async () => text(await call('test_trigger_resource_update'));
             assert.match(await changed(), /has version 2$/u);
+            const opened = sessions;
             await assert.rejects(call('slow_compute', { seconds: 600 }, 1_000));
-            assert.match(await changed(), /has version 2$/u, 'the same server: then cancelling can be checked');
-            throw new Cannot('a call whose time is over ends the connection, and the next call starts another server');
+            const version = url === undefined ? /has version 2$/u : /has version 3$/u;
+            assert.match(await changed(), version, 'the same server: then cancelling can be checked');
+            if (url !== undefined) {
+                assert.notEqual(sessions, opened, 'the same session: then cancelling can be checked');
+            }
+            const other = url === undefined ? 'starts another server' : 'opens another session';
+            throw new Cannot(`a call whose time is over ends the connection, and the next call ${other}`);
         }),
 
     sampling: () => undeclared('sampling', ...call('test_sampling', { prompt: 'What is 2 + 2?' })),

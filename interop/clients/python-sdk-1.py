@@ -13,7 +13,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "venv/mcp-1"))
 
 from mcp import ClientSession, McpError, StdioServerParameters, types
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl
 
 import demo
@@ -91,10 +93,15 @@ async def every(method, member):
 
 
 class Peer:
-    def __init__(self, era, words):
+    def __init__(self, era, server):
         if era == "modern":
             sys.exit("mcp 1 has no modern era")
-        self.server = StdioServerParameters(command=words[0], args=words[1:])
+        self.server = server
+
+    def transport(self):
+        if self.server.words:
+            return stdio_client(StdioServerParameters(command=self.server.words[0], args=self.server.words[1:]))
+        return (sse_client if self.server.sse else streamable_http_client)(self.server.url)
 
     @asynccontextmanager
     async def open(self, sampling=None, elicitation=None, roots=None):
@@ -117,7 +124,8 @@ class Peer:
         async def list_roots(context):
             return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in roots])
 
-        async with stdio_client(self.server) as (read, write):
+        # Over Streamable HTTP there is a third thing: what gives the session's id.
+        async with self.transport() as (read, write, *_):
             session = ClientSession(
                 read,
                 write,

@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 
 import demo
@@ -101,9 +102,15 @@ async def every(method, member):
 
 
 class Peer:
-    def __init__(self, era, words):
+    def __init__(self, era, server):
         self.mode = "auto" if era == "modern" else "legacy"
-        self.server = StdioServerParameters(command=words[0], args=words[1:])
+        self.server = server
+
+    def where(self):
+        if self.server.words:
+            return StdioServerParameters(command=self.server.words[0], args=self.server.words[1:])
+        # Alone, an address is one of Streamable HTTP.
+        return sse_client(self.server.url) if self.server.sse else self.server.url
 
     @asynccontextmanager
     async def open(self, sampling=None, elicitation=None, roots=None):
@@ -126,7 +133,7 @@ class Peer:
             return types.ListRootsResult(roots=[types.Root(uri=uri) for uri in roots])
 
         client = Client(
-            self.server,
+            self.where(),
             mode=self.mode,
             message_handler=message,
             sampling_callback=sampling and sample,

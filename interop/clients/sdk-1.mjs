@@ -1,7 +1,9 @@
-// The TypeScript SDK 1.x: SCRIPT ERA -- SERVER WORDS... It knows the legacy era alone.
+// The TypeScript SDK 1.x: SCRIPT ERA -- SERVER WORDS..., or SCRIPT ERA URL. It knows the legacy era alone.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
     CreateMessageRequestSchema,
     ElicitRequestSchema,
@@ -10,7 +12,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 
 import { run, version, words } from './checks.mjs';
-import { checks } from './sdk.mjs';
+import { checks, transport } from './sdk.mjs';
 
 const SCHEMAS = {
     'sampling/createMessage': CreateMessageRequestSchema,
@@ -19,7 +21,7 @@ const SCHEMAS = {
     'notifications/resources/updated': ResourceUpdatedNotificationSchema,
 };
 
-const { command, args } = words();
+const connection = transport(words(), { StdioClientTransport, StreamableHTTPClientTransport, SSEClientTransport });
 const client = new Client(
     { name: 'interop', version: '0' },
     { capabilities: { sampling: {}, elicitation: { form: {} }, roots: {} } },
@@ -31,7 +33,12 @@ client.onerror = (error) => complaints.push(error.message);
 await run(
     version('@modelcontextprotocol/sdk'),
     checks(client, {
-        connect: () => client.connect(new StdioClientTransport({ command, args })),
+        connect: () => client.connect(connection),
+        close: async () => {
+            // Over Streamable HTTP a session goes on until it is ended.
+            await connection.terminateSession?.();
+            await client.close();
+        },
         call: (params, options) => client.callTool(params, undefined, options),
         handle: (method, handler) => client.setRequestHandler(SCHEMAS[method], handler),
         hear: (method, handler) => client.setNotificationHandler(SCHEMAS[method], handler),

@@ -1,12 +1,13 @@
-// The TypeScript SDK 2.x: SCRIPT ERA -- SERVER WORDS... It is told which era to speak.
+// The TypeScript SDK 2.x: SCRIPT ERA -- SERVER WORDS..., or SCRIPT ERA URL. It is told which era to speak.
 
-import { Client } from '@modelcontextprotocol/client';
+import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 import { run, version, words } from './checks.mjs';
-import { checks } from './sdk.mjs';
+import { checks, transport } from './sdk.mjs';
 
-const { era, command, args } = words();
+const { era, ...server } = words();
+const connection = transport(server, { StdioClientTransport, StreamableHTTPClientTransport, SSEClientTransport });
 const client = new Client(
     { name: 'interop', version: '0' },
     {
@@ -21,7 +22,12 @@ client.onerror = (error) => complaints.push(error.message);
 await run(
     version('@modelcontextprotocol/client'),
     checks(client, {
-        connect: () => client.connect(new StdioClientTransport({ command, args })),
+        connect: () => client.connect(connection),
+        close: async () => {
+            // Over Streamable HTTP a session goes on until it is ended.
+            await connection.terminateSession?.();
+            await client.close();
+        },
         call: (params, options) => client.callTool(params, options),
         handle: (method, handler) => client.setRequestHandler(method, handler),
         hear: (method, handler) => client.setNotificationHandler(method, handler),

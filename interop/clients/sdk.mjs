@@ -7,6 +7,15 @@ import { inspect } from 'node:util';
 
 import { DEMO, FAILS, GIVES, PROMPTS, READS, WATCHED, fifty, text } from './checks.mjs';
 
+/** What a client connects through, of the transports of its SDK. */
+export function transport(server, { StdioClientTransport, StreamableHTTPClientTransport, SSEClientTransport }) {
+    const { command, args, url, sse } = server;
+    if (url === undefined) {
+        return new StdioClientTransport({ command, args });
+    }
+    return new (sse ? SSEClientTransport : StreamableHTTPClientTransport)(new URL(url));
+}
+
 /** What a promise is rejected with. */
 async function rejection(promise) {
     try {
@@ -42,10 +51,10 @@ function answer(form) {
  * The checks.
  *
  * `client` is one that has not connected yet. What differs between its versions and eras: `connect()`,
- * `call(params, options)`, `handle(method, handler)` and `hear(method, handler)` for requests and notifications of the
+ * `close()`, `call(params, options)`, `handle(method, handler)` and `hear(method, handler)` for requests and notifications of the
  * server, and `watch(uri)`.
  */
-export function checks(client, { connect, call, handle, hear, watch }) {
+export function checks(client, { connect, close, call, handle, hear, watch }) {
     const tool = (name, args = {}, options = undefined) => call({ name, arguments: args }, options);
     const asked = [];
     handle('sampling/createMessage', (request) => {
@@ -237,7 +246,7 @@ export function checks(client, { connect, call, handle, hear, watch }) {
         fifty: () => fifty(tool),
 
         async end() {
-            await client.close();
+            await close();
         },
     };
 }

@@ -1,16 +1,19 @@
-//! A foreign client against `mcpjoin serve demo`: runs its script in `interop/clients/`, hears what became of each check,
+//! A foreign client against `mcpjoin serve demo`, over pipes or over HTTP: runs its script in `interop/clients/`, hears what became of each check,
 //! and holds that `interop/clients/table.md` says just that.
 //!
-//! Used by the tests of clients, and by nothing else. A script is started as `SCRIPT ERA -- SERVER WORDS...`; it opens
-//! the server as often as it likes with exactly these words, does every check of [`CHECKS`] with a time limit of its
+//! Used by the tests of clients, and by nothing else. A script is started as `SCRIPT ERA -- SERVER WORDS...`, and opens
+//! the server as often as it likes with exactly these words; or as `SCRIPT ERA URL`, for a server that listens, where
+//! `sse+http://` is HTTP+SSE, the transport of 2024-11-05, and `http://` is Streamable HTTP. It does every check of [`CHECKS`] with a time limit of its
 //! own, and prints one JSON object in each line: first `{"version": ".."}`, the client's own version as it is installed,
 //! and then for each check `{"check": "open", "outcome": "right"}`, or `"fault"` or `"cannot"` with `"why"`. It goes by
 //! `interop/clients/demo.json`, which says what the demonstration server has.
 //!
 //! What a script calls right is only so when what was seen from outside bears it out: that all it said was of that era
-//! (`open`); that a call was cancelled by a notification, was never answered, and the session went on (`cancel`; that
-//! its handler has stopped says the tool `running_computations`); and that every server has ended by itself, with exit
-//! code 0 and nothing on stderr, and nothing is left running (`end`).
+//! (`open`); that a call was cancelled, by a notification or, over HTTP in the modern era, by leaving its answer, was
+//! never answered, and the session went on (`cancel`; that its handler has stopped says the tool
+//! `running_computations`); and that every server has ended by itself, with exit code 0 and nothing on stderr, and
+//! nothing is left running, or, over HTTP, that every session was ended and is gone, and the server ends in good order
+//! when it is told to (`end`).
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -21,6 +24,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -30,13 +34,91 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::overheard::Overheard;
 use crate::table::{CHECKS, Outcome, Row};
-use crate::witness::Witness;
+use crate::witness::{Witness, kill, left};
 use crate::{MARK, running, server};
 
 /// A script that takes longer hangs: far above what the slowest takes on a busy machine, and below the 180 s after which
 /// nextest ends a test.
 const LIMIT: Duration = Duration::from_secs(170);
+
+/// How a client reaches the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It starts the server, and both speak over pipes.
+    Stdio,
+    /// Over Streamable HTTP.
+    Http,
+    /// Over HTTP+SSE, the transport of 2024-11-05.
+    Sse,
+}
+
+impl Way {
+    /// As the table names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "HTTP",
+            Self::Sse => "HTTP+SSE",
+        }
+    }
+}
+
+/// What sees and hears a script from outside.
+enum Outside {
+    Pipes(Witness),
+    Http(Box<Overheard>),
+}
+
+impl Outside {
+    fn new(name: &str, binary: &Path, way: Way) -> Self {
+        match way {
+            Way::Stdio => Self::Pipes(Witness::new(name)),
+            Way::Http | Way::Sse => Self::Http(Box::new(Overheard::new(name, binary.as_os_str(), way))),
+        }
+    }
+
+    /// An empty folder that a script may call its home.
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Pipes(witness) => witness.folder(),
+            Self::Http(overheard) => overheard.folder(),
+        }
+    }
+
+    /// What the script's processes are known by.
+    fn mark(&self) -> String {
+        self.folder().to_str().unwrap().to_owned()
+    }
+
+    /// The words that name the server for the script.
+    fn words(&self, binary: &Path) -> Vec<OsString> {
+        match self {
+            Self::Pipes(witness) => {
+                iter::once("--".into()).chain(witness.words(binary.as_os_str())).collect()
+            }
+            Self::Http(overheard) => overheard.words(),
+        }
+    }
+
+    /// Ends what there is, once the script is over. What still runs then.
+    fn finish(&mut self) -> Vec<String> {
+        let mark = self.mark();
+        match self {
+            Self::Pipes(_) => left(&mark),
+            Self::Http(overheard) => overheard.finish(&mark),
+        }
+    }
+
+    fn bears_out(&self, check: &str, era: &str) -> Result<(), String> {
+        match self {
+            Self::Pipes(witness) => witness.bears_out(check, era),
+            Self::Http(overheard) => overheard.bears_out(check, era),
+        }
+    }
+}
 
 /// A client and how its script is started.
 #[derive(Clone, Debug)]
@@ -44,6 +126,7 @@ pub struct Client {
     name: String,
     program: PathBuf,
     args: Vec<OsString>,
+    way: Way,
 }
 
 impl Client {
@@ -61,7 +144,14 @@ impl Client {
     /// The client that the table calls `name`, with the program that runs the script.
     #[must_use]
     pub fn new(name: &str, program: impl Into<PathBuf>) -> Self {
-        Self { name: name.to_owned(), program: program.into(), args: Vec::new() }
+        Self { name: name.to_owned(), program: program.into(), args: Vec::new(), way: Way::Stdio }
+    }
+
+    /// By this way instead of stdio.
+    #[must_use]
+    pub fn by(mut self, way: Way) -> Self {
+        self.way = way;
+        self
     }
 
     /// One argument more of the program, before the era: the script in `interop/clients/`, for an interpreter.
@@ -77,7 +167,7 @@ impl Client {
     ///
     /// When the table says something else, when the script does not do every check once in its time, or when it fails.
     pub fn is_as_the_table_says(&self, era: &str) {
-        let row = Row::of(&self.name, era);
+        let row = Row::of(&self.name, era, self.way.name());
         let (version, seen) = self.run(era);
         assert_eq!(row.version, version, "the version of {} in the table and as it is installed", self.name);
         let mut wrong = String::new();
@@ -86,48 +176,57 @@ impl Client {
                 writeln!(wrong, "  {check}: {why}").unwrap();
             }
         }
-        assert!(wrong.is_empty(), "the row of {}, {era}, and what was seen:\n{wrong}", self.name);
+        assert!(
+            wrong.is_empty(),
+            "the row of {}, {era}, {}, and what was seen:\n{wrong}",
+            self.name,
+            self.way.name()
+        );
     }
 
     /// The client's version, and what became of the checks, in their order.
     fn run(&self, era: &str) -> (String, Vec<Outcome>) {
         static BINARY: OnceLock<PathBuf> = OnceLock::new();
         let binary = BINARY.get_or_init(|| crate::mcpjoin().unwrap());
-        let name: String = format!("{}-{era}", self.name)
+        let name: String = format!("{}-{era}-{}", self.name, self.way.name())
             .chars()
             .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
             .collect();
-        let witness = Witness::new(&name);
+        let mut outside = Outside::new(&name, binary, self.way);
+        let mark = outside.mark();
         let child = Command::new(&self.program)
             .args(&self.args)
-            .args([era, "--"])
-            .args(witness.words(binary.as_os_str()))
-            .env(MARK, witness.mark())
-            .env("HOME", witness.folder())
+            .arg(era)
+            .args(outside.words(binary))
+            .env(MARK, &mark)
+            // Whatever proxy there may be, these servers are on this machine.
+            .env("NO_PROXY", "127.0.0.1")
+            .env("no_proxy", "127.0.0.1")
+            .env("HOME", outside.folder())
             .env("NO_COLOR", "1")
-            .current_dir(witness.folder())
+            .current_dir(outside.folder())
             .stdin(Stdio::null())
             // Files, because whatever the script leaves behind could keep a pipe open.
-            .stdout(File::create(witness.folder().join("said")).unwrap())
-            .stderr(File::create(witness.folder().join("complained")).unwrap())
+            .stdout(File::create(outside.folder().join("said")).unwrap())
+            .stderr(File::create(outside.folder().join("complained")).unwrap())
             .spawn()
             .unwrap();
-        let success = wait(child, &witness);
-        let left = witness.left();
+        let success = wait(child, &mark);
+        let left = outside.finish();
         let text = |name: &str| {
-            String::from_utf8_lossy(&std::fs::read(witness.folder().join(name)).unwrap()).into_owned()
+            String::from_utf8_lossy(&std::fs::read(outside.folder().join(name)).unwrap()).into_owned()
         };
         let stdout = text("said");
         let said = format!("it wrote:\n{stdout}\nand to stderr:\n{}", text("complained"));
         let seen = read(&stdout).map(|(version, seen)| {
-            let seen = CHECKS.iter().zip(seen).map(|(check, outcome)| match witness.bears_out(check, era) {
+            let seen = CHECKS.iter().zip(seen).map(|(check, outcome)| match outside.bears_out(check, era) {
                 Err(why) if outcome == Outcome::Right => Outcome::FaultSeen(why),
                 _ => outcome,
             });
             (version, seen.collect())
         });
         if !left.is_empty() {
-            witness.kill();
+            kill(&mark);
         }
         assert!(success, "the script of {} has failed; {said}", self.name);
         seen.unwrap_or_else(|why| panic!("{why}; {said}"))
@@ -135,14 +234,14 @@ impl Client {
 }
 
 /// Waits for the script's end, and says whether it was a success; past the limit everything of it is ended.
-fn wait(mut child: Child, witness: &Witness) -> bool {
+fn wait(mut child: Child, mark: &str) -> bool {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let _ = sender.send(child.wait().unwrap().success());
     });
     receiver.recv_timeout(LIMIT).unwrap_or_else(|_| {
-        let left = running(witness.mark()).unwrap();
-        witness.kill();
+        let left = running(mark).unwrap();
+        kill(mark);
         panic!("the script has not ended in {LIMIT:?}; running: {left:?}");
     })
 }

@@ -7,16 +7,21 @@
 //! itself.
 
 mod client;
+mod exchange;
+mod overheard;
+mod relay;
 mod run;
 mod table;
 mod witness;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-pub use client::Client;
+pub use client::{Client, Way};
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
 pub use table::rows_are;
 
@@ -120,4 +125,21 @@ fn marked(mark: &str) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// Asks a server over HTTP/1.1, on a connection of its own, and gives the status of its answer. `header` is whole lines.
+pub(crate) fn ask(server: SocketAddr, method: &str, path: &str, header: &str, body: &str) -> io::Result<u16> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n{header}\
+         Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut line = [0; 12];
+    stream.read_exact(&mut line)?;
+    let status = std::str::from_utf8(&line).ok().and_then(|line| line.split(' ').nth(1)?.parse().ok());
+    status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no status"))
 }

@@ -7,6 +7,8 @@
     reason = "what is not as it should be fails the test that asked for it"
 )]
 
+use crate::client::Way;
+
 /// What every client is asked for, in the order of the table's columns.
 pub(crate) const CHECKS: [&str; 13] = [
     "open",
@@ -56,13 +58,13 @@ pub(crate) struct Cell {
 }
 
 impl Row {
-    /// The one row of this client in this era.
-    pub(crate) fn of(name: &str, era: &str) -> Self {
+    /// The one row of this client in this era by this way.
+    pub(crate) fn of(name: &str, era: &str, way: &str) -> Self {
         let rows = table();
-        let mut found = rows.iter().filter(|row| row[0] == name && row[2] == era);
-        let row = found.next().unwrap_or_else(|| panic!("the table has no row `{name}`, `{era}`"));
-        assert!(found.next().is_none(), "the table has two rows `{name}`, `{era}`");
-        Self { version: row[1].clone(), cells: row[3..].iter().map(|cell| Cell::read(cell)).collect() }
+        let mut found = rows.iter().filter(|row| row[0] == name && row[2] == era && row[3] == way);
+        let row = found.next().unwrap_or_else(|| panic!("the table has no row `{name}`, `{era}`, `{way}`"));
+        assert!(found.next().is_none(), "the table has two rows `{name}`, `{era}`, `{way}`");
+        Self { version: row[1].clone(), cells: row[4..].iter().map(|cell| Cell::read(cell)).collect() }
     }
 }
 
@@ -102,7 +104,7 @@ fn table() -> Vec<Vec<String>> {
         let cells = line.trim().trim_matches('|').split('|');
         cells.map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
     });
-    let head: Vec<&str> = ["client", "version", "era"].into_iter().chain(CHECKS).collect();
+    let head: Vec<&str> = ["client", "version", "era", "by"].into_iter().chain(CHECKS).collect();
     assert_eq!(rows.next().unwrap_or_default(), head, "the head of the table");
     let rows: Vec<_> = rows.skip(1).collect();
     for row in &rows {
@@ -124,15 +126,20 @@ fn family(client: &str) -> &'static str {
     }
 }
 
-/// Holds that the table's rows of this family are exactly these, clients and eras, so that no row is without a test.
+/// Holds that the table's rows of this family are exactly these, clients, eras and ways, so that no row is without a
+/// test.
 ///
 /// # Panics
 ///
 /// When they are not.
-pub fn rows_are(of: &str, tested: &[(&str, &str)]) {
+pub fn rows_are(of: &str, tested: &[(&str, &str, Way)]) {
     let rows = table();
-    let rows: Vec<_> =
-        rows.iter().map(|row| (&*row[0], &*row[2])).filter(|(client, _)| family(client) == of).collect();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| (&*row[0], &*row[2], &*row[3]))
+        .filter(|(client, _, _)| family(client) == of)
+        .collect();
+    let tested: Vec<_> = tested.iter().map(|(client, era, way)| (*client, *era, way.name())).collect();
     assert_eq!(rows, tested, "the rows of the table and those that are tested");
 }
 

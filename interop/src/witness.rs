@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::{Folder, LEGACY, MARK, MODERN, marked, running};
 
 /// A client that does not wait for its server's end is none the worse for it: from then on the server has this long.
-const GRACE: Duration = Duration::from_secs(10);
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// `$1` is the folder to write to, and what follows is the server. Who is killed by the client writes nothing more down:
 /// a client knows of the first shell only.
@@ -37,10 +37,29 @@ echo "waited $$" >>"$folder/ends"
 /// What one script has done with its servers.
 pub(crate) struct Witness(Folder);
 
-/// What went over the pipes of one server: each line that is a message.
-struct Wire {
-    asked: Vec<Value>,
-    answered: Vec<Value>,
+/// What went to one server and came from it, or in one session over HTTP: each message.
+pub(crate) struct Wire {
+    pub(crate) asked: Vec<Value>,
+    pub(crate) answered: Vec<Value>,
+}
+
+/// What still runs with this mark once everything has had its time to end.
+pub(crate) fn left(mark: &str) -> Vec<String> {
+    let begun = Instant::now();
+    loop {
+        let left = running(mark).unwrap();
+        if left.is_empty() || begun.elapsed() > GRACE {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends every process with this mark: one that fails must not leave what it has started.
+pub(crate) fn kill(mark: &str) {
+    for folder in marked(mark).unwrap() {
+        let _ = Command::new("kill").arg("-KILL").arg(folder.file_name().unwrap()).status();
+    }
 }
 
 impl Witness {
@@ -68,25 +87,6 @@ impl Witness {
             .chain([binary, "serve".as_ref(), "demo".as_ref()])
             .map(OsStr::to_owned)
             .collect()
-    }
-
-    /// What still runs once everything has had its time to end.
-    pub(crate) fn left(&self) -> Vec<String> {
-        let begun = Instant::now();
-        loop {
-            let left = running(self.mark()).unwrap();
-            if left.is_empty() || begun.elapsed() > GRACE {
-                return left;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// Ends every process of the script: one that fails must not leave what it has started.
-    pub(crate) fn kill(&self) {
-        for folder in marked(self.mark()).unwrap() {
-            let _ = Command::new("kill").arg("-KILL").arg(folder.file_name().unwrap()).status();
-        }
     }
 
     /// Whether what was seen of this check bears out that it was right.
@@ -151,7 +151,7 @@ impl Wire {
     }
 
     /// What was asked, each once.
-    fn methods(&self) -> Vec<&str> {
+    pub(crate) fn methods(&self) -> Vec<&str> {
         let mut methods = Vec::new();
         for method in self.asked.iter().filter_map(|message| message["method"].as_str()) {
             if !methods.contains(&method) {
@@ -162,7 +162,7 @@ impl Wire {
     }
 
     /// Everything that was asked here was asked in this era.
-    fn speaks(&self, era: &str) -> Result<(), String> {
+    pub(crate) fn speaks(&self, era: &str) -> Result<(), String> {
         let said = |request: &&Value| {
             !request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null()
         };
@@ -195,7 +195,7 @@ impl Wire {
     }
 
     /// If a call was cancelled here: whether it has no answer, and the session went on to others that have one.
-    fn cancelled(&self) -> Option<Result<(), String>> {
+    pub(crate) fn cancelled(&self) -> Option<Result<(), String>> {
         let calls = |message: &&Value| message["method"] == "tools/call";
         let cancelled = self.asked.iter().position(|message| {
             message["method"] == "notifications/cancelled"

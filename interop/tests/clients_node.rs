@@ -3,7 +3,7 @@
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
-use interop::{Client, rows_are};
+use interop::{Client, Way, rows_are};
 
 /// The Node that all of them run on: the newest of them need one that not every system has.
 #[cfg(target_arch = "x86_64")]
@@ -23,12 +23,22 @@ fn client(name: &str, script: &str) -> Client {
 #[test]
 fn no_row_of_the_table_is_without_a_test() {
     let tested = [
-        (SDK_1, "legacy"),
-        (SDK_2, "legacy"),
-        (SDK_2, "modern"),
-        (INSPECTOR, "legacy"),
-        (INSPECTOR, "modern"),
-        (MCPORTER, "legacy"),
+        (SDK_1, "legacy", Way::Stdio),
+        (SDK_1, "legacy", Way::Http),
+        (SDK_1, "legacy", Way::Sse),
+        (SDK_2, "legacy", Way::Stdio),
+        (SDK_2, "legacy", Way::Http),
+        (SDK_2, "legacy", Way::Sse),
+        (SDK_2, "modern", Way::Stdio),
+        (SDK_2, "modern", Way::Http),
+        (INSPECTOR, "legacy", Way::Stdio),
+        (INSPECTOR, "legacy", Way::Http),
+        (INSPECTOR, "legacy", Way::Sse),
+        (INSPECTOR, "modern", Way::Stdio),
+        (INSPECTOR, "modern", Way::Http),
+        (MCPORTER, "legacy", Way::Stdio),
+        (MCPORTER, "legacy", Way::Http),
+        (MCPORTER, "legacy", Way::Sse),
     ];
     rows_are("node", &tested);
 }
@@ -39,8 +49,28 @@ fn typescript_sdk_1() {
 }
 
 #[test]
+fn typescript_sdk_1_over_http() {
+    client(SDK_1, "sdk-1.mjs").by(Way::Http).is_as_the_table_says("legacy");
+}
+
+#[test]
+fn typescript_sdk_1_over_http_sse() {
+    client(SDK_1, "sdk-1.mjs").by(Way::Sse).is_as_the_table_says("legacy");
+}
+
+#[test]
 fn typescript_sdk_2_in_the_legacy_era() {
     client(SDK_2, "sdk-2.mjs").is_as_the_table_says("legacy");
+}
+
+#[test]
+fn typescript_sdk_2_in_the_legacy_era_over_http() {
+    client(SDK_2, "sdk-2.mjs").by(Way::Http).is_as_the_table_says("legacy");
+}
+
+#[test]
+fn typescript_sdk_2_in_the_legacy_era_over_http_sse() {
+    client(SDK_2, "sdk-2.mjs").by(Way::Sse).is_as_the_table_says("legacy");
 }
 
 #[test]
@@ -49,8 +79,23 @@ fn typescript_sdk_2_in_the_modern_era() {
 }
 
 #[test]
+fn typescript_sdk_2_in_the_modern_era_over_http() {
+    client(SDK_2, "sdk-2.mjs").by(Way::Http).is_as_the_table_says("modern");
+}
+
+#[test]
 fn inspector_in_the_legacy_era() {
     client(INSPECTOR, "inspector.mjs").is_as_the_table_says("legacy");
+}
+
+#[test]
+fn inspector_in_the_legacy_era_over_http() {
+    client(INSPECTOR, "inspector.mjs").by(Way::Http).is_as_the_table_says("legacy");
+}
+
+#[test]
+fn inspector_in_the_legacy_era_over_http_sse() {
+    client(INSPECTOR, "inspector.mjs").by(Way::Sse).is_as_the_table_says("legacy");
 }
 
 #[test]
@@ -59,6 +104,21 @@ fn inspector_in_the_modern_era() {
 }
 
 #[test]
+fn inspector_in_the_modern_era_over_http() {
+    client(INSPECTOR, "inspector.mjs").by(Way::Http).is_as_the_table_says("modern");
+}
+
+#[test]
 fn mcporter() {
     client(MCPORTER, "mcporter.mjs").is_as_the_table_says("legacy");
+}
+
+#[test]
+fn mcporter_over_http() {
+    client(MCPORTER, "mcporter.mjs").by(Way::Http).is_as_the_table_says("legacy");
+}
+
+#[test]
+fn mcporter_over_http_sse() {
+    client(MCPORTER, "mcporter.mjs").by(Way::Sse).is_as_the_table_says("legacy");
 }

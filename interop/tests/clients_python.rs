@@ -3,7 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
-use interop::{Client, rows_are};
+use interop::{Client, Way, rows_are};
 
 /// The official SDK's client before the modern era.
 fn mcp_1() -> Client {
@@ -23,11 +23,19 @@ fn fastmcp() -> Client {
 #[test]
 fn no_row_is_without_a_test() {
     let tested = [
-        ("mcp 1", "legacy"),
-        ("mcp", "legacy"),
-        ("mcp", "modern"),
-        ("fastmcp", "legacy"),
-        ("fastmcp", "modern"),
+        ("mcp 1", "legacy", Way::Stdio),
+        ("mcp 1", "legacy", Way::Http),
+        ("mcp 1", "legacy", Way::Sse),
+        ("mcp", "legacy", Way::Stdio),
+        ("mcp", "legacy", Way::Http),
+        ("mcp", "legacy", Way::Sse),
+        ("mcp", "modern", Way::Stdio),
+        ("mcp", "modern", Way::Http),
+        ("fastmcp", "legacy", Way::Stdio),
+        ("fastmcp", "legacy", Way::Http),
+        ("fastmcp", "legacy", Way::Sse),
+        ("fastmcp", "modern", Way::Stdio),
+        ("fastmcp", "modern", Way::Http),
     ];
     rows_are("python", &tested);
 }
@@ -38,8 +46,28 @@ fn mcp_1_legacy() {
 }
 
 #[test]
+fn mcp_1_legacy_over_http() {
+    mcp_1().by(Way::Http).is_as_the_table_says("legacy");
+}
+
+#[test]
+fn mcp_1_legacy_over_http_sse() {
+    mcp_1().by(Way::Sse).is_as_the_table_says("legacy");
+}
+
+#[test]
 fn mcp_legacy() {
     mcp().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn mcp_legacy_over_http() {
+    mcp().by(Way::Http).is_as_the_table_says("legacy");
+}
+
+#[test]
+fn mcp_legacy_over_http_sse() {
+    mcp().by(Way::Sse).is_as_the_table_says("legacy");
 }
 
 #[test]
@@ -48,11 +76,31 @@ fn mcp_modern() {
 }
 
 #[test]
+fn mcp_modern_over_http() {
+    mcp().by(Way::Http).is_as_the_table_says("modern");
+}
+
+#[test]
 fn fastmcp_legacy() {
     fastmcp().is_as_the_table_says("legacy");
 }
 
 #[test]
+fn fastmcp_legacy_over_http() {
+    fastmcp().by(Way::Http).is_as_the_table_says("legacy");
+}
+
+#[test]
+fn fastmcp_legacy_over_http_sse() {
+    fastmcp().by(Way::Sse).is_as_the_table_says("legacy");
+}
+
+#[test]
 fn fastmcp_modern() {
     fastmcp().is_as_the_table_says("modern");
+}
+
+#[test]
+fn fastmcp_modern_over_http() {
+    fastmcp().by(Way::Http).is_as_the_table_says("modern");
 }

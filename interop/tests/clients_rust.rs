@@ -3,7 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
-use interop::{Client, rows_are};
+use interop::{Client, Way, rows_are};
 
 fn current() -> Client {
     Client::installed("rmcp", "rmcp/target/debug/client-current")
@@ -16,7 +16,15 @@ fn old() -> Client {
 
 #[test]
 fn no_row_is_without_a_test() {
-    rows_are("rust", &[("rmcp", "legacy"), ("rmcp", "modern"), ("rmcp 2", "legacy")]);
+    let tested = [
+        ("rmcp", "legacy", Way::Stdio),
+        ("rmcp", "legacy", Way::Http),
+        ("rmcp", "modern", Way::Stdio),
+        ("rmcp", "modern", Way::Http),
+        ("rmcp 2", "legacy", Way::Stdio),
+        ("rmcp 2", "legacy", Way::Http),
+    ];
+    rows_are("rust", &tested);
 }
 
 #[test]
@@ -25,11 +33,26 @@ fn rmcp_legacy() {
 }
 
 #[test]
+fn rmcp_legacy_over_http() {
+    current().by(Way::Http).is_as_the_table_says("legacy");
+}
+
+#[test]
 fn rmcp_modern() {
     current().is_as_the_table_says("modern");
 }
 
 #[test]
+fn rmcp_modern_over_http() {
+    current().by(Way::Http).is_as_the_table_says("modern");
+}
+
+#[test]
 fn rmcp_2_legacy() {
     old().is_as_the_table_says("legacy");
+}
+
+#[test]
+fn rmcp_2_legacy_over_http() {
+    old().by(Way::Http).is_as_the_table_says("legacy");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use crate::{Call, Checked, Desk, Era, Failure, List, Running, Session};
+use crate::{Call, Checked, Desk, Era, Failure, List, Running, Server, Session};
 
 /// How long a check may take: far more than any does on a busy machine, and less than `fifty` would take if its calls
 /// came one after the other.
@@ -18,25 +18,25 @@ const WATCHED: &str = "test://watched-resource";
 const TEMPLATE: &str = "test://template/{id}/data";
 const FOLDERS: [&str; 2] = ["file:///home/ada/engine", "file:///tmp/%C3%A9"];
 
-/// A check: the server's words and the era.
-type Check = for<'a> fn(&'a [String], Era) -> Running<'a>;
+/// A check: the server and the era.
+type Check = for<'a> fn(&'a Server, Era) -> Running<'a>;
 
 /// Every check, in the order of the table.
 pub(crate) fn all<S: Session>() -> [(&'static str, Check); 13] {
     [
-        ("open", |words, era| Box::pin(open::<S>(words, era))),
-        ("list", |words, era| Box::pin(list::<S>(words, era))),
-        ("content", |words, era| Box::pin(content::<S>(words, era))),
-        ("progress", |words, era| Box::pin(progress::<S>(words, era))),
-        ("cancel", |words, era| Box::pin(cancel::<S>(words, era))),
-        ("sampling", |words, era| Box::pin(sampling::<S>(words, era))),
-        ("elicitation", |words, era| Box::pin(elicitation::<S>(words, era))),
-        ("roots", |words, era| Box::pin(roots::<S>(words, era))),
-        ("resources", |words, era| Box::pin(resources::<S>(words, era))),
-        ("prompts", |words, era| Box::pin(prompts::<S>(words, era))),
-        ("completion", |words, era| Box::pin(completion::<S>(words, era))),
-        ("fifty", |words, era| Box::pin(fifty::<S>(words, era))),
-        ("end", |words, era| Box::pin(end::<S>(words, era))),
+        ("open", |server, era| Box::pin(open::<S>(server, era))),
+        ("list", |server, era| Box::pin(list::<S>(server, era))),
+        ("content", |server, era| Box::pin(content::<S>(server, era))),
+        ("progress", |server, era| Box::pin(progress::<S>(server, era))),
+        ("cancel", |server, era| Box::pin(cancel::<S>(server, era))),
+        ("sampling", |server, era| Box::pin(sampling::<S>(server, era))),
+        ("elicitation", |server, era| Box::pin(elicitation::<S>(server, era))),
+        ("roots", |server, era| Box::pin(roots::<S>(server, era))),
+        ("resources", |server, era| Box::pin(resources::<S>(server, era))),
+        ("prompts", |server, era| Box::pin(prompts::<S>(server, era))),
+        ("completion", |server, era| Box::pin(completion::<S>(server, era))),
+        ("fifty", |server, era| Box::pin(fifty::<S>(server, era))),
+        ("end", |server, era| Box::pin(end::<S>(server, era))),
     ]
 }
 
@@ -48,8 +48,8 @@ pub(crate) async fn limited(check: Running<'_>) -> Checked {
     }
 }
 
-async fn open<S: Session>(words: &[String], era: Era) -> Checked {
-    let session = S::open(words, era, Arc::default()).await?;
+async fn open<S: Session>(server: &Server, era: Era) -> Checked {
+    let session = S::open(server, era, Arc::default()).await?;
     let opened = session.opened()?;
     equal("the version", &opened["protocolVersion"], &era.version().into())?;
     equal("the server", &opened["serverInfo"]["name"], &"mcpjoin-demo".into())?;
@@ -64,9 +64,9 @@ async fn open<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn list<S: Session>(words: &[String], era: Era) -> Checked {
+async fn list<S: Session>(server: &Server, era: Era) -> Checked {
     let mut demo = demo()?;
-    let session = S::open(words, era, Arc::default()).await?;
+    let session = S::open(server, era, Arc::default()).await?;
     let tools = session.list(List::Tools).await?;
     equal("the names", &every(&tools, "name"), &demo["tools"])?;
     let named = |name: &Value| {
@@ -81,7 +81,7 @@ async fn list<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn content<S: Session>(words: &[String], era: Era) -> Checked {
+async fn content<S: Session>(server: &Server, era: Era) -> Checked {
     let demo = demo()?;
     let picture = json!({ "type": "image", "data": demo["picture"], "mimeType": "image/png" });
     let link = json!({
@@ -102,7 +102,7 @@ async fn content<S: Session>(words: &[String], era: Era) -> Checked {
         ("test_resource_link", link),
         ("test_embedded_resource", json!({ "type": "resource", "resource": resource })),
     ];
-    let session = S::open(words, era, Arc::default()).await?;
+    let session = S::open(server, era, Arc::default()).await?;
     for (name, expected) in alone {
         let result = session.call(name, json!({})).await?;
         equal(name, &result["content"], &json!([expected]))?;
@@ -128,9 +128,9 @@ async fn content<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn progress<S: Session>(words: &[String], era: Era) -> Checked {
+async fn progress<S: Session>(server: &Server, era: Era) -> Checked {
     let desk = Arc::new(Desk::default());
-    let session = S::open(words, era, desk.clone()).await?;
+    let session = S::open(server, era, desk.clone()).await?;
     let call = session.begin("test_tool_with_progress", json!({})).await?;
     let token = call.token().clone();
     let result = call.answer().await?;
@@ -143,8 +143,8 @@ async fn progress<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn cancel<S: Session>(words: &[String], era: Era) -> Checked {
-    let session = S::open(words, era, Arc::default()).await?;
+async fn cancel<S: Session>(server: &Server, era: Era) -> Checked {
+    let session = S::open(server, era, Arc::default()).await?;
     let running = async |wanted: u32| {
         loop {
             let result = session.call("running_computations", json!({})).await?;
@@ -161,9 +161,9 @@ async fn cancel<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn sampling<S: Session>(words: &[String], era: Era) -> Checked {
+async fn sampling<S: Session>(server: &Server, era: Era) -> Checked {
     let desk = Arc::new(Desk { sampling: Some(|_| said("Paris")), ..Desk::default() });
-    let session = S::open(words, era, desk.clone()).await?;
+    let session = S::open(server, era, desk.clone()).await?;
     let result = session.call("test_sampling", json!({ "prompt": "The capital?" })).await?;
     equal("the result", &text(&result)?.into(), &"LLM response: Paris".into())?;
     let asked = desk.heard().asked.clone();
@@ -211,9 +211,9 @@ fn elicited(params: &Value) -> Value {
     }
 }
 
-async fn elicitation<S: Session>(words: &[String], era: Era) -> Checked {
+async fn elicitation<S: Session>(server: &Server, era: Era) -> Checked {
     let desk = Arc::new(Desk { elicitation: Some(elicited), ..Desk::default() });
-    let session = S::open(words, era, desk.clone()).await?;
+    let session = S::open(server, era, desk.clone()).await?;
     let asked = || desk.heard().asked.last().cloned().unwrap_or_default();
 
     let result = session.call("test_elicitation", json!({ "message": "Who are you?" })).await?;
@@ -273,10 +273,10 @@ fn folders(_: &Value) -> Value {
     json!({ "roots": FOLDERS.map(|uri| json!({ "uri": uri })) })
 }
 
-async fn roots<S: Session>(words: &[String], era: Era) -> Checked {
+async fn roots<S: Session>(server: &Server, era: Era) -> Checked {
     let shown = FOLDERS.join(", ");
     let desk = Desk { roots: Some(folders), ..Desk::default() };
-    let session = S::open(words, era, Arc::new(desk)).await?;
+    let session = S::open(server, era, Arc::new(desk)).await?;
     let result = session.call("test_input_required_result_list_roots", json!({})).await?;
     equal("the roots", &text(&result)?.into(), &format!("Roots: {shown}").into())?;
     session.close().await?;
@@ -287,16 +287,16 @@ async fn roots<S: Session>(words: &[String], era: Era) -> Checked {
         roots: Some(folders),
         ..Desk::default()
     };
-    let session = S::open(words, era, Arc::new(desk)).await?;
+    let session = S::open(server, era, Arc::new(desk)).await?;
     let result = session.call("test_input_required_result_multiple_inputs", json!({})).await?;
     let expected = format!("Ada: Good morning. Roots: {shown}");
     equal("the roots among other questions", &text(&result)?.into(), &expected.into())?;
     session.close().await
 }
 
-async fn resources<S: Session>(words: &[String], era: Era) -> Checked {
+async fn resources<S: Session>(server: &Server, era: Era) -> Checked {
     let demo = demo()?;
-    let session = S::open(words, era, Arc::default()).await?;
+    let session = S::open(server, era, Arc::default()).await?;
     let resources = session.list(List::Resources).await?;
     equal("the list", &every(&resources, "uri"), &demo["resources"])?;
     let templates = session.list(List::Templates).await?;
@@ -329,10 +329,10 @@ async fn resources<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn prompts<S: Session>(words: &[String], era: Era) -> Checked {
+async fn prompts<S: Session>(server: &Server, era: Era) -> Checked {
     let demo = demo()?;
     let desk = Desk { elicitation: Some(elicited), ..Desk::default() };
-    let session = S::open(words, era, Arc::new(desk)).await?;
+    let session = S::open(server, era, Arc::new(desk)).await?;
     equal("the list", &every(&session.list(List::Prompts).await?, "name"), &demo["prompts"])?;
     let prompt = async |name: &str, arguments: Value| {
         let mut result = session.prompt(name, arguments).await?;
@@ -354,8 +354,8 @@ async fn prompts<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn completion<S: Session>(words: &[String], era: Era) -> Checked {
-    let session = S::open(words, era, Arc::default()).await?;
+async fn completion<S: Session>(server: &Server, era: Era) -> Checked {
+    let session = S::open(server, era, Arc::default()).await?;
     let proposed = session.complete_prompt("test_prompt_with_arguments", "arg1", "he").await?;
     equal("for a prompt", &proposed.into(), &json!(["hello", "help"]))?;
     let proposed = session.complete_template(TEMPLATE, "id", "9").await?;
@@ -364,10 +364,10 @@ async fn completion<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn fifty<S: Session>(words: &[String], era: Era) -> Checked {
+async fn fifty<S: Session>(server: &Server, era: Era) -> Checked {
     // One after the other, these would take 50 s.
     let desk = Arc::new(Desk::default());
-    let session = S::open(words, era, desk.clone()).await?;
+    let session = S::open(server, era, desk.clone()).await?;
     let one = async |number: u32| {
         let label = format!("number {number}");
         let call = session.begin("slow_compute", json!({ "seconds": 1, "label": label })).await?;
@@ -392,9 +392,9 @@ async fn fifty<S: Session>(words: &[String], era: Era) -> Checked {
     session.close().await
 }
 
-async fn end<S: Session>(words: &[String], era: Era) -> Checked {
+async fn end<S: Session>(server: &Server, era: Era) -> Checked {
     // How the server ends is seen from outside: rmcp ends it by force when it takes its time.
-    let session = S::open(words, era, Arc::default()).await?;
+    let session = S::open(server, era, Arc::default()).await?;
     let result = session.call("echo", json!({ "message": "bye" })).await?;
     equal("a call", &text(&result)?.into(), &"bye".into())?;
     session.close().await

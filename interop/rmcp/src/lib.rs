@@ -62,6 +62,15 @@ impl fmt::Display for Failure {
 /// What a check comes to.
 pub type Checked<T = ()> = Result<T, Failure>;
 
+/// Where the server is.
+#[derive(Clone, Debug)]
+pub enum Server {
+    /// These words start it.
+    Words(Vec<String>),
+    /// It listens there, for Streamable HTTP.
+    Url(String),
+}
+
 /// What can be listed.
 #[derive(Clone, Copy, Debug)]
 pub enum List {
@@ -92,8 +101,8 @@ pub trait Session: Sized + 'static {
     /// What is subscribed to.
     type Watch;
 
-    /// Starts the server with these words and opens a session with it.
-    fn open(words: &[String], era: Era, desk: Arc<Desk>) -> impl Future<Output = Checked<Self>>;
+    /// Opens a session with the server, which it starts if that is not done yet.
+    fn open(server: &Server, era: Era, desk: Arc<Desk>) -> impl Future<Output = Checked<Self>>;
 
     /// What it knows of its server: `protocolVersion`, `serverInfo`, `instructions`, `capabilities`.
     fn opened(&self) -> Checked<Value>;
@@ -216,16 +225,19 @@ impl Desk {
     }
 }
 
-/// The program of a client: `ERA -- SERVER WORDS...`; `interop/src/client.rs` says what it prints.
+/// The program of a client: `ERA -- SERVER WORDS...`, or `ERA URL`; `interop/src/client.rs` says what it prints.
 ///
 /// # Errors
 ///
 /// When the words are others, or no runtime can be had. What becomes of a check is no error.
 pub fn run<S: Session>() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let (era, words) = match words.as_slice() {
-        [era, dashes, words @ ..] if dashes == "--" && !words.is_empty() => (era, words),
-        _ => return Err("usage: CLIENT legacy|modern -- SERVER WORDS...".into()),
+    let (era, server) = match words.as_slice() {
+        [era, dashes, words @ ..] if dashes == "--" && !words.is_empty() => {
+            (era, Server::Words(words.to_vec()))
+        }
+        [era, url] if url.starts_with("http://") => (era, Server::Url(url.clone())),
+        _ => return Err("usage: CLIENT legacy|modern -- SERVER WORDS..., or CLIENT legacy|modern URL".into()),
     };
     let era = match era.as_str() {
         "legacy" => Era::Legacy,
@@ -236,7 +248,7 @@ pub fn run<S: Session>() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", json!({ "version": version }));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for (name, check) in checks::all::<S>() {
-        let mut line = match runtime.block_on(checks::limited(check(words, era))) {
+        let mut line = match runtime.block_on(checks::limited(check(&server, era))) {
             Ok(()) => json!({ "outcome": "right" }),
             Err(Failure::Cannot(why)) => json!({ "outcome": "cannot", "why": why }),
             Err(failure) => json!({ "outcome": "fault", "why": failure.to_string() }),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use interop_rmcp::{Checked, Desk, Era, Failure, List, Session, plain, taken};
+use interop_rmcp::{Checked, Desk, Era, Failure, List, Server, Session, plain, taken};
 use rmcp::model::{
     CallToolRequest, ClientConfig, ClientRequest, CreateMessageRequestParams, CreateMessageResult,
     ElicitRequestParams, ElicitResult, Implementation, ListRootsResult, ProgressNotificationParam,
@@ -14,7 +14,7 @@ use rmcp::model::{
 use rmcp::service::{
     NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService, Subscription,
 };
-use rmcp::transport::TokioChildProcess;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient, ServiceError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -107,10 +107,7 @@ impl Session for Current {
     /// In the legacy era updates come to the handler.
     type Watch = Option<Subscription>;
 
-    async fn open(words: &[String], era: Era, desk: Arc<Desk>) -> Checked<Self> {
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
-        let transport = TokioChildProcess::new(command).map_err(Failure::fault)?;
+    async fn open(server: &Server, era: Era, desk: Arc<Desk>) -> Checked<Self> {
         let lifecycle = match era {
             Era::Legacy => ClientLifecycleMode::Initialize,
             Era::Modern => ClientLifecycleMode::Auto {
@@ -118,7 +115,19 @@ impl Session for Current {
                 legacy_version: None,
             },
         };
-        let client = User(desk.clone()).serve_with_lifecycle(transport, lifecycle).await;
+        let user = User(desk.clone());
+        let client = match server {
+            Server::Words(words) => {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]);
+                let transport = TokioChildProcess::new(command).map_err(Failure::fault)?;
+                user.serve_with_lifecycle(transport, lifecycle).await
+            }
+            Server::Url(url) => {
+                let transport = StreamableHttpClientTransport::from_uri(url.as_str());
+                user.serve_with_lifecycle(transport, lifecycle).await
+            }
+        };
         Ok(Self { client: client.map_err(Failure::fault)?, era, desk })
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use interop_rmcp::{Checked, Desk, Era, Failure, List, Session, plain, taken};
+use interop_rmcp::{Checked, Desk, Era, Failure, List, Server, Session, plain, taken};
 use rmcp_old::model::{
     CallToolRequest, ClientInfo, ClientRequest, CreateMessageRequestParams, CreateMessageResult,
     ElicitRequestParams, ElicitResult, Implementation, ListRootsResult, ProgressNotificationParam,
@@ -13,7 +13,7 @@ use rmcp_old::model::{
 use rmcp_old::service::{
     NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService,
 };
-use rmcp_old::transport::TokioChildProcess;
+use rmcp_old::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp_old::{ClientHandler, ErrorData, RoleClient, ServiceError, ServiceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -105,14 +105,19 @@ impl Session for Old {
     /// Updates come to the handler.
     type Watch = ();
 
-    async fn open(words: &[String], era: Era, desk: Arc<Desk>) -> Checked<Self> {
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
-        let transport = TokioChildProcess::new(command).map_err(Failure::fault)?;
+    async fn open(server: &Server, era: Era, desk: Arc<Desk>) -> Checked<Self> {
         if era == Era::Modern {
             return Err(Failure::Cannot("it has no modern era".to_owned()));
         }
-        let client = User(desk.clone()).serve(transport).await;
+        let user = User(desk.clone());
+        let client = match server {
+            Server::Words(words) => {
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]);
+                user.serve(TokioChildProcess::new(command).map_err(Failure::fault)?).await
+            }
+            Server::Url(url) => user.serve(StreamableHttpClientTransport::from_uri(url.as_str())).await,
+        };
         Ok(Self { client: client.map_err(Failure::fault)?, desk })
     }
 

@@ -1,0 +1,382 @@
+//! What a foreign client says to `mcpjoin serve demo --listen http://...`, heard by a relay between them, and how the
+//! server and its sessions end. So what a script says of its client is seen a second time, from outside.
+//!
+//! Used by [`crate::client`]. It starts the server, and judges what was written down.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what is not as it should be fails the test that asked for it"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::client::Way;
+use crate::exchange::{Answer, Exchange};
+use crate::relay::Relay;
+use crate::witness::{GRACE, Wire, kill, left};
+use crate::{Folder, LEGACY, MARK, MODERN, ask};
+
+/// What a server that was told to end by SIGTERM, and has ended in good order, exits with.
+const TERMINATED: i32 = 143;
+
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+
+/// A server that listens, and what one script has done with it.
+pub(crate) struct Overheard {
+    folder: Folder,
+    server: Child,
+    stderr: Option<BufReader<ChildStderr>>,
+    address: SocketAddr,
+    relay: Relay,
+    way: Way,
+    end: Result<(), String>,
+}
+
+impl Overheard {
+    /// Starts the server.
+    pub(crate) fn new(name: &str, binary: &OsStr, way: Way) -> Self {
+        let folder = Folder::new(name);
+        let mut server = Command::new(binary)
+            .args(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"])
+            .env(MARK, mark_of_the_server(folder.path()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(server.stderr.take().unwrap());
+        let mut said = String::new();
+        stderr.read_line(&mut said).unwrap();
+        let address = said
+            .trim_end()
+            .strip_prefix("listening on http://")
+            .and_then(|rest| rest.strip_suffix("/mcp")?.parse().ok());
+        let address = address.unwrap_or_else(|| panic!("the server said {said}"));
+        let relay = Relay::to(address).unwrap();
+        let end = Err("the server was not told to end".to_owned());
+        Self { folder, server, stderr: Some(stderr), address, relay, way, end }
+    }
+
+    /// An empty folder that a script may call its home.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The words that name the server.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let address = self.relay.address();
+        vec![match self.way {
+            Way::Sse => format!("sse+http://{address}/sse").into(),
+            _ => format!("http://{address}/mcp").into(),
+        }]
+    }
+
+    /// Ends what there is, once the script is over: what it has left, its sessions, and the server in good order. What
+    /// still runs then.
+    pub(crate) fn finish(&mut self, mark: &str) -> Vec<String> {
+        let mut left = left(mark);
+        self.end = match left.first() {
+            Some(first) => Err(format!("left running: {first}")),
+            None => self.sessions_are_gone(),
+        };
+        let stopped = self.stop();
+        if self.end.is_ok() {
+            self.end = stopped;
+        }
+        let of_the_server = mark_of_the_server(self.folder());
+        left.extend(crate::witness::left(&of_the_server));
+        kill(&of_the_server);
+        left
+    }
+
+    /// Tells the server to end, and holds that it does so in good order.
+    fn stop(&mut self) -> Result<(), String> {
+        Command::new("kill").arg("-TERM").arg(self.server.id().to_string()).status().unwrap();
+        let mut stderr = self.stderr.take().ok_or("the server was told to end twice")?;
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut said = String::new();
+            // It ends with the server.
+            let _ = stderr.read_to_string(&mut said);
+            let _ = sender.send(said);
+        });
+        let Ok(said) = receiver.recv_timeout(GRACE) else {
+            let _ = self.server.kill();
+            let _ = self.server.wait();
+            return Err(format!("the server has not ended in {GRACE:?}"));
+        };
+        let status = self.server.wait().map_err(|error| error.to_string())?;
+        if status.code() != Some(TERMINATED) {
+            return Err(format!("the server ended with {status}"));
+        }
+        if said.is_empty() { Ok(()) } else { Err(format!("the server wrote to stderr: {}", said.trim_end())) }
+    }
+
+    /// Whether what was heard of this check bears out that it was right.
+    pub(crate) fn bears_out(&self, check: &str, era: &str) -> Result<(), String> {
+        let exchanges = self.exchanges();
+        match check {
+            "open" => speaks(&exchanges, self.way, era),
+            "cancel" if era == "modern" => {
+                let calls: Vec<_> =
+                    exchanges.iter().filter(|exchange| asks(exchange, "tools/call")).collect();
+                let unanswered = |call: &&&Exchange| {
+                    call.answer.as_ref().is_some_and(|answer| {
+                        answer.left && answer.messages().iter().all(|message| message["id"].is_null())
+                    })
+                };
+                // A call that has no answer has not even its head.
+                let alone = |call: &&&Exchange| call.answer.is_none();
+                let left = calls.iter().find(|call| unanswered(call) || alone(call));
+                let left = left.ok_or("no client left a call before it was answered")?;
+                let later = calls.iter().any(|call| {
+                    call.begun > left.begun && call.answer.as_ref().is_some_and(|answer| !answer.left)
+                });
+                later.then_some(()).ok_or_else(|| "nothing was asked after the call that was left".to_owned())
+            }
+            "cancel" => {
+                let found: Vec<_> = Session::all(&exchanges, self.way)
+                    .iter()
+                    .filter_map(|one| one.wire.cancelled())
+                    .collect();
+                if found.is_empty() {
+                    return Err("no call was ever cancelled".to_owned());
+                }
+                found.into_iter().collect()
+            }
+            "end" => self.end.clone(),
+            _ => Ok(()),
+        }
+    }
+
+    fn exchanges(&self) -> Vec<Exchange> {
+        Exchange::all(&self.relay.connections())
+    }
+
+    /// Every session was ended by its client, and the server knows it no more.
+    fn sessions_are_gone(&self) -> Result<(), String> {
+        let exchanges = self.exchanges();
+        for session in Session::all(&exchanges, self.way) {
+            let asked = || session.wire.methods().join(", ");
+            if !session.ended {
+                let how = if self.way == Way::Sse { "its stream was not closed" } else { "no DELETE" };
+                return Err(format!("a session was not ended ({how}), after {}", asked()));
+            }
+            let id = session.id;
+            let (path, header) = match self.way {
+                Way::Sse => (format!("/messages?sessionId={id}"), String::new()),
+                _ => ("/mcp".to_owned(), format!("{SESSION}: {id}\r\n{VERSION}: {LEGACY}\r\n")),
+            };
+            let begun = Instant::now();
+            loop {
+                let ping = r#"{"jsonrpc":"2.0","id":"after the end","method":"ping"}"#;
+                let status =
+                    ask(self.address, "POST", &path, &header, ping).map_err(|error| error.to_string())?;
+                if status == 404 {
+                    break;
+                }
+                // The end of a stream takes its way, too.
+                if self.way != Way::Sse || begun.elapsed() > GRACE {
+                    return Err(format!("a session is not gone (status {status}), after {}", asked()));
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Overheard {
+    fn drop(&mut self) {
+        // Nothing, when it has ended.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn mark_of_the_server(folder: &Path) -> String {
+    format!("{} server", folder.display())
+}
+
+/// Whether one of the messages in its body has this method.
+fn asks(exchange: &Exchange, method: &str) -> bool {
+    exchange.asked().iter().any(|message| message["method"] == method)
+}
+
+/// One session of the legacy era, from beginning to end.
+struct Session {
+    id: String,
+    wire: Wire,
+    /// Whether the client has ended it as it is to be ended.
+    ended: bool,
+}
+
+impl Session {
+    /// All of them, in the order in which they were opened.
+    fn all(exchanges: &[Exchange], way: Way) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for exchange in exchanges {
+            let answer = exchange.answer.as_ref();
+            let (opened, named) = match way {
+                Way::Sse => {
+                    let events = answer.map(Answer::events).unwrap_or_default();
+                    let endpoint = events.into_iter().find(|(name, _)| name == "endpoint");
+                    let id = endpoint
+                        .and_then(|(_, path)| path.split_once("sessionId=").map(|(_, id)| id.to_owned()));
+                    (id, exchange.parameter("sessionId"))
+                }
+                _ if asks(exchange, "initialize") => {
+                    (answer.and_then(|answer| answer.header(SESSION)).map(str::to_owned), None)
+                }
+                _ => (None, exchange.header(SESSION)),
+            };
+            if let Some(id) = &opened {
+                let wire = Wire { asked: Vec::new(), answered: Vec::new() };
+                all.push(Self { id: id.clone(), wire, ended: false });
+            }
+            let id = opened.as_deref().or(named);
+            let Some(session) = all.iter_mut().find(|session| Some(session.id.as_str()) == id) else {
+                continue;
+            };
+            session.wire.asked.extend(exchange.asked());
+            let Some(answer) = answer else { continue };
+            session.wire.answered.extend(answer.messages());
+            session.ended |= match way {
+                Way::Sse => exchange.method == "GET" && answer.left,
+                _ => exchange.method == "DELETE" && (200..300).contains(&answer.status),
+            };
+        }
+        all
+    }
+}
+
+/// Everything was said by this way and in this era.
+fn speaks(exchanges: &[Exchange], way: Way, era: &str) -> Result<(), String> {
+    let place = match way {
+        Way::Sse => "/messages",
+        _ => "/mcp",
+    };
+    // A client may find out that this is HTTP+SSE by what the other transport's request comes to.
+    let probes = |exchange: &Exchange| {
+        way == Way::Sse && exchange.answer.as_ref().is_some_and(|answer| [404, 405].contains(&answer.status))
+    };
+    let posts = || exchanges.iter().filter(|exchange| exchange.method == "POST" && !probes(exchange));
+    if posts().next().is_none() {
+        return Err("nothing was ever asked".to_owned());
+    }
+    if let Some(other) = posts().find(|exchange| exchange.place() != place) {
+        return Err(format!("by another way: POST {}", other.path));
+    }
+    let wrong = |exchange: &Exchange| format!("not of {era}: {:?}", exchange.asked());
+    if era == "modern" {
+        let mut asked = posts().filter(|post| {
+            post.header(VERSION) != Some(MODERN)
+                || post.header(SESSION).is_some()
+                || !post.asked().iter().all(|message| {
+                    message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == MODERN
+                })
+        });
+        return asked.next().map_or(Ok(()), |other| Err(wrong(other)));
+    }
+    let sessions = Session::all(exchanges, way);
+    if sessions.is_empty() {
+        return Err("no session was ever opened".to_owned());
+    }
+    for session in &sessions {
+        session.wire.speaks(era)?;
+    }
+    // Every message belongs to one of the sessions, and says which version was agreed on.
+    let known = |id: Option<&str>| id.is_some_and(|id| sessions.iter().any(|session| session.id == id));
+    let mut strays = posts().filter(|post| match way {
+        Way::Sse => !known(post.parameter("sessionId")),
+        _ if asks(post, "initialize") => false,
+        _ => !known(post.header(SESSION)) || post.header(VERSION) != Some(LEGACY),
+    });
+    strays.next().map_or(Ok(()), |stray| Err(wrong(stray)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::{Connection, Said};
+    use serde_json::{Value, json};
+
+    fn post(headers: &str, body: &Value) -> String {
+        let body = body.to_string();
+        format!("POST /mcp HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    fn said(text: &str, over: Option<u64>) -> Said {
+        let mut said = Said::default();
+        said.bytes.extend_from_slice(text.as_bytes());
+        said.over = over;
+        said
+    }
+
+    fn exchanges(asked: &str, answered: &str, over: [Option<u64>; 2]) -> Vec<Exchange> {
+        Exchange::all(&[Connection { asked: said(asked, over[0]), answered: said(answered, over[1]) }])
+    }
+
+    const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+    const OF_THE_SESSION: &str = "Mcp-Session-Id: 7\r\nMCP-Protocol-Version: 2025-11-25\r\n";
+
+    /// A session in the legacy era that is opened, and closed or not.
+    fn legacy(version: &str, ended: bool) -> Vec<Exchange> {
+        let mut asked = post("", &json!({ "id": 1, "method": "initialize" }));
+        asked += &post(OF_THE_SESSION, &json!({ "method": "notifications/initialized" }));
+        let answer = json!({ "id": 1, "result": { "protocolVersion": version } }).to_string();
+        let chunk = format!("event: message\ndata: {answer}\n\n");
+        let mut answered = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nMcp-Session-Id: 7\r\n\
+             Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{chunk}\r\n0\r\n\r\n{ACCEPTED}",
+            chunk.len()
+        );
+        if ended {
+            asked += &format!("DELETE /mcp HTTP/1.1\r\n{OF_THE_SESSION}\r\n");
+            answered += "HTTP/1.1 204 No Content\r\n\r\n";
+        }
+        exchanges(&asked, &answered, [None, None])
+    }
+
+    #[test]
+    fn a_session_is_heard_from_its_beginning_to_its_end() {
+        for ended in [true, false] {
+            let exchanges = legacy(LEGACY, ended);
+            speaks(&exchanges, Way::Http, "legacy").unwrap();
+            let sessions = Session::all(&exchanges, Way::Http);
+            assert_eq!(sessions.len(), 1);
+            assert_eq!(sessions[0].ended, ended);
+            assert_eq!(sessions[0].wire.methods(), ["initialize", "notifications/initialized"]);
+        }
+    }
+
+    #[test]
+    fn who_speaks_another_era_or_goes_another_way_is_found_out() {
+        speaks(&legacy("2025-06-18", true), Way::Http, "legacy").unwrap_err();
+        speaks(&legacy(LEGACY, true), Way::Http, "modern").unwrap_err();
+        speaks(&legacy(LEGACY, true), Way::Sse, "legacy").unwrap_err();
+        let asked = post("", &json!({ "method": "notifications/initialized" }));
+        speaks(&exchanges(&asked, ACCEPTED, [None, None]), Way::Http, "legacy").unwrap_err();
+        speaks(&[], Way::Http, "modern").unwrap_err();
+    }
+
+    #[test]
+    fn an_answer_that_was_left_is_told_from_one_that_was_cut() {
+        let asked = post("", &json!({ "id": 1, "method": "tools/call" }));
+        let answered =
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for (over, expected) in [([Some(5), Some(6)], true), ([Some(6), Some(5)], false)] {
+            let exchanges = exchanges(&asked, answered, over);
+            assert_eq!(exchanges.len(), 1);
+            assert_eq!(exchanges[0].answer.as_ref().unwrap().left, expected);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What stands between a client and a server over HTTP: it hands every byte through, each way, and writes down when it came.
+//! So what each says is heard from outside, whatever it says of itself.
+//!
+//! Used by [`crate::overheard`], which reads what was written down. It knows nothing of HTTP.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// A port of this machine behind which another one is. It ends with the test's process.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    address: SocketAddr,
+    connections: Arc<Mutex<Vec<Arc<Mutex<Connection>>>>>,
+}
+
+/// What went over one connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connection {
+    pub(crate) asked: Said,
+    pub(crate) answered: Said,
+}
+
+/// One direction of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) bytes: Vec<u8>,
+    /// From which byte on what came when. All connections have one clock, which counts.
+    marks: Vec<(usize, u64)>,
+    /// When it was closed.
+    pub(crate) over: Option<u64>,
+}
+
+impl Said {
+    /// When the byte at this place came; nothing that has not come yet has a time.
+    pub(crate) fn when(&self, place: usize) -> u64 {
+        let mark = self.marks.partition_point(|(from, _)| *from <= place);
+        mark.checked_sub(1).map_or(0, |mark| self.marks[mark].1)
+    }
+}
+
+/// The clock of all connections of all relays of this process.
+static CLOCK: AtomicU64 = AtomicU64::new(1);
+
+fn now() -> u64 {
+    CLOCK.fetch_add(1, Ordering::SeqCst)
+}
+
+impl Relay {
+    /// A relay to this server.
+    pub(crate) fn to(server: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let address = listener.local_addr()?;
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let known = connections.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let connection = Arc::new(Mutex::new(Connection::default()));
+                lock(&known).push(connection.clone());
+                // A client of a server that is gone sees its connection closed.
+                let _ = hand_through(&client, server, &connection);
+            }
+        });
+        Ok(Self { address, connections })
+    }
+
+    /// Where clients find it.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has gone over each connection until now, in the order in which they were opened.
+    pub(crate) fn connections(&self) -> Vec<Connection> {
+        lock(&self.connections).iter().map(|connection| lock(connection).clone()).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins to hand both ways through.
+fn hand_through(client: &TcpStream, server: SocketAddr, heard: &Arc<Mutex<Connection>>) -> io::Result<()> {
+    let server = TcpStream::connect(server)?;
+    for stream in [client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    let asked: Direction = |connection| &mut connection.asked;
+    let answered: Direction = |connection| &mut connection.answered;
+    for (from, to, direction) in [(client, &server, asked), (&server, client, answered)] {
+        let (from, to, heard) = (from.try_clone()?, to.try_clone()?, heard.clone());
+        thread::spawn(move || copy(from, to, &heard, direction));
+    }
+    Ok(())
+}
+
+type Direction = fn(&mut Connection) -> &mut Said;
+
+fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, direction: Direction) {
+    let mut bytes = [0; 16 * 1024];
+    let orderly = loop {
+        let read = match from.read(&mut bytes) {
+            Ok(0) => break true,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break false,
+        };
+        {
+            let mut heard = lock(heard);
+            let said = direction(&mut heard);
+            said.marks.push((said.bytes.len(), now()));
+            said.bytes.extend_from_slice(&bytes[..read]);
+        }
+        if to.write_all(&bytes[..read]).is_err() {
+            // The other side is gone, and its own direction says so.
+            let _ = from.shutdown(Shutdown::Both);
+            return;
+        }
+    };
+    direction(&mut lock(heard)).over = Some(now());
+    let how = if orderly { Shutdown::Write } else { Shutdown::Both };
+    let _ = to.shutdown(how);
+}
