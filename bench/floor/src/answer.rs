@@ -33,7 +33,7 @@ struct Arguments<'a> {
 }
 
 /// Appends the answer to a line, without a line feed; false when it has none.
-pub(crate) fn borrowed(line: &[u8], out: &mut Vec<u8>) -> bool {
+pub fn borrowed(line: &[u8], out: &mut Vec<u8>) -> bool {
     let request: Request<'_> = serde_json::from_slice(line).expect("the generator writes requests");
     let Some(id) = request.id else { return false };
     begin(out, id.get().as_bytes());
@@ -48,7 +48,7 @@ pub(crate) fn borrowed(line: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 /// The same after one scan that checks everything. What is where is then found by its name: a floor may know who asks.
-pub(crate) fn scanned(line: &[u8], out: &mut Vec<u8>) -> bool {
+pub fn scanned(line: &[u8], out: &mut Vec<u8>) -> bool {
     scan::value(line).expect("the generator writes JSON");
     let Some(id) = after(line, b"\"id\":") else { return false };
     let digits = id.iter().take_while(|byte| byte.is_ascii_digit()).count();

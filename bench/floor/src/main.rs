@@ -5,8 +5,7 @@
 //! the scanner of `mcpjoin-proto`, which refuses all that we promise to refuse: the floor of a server that is as strict
 //! as ours.
 
-mod answer;
-
+use floor::answer;
 use rustix::io::{Errno, read, write};
 use rustix::stdio::{stdin, stdout};
 

@@ -1,17 +1,21 @@
-//! Loads an MCP server over its standard input and output, with no SDK and one thread, and measures it.
+//! Loads an MCP server over its standard input and output or over HTTP, with no SDK and one thread, and measures it.
 //!
 //! ```text
 //! load stdio   [--depth N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...   calls of the tool echo
 //! load startup -- COMMAND...                                               from the start to the answer to initialize
 //! load wall    -- COMMAND...                                               from the start to the end
+//! load http stateful|stateless [--connections N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...
+//! load sessions COUNT [streams] -- COMMAND...                              the memory of idle sessions
 //! load payload BYTES ascii|other > PAYLOAD                                 a text for echo
 //! ```
 //!
 //! PAYLOAD is a file with the text that is echoed; every client and every server of one cell gets the same. Each prints
-//! one JSON object. CPU time is that of the server's process over the measured time, its start not included; memory is
+//! one JSON object. A server over HTTP listens on 127.0.0.1, at the port that stands for `{port}` in its command, and
+//! answers at `/mcp`: in 2025-11-25 with a session for each connection, or in 2026-07-28 without. CPU time is that of the server's process over the measured time, its start not included; memory is
 //! the most that it ever had (VmHWM), without its children.
 
 mod calls;
+mod http;
 mod latency;
 mod messages;
 mod server;
@@ -31,10 +35,14 @@ fn main() -> ExitCode {
         ["stdio", options @ ..] => {
             calls::Plan::parse(options).and_then(|plan| server::Server::start(command)?.load(&plan))
         }
+        ["http", words @ ..] => http::load(words, command),
+        ["sessions", words @ ..] => http::sessions(words, command),
         ["startup"] => server::startup(command),
         ["wall"] => server::wall(command),
         ["payload", size, kind] => return payload(size, kind),
-        _ => Err("load stdio|startup|wall|payload: see the first lines of its source".to_owned()),
+        _ => {
+            Err("load stdio|http|sessions|startup|wall|payload: see the first lines of its source".to_owned())
+        }
     };
     let (printed, code): (Value, _) = match outcome {
         Ok(figures) => (figures, ExitCode::SUCCESS),

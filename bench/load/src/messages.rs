@@ -38,6 +38,15 @@ pub(crate) fn tail(text: &str) -> Vec<u8> {
     (tail + "\n").into_bytes()
 }
 
+/// The same in 2026-07-28, which says about the client what it must, and without a line feed.
+pub(crate) fn modern_tail(text: &str) -> Vec<u8> {
+    let text = Value::from(text);
+    format!(
+        r#","method":"tools/call","params":{{"name":"echo","arguments":{{"message":{text}}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"load","version":"0.0.0"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+    )
+    .into_bytes()
+}
+
 /// Everything about a reply: it is JSON, no error, and has the text that was sent.
 pub(crate) fn check(reply: &[u8], text: &str) -> Result<(), String> {
     let shown = || String::from_utf8_lossy(&reply[..reply.len().min(400)]).into_owned();

@@ -86,9 +86,7 @@ impl Server {
 
     /// The most memory that it ever had, in KiB.
     pub(crate) fn peak(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        line.trim().strip_suffix(" kB")?.trim().parse().ok()
+        peak(self.child.id())
     }
 }
 
@@ -109,8 +107,24 @@ impl Drop for Server {
     }
 }
 
+/// The most memory that a process ever had, in KiB.
+pub(crate) fn peak(process: u32) -> Option<u64> {
+    status(process, "VmHWM:")
+}
+
+/// The memory that a process has, in KiB.
+pub(crate) fn memory(process: u32) -> Option<u64> {
+    status(process, "VmRSS:")
+}
+
+fn status(process: u32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
 /// CPU time of a process, of threads that have ended, too.
-fn cpu(pid: u32) -> Duration {
+pub(crate) fn cpu(pid: u32) -> Duration {
     let clock = clock_getcpuclockid(Pid::from_raw(pid.cast_signed()));
     let time = clock.and_then(clock_gettime).map_or(0, |time| time.num_nanoseconds());
     Duration::from_nanos(time.unsigned_abs())

@@ -1,4 +1,5 @@
-"""An echo server on the Python SDK: python server.py low|fast (the low-level Server, or MCPServer)."""
+"""An echo server on the Python SDK: python server.py low|fast [http PORT stateful|stateless], on the low-level Server or
+on MCPServer."""
 
 import sys
 
@@ -13,11 +14,9 @@ if sys.argv[1] == "fast":
     async def echo(message: str) -> str:
         return message
 
-    server.run("stdio")
 else:
     import mcp_types as types
     from mcp.server.lowlevel import Server
-    from mcp.server.stdio import stdio_server
 
     SCHEMA = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 
@@ -29,6 +28,17 @@ else:
         return types.CallToolResult(content=[types.TextContent(type="text", text=params.arguments["message"])])
 
     server = Server("peer", version="0.0.0", on_list_tools=list_tools, on_call_tool=call_tool)
+
+if len(sys.argv) > 2:
+    import uvicorn
+
+    stateless = sys.argv[4] == "stateless"
+    app = server.streamable_http_app(stateless_http=stateless, json_response=stateless)
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[3]), log_level="error", access_log=False)
+elif sys.argv[1] == "fast":
+    server.run("stdio")
+else:
+    from mcp.server.stdio import stdio_server
 
     async def main():
         async with stdio_server() as (reader, writer):

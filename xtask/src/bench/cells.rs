@@ -11,10 +11,15 @@ pub(crate) enum Part {
     Startup,
     /// Whole command lines that list a server's tools, or call one.
     CommandLines,
+    /// Echo servers over HTTP under the load generator.
+    Http,
+    /// The memory of HTTP sessions that do nothing.
+    Sessions,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 4] = [Self::Servers, Self::Clients, Self::Startup, Self::CommandLines];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Servers, Self::Clients, Self::Startup, Self::CommandLines, Self::Http, Self::Sessions];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -22,6 +27,8 @@ impl Part {
             Self::Clients => "clients",
             Self::Startup => "startup",
             Self::CommandLines => "command-lines",
+            Self::Http => "http",
+            Self::Sessions => "sessions",
         }
     }
 
@@ -40,12 +47,19 @@ impl Part {
         let cells: &[(usize, usize)] = match self {
             Self::Servers => &[(64, 1), (64, 16), (64, 256), (KIB_64, 1), (KIB_64, 16), (MIB_4, 1)],
             Self::Clients => &[(64, 1), (64, 64), (KIB_64, 1)],
-            Self::Startup | Self::CommandLines => return vec![Cell { size: 0, depth: 0, ascii: true }],
+            Self::Startup | Self::CommandLines => return vec![Cell::new(0, 0)],
+            Self::Http => {
+                let modes: [&'static [&'static str]; 2] = [&["stateful"], &["stateless"]];
+                return modes.map(|words| Cell { words, ..Cell::new(64, 16) }).into();
+            }
+            Self::Sessions => {
+                let kinds: [&'static [&'static str]; 2] = [&["2000"], &["2000", "streams"]];
+                return kinds.map(|words| Cell { words, ..Cell::new(0, 0) }).into();
+            }
         };
-        let mut cells: Vec<_> =
-            cells.iter().map(|&(size, depth)| Cell { size, depth, ascii: true }).collect();
+        let mut cells: Vec<_> = cells.iter().map(|&(size, depth)| Cell::new(size, depth)).collect();
         if self == Self::Servers {
-            cells.push(Cell { size: KIB_64, depth: 1, ascii: false });
+            cells.push(Cell { ascii: false, ..Cell::new(KIB_64, 1) });
         }
         cells
     }
@@ -59,9 +73,15 @@ pub(crate) struct Cell {
     pub(crate) depth: usize,
     /// The text is ASCII; else it is in several scripts.
     pub(crate) ascii: bool,
+    /// What the load generator is told beside that.
+    pub(crate) words: &'static [&'static str],
 }
 
 impl Cell {
+    const fn new(size: usize, depth: usize) -> Self {
+        Self { size, depth, ascii: true, words: &[] }
+    }
+
     /// The name of the file with its text.
     pub(crate) fn payload(&self) -> String {
         format!("{}-{}.txt", self.size, self.kind())
@@ -72,6 +92,15 @@ impl Cell {
     }
 
     pub(crate) fn title(&self) -> String {
+        match self.words {
+            ["stateful"] => {
+                return format!("{} B, {} connections, 2025-11-25 with sessions", self.size, self.depth);
+            }
+            ["stateless"] => return format!("{} B, {} connections, 2026-07-28", self.size, self.depth),
+            [count] => return format!("{count} sessions"),
+            [count, ..] => return format!("{count} sessions, each with an open stream"),
+            [] => {}
+        }
         let size = match self.size {
             size if size >= 1 << 20 => format!("{} MiB", size >> 20),
             size if size >= 1 << 10 => format!("{} KiB", size >> 10),

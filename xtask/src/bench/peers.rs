@@ -74,6 +74,8 @@ impl Peers {
             Part::Startup => self.servers(),
             Part::Clients => self.clients(),
             Part::CommandLines => self.command_lines(),
+            Part::Http => self.http(cell.words[0]),
+            Part::Sessions => self.http("stateful"),
         };
         // Only where the runtime matters and the cost of a call shows.
         let small = part == Part::Servers && cell.size == 64 && cell.depth == 16;
@@ -112,6 +114,24 @@ impl Peers {
             candidate("TypeScript SDK 2", self.node("client.mjs", &["v2"])),
             candidate("TypeScript SDK 1", self.node("client.mjs", &["v1"])),
             candidate("Python SDK", self.python("client.py", &[])),
+        ]
+    }
+
+    /// The servers over HTTP, with sessions or without. The load generator puts a port in the place of `{port}`.
+    fn http(&self, mode: &str) -> Vec<Candidate> {
+        let listen = "http://127.0.0.1:{port}/mcp";
+        vec![
+            candidate("floor", self.program("floor-http", &["{port}"])),
+            candidate("ours", {
+                command(self.mcpjoin.display().to_string(), &["serve", "demo", "--quiet", "--listen", listen])
+            }),
+            candidate("rmcp, one thread", {
+                self.program("rmcp-server", &["--rt", "current", "http", "{port}", mode])
+            }),
+            candidate("rmcp, default", self.program("rmcp-server", &["http", "{port}", mode])),
+            candidate("TypeScript SDK 2", self.node("server.mjs", &["v2", "http", "{port}", mode])),
+            candidate("TypeScript SDK 1", self.node("server.mjs", &["v1", "http", "{port}", mode])),
+            candidate("Python SDK, low level", self.python("server.py", &["low", "http", "{port}", mode])),
         ]
     }
 

@@ -114,6 +114,24 @@ impl Samples {
             Part::Clients => {
                 candidate.command.iter().cloned().chain([depth, seconds, payload, floor]).collect()
             }
+            Part::Http => {
+                let words = [
+                    &load,
+                    "http",
+                    cell.words[0],
+                    "--connections",
+                    &depth,
+                    "--seconds",
+                    &seconds,
+                    &payload,
+                    "--",
+                ];
+                words.iter().map(|word| (*word).to_owned()).chain(candidate.command.iter().cloned()).collect()
+            }
+            Part::Sessions => {
+                let words = [&[load.as_str(), "sessions"], cell.words, &["--"]].concat();
+                words.iter().map(|word| (*word).to_owned()).chain(candidate.command.iter().cloned()).collect()
+            }
             Part::Startup => [load, "startup".into(), "--".into()]
                 .into_iter()
                 .chain(candidate.command.iter().cloned())

@@ -44,7 +44,7 @@ fn number(value: f64) -> String {
 /// Prints one table.
 pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
     match part {
-        Part::Servers | Part::Clients => {
+        Part::Servers | Part::Clients | Part::Http => {
             println!("\n### {}: {}\n", part.name(), cell.title());
             println!(
                 "| | CPU us per call | / floor | rmcp / it | calls per s | / floor | p50 us | p99 us | peak MiB |"
@@ -61,6 +61,20 @@ pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
                     ratio(rate, middle(rows, FLOOR, "per_second")),
                     spread(row, "p50_us").map_or_else(String::new, |spread| number(spread.median)),
                     spread(row, "p99_us").map_or_else(String::new, |spread| number(spread.median)),
+                    peak(row),
+                ]
+            });
+        }
+        Part::Sessions => {
+            println!("\n### {}: {}\n", part.name(), cell.title());
+            println!("| | KiB per session | rmcp / it | CPU us per session | all MiB |");
+            println!("|---|--:|--:|--:|--:|");
+            lines(rows, |row| {
+                let memory = spread(row, "kib_per_session");
+                vec![
+                    memory.map_or_else(String::new, Spread::shown),
+                    inverse(memory, middle(rows, RMCP, "kib_per_session")),
+                    spread(row, "cpu_us").map_or_else(String::new, Spread::shown),
                     peak(row),
                 ]
             });

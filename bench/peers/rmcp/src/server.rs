@@ -1,15 +1,21 @@
 //! An echo server on rmcp: `rmcp-server [--rt current|multi] stdio|pipes`, where `stdio` is the transport that rmcp's
-//! documentation takes and `pipes` its newer one without threads.
+//! documentation takes and `pipes` its newer one without threads, or `rmcp-server [--rt current|multi] http PORT
+//! stateful|stateless`, where without sessions the answers are plain JSON.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use axum::serve::ListenerExt as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
 struct Echo;
@@ -44,12 +50,27 @@ impl ServerHandler for Echo {
     }
 }
 
+async fn http(port: u16, stateful: bool) {
+    let mut config = StreamableHttpServerConfig::default();
+    config.legacy_session_mode = stateful;
+    config.json_response = !stateful;
+    let sessions = Arc::new(LocalSessionManager::default());
+    let service = StreamableHttpService::new(|| Ok(Echo), sessions, config);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.expect("the port is free");
+    let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
+    axum::serve(listener, axum::Router::new().fallback_service(service)).await.expect("a server");
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let has = |option: &str| words.iter().any(|word| word == option);
     let mut builder =
         if has("current") { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.enable_all().build().expect("a runtime").block_on(async {
+        if let Some(at) = words.iter().position(|word| word == "http") {
+            let port = words[at + 1].parse().expect("http PORT");
+            return http(port, has("stateful")).await;
+        }
         let running = if has("pipes") {
             Echo.serve(rmcp::transport::io::stdio_pipes()).await
         } else {

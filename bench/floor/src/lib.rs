@@ -1,0 +1,3 @@
+//! What both floors have in common: the answers.
+
+pub mod answer;

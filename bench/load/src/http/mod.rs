@@ -1,0 +1,214 @@
+//! Calls of the tool echo over HTTP: as many connections as were asked for, one call after the other on each.
+
+mod connection;
+mod reply;
+mod sessions;
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+
+use self::connection::Connection;
+pub(crate) use self::sessions::sessions;
+use crate::latency::Latencies;
+use crate::messages::{check, id};
+use crate::server::{cpu, own_cpu, peak};
+
+/// A server that does not listen by then never will.
+const STARTING: Duration = Duration::from_secs(20);
+/// How often it is looked whether it listens.
+const LOOK: Duration = Duration::from_millis(10);
+/// So many of the first replies are checked in full, the others by id and length.
+const CHECKED: u64 = 3;
+/// Where the number of the port stands in the words of a command.
+const PORT: &str = "{port}";
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// 2025-11-25, each connection in a session of its own.
+    Stateful,
+    /// 2026-07-28, where every call stands for itself.
+    Stateless,
+}
+
+/// What was asked for.
+struct Plan {
+    mode: Mode,
+    connections: usize,
+    measured: Duration,
+    warm: Duration,
+    text: String,
+}
+
+impl Plan {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut plan = Self {
+            mode: Mode::Stateful,
+            connections: 16,
+            measured: Duration::from_secs(1),
+            warm: Duration::from_millis(500),
+            text: String::new(),
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut number = || -> Result<f64, String> {
+                let value = words.next().and_then(|value| value.parse().ok());
+                value.ok_or_else(|| format!("{word} needs a number"))
+            };
+            match *word {
+                "stateful" => plan.mode = Mode::Stateful,
+                "stateless" => plan.mode = Mode::Stateless,
+                "--connections" => plan.connections = number()? as usize,
+                "--seconds" => plan.measured = Duration::from_secs_f64(number()?),
+                "--warm" => plan.warm = Duration::from_secs_f64(number()?),
+                file => {
+                    plan.text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+                }
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// A server that listens on a port of its own.
+struct Listening {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Listening {
+    /// Starts it with a free port in the place of `{port}`, and waits until it listens.
+    fn start(command: &[String]) -> Result<Self, String> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = free.map_err(|error| error.to_string())?;
+        let words: Vec<String> =
+            command.iter().map(|word| word.replace(PORT, &address.port().to_string())).collect();
+        let (program, arguments) = words.split_first().ok_or("no command follows --")?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{program}: {error}"))?;
+        let mut server = Self { child, address };
+        let began = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(format!("{program}: {status}"));
+            }
+            if began.elapsed() > STARTING {
+                return Err(format!("{program} does not listen"));
+            }
+            sleep(LOOK);
+        }
+        Ok(server)
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Loads a server and says what it cost.
+pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> {
+    let plan = Plan::parse(words)?;
+    let server = Listening::start(command)?;
+    let mut connections = (0..plan.connections)
+        .map(|_| {
+            let mut connection = Connection::open(server.address, plan.mode)?;
+            connection.prepare(&plan.text)?;
+            Ok(connection)
+        })
+        .collect::<Result<Vec<_>, String>>()?;
+    let mut run = Run { text: &plan.text, replies: 0, length: 0, next: 1, latencies: Latencies::default() };
+    for connection in &mut connections {
+        run.call(connection)?;
+    }
+    let began = Instant::now();
+    let limit = plan.warm + plan.measured + STARTING;
+    let mut window = None;
+    loop {
+        let elapsed = began.elapsed();
+        match &window {
+            None if elapsed >= plan.warm && run.replies > 0 => {
+                run.latencies.clear();
+                window = Some((Instant::now(), cpu(server.pid()), own_cpu(), run.replies));
+            }
+            Some((since, spent, own, before))
+                if elapsed >= plan.warm + plan.measured && run.replies > *before =>
+            {
+                let wall = since.elapsed().as_secs_f64();
+                let calls = (run.replies - before) as f64;
+                return Ok(json!({
+                    "calls": calls,
+                    "per_second": calls / wall,
+                    "p50_us": run.latencies.below(0.5),
+                    "p99_us": run.latencies.below(0.99),
+                    "cpu_us": (cpu(server.pid()) - *spent).as_secs_f64() * 1e6 / calls,
+                    "generator_cpu_us": (own_cpu() - *own).as_secs_f64() * 1e6 / calls,
+                    "peak_kib": peak(server.pid()),
+                }));
+            }
+            _ if elapsed > limit => return Err(format!("no progress after {} replies", run.replies)),
+            _ => {}
+        }
+        let ready: Vec<bool> = {
+            let mut sockets: Vec<PollFd<'_>> = connections.iter().map(Connection::interest).collect();
+            let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+            poll(&mut sockets, Some(&patience)).map_err(|error| error.to_string())?;
+            sockets.iter().map(|socket| socket.revents() != PollFlags::empty()).collect()
+        };
+        for (connection, _) in connections.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            if connection.turn()? {
+                run.reply(connection)?;
+                run.call(connection)?;
+            }
+        }
+    }
+}
+
+/// What has come back so far.
+struct Run<'a> {
+    text: &'a str,
+    replies: u64,
+    /// Of a reply that was checked in full, in bytes.
+    length: usize,
+    next: u64,
+    latencies: Latencies,
+}
+
+impl Run<'_> {
+    fn call(&mut self, connection: &mut Connection) -> Result<(), String> {
+        connection.call(self.next)?;
+        self.next += 1;
+        Ok(())
+    }
+
+    fn reply(&mut self, connection: &Connection) -> Result<(), String> {
+        let message = connection.message()?;
+        if self.replies < CHECKED || message.len() + 8 < self.length {
+            check(message, self.text)?;
+            self.length = message.len();
+        }
+        if id(message) != Some(connection.id) {
+            let shown = String::from_utf8_lossy(&message[..message.len().min(200)]);
+            return Err(format!("a reply to another call: {shown}"));
+        }
+        self.latencies.push(connection.sent, Instant::now());
+        self.replies += 1;
+        Ok(())
+    }
+}
