@@ -137,7 +137,7 @@ fn every_spelling_of_a_type_is_known() {
             match (definition(&read("a.json", &text).unwrap(), "a").unwrap().way, sse) {
                 (Way::Child(child), None) => assert_eq!(child.command.text, "x"),
                 (Way::Http(remote), Some(sse)) => {
-                    assert_eq!((&*remote.url.text, remote.sse), ("http://h", sse))
+                    assert_eq!((&*remote.url.text, remote.sse), ("http://h", sse));
                 }
                 (way, _) => panic!("{kind}: {way:?}"),
             }
