@@ -207,7 +207,7 @@ async fn r70_the_timeout_can_be_set_for_one_request_and_for_all() {
 #[test]
 fn r54_a_session_begins_disconnected_and_connects_when_it_is_opened() {
     let role = ServerRole::new(Implementation::new("s", "1"), ServerCapabilities::default());
-    let mut session = Session::new(Role::Server(role), Default::default(), Limits::default());
+    let mut session = Session::new(Role::Server(role.into()), Default::default(), Limits::default());
     assert_eq!(session.state(), State::Disconnected);
     session.open(mcpjoin::proto::Time::ZERO);
     assert_eq!(session.state(), State::Connecting);

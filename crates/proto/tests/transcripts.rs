@@ -436,13 +436,13 @@ impl<'a> Words<'a> {
                 _ => Ask::Auto,
             };
             role.version = self.value("version").map(Version::parse);
-            Role::Client(role)
+            Role::Client(role.into())
         } else {
             let mut role = ServerRole::new(Implementation::new("s", "1"), capabilities.decode().unwrap());
             if let Some(versions) = self.value("versions") {
                 role.versions = versions.split(',').map(Version::parse).collect();
             }
-            Role::Server(role)
+            Role::Server(role.into())
         };
         let mut limits = Limits::default();
         for word in self.0.split(' ').filter_map(|word| word.strip_prefix("limit=")) {

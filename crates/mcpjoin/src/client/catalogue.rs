@@ -25,7 +25,8 @@ impl Catalogue {
         }
         tools.retain(|tool| {
             let Err(problem) = header_marks(&tool.input_schema) else { return true };
-            let violation = Violation::HeaderMark { tool: tool.name.clone(), problem };
+            let violation =
+                Violation::HeaderMark { tool: tool.name.as_str().into(), problem: problem.into() };
             tracing::warn!(target: "mcpjoin", %violation, "the peer broke a rule");
             if let Some(on_violation) = &self.on_violation {
                 on_violation(&violation);

@@ -138,6 +138,10 @@ impl Driver {
         let mut bytes = 0;
         while wants_input && self.inbound.len() < TURN && bytes < TURN_BYTES {
             let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
+            if self.inbound.capacity() == 0 {
+                // Where messages come one by one, there is never need for more.
+                self.inbound.reserve_exact(1);
+            }
             bytes += payload(&inbound);
             let closed = matches!(inbound, Inbound::Closed { .. });
             self.inbound.push(inbound);

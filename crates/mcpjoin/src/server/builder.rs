@@ -289,7 +289,7 @@ impl ServerBuilder {
         role.instructions = self.instructions;
         role.versions = self.versions;
         Ok(Server(Arc::new(Shared {
-            role,
+            role: role.into(),
             limits: self.limits,
             page_size: self.page_size,
             offer: RwLock::new(self.offer),

@@ -86,7 +86,7 @@ pub struct Server(Arc<Shared>);
 
 /// What all connections of a server share.
 struct Shared {
-    role: ServerRole,
+    role: Arc<ServerRole>,
     limits: Limits,
     page_size: usize,
     offer: RwLock<Offer>,

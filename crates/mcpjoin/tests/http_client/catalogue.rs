@@ -65,6 +65,51 @@ fn a_legacy_session_leaves_nothing_out() {
     });
 }
 
+/// Refuses calls of `good` whose header is missing, as a server of 2026-07-28 does.
+async fn strict(marked: bool) -> Scripted {
+    Scripted::new(move |seen: Seen, talk: Talk| async move {
+        match seen.about().as_str() {
+            "tools/list" if seen.json()["params"]["cursor"].is_null() => {
+                let mut first = json!({"resultType": "complete", "tools": [], "nextCursor": "2"});
+                if !marked {
+                    first.as_object_mut().unwrap().remove("nextCursor");
+                }
+                assert_eq!(seen.header("mcp-method"), Some("tools/list"));
+                assert!(seen.json()["params"]["_meta"]["progressToken"].is_null());
+                talk.json(&seen.result(&first)).await
+            }
+            "tools/list" => talk.json(&seen.result(&tools())).await,
+            "tools/call" if seen.header("mcp-param-region").is_none() => {
+                let error = seen.error(-32020, "Header mismatch");
+                talk.answer(400, &[("Content-Type", "application/json")], &error).await
+            }
+            "tools/call" => talk.json(&seen.result(&text("mirrored"))).await,
+            _ => modern(seen, talk).await,
+        }
+    })
+    .await
+}
+
+#[test]
+fn a_call_that_was_refused_for_its_headers_lists_the_tools_and_is_made_once_more() {
+    run(async {
+        for marked in [true, false] {
+            let server = strict(marked).await;
+            let client = server.connect().await.unwrap();
+            let arguments = Raw::parse(r#"{"region":"eu"}"#).unwrap();
+            let outcome = client.call_tool("good", Some(arguments)).await;
+            if marked {
+                outcome.unwrap();
+                assert_eq!(server.abouts()[1..], ["tools/call", "tools/list", "tools/list", "tools/call"]);
+            } else {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains("-32020"), "{error}");
+                assert_eq!(server.abouts()[1..], ["tools/call", "tools/list"]);
+            }
+        }
+    });
+}
+
 #[test]
 fn s18_marked_arguments_are_repeated_in_headers() {
     run(async {

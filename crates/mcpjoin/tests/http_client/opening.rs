@@ -14,8 +14,10 @@ use crate::scripted::{
     Scripted, Seen, Talk, V2025_11, builder, call, initialized, legacy, modern, run, text,
 };
 
-const JSON: (&str, &str) = ("Content-Type", "application/json");
-const HTML: (&str, &str) = ("Content-Type", "text/html");
+type Header = (&'static str, &'static str);
+
+const JSON: Header = ("Content-Type", "application/json");
+const HTML: Header = ("Content-Type", "text/html");
 
 /// A legacy server that answers the probe in its own way.
 async fn probe_answered(
@@ -34,7 +36,7 @@ async fn probe_answered(
 #[test]
 fn s17_any_error_to_the_probe_but_a_modern_one_leads_to_initialize() {
     run(async {
-        let answers: [(u16, &[(&str, &str)], &str); 10] = [
+        let answers: [(u16, &[Header], &str); 10] = [
             (400, &[JSON], r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#),
             (400, &[JSON], r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"no id at all"}}"#),
             (200, &[JSON], r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown"}}"#),
@@ -207,7 +209,7 @@ async fn busy(times: usize, status: u16, after: &'static str) -> Scripted {
         let refused = refused.clone();
         async move {
             if refused.fetch_add(1, Ordering::SeqCst) < times {
-                let headers = [("Retry-After", after)];
+                let headers = [("Date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("Retry-After", after)];
                 let headers = if after.is_empty() { &[][..] } else { &headers[..] };
                 return talk.answer(status, headers, "busy").await;
             }
@@ -226,7 +228,7 @@ fn b113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
             (503, ""),
             (502, "0"),
             (429, "-7"),
-            (503, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (503, "Sun, 06 Nov 1994 08:49:37 GMT"),
         ] {
             let server = busy(2, status, after).await;
             let client = server.connect().await.unwrap_or_else(|error| panic!("{status} {after}: {error}"));
@@ -239,7 +241,7 @@ fn b113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
 #[test]
 fn b113_a_wait_that_is_too_long_is_told_at_once() {
     run(async {
-        for after in ["1000000000", "99999999999999999999", "61"] {
+        for after in ["1000000000", "99999999999999999999", "61", "Sun, 06 Nov 1994 09:49:37 GMT"] {
             let server = busy(usize::MAX, 429, after).await;
             let error = server.connect().await.unwrap_err().to_string();
             assert!(error.contains("429") && error.contains("busy"), "{error}");

@@ -14,7 +14,7 @@ use crate::{Message, Method, Notification, Request, RequestId};
 /// What a message costs beside its payload: a generous bound on the text around it.
 const ENVELOPE: usize = 96;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
     replies: Lane,
     own: Lane,
@@ -54,6 +54,14 @@ impl Lane {
     fn waiting(&mut self, place: Place) -> Option<&mut (Outbound, usize)> {
         let index = usize::try_from(place.0.checked_sub(self.first)?).ok()?;
         self.items.get_mut(index)
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        // Room for one reply: thousands of sessions lie idle, and the first growth by itself would be to four.
+        let replies = Lane { items: VecDeque::with_capacity(1), bytes: 0, first: 0 };
+        Self { replies, own: Lane::default(), changes: Vec::new() }
     }
 }
 

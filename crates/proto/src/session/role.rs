@@ -1,6 +1,7 @@
 //! What the two sides of a session are and want: the settings that an owner gives.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::event::Ask;
@@ -11,9 +12,9 @@ use crate::{Era, Version};
 #[derive(Clone, Debug)]
 pub enum Role {
     /// The side that opens, asks and calls.
-    Client(ClientRole),
-    /// The side that offers.
-    Server(ServerRole),
+    Client(Arc<ClientRole>),
+    /// The side that offers. Shared, for one server has many sessions.
+    Server(Arc<ServerRole>),
 }
 
 /// How a client presents itself and what it asks for.

@@ -1,7 +1,6 @@
 //! What a peer did wrong, typed. A violation never ends a session; it is counted and told.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use core::fmt;
 
 use bytes::Bytes;
@@ -85,9 +84,9 @@ pub enum Violation {
     /// A tool whose `x-mcp-header` marks are invalid: over HTTP it is left out of the list.
     HeaderMark {
         /// The tool.
-        tool: String,
+        tool: Box<str>,
         /// What is wrong.
-        problem: InvalidHeaderMark,
+        problem: Box<InvalidHeaderMark>,
     },
 }
 

@@ -26,19 +26,19 @@ pub(crate) fn at(seconds: u64) -> Time {
 pub(crate) fn client(ask: Ask, limits: Limits) -> Session {
     let mut role = ClientRole::new(Implementation::new("c", "1"), raw(CLIENT).decode().unwrap());
     role.ask = ask;
-    Session::new(Role::Client(role), LinkCaps::default(), limits)
+    Session::new(Role::Client(role.into()), LinkCaps::default(), limits)
 }
 
 pub(crate) fn client_of(version: &Version, limits: Limits) -> Session {
     let mut role = ClientRole::new(Implementation::new("c", "1"), raw(CLIENT).decode().unwrap());
     role.ask = Ask::Only(version.era().unwrap());
     role.version = (version.era() == Some(Era::Legacy)).then(|| version.clone());
-    Session::new(Role::Client(role), LinkCaps::default(), limits)
+    Session::new(Role::Client(role.into()), LinkCaps::default(), limits)
 }
 
 pub(crate) fn server(limits: Limits) -> Session {
     let role = ServerRole::new(Implementation::new("s", "1"), raw(SERVER).decode().unwrap());
-    Session::new(Role::Server(role), LinkCaps::default(), limits)
+    Session::new(Role::Server(role.into()), LinkCaps::default(), limits)
 }
 
 /// A legacy server of that version whose client is played by the test, and agreed with it.

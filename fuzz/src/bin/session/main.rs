@@ -61,8 +61,8 @@ impl World {
             server.versions.retain(|version| *version == only);
         }
         let sides = [
-            Side::new(Role::Client(client), caps, limits.clone()),
-            Side::new(Role::Server(server.clone()), caps, limits.clone()),
+            Side::new(Role::Client(client.into()), caps, limits.clone()),
+            Side::new(Role::Server(server.clone().into()), caps, limits.clone()),
         ];
         let mut world = Self { now: Time::ZERO, sides, server, caps, limits };
         for side in &mut world.sides {
@@ -204,7 +204,7 @@ impl World {
     fn reopen(&mut self) {
         if std::mem::take(&mut self.sides[CLIENT].reopen) {
             self.sides[SERVER].end();
-            self.sides[SERVER] = Side::new(Role::Server(self.server.clone()), self.caps, self.limits.clone());
+            self.sides[SERVER] = Side::new(Role::Server(self.server.clone().into()), self.caps, self.limits.clone());
             self.sides[SERVER].session.open(self.now);
             self.sides[CLIENT].session.reopened(self.now);
         }

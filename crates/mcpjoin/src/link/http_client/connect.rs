@@ -20,8 +20,11 @@ use super::wire::Wire;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a connection may be silent before the system asks whether the other side is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// How often it asks again, and how many times.
+const KEEP_ALIVE_AGAIN: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TRIES: u32 = 3;
 /// Idle connections that are kept: as many as a burst of requests has made, so that the next one makes none.
-const IDLE_CONNECTIONS: usize = super::REQUESTS;
+const IDLE_CONNECTIONS: usize = super::running::REQUESTS;
 /// And for how long.
 const IDLE: Duration = Duration::from_secs(30);
 /// Headers that the transport itself sends.
@@ -34,8 +37,7 @@ const OURS: [HeaderName; 6] = [
     header::HOST,
 ];
 
-/// A link to be made, by [`Link::http`]. Every link that is made from it or from a clone of it is watched by the same
-/// [`HttpHandle`].
+/// A link to be made, by [`Link::http`].
 #[derive(Clone)]
 #[must_use = "nothing is made before `build`"]
 pub struct HttpConnect {
@@ -203,6 +205,10 @@ impl HttpConnect {
             .pool_idle_timeout(IDLE)
             .tcp_nodelay(true)
             .tcp_keepalive(KEEP_ALIVE)
+            .tcp_keepalive_interval(KEEP_ALIVE_AGAIN)
+            .tcp_keepalive_retries(KEEP_ALIVE_TRIES)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(KEEP_ALIVE_AGAIN * KEEP_ALIVE_TRIES)
             .build()
             .map_err(|error| HttpSetupError::Client(super::failure::root(&error)))?;
         let wire = Wire::new(client, url, headers, self.credentials, self.connect_timeout);

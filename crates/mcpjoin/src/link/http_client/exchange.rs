@@ -7,17 +7,17 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http>
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method as HttpMethod, StatusCode};
 use mcpjoin_proto::http::classify::{Probe, ProbeBody, ProbeVerdict, verdict};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::http::reply::{forgets_session, retry_after};
 use mcpjoin_proto::session::{Inbound, LinkEnd, LinkError, LinkErrorKind, Outbound};
-use mcpjoin_proto::{ErrorObject, Message, RequestId};
+use mcpjoin_proto::{ErrorObject, Message, Raw, Request, RequestId, code};
 use reqwest::{Response, Url};
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout};
@@ -53,7 +53,11 @@ pub(super) enum News {
     /// The server knows no POST of `initialize` here.
     TryHttpSse(Box<Refused>),
     /// The server does not know the session any more. `again`: what it has refused for that reason.
-    Gone { generation: u64, again: Option<Box<Again>> },
+    Gone { generation: u64, again: Option<Box<Outbound>> },
+    /// The headers of a call did not fit the tool.
+    Mismatched { call: Box<Outbound>, refusal: Inbound },
+    /// The tools were listed again for that reason: the pages.
+    Relisted { call: Request, refusal: Inbound, pages: Vec<Raw> },
     /// The session was opened again.
     Reopened(LegacySession),
     /// It could not be.
@@ -72,12 +76,6 @@ pub(super) struct Refused {
     pub(super) id: RequestId,
     /// The server's own words, where they were a message.
     pub(super) reply: Option<Inbound>,
-    pub(super) cause: LinkError,
-}
-
-/// A message that was not executed.
-pub(super) struct Again {
-    pub(super) outbound: Outbound,
     pub(super) cause: LinkError,
 }
 
@@ -141,7 +139,7 @@ impl Exchange {
         match timeout(limit, self.tell()).await {
             Ok(()) => {}
             Err(_) => {
-                tracing::debug!(target: "mcpjoin", about = %self.post.sending.about, "not accepted in time")
+                tracing::debug!(target: "mcpjoin", about = %self.post.sending.about, "not accepted in time");
             }
         }
     }
@@ -159,19 +157,23 @@ impl Exchange {
         self.post.sending.error(what, retryable)
     }
 
-    fn again(&self, cause: LinkError) -> Option<Box<Again>> {
-        self.post.outbound.clone().map(|outbound| Box::new(Again { outbound, cause }))
-    }
-
     // ---- what is only told ----
 
-    /// Posts something that has no reply. What goes wrong hurts nobody but is noted.
+    /// Posts something that has no reply. What goes wrong hurts nobody but is noted; what the server has seen nothing of
+    /// is tried again, since it may wait for it.
     async fn tell(&self) {
-        let response = match self.send(self.wire.limits.request).await {
-            Ok(response) => response,
-            Err(unanswered) => {
-                tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not told");
-                return;
+        let mut waits = 0;
+        let response = loop {
+            match self.send(self.wire.limits.request).await {
+                Ok(response) => break response,
+                Err(unanswered) if unanswered.unsent && waits < UNASKED_RETRIES => {
+                    sleep(FIRST_WAIT * 2_u32.saturating_pow(waits)).await;
+                    waits += 1;
+                }
+                Err(unanswered) => {
+                    tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not told");
+                    return;
+                }
             }
         };
         if response.status().is_success() {
@@ -262,7 +264,7 @@ impl Exchange {
         let (status, head) = (response.status(), response.headers().clone());
         let limits = &self.wire.limits;
         let json = media_type(&response) == MediaType::Json;
-        if !json && !status.is_success() || !json && head.contains_key(name::CONTENT_TYPE) {
+        if !json && (!status.is_success() || head.contains_key(name::CONTENT_TYPE)) {
             return Answer { status, what: Said::Page(failure::page(response).await) };
         }
         let what = match whole(response, limits.message).await {
@@ -292,16 +294,20 @@ impl Exchange {
     /// The reply to a request that is no probe.
     async fn answered(&self, answer: Answer, owed: &RequestId) {
         if let Some(generation) = self.gone(answer.status, answer.error()) {
-            let cause = self.error(answer.text(), true);
-            let again = self.again(cause.clone());
+            let again = self.post.outbound.clone().map(Box::new);
             if again.is_none() {
-                self.lose(owed, cause).await;
+                self.lose(owed, self.error(answer.text(), true)).await;
             }
             self.say(News::Gone { generation, again }).await;
             return;
         }
         let status = answer.status;
+        let mismatched = answer.error().is_some_and(|error| error.code == code::HEADER_MISMATCH);
         match answer.what {
+            Said::Inbound(refusal) if mismatched && self.post.modern && self.post.outbound.is_some() => {
+                let Some(call) = self.post.outbound.clone().map(Box::new) else { return };
+                self.say(News::Mismatched { call, refusal }).await;
+            }
             Said::Inbound(inbound) => self.hand_in(inbound, owed).await,
             Said::Page(what) => {
                 let what = match status {
@@ -530,8 +536,8 @@ pub(super) fn pause(retry: Duration, failures: u32) -> Duration {
 /// What a server says about when to come again.
 pub(super) fn asked_to_wait(response: &Response) -> Option<Duration> {
     let value = response.headers().get(name::RETRY_AFTER)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    retry_after(value.as_bytes(), now)
+    let date = response.headers().get(header::DATE).map(HeaderValue::as_bytes);
+    retry_after(value.as_bytes(), date)
 }
 
 impl Answer {

@@ -59,7 +59,8 @@ pub(super) async fn listen(wire: Arc<Wire>, session: Arc<LegacySession>, news: S
                 }
                 let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
                 // 409: a stream of ours that broke is still open over there.
-                if !later && !(opened && status == StatusCode::CONFLICT) {
+                let still_open = opened && status == StatusCode::CONFLICT;
+                if !later && !still_open {
                     return;
                 }
                 asked = asked_to_wait(&response).map(|asked| asked.min(LONGEST_PAUSE));

@@ -18,27 +18,25 @@ mod legacy;
 mod listen;
 mod outgoing;
 mod reading;
+mod relist;
 mod reopen;
+mod running;
 mod sse2024;
 mod tls;
+mod waiting;
 mod wire;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::future::{AbortHandle, Abortable};
-use futures_util::stream::FuturesUnordered;
 use http::Method as HttpMethod;
 use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::Probe;
-use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
-use mcpjoin_proto::types::CancelledParams;
-use mcpjoin_proto::{Message, Method, Request, RequestId};
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound, Route};
+use mcpjoin_proto::{Message, Method, Raw, Request, RequestId};
 use reqwest::Url;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Sleep, sleep};
@@ -49,16 +47,16 @@ pub use credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
 
-use self::exchange::{Again, Exchange, News, Post, Refused, Role, body};
+use self::exchange::{Exchange, News, Post, Refused, Role, body};
 use self::legacy::{LegacySession, Memory};
 use self::outgoing::{Outgoing, message_headers};
+use self::relist::Relisting;
 use self::reopen::Reopening;
+use self::running::{Running, Ticket, What};
+use self::waiting::{Gate, Kind, Waiting, cancelled};
 use self::wire::{Sending, Wire};
 use super::{Io, cannot_reopen};
 
-/// Requests under way at once; on HTTP/1.1 each has a connection of its own. The others wait here. Streams that a
-/// client listens on are not counted: they wait for nobody's turn.
-const REQUESTS: usize = 256;
 /// Bytes of messages that wait here before no more are taken: as many as wait in a session
 /// ([`Limits::queued_calls`]). It is more than other links hold, because what waits here are calls, and what the
 /// server asks meanwhile must find its way past them.
@@ -86,16 +84,13 @@ struct HttpLink {
     /// Requests that wait until others have ended.
     queued: VecDeque<Waiting>,
     waiting_bytes: usize,
-    running: FuturesUnordered<Running>,
-    entries: BTreeMap<u64, Entry>,
-    /// Requests under way, by their ids.
-    by_id: BTreeMap<RequestId, u64>,
-    /// How many of them are counted against [`REQUESTS`].
-    requests: usize,
-    next_ticket: u64,
-    stream: Option<u64>,
+    running: Running,
+    /// The stream of the session.
+    stream: Option<Ticket>,
     /// The probe of the era.
     probe: Option<RequestId>,
+    /// The server has accepted to speak.
+    opened: bool,
     news: Sender<News>,
     heard: Receiver<News>,
     ready: VecDeque<Inbound>,
@@ -108,60 +103,16 @@ struct HttpLink {
 /// How the server is reached.
 enum Way {
     Streamable,
-    /// HTTP+SSE; the place to post to when it is known, and what Streamable HTTP has come to.
+    /// The place to post to when it is known, and what Streamable HTTP has come to.
     HttpSse {
         endpoint: Option<Url>,
         refused: Option<Box<Refused>>,
     },
 }
 
-/// Whether messages may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Open,
-    /// `initialized` is to be accepted first.
-    Initialized,
-    /// HTTP+SSE: the stream has not said where to post.
-    Endpoint,
-    /// The session is being opened again.
-    Reopening,
-    /// The probe of the era is to be answered later.
-    Postponed,
-}
-
-struct Waiting {
-    outbound: Outbound,
-    size: usize,
-    /// It was refused with 404 once.
-    again: Option<LinkError>,
-}
-
-type Running = Pin<Box<dyn Future<Output = u64> + Send>>;
-
-/// Something that runs.
-struct Entry {
-    abort: AbortHandle,
-    what: What,
-}
-
-enum What {
-    Request {
-        id: RequestId,
-        counted: bool,
-    },
-    Told,
-    /// `initialized`: the gate opens when it is over.
-    Initialized,
-    /// A cancellation: when it has arrived, the exchange is of no use any more.
-    Cancel(RequestId),
-    /// Streams and the like.
-    Background,
-}
-
+/// What closing waits for: what was said last, then the end of the session; and until when.
 enum Closing {
-    /// What was said last is leaving.
     Leaving(Pin<Box<Sleep>>),
-    /// The session is being ended.
     Ending(Pin<Box<Sleep>>),
 }
 
@@ -181,13 +132,10 @@ impl HttpLink {
             waiting: VecDeque::new(),
             queued: VecDeque::new(),
             waiting_bytes: 0,
-            running: FuturesUnordered::new(),
-            entries: BTreeMap::new(),
-            by_id: BTreeMap::new(),
-            requests: 0,
-            next_ticket: 0,
+            running: Running::default(),
             stream: None,
             probe: None,
+            opened: false,
             news,
             heard,
             ready: VecDeque::new(),
@@ -200,33 +148,12 @@ impl HttpLink {
 
     // ---- what runs ----
 
-    fn run(&mut self, what: What, future: impl Future<Output = ()> + Send + 'static) -> u64 {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        let (abort, registration) = AbortHandle::new_pair();
-        let future = Abortable::new(future, registration);
-        if let What::Request { id, counted } = &what {
-            self.by_id.insert(id.clone(), ticket);
-            self.requests += usize::from(*counted);
-        }
-        self.entries.insert(ticket, Entry { abort, what });
-        self.running.push(Box::pin(async move {
-            let _ = future.await;
-            ticket
-        }));
-        ticket
-    }
-
-    fn finished(&mut self, ticket: u64) {
-        let Some(entry) = self.entries.remove(&ticket) else { return };
-        match entry.what {
-            What::Request { id, counted } => {
-                self.requests -= usize::from(counted);
+    /// Something is over.
+    fn over(&mut self, what: What) {
+        match what {
+            What::Request { id, .. } => {
                 if self.gate == Gate::Postponed && self.probe.as_ref() == Some(&id) {
                     self.gate = Gate::Open;
-                }
-                if self.by_id.get(&id) == Some(&ticket) {
-                    self.by_id.remove(&id);
                 }
             }
             What::Initialized => {
@@ -243,10 +170,7 @@ impl HttpLink {
     /// Ends the exchange of a request.
     fn abort(&mut self, id: &RequestId) {
         self.outgoing.forget(id);
-        let entry = self.by_id.get(id).and_then(|ticket| self.entries.get(ticket));
-        if let Some(entry) = entry {
-            entry.abort.abort();
-        }
+        self.running.end_request(id);
     }
 
     /// Takes a request out of those that wait. Says whether it was there: then nothing of it has left.
@@ -267,8 +191,8 @@ impl HttpLink {
 
     /// Opens the stream of the session, in place of an earlier one.
     fn open_stream(&mut self) {
-        if let Some(entry) = self.stream.take().and_then(|ticket| self.entries.get(&ticket)) {
-            entry.abort.abort();
+        if let Some(stream) = self.stream.take() {
+            self.running.end(stream);
         }
         let Some(session) = self.session.clone().filter(|session| session.streams && self.get_stream) else {
             return;
@@ -277,7 +201,7 @@ impl HttpLink {
             return;
         }
         let stream = listen::listen(Arc::clone(&self.wire), session, self.news.clone());
-        self.stream = Some(self.run(What::Background, stream));
+        self.stream = Some(self.running.begin(What::Background, stream));
     }
 
     // ---- what goes out ----
@@ -287,14 +211,14 @@ impl HttpLink {
         let mut started = false;
         while self.gate == Gate::Open && self.ended.is_none() {
             let Some(waiting) = self.waiting.pop_front() else { break };
-            if waiting.is_counted() && self.requests >= REQUESTS {
+            if waiting.is_counted() && !self.running.has_room() {
                 self.queued.push_back(waiting);
                 continue;
             }
             self.start(waiting);
             started = true;
         }
-        while self.gate == Gate::Open && self.ended.is_none() && self.requests < REQUESTS {
+        while self.gate == Gate::Open && self.ended.is_none() && self.running.has_room() {
             let Some(waiting) = self.queued.pop_front() else { break };
             self.start(waiting);
             started = true;
@@ -305,40 +229,18 @@ impl HttpLink {
     fn start(&mut self, waiting: Waiting) {
         self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
         self.sent += 1;
-        let counted = waiting.is_counted();
+        let Some(Kind { role, about, what, owed }) = waiting.kind() else { return };
+        // Later ones, when everything is agreed, are requests like others; so are those whose reply comes on another
+        // stream.
+        let agreed = self.opened || matches!(self.way, Way::HttpSse { .. });
+        let role = if agreed && owed.is_some() { Role::Request } else { role };
+        if role == Role::Probe(Probe::Discover) {
+            self.probe.clone_from(&owed);
+        }
+        if let Some(request) = waiting.request() {
+            self.memory.note(request);
+        }
         let Waiting { outbound, again, .. } = waiting;
-        let (role, about, what, owed) = match &outbound {
-            Outbound::Message { message: Message::Request(request), .. } => {
-                let role = match request.method {
-                    Method::Discover => Role::Probe(Probe::Discover),
-                    Method::Initialize => Role::Probe(Probe::Initialize),
-                    _ => Role::Request,
-                };
-                // Later ones, when everything is agreed, are requests like others; so are those whose reply comes on
-                // another stream.
-                let agreed = self.session.is_some() || matches!(self.way, Way::HttpSse { .. });
-                let role = if agreed { Role::Request } else { role };
-                if role == Role::Probe(Probe::Discover) {
-                    self.probe = Some(request.id.clone());
-                }
-                self.memory.note(request);
-                let id = request.id.clone();
-                (role, request.method.as_str().into(), What::Request { id: id.clone(), counted }, Some(id))
-            }
-            Outbound::Message { message: Message::Notification(notification), .. } => {
-                let what = match notification.method {
-                    Method::Initialized => What::Initialized,
-                    Method::Cancelled => cancelled(&outbound).map_or(What::Told, What::Cancel),
-                    _ => What::Told,
-                };
-                (Role::Told, notification.method.as_str().into(), what, None)
-            }
-            Outbound::Message { message: Message::Response(_), .. } => {
-                (Role::Told, "a response".into(), What::Told, None)
-            }
-            Outbound::Batch { .. } => (Role::Told, "a batch of responses".into(), What::Told, None),
-            Outbound::Abort { .. } => return,
-        };
         let elsewhere = matches!(self.way, Way::HttpSse { .. });
         let url = match &self.way {
             Way::HttpSse { endpoint: Some(endpoint), .. } => endpoint.clone(),
@@ -369,13 +271,15 @@ impl HttpLink {
         if matches!(what, What::Initialized) {
             self.gate = Gate::Initialized;
         }
-        // Only what a session may still refuse with 404, and what Streamable HTTP may, is kept to be sent again.
-        let once = again.is_some() || owed.is_none();
-        let keep = !once && (session.is_some() || role == Role::Probe(Probe::Initialize));
+        // Kept to be sent again is only what may be refused unexecuted for a reason that the link knows to mend: by a
+        // session that is gone, for the transport, for headers that do not fit the tool.
+        let once = again || owed.is_none();
+        let refusable = session.is_some() || role == Role::Probe(Probe::Initialize);
+        let keep = !once && (refusable || modern && &*sending.about == Method::CallTool.as_str());
         let outbound = keep.then_some(outbound);
         let post = Post { sending, role, owed, session, modern, elsewhere, outbound };
         let exchange = Exchange::new(Arc::clone(&self.wire), post, self.news.clone());
-        self.run(what, exchange.run());
+        self.running.begin(what, exchange.run());
     }
 
     // ---- what comes in ----
@@ -388,6 +292,7 @@ impl HttpLink {
             && reply.id == self.probe
         {
             self.handle.took(HttpWay::Streamable);
+            self.opened = true;
         }
         self.ready.push_back(inbound);
         if let Some(reader) = self.reader.take() {
@@ -414,8 +319,13 @@ impl HttpLink {
         match news {
             News::Came(inbound) => self.hand_in(inbound),
             News::Initialized { session, reply } => {
+                if let Some(probe) = self.probe.take() {
+                    // Whatever it still brings decides nothing any more.
+                    self.abort(&probe);
+                }
                 self.handle.took(HttpWay::Streamable);
                 self.session = Some(Arc::new(session));
+                self.opened = true;
                 self.hand_in(reply);
             }
             News::Postponed => {
@@ -426,16 +336,17 @@ impl HttpLink {
             News::TryHttpSse(refused) => self.turn_to_http_sse(Some(refused)),
             News::Endpoint(url) => {
                 self.handle.took(HttpWay::HttpSse);
-                if let Way::HttpSse { endpoint, refused } = &mut self.way {
-                    *endpoint = Some(url);
-                    if let Some(refused) = refused.take() {
-                        self.waiting.push_front(Waiting::new(refused.initialize));
-                    }
+                let Way::HttpSse { endpoint, refused } = &mut self.way else { return };
+                *endpoint = Some(url);
+                if let Some(refused) = refused.take() {
+                    self.send_again(refused.initialize);
                 }
                 self.gate = Gate::Open;
             }
             News::NoHttpSse(cause) => self.no_http_sse(cause),
             News::Gone { generation, again } => self.gone(generation, again),
+            News::Mismatched { call, refusal } => self.relist(*call, refusal),
+            News::Relisted { call, refusal, pages } => self.relisted(call, refusal, &pages),
             News::Reopened(session) => {
                 self.session = Some(Arc::new(session));
                 self.gate = Gate::Open;
@@ -458,7 +369,7 @@ impl HttpLink {
         self.way = Way::HttpSse { endpoint: None, refused };
         self.gate = Gate::Endpoint;
         let stream = sse2024::listen(Arc::clone(&self.wire), self.news.clone());
-        self.run(What::Background, stream);
+        self.running.begin(What::Background, stream);
     }
 
     /// There is no stream of 2024-11-05 either: what Streamable HTTP has come to is the answer.
@@ -477,11 +388,9 @@ impl HttpLink {
     }
 
     /// The server has forgotten the session: it is opened again, and what was refused for that reason is sent again.
-    fn gone(&mut self, generation: u64, again: Option<Box<Again>>) {
+    fn gone(&mut self, generation: u64, again: Option<Box<Outbound>>) {
         if let Some(again) = again {
-            let waiting = Waiting { again: Some(again.cause), ..Waiting::new(again.outbound) };
-            self.waiting_bytes = self.waiting_bytes.saturating_add(waiting.size);
-            self.waiting.push_front(waiting);
+            self.send_again(*again);
         }
         let current = self.session.as_ref().is_some_and(|session| session.generation == generation);
         if !current || self.gate == Gate::Reopening || self.closing.is_some() {
@@ -495,15 +404,40 @@ impl HttpLink {
         let restore = self.memory.requests();
         let reopening = Reopening { wire: Arc::clone(&self.wire), old, initialize, restore };
         let news = self.news.clone();
-        self.run(What::Background, reopening.run(news));
+        self.running.begin(What::Background, reopening.run(news));
+    }
+
+    /// What was refused unexecuted goes first, and not a third time.
+    fn send_again(&mut self, outbound: Outbound) {
+        let waiting = Waiting { again: true, ..Waiting::new(outbound) };
+        self.waiting_bytes = self.waiting_bytes.saturating_add(waiting.size);
+        self.waiting.push_front(waiting);
+    }
+
+    /// A call was refused for its headers: the tools are listed in its place.
+    fn relist(&mut self, call: Outbound, refusal: Inbound) {
+        let Outbound::Message { message: Message::Request(call), .. } = call else { return };
+        let Some(headers) = self.outgoing.of_list() else { return self.hand_in(refusal) };
+        let id = call.id.clone();
+        let relisting = Relisting { wire: Arc::clone(&self.wire), call, refusal, headers };
+        let news = self.news.clone();
+        self.running.begin(What::Request { id, counted: true }, relisting.run(news));
+    }
+
+    fn relisted(&mut self, call: Request, refusal: Inbound, pages: &[Raw]) {
+        if self.outgoing.relearn(pages, &call) {
+            self.send_again(Outbound::Message { message: Message::Request(call), route: Route::Session });
+        } else {
+            self.hand_in(refusal);
+        }
     }
 
     /// Moves everything on that can move.
     fn drive(&mut self, cx: &mut Context<'_>) {
         loop {
             let mut moved = self.pump();
-            while let Poll::Ready(Some(ticket)) = self.running.poll_next_unpin(cx) {
-                self.finished(ticket);
+            while let Poll::Ready(what) = self.running.poll_over(cx) {
+                self.over(what);
                 moved = true;
             }
             while self.ready.len() < CAME {
@@ -528,43 +462,6 @@ impl HttpLink {
         let about = "the end of the session".into();
         Some(Sending { method: HttpMethod::DELETE, url: self.wire.url.clone(), headers, body: None, about })
     }
-}
-
-impl Waiting {
-    fn new(outbound: Outbound) -> Self {
-        let size = match &outbound {
-            Outbound::Message { message, .. } => super::memory::weight(message),
-            Outbound::Batch { messages, .. } => messages.iter().map(super::memory::weight).sum(),
-            Outbound::Abort { .. } => 0,
-        };
-        Self { outbound, size, again: None }
-    }
-
-    fn request(&self) -> Option<&Request> {
-        match &self.outbound {
-            Outbound::Message { message: Message::Request(request), .. } => Some(request),
-            _ => None,
-        }
-    }
-
-    fn id(&self) -> Option<&RequestId> {
-        self.request().map(|request| &request.id)
-    }
-
-    fn is_counted(&self) -> bool {
-        self.request().is_some_and(|request| request.method != Method::Listen)
-    }
-}
-
-/// The request that a notification cancels.
-fn cancelled(outbound: &Outbound) -> Option<RequestId> {
-    let Outbound::Message { message: Message::Notification(notification), .. } = outbound else {
-        return None;
-    };
-    if notification.method != Method::Cancelled {
-        return None;
-    }
-    notification.params.as_ref()?.raw().decode::<CancelledParams>().ok()?.request_id
 }
 
 impl Io for HttpLink {
@@ -643,11 +540,7 @@ impl Io for HttpLink {
             self.closing = Some(Closing::Leaving(Box::pin(sleep(FAREWELL))));
             self.queued.clear();
             self.waiting.retain(|waiting| waiting.request().is_none());
-            for entry in self.entries.values() {
-                if matches!(entry.what, What::Request { .. } | What::Background) {
-                    entry.abort.abort();
-                }
-            }
+            self.running.end_all_but_told();
         }
         loop {
             // Nobody hears any more what comes now, and nobody is to wait for that.
@@ -657,7 +550,7 @@ impl Io for HttpLink {
             if heard {
                 continue;
             }
-            let over = self.entries.is_empty() && self.waiting.is_empty();
+            let over = self.running.is_empty() && self.waiting.is_empty();
             match self.closing.take() {
                 Some(Closing::Leaving(mut until)) => {
                     if !over && until.as_mut().poll(cx).is_pending() {
@@ -667,7 +560,7 @@ impl Io for HttpLink {
                     if let Some(sending) = self.ending() {
                         let wire = Arc::clone(&self.wire);
                         self.session = None;
-                        self.run(What::Told, async move {
+                        self.running.begin(What::Told, async move {
                             if let Err(unanswered) = wire.send(&sending).await {
                                 tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not ended");
                             }
@@ -682,7 +575,6 @@ impl Io for HttpLink {
                     }
                     self.closing = Some(Closing::Ending(until));
                     self.running.clear();
-                    self.entries.clear();
                     return Poll::Ready(self.ended.clone().unwrap_or_else(LinkEnd::end_of_stream));
                 }
                 None => return Poll::Ready(LinkEnd::end_of_stream()),

@@ -10,7 +10,7 @@ use mcpjoin_proto::http::headers::{encode_value, name, named_by};
 use mcpjoin_proto::http::params::{HeaderMark, header_marks, param_headers};
 use mcpjoin_proto::session::{Inbound, Outbound};
 use mcpjoin_proto::types::{ListToolsResult, meta};
-use mcpjoin_proto::{Message, Method, Payload, Profile, Request, RequestId, Version};
+use mcpjoin_proto::{Message, Method, Payload, Profile, Raw, Request, RequestId, Version};
 
 use super::legacy::LegacySession;
 
@@ -127,15 +127,21 @@ impl Outgoing {
         };
         let Some(first) = id.and_then(|id| self.listing.remove(id)) else { return };
         let Inbound::Message { message: Message::Response(reply), .. } = inbound else { return };
-        let Ok(result) = &reply.outcome else { return };
+        if let Ok(result) = &reply.outcome {
+            self.learn_page(first, result.raw());
+        }
+    }
+
+    /// Learns from a page of tools.
+    fn learn_page(&mut self, first: bool, page: &Raw) {
         if first {
             self.marks.clear();
         }
         // Most tools have none, and looking for the word costs less than reading the list.
-        if memchr::memmem::find(result.raw().as_bytes(), b"x-mcp-header").is_none() {
+        if memchr::memmem::find(page.as_bytes(), b"x-mcp-header").is_none() {
             return;
         }
-        let Ok(list) = result.raw().decode::<ListToolsResult>() else { return };
+        let Ok(list) = page.decode::<ListToolsResult>() else { return };
         for tool in list.tools {
             match header_marks(&tool.input_schema) {
                 Ok(marks) if !marks.is_empty() && self.marks.len() < REMEMBERED => {
@@ -146,6 +152,27 @@ impl Outgoing {
                 }
             }
         }
+    }
+
+    /// Learns from a whole list; says whether a call has other headers from now on.
+    pub(super) fn relearn(&mut self, pages: &[Raw], call: &Request) -> bool {
+        let before = self.marks_of(call).cloned();
+        for (place, page) in pages.iter().enumerate() {
+            self.learn_page(place == 0, page);
+        }
+        before.as_ref() != self.marks_of(call)
+    }
+
+    fn marks_of(&self, call: &Request) -> Option<&Vec<HeaderMark>> {
+        self.marks.get(&*call.params.as_ref()?.name_string()?)
+    }
+
+    /// The headers of a request for a list, as the link itself makes it; `None` before a modern request was made.
+    pub(super) fn of_list(&self) -> Option<HeaderMap> {
+        let mut headers = message_headers();
+        headers.insert(name::PROTOCOL_VERSION, self.modern.clone()?);
+        headers.insert(name::METHOD, HeaderValue::from_static("tools/list"));
+        Some(headers)
     }
 
     /// Nobody waits for this request any more.

@@ -14,11 +14,13 @@ use http::header::{self, HeaderValue};
 use mcpjoin_proto::codec::salvage::{Salvaged, SalvagedKind, salvage};
 use mcpjoin_proto::codec::sse::{Event, SseDecoder, SseEvent, clamp_retry};
 use mcpjoin_proto::decode::{Decoded, Shape, decode};
+use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::session::{Inbound, Origin};
 use mcpjoin_proto::{DecodeError, DecodeErrorKind, DecodeLimits, Message, RequestId, Response as Reply};
 use reqwest::Response;
 
 use super::failure::{self, EXCERPT};
+use super::wire::{Wire, media_type};
 
 /// How much of a body that is too long is kept, to learn whose it was.
 const HEAD: usize = 4 * 1024;
@@ -83,6 +85,24 @@ pub(super) fn settles(inbound: &Inbound, owed: &RequestId) -> bool {
         }),
         Inbound::Malformed { error, .. } => breaks(error),
         _ => false,
+    }
+}
+
+/// The reply in a response, whatever form it has; what stands beside it is dropped. For what the link itself asks.
+pub(super) async fn reply(wire: &Wire, mut response: Response, owed: &RequestId) -> Option<Inbound> {
+    let limits = &wire.limits;
+    if media_type(&response) != MediaType::EventStream {
+        let Whole::Text(text) = whole(response, limits.message).await else { return None };
+        let inbound = read(&text, &limits.decode, &wire.origin, Some(owed));
+        return settles(&inbound, owed).then_some(inbound);
+    }
+    let mut events = Events::new(limits.message);
+    loop {
+        match events.next(&mut response, &limits.decode, &wire.origin, Some(owed)).await {
+            Next::Inbound(inbound) if settles(&inbound, owed) => return Some(inbound),
+            Next::Inbound(_) | Next::Other(_) => {}
+            Next::Ended | Next::Broke(_) => return None,
+        }
     }
 }
 

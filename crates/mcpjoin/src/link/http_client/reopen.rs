@@ -8,18 +8,16 @@ use std::sync::Arc;
 
 use http::Method as HttpMethod;
 use http::header::HeaderMap;
-use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::session::{Inbound, LinkError, Outbound, Route};
-use mcpjoin_proto::{Message, Method, Notification, Request, RequestId};
-use reqwest::Response;
+use mcpjoin_proto::session::{LinkError, Outbound, Route};
+use mcpjoin_proto::{Message, Method, Notification, Request};
 use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 
 use super::exchange::{News, body};
 use super::failure;
 use super::legacy::LegacySession;
-use super::reading::{Events, Next, Whole, read, settles, whole};
-use super::wire::{Sending, Wire, media_type};
+use super::reading::{reply, whole};
+use super::wire::{Sending, Wire};
 
 /// What is to be made again.
 pub(super) struct Reopening {
@@ -77,7 +75,7 @@ impl Reopening {
             return Err(failed(format!("opening another: {}", failure::page(response).await), fatal));
         }
         let id = &self.initialize.id;
-        let Some(reply) = self.reply(response, id).await else {
+        let Some(reply) = reply(&self.wire, response, id).await else {
             return Err(failed("initialize brought no reply".into(), true));
         };
         let session = match LegacySession::of(&reply, &head, id) {
@@ -85,8 +83,8 @@ impl Reopening {
             Ok(None) => return Err(failed("initialize was refused".into(), true)),
             Err(what) => return Err(failed(what, true)),
         };
-        if session.version != self.old.version {
-            let what = format!("and speaks {} now, not {}", session.version, self.old.version);
+        if session.agreed != self.old.agreed {
+            let what = format!("and speaks {} now, not {}", session.agreed, self.old.agreed);
             return Err(failed(what, true));
         }
         let session = LegacySession { generation: self.old.generation + 1, ..session };
@@ -107,27 +105,9 @@ impl Reopening {
             let about = request.method.as_str().to_owned();
             let sending = self.sending(Message::Request(request.clone()), &about, headers.clone());
             if let Ok(response) = self.wire.send(&sending).await
-                && self.reply(response, &request.id).await.is_none()
+                && reply(&self.wire, response, &request.id).await.is_none()
             {
                 tracing::debug!(target: "mcpjoin", about, "was not set again");
-            }
-        }
-    }
-
-    /// The reply in a response, whatever form it has. What stands beside it is of a session that nobody has yet.
-    async fn reply(&self, mut response: Response, owed: &RequestId) -> Option<Inbound> {
-        let limits = &self.wire.limits;
-        if media_type(&response) != MediaType::EventStream {
-            let Whole::Text(text) = whole(response, limits.message).await else { return None };
-            let inbound = read(&text, &limits.decode, &self.wire.origin, Some(owed));
-            return settles(&inbound, owed).then_some(inbound);
-        }
-        let mut events = Events::new(limits.message);
-        loop {
-            match events.next(&mut response, &limits.decode, &self.wire.origin, Some(owed)).await {
-                Next::Inbound(inbound) if settles(&inbound, owed) => return Some(inbound),
-                Next::Inbound(_) | Next::Other(_) => {}
-                Next::Ended | Next::Broke(_) => return None,
             }
         }
     }

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use super::exchange::Exchange;
 pub struct HttpBody {
     kind: Kind,
     /// Goes with the body: whoever keeps count of exchanges sees the end of this one.
-    _counted: Option<Arc<dyn Send + Sync>>,
+    _counted: Option<Box<dyn Send + Sync>>,
 }
 
 enum Kind {
@@ -60,7 +59,7 @@ impl HttpBody {
     }
 
     /// Drops `counted` when the body is gone.
-    pub(super) fn counted(mut self, counted: Arc<dyn Send + Sync>) -> Self {
+    pub(super) fn counted(mut self, counted: Box<dyn Send + Sync>) -> Self {
         self._counted = Some(counted);
         self
     }

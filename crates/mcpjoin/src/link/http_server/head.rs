@@ -3,8 +3,7 @@
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, ORIGIN,
-    TRANSFER_ENCODING, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, ORIGIN, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response};
@@ -14,6 +13,9 @@ use mcpjoin_proto::http::origin::{MediaType, accepts, has_json_body};
 
 use super::body::HttpBody;
 use super::reply;
+
+/// A response that is made before anything is dispatched.
+pub(super) type Refusal = Box<Response<HttpBody>>;
 
 /// How many headers a request may have.
 pub(super) const HEADERS: usize = 100;
@@ -36,14 +38,82 @@ pub(super) enum Place {
 #[derive(Clone, Copy)]
 pub(super) struct RequestHead<'a> {
     parts: &'a Parts,
+    /// The headers that every request is asked for, found in one go. Looking one up by its name costs as much as
+    /// passing them all once.
+    known: [Known<'a>; NAMES.len()],
     /// The host of HTTP/2, which has no header for it.
     authority: Option<&'a str>,
+    /// Bytes of all headers.
+    bytes: usize,
 }
+
+/// The headers with a name.
+#[derive(Clone, Copy, Default)]
+enum Known<'a> {
+    #[default]
+    Absent,
+    One(&'a HeaderValue),
+    Several,
+}
+
+/// The names of those headers.
+const NAMES: [&str; 12] = [
+    name::HOST,
+    name::ORIGIN,
+    name::CONTENT_TYPE,
+    name::ACCEPT,
+    name::SESSION_ID,
+    name::PROTOCOL_VERSION,
+    name::METHOD,
+    name::NAME,
+    name::LAST_EVENT_ID,
+    "content-encoding",
+    "content-length",
+    "transfer-encoding",
+];
+
+/// The place of a name among them.
+fn known(name: &str) -> Option<usize> {
+    Some(match name {
+        "host" => 0,
+        "origin" => 1,
+        "content-type" => 2,
+        "accept" => 3,
+        "mcp-session-id" => 4,
+        "mcp-protocol-version" => 5,
+        "mcp-method" => 6,
+        "mcp-name" => 7,
+        "last-event-id" => 8,
+        "content-encoding" => 9,
+        "content-length" => 10,
+        "transfer-encoding" => 11,
+        _ => return None,
+    })
+}
+
+/// What most clients say that they accept.
+const USUAL_ACCEPT: &[u8] = b"application/json, text/event-stream";
 
 impl<'a> RequestHead<'a> {
     pub(super) fn new(parts: &'a Parts) -> Self {
-        let authority = parts.uri.authority().filter(|_| !parts.headers.contains_key(HOST));
-        Self { parts, authority: authority.map(http::uri::Authority::as_str) }
+        let mut head = Self { parts, known: [Known::Absent; NAMES.len()], authority: None, bytes: 0 };
+        for (name, value) in &parts.headers {
+            head.bytes += name.as_str().len() + value.len() + 4;
+            if let Some(known) = known(name.as_str()) {
+                head.known[known] = match head.known[known] {
+                    Known::Absent => Known::One(value),
+                    _ => Known::Several,
+                };
+            }
+        }
+        if matches!(head.known(name::HOST), Known::Absent) {
+            head.authority = parts.uri.authority().map(http::uri::Authority::as_str);
+        }
+        head
+    }
+
+    fn known(&self, name: &str) -> Known<'a> {
+        known(name).map_or(Known::Absent, |known| self.known[known])
     }
 
     pub(super) fn path(&self) -> &'a str {
@@ -54,25 +124,24 @@ impl<'a> RequestHead<'a> {
         &self.parts.headers
     }
 
-    pub(super) fn check_size(&self) -> Result<(), Response<HttpBody>> {
-        let headers = self.headers();
-        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    pub(super) fn check_size(&self) -> Result<(), Refusal> {
         let uri = self.parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
-        if headers.len() > HEADERS || bytes + uri > HEADER_BYTES {
+        if self.headers().len() > HEADERS || self.bytes + uri > HEADER_BYTES {
             let text = format!("the head of the request is above {HEADERS} headers or {HEADER_BYTES} bytes");
-            return Err(reply::refuse(431, &text));
+            return Err(Box::new(reply::refuse(431, &text)));
         }
         // Two lengths: who stands between may have believed the other one.
-        if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
+        let lengths = [self.known("content-length"), self.known("transfer-encoding")];
+        if !lengths.iter().any(|length| matches!(length, Known::Absent)) {
             let mut refused = reply::refuse(400, "Content-Length and Transfer-Encoding exclude each other");
             refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            return Err(refused);
+            return Err(Box::new(refused));
         }
         Ok(())
     }
 
     /// The types of the body and of the reply.
-    pub(super) fn check_types(&self, method: HttpMethod) -> Result<(), Response<HttpBody>> {
+    pub(super) fn check_types(&self, method: HttpMethod) -> Result<(), Refusal> {
         match method {
             HttpMethod::Post => {
                 self.check_body()?;
@@ -83,37 +152,45 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    pub(super) fn check_body(&self) -> Result<(), Response<HttpBody>> {
+    pub(super) fn check_body(&self) -> Result<(), Refusal> {
         if !has_json_body(self) {
-            return Err(reply::refuse(415, "Content-Type must be application/json"));
+            return Err(Box::new(reply::refuse(415, "Content-Type must be application/json")));
         }
-        let plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
-        if !self.headers().get_all(CONTENT_ENCODING).iter().all(plain) {
-            return Err(reply::refuse(415, "Content-Encoding is not supported"));
+        let mut encodings = self.values("content-encoding");
+        if !encodings.all(|encoding| encoding.eq_ignore_ascii_case(b"identity")) {
+            return Err(Box::new(reply::refuse(415, "Content-Encoding is not supported")));
         }
         Ok(())
     }
 
-    pub(super) fn check_accept(&self, kinds: &[MediaType]) -> Result<(), Response<HttpBody>> {
-        if accepts(self, kinds) {
+    pub(super) fn check_accept(&self, kinds: &[MediaType]) -> Result<(), Refusal> {
+        let usual =
+            matches!(self.known(name::ACCEPT), Known::One(accept) if accept.as_bytes() == USUAL_ACCEPT);
+        if usual || accepts(self, kinds) {
             return Ok(());
         }
         let text = match kinds {
             [_] => "Accept must name text/event-stream",
             _ => "Accept must name application/json and text/event-stream",
         };
-        Err(reply::refuse(406, text))
+        Err(Box::new(reply::refuse(406, text)))
     }
 
     pub(super) fn session_id(&self) -> Option<&'a [u8]> {
-        let mut values = self.headers().get_all(name::SESSION_ID).iter();
-        let value = values.next()?.as_bytes();
-        // Two are as good as none that is known.
-        Some(if values.next().is_some() { b"" } else { value })
+        match self.known(name::SESSION_ID) {
+            Known::Absent => None,
+            Known::One(value) => Some(value.as_bytes()),
+            // Two are as good as none that is known.
+            Known::Several => Some(b""),
+        }
     }
 
     pub(super) fn last_event_id(&self) -> Option<&'a [u8]> {
-        self.headers().get(name::LAST_EVENT_ID).map(HeaderValue::as_bytes)
+        match self.known(name::LAST_EVENT_ID) {
+            Known::Absent => None,
+            Known::One(value) => Some(value.as_bytes()),
+            Known::Several => Some(b""),
+        }
     }
 
     /// The answer to a browser that asks before it sends a request, if this is one.
@@ -145,11 +222,32 @@ impl<'a> RequestHead<'a> {
 
 impl Headers for RequestHead<'_> {
     fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
-        let authority = self.authority.filter(|_| name == "host");
-        self.headers()
-            .get_all(name)
-            .iter()
-            .map(HeaderValue::as_bytes)
-            .chain(authority.into_iter().map(str::as_bytes))
+        let (one, all) = match known(name).map(|known| self.known[known]) {
+            Some(Known::Absent) if name == name::HOST => (self.authority.map(str::as_bytes), None),
+            Some(Known::Absent) => (None, None),
+            Some(Known::One(value)) => (Some(value.as_bytes()), None),
+            Some(Known::Several) | None => (None, Some(self.headers().get_all(name))),
+        };
+        let all = all.into_iter().flat_map(|all| all.into_iter().map(HeaderValue::as_bytes));
+        one.into_iter().chain(all)
+    }
+
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        match self.known(name) {
+            Known::One(value) => Some(value.as_bytes()),
+            _ => self.values(name).next(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAMES, known};
+
+    #[test]
+    fn each_name_has_its_place() {
+        for (place, name) in NAMES.iter().enumerate() {
+            assert_eq!(known(name), Some(place), "{name}");
+        }
     }
 }

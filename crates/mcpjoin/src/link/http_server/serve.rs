@@ -17,15 +17,15 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
 use mcpjoin_proto::http::origin::Origin as WebOrigin;
 use mcpjoin_proto::session::Origin;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::head::{HEADER_BYTES, HEADERS};
 use super::{HttpBody, HttpOptions, HttpService, answer};
@@ -166,7 +166,7 @@ impl HttpListener {
         // Whoever has sent a request that no answer has left for gets it; then connections are closed.
         let _ = over.send(true);
         let farewell = async { while tasks.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+        let _ = timeout(FAREWELL, farewell).await;
     }
 }
 
@@ -247,55 +247,99 @@ async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     service: HttpService,
-    mut ending: watch::Receiver<bool>,
+    ending: watch::Receiver<bool>,
 ) {
     // Without it a small reply may wait for the acknowledgement of the one before.
     let _ = stream.set_nodelay(true);
     let header_time = service.0.options.header_time;
-    let connection_use = Use::new();
+    let Ok(Some(is_http2)) = timeout(header_time, speaks_http2(&stream)).await else { return };
+    let watch = Watch { connection: Use::new(), header_time, peer, ending };
     let origin = Arc::new(Origin { link: "http", peer: Some(peer.to_string().into()) });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    // Larger heads are refused by the service, as far as they get there.
-    builder.http1().max_headers(HEADERS * 2).max_buf_size(HEADER_BYTES * 2).header_read_timeout(None);
-    builder.http2().max_concurrent_streams(256).max_header_list_size(HEADER_BYTES as u32 * 2);
-    let watched = connection_use.clone();
+    let watched = watch.connection.clone();
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
         let answering = Answering::new(&watched);
-        let answered = answer(service.0.clone(), request, origin.clone());
+        // On the heap: on its way to where it is polled, it would be copied several times.
+        let answered = Box::pin(answer(service.0.clone(), request, origin.clone()));
         async move {
             let response: Response<HttpBody> = answered.await;
-            Ok::<_, Infallible>(response.map(|body| body.counted(Arc::new(answering))))
+            Ok::<_, Infallible>(response.map(|body| body.counted(Box::new(answering))))
         }
     });
-    let io = TokioIo::new(Watched { stream, connection: connection_use.clone() });
-    let mut served = pin!(builder.serve_connection(io, answers));
-    let mut check = pin!(sleep(header_time));
-    let mut leaving = *ending.borrow();
-    if leaving {
-        served.as_mut().graceful_shutdown();
+    let io = TokioIo::new(Watched { stream, connection: watch.connection.clone() });
+    // Larger heads are refused by the service, as far as they get there.
+    if is_http2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.max_concurrent_streams(256).max_header_list_size(2 * HEADER_BYTES as u32);
+        watch.run(builder.serve_connection(io, answers), |served| served.graceful_shutdown()).await;
+    } else {
+        let mut builder = http1::Builder::new();
+        builder.max_headers(2 * HEADERS).max_buf_size(2 * HEADER_BYTES).header_read_timeout(None);
+        watch.run(builder.serve_connection(io, answers), |served| served.graceful_shutdown()).await;
     }
+}
+
+/// What a client of HTTP/2 says first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Whether the client speaks HTTP/2; `None` when it says nothing. What it says stays to be read.
+async fn speaks_http2(stream: &TcpStream) -> Option<bool> {
+    let mut start = [0; PREFACE.len()];
     loop {
-        tokio::select! {
-            biased;
-            ended = &mut served => {
-                if let Err(error) = ended {
-                    tracing::debug!(target: "mcpjoin", %peer, %error, "an HTTP connection has failed");
-                }
-                return;
-            }
-            changed = ending.changed(), if !leaving => {
-                leaving = true;
-                if changed.is_ok() {
-                    served.as_mut().graceful_shutdown();
-                }
-            }
-            () = &mut check => {
-                let left = connection_use.left(header_time);
-                if left.is_zero() {
-                    tracing::debug!(target: "mcpjoin", %peer, "an HTTP connection took too long");
+        let length = stream.peek(&mut start).await.ok().filter(|length| *length > 0)?;
+        if start[..length] != PREFACE[..length] {
+            return Some(false);
+        }
+        if length == PREFACE.len() {
+            return Some(true);
+        }
+        // It has come in pieces. What was seen and not read is ready at once, however often it is asked for.
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Watches a connection as long as it lasts.
+struct Watch {
+    connection: Arc<Use>,
+    header_time: Duration,
+    peer: SocketAddr,
+    ending: watch::Receiver<bool>,
+}
+
+impl Watch {
+    async fn run<C>(mut self, served: C, end: impl Fn(Pin<&mut C>))
+    where
+        C: Future<Output = hyper::Result<()>>,
+    {
+        let mut served = pin!(served);
+        let mut check = pin!(sleep(self.header_time));
+        let mut leaving = *self.ending.borrow();
+        if leaving {
+            end(served.as_mut());
+        }
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut served => {
+                    if let Err(error) = ended {
+                        tracing::debug!(target: "mcpjoin", peer = %self.peer, %error, "an HTTP connection has failed");
+                    }
                     return;
                 }
-                check.as_mut().reset(Instant::now() + left.min(header_time).max(Duration::from_millis(1)));
+                changed = self.ending.changed(), if !leaving => {
+                    leaving = true;
+                    if changed.is_ok() {
+                        end(served.as_mut());
+                    }
+                }
+                () = &mut check => {
+                    let left = self.connection.left(self.header_time);
+                    if left.is_zero() {
+                        tracing::debug!(target: "mcpjoin", peer = %self.peer, "an HTTP connection took too long");
+                        return;
+                    }
+                    let next = left.min(self.header_time).max(Duration::from_millis(1));
+                    check.as_mut().reset(Instant::now() + next);
+                }
             }
         }
     }
