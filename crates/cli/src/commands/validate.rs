@@ -161,15 +161,16 @@ fn failure(error: ValidateError) -> Failure {
         ValidateError::Setup(error) => refused(&error),
         error @ ValidateError::Unreachable { .. } => {
             Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string())
-                .hint("start the server, or look at the address")
+                .hint("does a server listen there, and may you reach it?")
         }
         error @ ValidateError::Unauthorized { .. } => {
-            Failure::new("E_UNAUTHORIZED", Exit::Connection, Phase::Probe, error.to_string())
-                .hint("a server that asks for authorization is not looked at yet in this version")
+            Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
+                .hint("say who you are: --header 'Authorization: Bearer ...', or --header @FILE")
         }
         ValidateError::NotMcp { ref head, .. } => {
-            let mut failure = Failure::new("E_NOT_MCP", Exit::Connection, Phase::Probe, error.to_string())
-                .hint("the path belongs to the address: http://host:port/mcp is usual");
+            let mut failure =
+                Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string())
+                    .hint("is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05");
             if !head.is_empty() {
                 failure.seen.garbage = Some(page::cut(head, GARBAGE));
             }

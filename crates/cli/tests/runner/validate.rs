@@ -323,8 +323,21 @@ fn f22_the_exit_code_says_how_it_went_over_http() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     line(&format!("validate http://{port}/mcp")).exits(4).says(&["(E_CONNECT)", "does not answer"]);
     line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is no address", "password"]);
+    let guarded = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", guarded.local_addr().unwrap());
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = guarded.accept().unwrap();
+        let mut head = [0; 16];
+        std::io::Read::read_exact(&mut stream, &mut head).unwrap();
+        let reply = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
+        std::io::Write::write_all(&mut stream, reply).unwrap();
+        // Until the other side has read it and left.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    line(&format!("validate {url}")).exits(3).says(&["(E_AUTH)", "--header"]);
+    answering.join().unwrap();
     let demo = Demo::start();
     let wrong = demo.url.replace("/mcp", "/elsewhere");
-    line(&format!("validate {wrong}")).exits(4).says(&["(E_NOT_MCP)", "status 404"]);
+    line(&format!("validate {wrong}")).exits(4).says(&["(E_NO_ENDPOINT)", "status 404"]);
     line(&format!("validate --cwd / {}", demo.url)).exits(2).says(&["--cwd is for a server run as a child"]);
 }

@@ -1,12 +1,12 @@
-//! Looks at a server from outside: starts it a few times, provokes what the rules of [`check`](crate::check) judge, and
-//! notes everything that crosses.
+//! Looks at a server from outside: starts it a few times, or reaches it over HTTP, provokes what the rules of
+//! [`check`](crate::check) judge, and notes everything that crosses.
 //!
 //! Called by `mcpjoin validate` and by whoever tests a server of their own. It judges nothing, asks for nothing that a
 //! server has not declared (but for lists whose absence a rule is about), and **never calls a tool**, reads a resource
-//! or gets a prompt. It declares no capability of its own.
+//! or gets a prompt (over HTTP, it asks for one by a name that no server has). It declares no capability of its own.
 //!
-//! The server is started one run after another: a session in each era that it speaks, a short one for each version of
-//! the legacy era, one for lines that are no messages. Each run is ended by the
+//! There is one run after another: a session in each era that the server speaks, a short one for each version of the
+//! legacy era, one for lines that are no messages; over HTTP two at once as well. A child is ended after each run by the
 //! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
 
 #[cfg(feature = "http")]

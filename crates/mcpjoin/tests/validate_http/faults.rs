@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderValue;
 use http::header::{HOST, ORIGIN};
+use mcpjoin::Link;
 use mcpjoin::validate::Validator;
 
 use super::front::{Fault, Front, endless, failed, full, judged, looked};
@@ -428,4 +429,27 @@ async fn cve_2026_25536_replies_that_cross_between_clients_are_found() {
     let front = Front::new(crossed).await;
     let trace = looked(front.validator().without_legacy()).await.unwrap();
     assert_eq!(failed(&judged(&trace)), ["replies-not-crossed"]);
+}
+
+#[tokio::test]
+async fn f27_faults_over_http_sse_are_found() {
+    for (rule, change) in [
+        ("sse-origin-validated", fault(|it| it.before = |head, _| _ = head.headers.remove(ORIGIN))),
+        (
+            "sse-events-named",
+            fault(|it| {
+                it.frame = |frame| match frame.contains("endpoint") {
+                    true => frame,
+                    false => format!("event: reply\n{}", frame.replace("event: message\n", "")),
+                }
+            }),
+        ),
+    ] {
+        let front = Front::new(change).await;
+        let url = front.url.replace("/mcp", "/sse");
+        let trace = looked(Validator::http(Link::http(url).legacy_sse())).await;
+        let report = judged(&trace.unwrap_or_else(|error| panic!("{rule}: {error}")));
+        let found: Vec<_> = report.failed().map(|verdict| (verdict.rule.slug, &verdict.outcome)).collect();
+        assert_eq!(failed(&report), [rule], "{found:#?}");
+    }
 }

@@ -55,6 +55,8 @@ pub(super) struct Live<'w> {
     bytes: usize,
     /// What the server asks, and has not been answered yet.
     asked: Vec<(RequestId, Method)>,
+    /// That is being answered: what is asked meanwhile is not, or there would be no end of it.
+    answering: bool,
     over: bool,
 }
 
@@ -114,6 +116,7 @@ impl<'w> Live<'w> {
             count: 0,
             bytes: 0,
             asked: Vec::new(),
+            answering: false,
             over: false,
         }
     }
@@ -228,12 +231,7 @@ impl<'w> Live<'w> {
         };
         let kind = MediaType::of(response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes));
         if kind == MediaType::EventStream && response.status().is_success() {
-            let stream = Stream {
-                number,
-                response,
-                decoder: SseDecoder::new(self.limit),
-                is_answer: probe == Probe::Answer,
-            };
+            let stream = Stream { number, response, decoder: SseDecoder::new(self.limit) };
             Box::pin(self.streamed(stream, &mut reply, first, waiting, until, deadline)).await;
         } else {
             self.collected(number, response, kind, &mut reply, &mut waiting, deadline).await;
@@ -256,8 +254,7 @@ impl<'w> Live<'w> {
                 self.stream = Some(stream);
             }
         }
-        // What comes with the response to an answer waits for the next thing that is sent.
-        if !self.asked.is_empty() && probe != Probe::Answer {
+        if !self.asked.is_empty() {
             Box::pin(self.answer_requests()).await;
         }
         reply
@@ -291,6 +288,7 @@ impl<'w> Live<'w> {
 
     /// We are alive, and offer nothing.
     async fn answer_requests(&mut self) {
+        self.answering = true;
         for (id, method) in std::mem::take(&mut self.asked) {
             if matches!(self.manner, Manner::Modern(_)) {
                 // A response may not be sent.
@@ -305,6 +303,7 @@ impl<'w> Live<'w> {
             let line = String::from_utf8_lossy(&line).into_owned();
             self.ask(Probe::Answer, &line).await;
         }
+        self.answering = false;
     }
 
     fn silent(&mut self) {

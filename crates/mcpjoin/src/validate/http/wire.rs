@@ -63,6 +63,8 @@ impl Wire {
                 .connect_timeout(connect.connect_within())
                 .http1_only();
             let builder = if other { builder.http1_title_case_headers() } else { builder };
+            // No proxy leads back to this machine.
+            let builder = if is_loopback { builder.no_proxy() } else { builder };
             builder.build().map_err(|error| HttpSetupError::Client(told(&error)))
         };
         Ok(Self {

@@ -27,8 +27,6 @@ pub(super) struct Stream {
     pub(super) number: u32,
     pub(super) response: Response,
     pub(super) decoder: SseDecoder,
-    /// It comes with the response to an answer of ours.
-    pub(super) is_answer: bool,
 }
 
 /// Why a stream is no longer read.
@@ -92,7 +90,7 @@ impl Live<'_> {
                     Err(problem) => return Stopped::Ended(BodyEnd::Broken(problem.into())),
                 }
             }
-            if !self.asked.is_empty() && !stream.is_answer {
+            if !self.asked.is_empty() {
                 Box::pin(self.answer_requests()).await;
             }
             if let Some(end) = ended {
@@ -210,7 +208,7 @@ impl Live<'_> {
             let id = match part {
                 Ok(Message::Response(response)) => response.id.as_ref(),
                 Ok(Message::Request(request)) => {
-                    if self.asked.len() < MOST_ASKED {
+                    if !self.answering && self.asked.len() < MOST_ASKED {
                         self.asked.push((request.id.clone(), request.method.clone()));
                     }
                     None
