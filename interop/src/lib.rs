@@ -8,9 +8,11 @@
 
 mod client;
 mod exchange;
+mod listening;
 mod overheard;
 mod relay;
 mod run;
+mod sessions;
 mod table;
 mod witness;
 
@@ -22,6 +24,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub use client::{Client, Way};
+pub use listening::{Listening, URL};
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
 pub use table::rows_are;
 
