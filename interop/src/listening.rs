@@ -164,7 +164,7 @@ impl Listening {
     pub fn interrupt(&self, words: &[&str], method: &str) -> Ran {
         let url = self.url();
         let mut command = self.command(&url, words);
-        let child =
+        let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let begun = Instant::now();
         while !self.exchanges().iter().any(|exchange| asks(exchange, method)) {

@@ -8,7 +8,7 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::proto::session::Ask;
@@ -120,19 +120,27 @@ impl Up {
 }
 
 async fn connect(url: &str, era: Era) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let (client, notes, _) = connect_and_hear(url, era).await;
+    (client, notes)
+}
+
+/// A client, the notifications that it hears, and who is told of each.
+async fn connect_and_hear(url: &str, era: Era) -> (Client, Arc<Mutex<Vec<String>>>, Arc<Notify>) {
     let notes: Arc<Mutex<Vec<String>>> = Arc::default();
-    let heard = notes.clone();
+    let (heard, told) = (notes.clone(), Arc::new(Notify::new()));
+    let tell = told.clone();
     let client = Client::builder("both", "1")
         .ask(Ask::Only(era))
         .on_notification(move |note| {
             let params = note.params.map(|params| params.raw().as_str().to_owned()).unwrap_or_default();
             heard.lock().unwrap().push(format!("{} {params}", note.method));
+            tell.notify_one();
         })
         .connect(Link::http(url).build().unwrap())
         .await
         .unwrap();
     client.set_level(LoggingLevel::Debug).await.unwrap();
-    (client, notes)
+    (client, notes, told)
 }
 
 async fn call(client: &Client, tool: &str, cut: u64) -> Result<String, String> {
@@ -149,6 +157,8 @@ async fn call(client: &Client, tool: &str, cut: u64) -> Result<String, String> {
 struct Proxy {
     port: u16,
     passed: Arc<Mutex<BTreeMap<u64, Vec<u8>>>>,
+    /// Told of every connection that has ended.
+    dropped: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -173,18 +183,20 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let passed: Arc<Mutex<BTreeMap<u64, Vec<u8>>>> = Arc::default();
-        let noted = passed.clone();
+        let dropped = Arc::new(Notify::new());
+        let (noted, told) = (passed.clone(), dropped.clone());
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let noted = noted.clone();
+                let (noted, told) = (noted.clone(), told.clone());
                 connections.spawn(async move {
                     let server = TcpStream::connect(server).await.unwrap();
                     pass(client, server, patience, &noted).await;
+                    told.notify_one();
                 });
             }
         });
-        Self { port, passed, task }
+        Self { port, passed, dropped, task }
     }
 
     fn url(&self) -> String {
@@ -212,43 +224,42 @@ async fn pass(
     let mut request = Vec::new();
     let mut cut = None;
     loop {
-        let silence = tokio::time::sleep(patience.unwrap_or(DEADLINE));
-        tokio::select! {
-            read = client.read(&mut up) => match read {
-                Ok(read @ 1..) => {
-                    if patience.is_none() {
-                        request.extend_from_slice(&up[..read]);
-                        // The connection may have been used before.
-                        if let Some(found) = cut_of(&request) {
-                            cut = Some(found);
-                            request.clear();
-                        }
-                    }
-                    if server.write_all(&up[..read]).await.is_err() {
-                        return;
-                    }
+        let heard = async {
+            tokio::select! {
+                read = client.read(&mut up) => (true, read),
+                read = server.read(&mut down) => (false, read),
+            }
+        };
+        let Ok((upwards, Ok(read @ 1..))) = tokio::time::timeout(patience.unwrap_or(DEADLINE), heard).await
+        else {
+            return;
+        };
+        if upwards {
+            if patience.is_none() {
+                request.extend_from_slice(&up[..read]);
+                // The connection may have been used before.
+                if let Some(found) = cut_of(&request) {
+                    cut = Some(found);
+                    request.clear();
                 }
-                _ => return,
-            },
-            read = server.read(&mut down) => match read {
-                Ok(read @ 1..) => {
-                    let mut piece = &down[..read];
-                    let mut over = false;
-                    if let Some(cut) = cut {
-                        let mut passed = passed.lock().unwrap();
-                        let before = passed.entry(cut).or_default();
-                        let left = usize::try_from(cut).unwrap() - before.len();
-                        piece = &piece[..piece.len().min(left)];
-                        before.extend_from_slice(piece);
-                        over = before.len() as u64 == cut;
-                    }
-                    if client.write_all(piece).await.is_err() || over {
-                        return;
-                    }
-                }
-                _ => return,
-            },
-            () = silence => return,
+            }
+            if server.write_all(&up[..read]).await.is_err() {
+                return;
+            }
+            continue;
+        }
+        let mut piece = &down[..read];
+        let mut over = false;
+        if let Some(cut) = cut {
+            let mut passed = passed.lock().unwrap();
+            let before = passed.entry(cut).or_default();
+            let left = usize::try_from(cut).unwrap() - before.len();
+            piece = &piece[..piece.len().min(left)];
+            before.extend_from_slice(piece);
+            over = before.len() as u64 == cut;
+        }
+        if client.write_all(piece).await.is_err() || over {
+            return;
         }
     }
 }
@@ -399,24 +410,28 @@ fn a_proxy_that_drops_silent_streams_costs_a_legacy_call_nothing() {
         let gate = Gate::default();
         let up = Up::new(&gate).await;
         let proxy = Proxy::impatient(up.address, Duration::from_millis(150)).await;
-        let (client, notes) = connect(&proxy.url(), Era::Legacy).await;
+        let (client, notes, heard) = connect_and_hear(&proxy.url(), Era::Legacy).await;
         let calling = tokio::spawn({
             let client = client.clone();
             async move { call(&client, "slow", 0).await }
         });
         gate.began.notified().await;
-        // Long enough for the stream to be dropped, and resumed, and dropped again.
-        tokio::time::sleep(Duration::from_millis(800)).await;
+        // The stream of the session and that of the call are dropped, and resumed, and dropped again.
+        for _ in 0..8 {
+            proxy.dropped.notified().await;
+        }
         gate.go_on.notify_one();
         assert_eq!(calling.await.unwrap().unwrap(), "at last");
         let begins = notes.lock().unwrap().iter().filter(|note| note.contains("it begins")).count();
         assert_eq!(begins, 1);
         // The stream of the session has been dropped as well, and is there again.
         up.server.handle().add_tool(tool("another"), |_: NoArguments, _| async { "x" }).unwrap();
-        let began = Instant::now();
-        while !notes.lock().unwrap().iter().any(|note| note.contains("tools/list_changed")) {
-            assert!(began.elapsed() < Duration::from_secs(20), "the change was never told");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        loop {
+            let told = heard.notified();
+            if notes.lock().unwrap().iter().any(|note| note.contains("tools/list_changed")) {
+                break;
+            }
+            told.await;
         }
         client.close().await;
     });

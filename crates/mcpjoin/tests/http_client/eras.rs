@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::scripted::{MODERN, Scripted, V2025_11, call, legacy, modern, run, text};
 
 #[test]
-fn a_modern_server_gets_its_headers_and_nothing_else() {
+fn r58_s18_a_modern_server_gets_its_headers_and_nothing_else() {
     run(async {
         let server = Scripted::new(modern).await;
         let connect = server.link().header("X-Team", "blue");
@@ -63,7 +63,7 @@ fn r59_the_session_and_the_version_are_named_from_the_reply_to_initialize_on() {
 }
 
 #[test]
-fn nothing_passes_initialized() {
+fn s2_nothing_passes_initialized() {
     run(async {
         let server = Scripted::new(|seen, talk| async move {
             if seen.about() == "notifications/initialized" {
@@ -86,7 +86,7 @@ fn nothing_passes_initialized() {
 }
 
 #[test]
-fn events_are_read_as_they_come() {
+fn r61_s4_events_are_read_as_they_come() {
     run(async {
         let server = Scripted::new(|seen, talk| async move {
             if seen.about() != "tools/call" {

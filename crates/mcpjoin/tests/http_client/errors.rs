@@ -122,7 +122,7 @@ fn b125_what_is_no_reply_is_a_readable_error() {
 }
 
 #[test]
-fn b125_a_notification_is_accepted_with_any_success() {
+fn s5_b125_a_notification_is_accepted_with_any_success() {
     run(async {
         for (status, body) in [(200, ""), (202, "with a body"), (204, ""), (200, "<html>")] {
             let server = Scripted::new(move |seen: Seen, talk: Talk| async move {

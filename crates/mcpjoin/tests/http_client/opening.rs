@@ -209,7 +209,7 @@ async fn busy(times: usize, status: u16, after: &'static str) -> Scripted {
         let refused = refused.clone();
         async move {
             if refused.fetch_add(1, Ordering::SeqCst) < times {
-                let headers = [("Retry-After", after)];
+                let headers = [("Date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("Retry-After", after)];
                 let headers = if after.is_empty() { &[][..] } else { &headers[..] };
                 return talk.answer(status, headers, "busy").await;
             }
@@ -228,7 +228,7 @@ fn b113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
             (503, ""),
             (502, "0"),
             (429, "-7"),
-            (503, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (503, "Sun, 06 Nov 1994 08:49:37 GMT"),
         ] {
             let server = busy(2, status, after).await;
             let client = server.connect().await.unwrap_or_else(|error| panic!("{status} {after}: {error}"));
@@ -241,7 +241,7 @@ fn b113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
 #[test]
 fn b113_a_wait_that_is_too_long_is_told_at_once() {
     run(async {
-        for after in ["1000000000", "99999999999999999999", "61"] {
+        for after in ["1000000000", "99999999999999999999", "61", "Sun, 06 Nov 1994 09:49:37 GMT"] {
             let server = busy(usize::MAX, 429, after).await;
             let error = server.connect().await.unwrap_err().to_string();
             assert!(error.contains("429") && error.contains("busy"), "{error}");

@@ -34,7 +34,7 @@ impl Forgetful {
 }
 
 #[test]
-fn b112_a_forgotten_session_is_opened_again_once_and_what_was_refused_is_sent_again() {
+fn r60_s3_b112_a_forgotten_session_is_opened_again_once_and_what_was_refused_is_sent_again() {
     run(async {
         let it = Forgetful::new().await;
         let client = it.server.connect().await.unwrap();
@@ -182,7 +182,7 @@ fn b112_a_server_that_speaks_another_version_now_ends_the_connection() {
 }
 
 #[test]
-fn closing_ends_the_session_and_a_server_without_delete_is_no_error() {
+fn s3_closing_ends_the_session_and_a_server_without_delete_is_no_error() {
     run(async {
         for status in [200, 204, 404, 405, 500] {
             let server = Scripted::new(move |seen: Seen, talk: Talk| async move {

@@ -1,6 +1,6 @@
 //! What a client reads from the head of a response, beside what the body is.
 //!
-//! Called by the HTTP client's link. Nothing here waits: the clock's time comes in as an argument.
+//! Called by the HTTP client's link. Nothing here waits, and nothing reads a clock.
 
 use core::time::Duration;
 
@@ -45,21 +45,22 @@ pub fn forgets_session(status: u16, error: Option<&ErrorObject>) -> bool {
 const SDK_BAD_REQUEST: i64 = -32000;
 
 /// How long to wait before coming again, by the value of `Retry-After`
-/// ([RFC 9110, 10.2.3](https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3)): seconds, or a date, which `now`
-/// (seconds since 1970) is taken from. A date that has passed is no wait at all. `None` when it is neither: a negative
-/// number, another text, a date in one of the obsolete forms.
+/// ([RFC 9110, 10.2.3](https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3)): seconds, or a date, which is counted from
+/// the `Date` of the same response, so that nobody's clock has to be right. A date that has passed is no wait at all.
+/// `None` when it is neither: a negative number, another text, a date in one of the obsolete forms or beside no `Date`.
 ///
 /// ```
 /// use core::time::Duration;
 ///
 /// use mcpjoin_proto::http::reply::retry_after;
 ///
-/// assert_eq!(retry_after(b"120", 0), Some(Duration::from_secs(120)));
-/// assert_eq!(retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT", 784_111_770), Some(Duration::from_secs(7)));
-/// assert_eq!(retry_after(b"-1", 0), None);
+/// assert_eq!(retry_after(b"120", None), Some(Duration::from_secs(120)));
+/// let date: &[u8] = b"Sun, 06 Nov 1994 08:49:30 GMT";
+/// assert_eq!(retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT", Some(date)), Some(Duration::from_secs(7)));
+/// assert_eq!(retry_after(b"-1", None), None);
 /// ```
 #[must_use]
-pub fn retry_after(value: &[u8], now: u64) -> Option<Duration> {
+pub fn retry_after(value: &[u8], date_header: Option<&[u8]>) -> Option<Duration> {
     let value = trim(value);
     if !value.is_empty() && value.iter().all(u8::is_ascii_digit) {
         let seconds = value
@@ -67,6 +68,7 @@ pub fn retry_after(value: &[u8], now: u64) -> Option<Duration> {
             .fold(0_u64, |seconds, digit| seconds.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
         return Some(Duration::from_secs(seconds));
     }
+    let now = date(trim(date_header?))?;
     Some(Duration::from_secs(date(value)?.saturating_sub(now)))
 }
 
@@ -109,38 +111,51 @@ mod tests {
 
     #[test]
     fn b113_retry_after_is_seconds_or_a_date() {
-        let table: [(&[u8], u64, Option<Duration>); 14] = [
-            (b"0", 0, Some(Duration::ZERO)),
-            (b" 30 ", 0, Some(SECOND * 30)),
-            (b"1000000000", 0, Some(SECOND * 1_000_000_000)),
-            (b"99999999999999999999999", 0, Some(Duration::from_secs(u64::MAX))),
-            (b"-5", 0, None),
-            (b"+5", 0, None),
-            (b"1.5", 0, None),
-            (b"soon", 0, None),
-            (b"", 0, None),
-            (b"Thu, 01 Jan 1970 00:00:05 GMT", 0, Some(SECOND * 5)),
-            (b"Thu, 29 Feb 2024 12:00:00 GMT", 1_709_208_000 - 10, Some(SECOND * 10)),
-            (b"Wed, 31 Dec 2025 23:59:59 GMT", 1_767_225_599, Some(Duration::ZERO)),
-            (b"Sun, 06 Nov 1994 08:49:37 GMT", u64::MAX, Some(Duration::ZERO)),
-            (b"Sunday, 06-Nov-94 08:49:37 GMT", 0, None),
+        let table: [(&str, &str, Option<Duration>); 18] = [
+            ("0", "", Some(Duration::ZERO)),
+            (" 30 ", "", Some(SECOND * 30)),
+            ("1000000000", "", Some(SECOND * 1_000_000_000)),
+            ("99999999999999999999999", "", Some(Duration::from_secs(u64::MAX))),
+            ("-5", "", None),
+            ("+5", "", None),
+            ("1.5", "", None),
+            ("soon", "", None),
+            ("", "", None),
+            ("Thu, 01 Jan 1970 00:00:05 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", Some(SECOND * 5)),
+            ("Fri, 01 Mar 2024 00:00:00 GMT", "Wed, 28 Feb 2024 23:59:59 GMT", Some(SECOND * (86_400 + 1))),
+            ("Mon, 01 Mar 2100 00:00:00 GMT", "Sun, 28 Feb 2100 23:59:59 GMT", Some(SECOND)),
+            ("Thu, 01 Jan 2026 00:00:01 GMT", "Wed, 31 Dec 2025 23:59:59 GMT", Some(SECOND * 2)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT", Some(Duration::ZERO)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "", None),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:30 GMT", None),
+            ("Sun, 00 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:30 GMT", None),
+            ("Sun, 06 Nov 0000 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:30 GMT", None),
         ];
-        for (value, now, expected) in table {
-            assert_eq!(retry_after(value, now), expected, "{}", value.escape_ascii());
+        for (value, date, expected) in table {
+            let date = Some(date.as_bytes()).filter(|date| !date.is_empty());
+            assert_eq!(retry_after(value.as_bytes(), date), expected, "{value} {date:?}");
         }
     }
 
     #[test]
     fn no_date_panics() {
-        for value in [
-            "Sun, 00 Nov 1994 08:49:37 GMT",
-            "Sun, 06 Nov 0000 08:49:37 GMT",
+        let right = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(date(right.as_bytes()), Some(784_111_777));
+        for wrong in [
             "Sun, 06 Xxx 1994 08:49:37 GMT",
             "Sun, 06 Nov 1994 24:49:37 GMT",
             "Sun, 06 Nov 1994 08:49:3\u{20ac}GMT",
             "Sun, 06 Nov 1994 08:49:37 CET",
+            "Sun, 06 Nov 1969 08:49:37 GMT",
         ] {
-            assert_eq!(retry_after(value.as_bytes(), 0), None, "{value}");
+            assert_eq!(date(wrong.as_bytes()), None, "{wrong}");
+        }
+        for place in 0..right.len() {
+            for byte in 0..=u8::MAX {
+                let mut bent = right.as_bytes().to_vec();
+                bent[place] = byte;
+                let _ = date(&bent);
+            }
         }
     }
 

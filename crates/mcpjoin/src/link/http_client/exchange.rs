@@ -7,10 +7,10 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http>
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method as HttpMethod, StatusCode};
 use mcpjoin_proto::http::classify::{Probe, ProbeBody, ProbeVerdict, verdict};
 use mcpjoin_proto::http::headers::name;
@@ -532,8 +532,8 @@ pub(super) fn pause(retry: Duration, failures: u32) -> Duration {
 /// What a server says about when to come again.
 pub(super) fn asked_to_wait(response: &Response) -> Option<Duration> {
     let value = response.headers().get(name::RETRY_AFTER)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    retry_after(value.as_bytes(), now)
+    let date = response.headers().get(header::DATE).map(HeaderValue::as_bytes);
+    retry_after(value.as_bytes(), date)
 }
 
 impl Answer {

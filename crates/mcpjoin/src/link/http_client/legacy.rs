@@ -19,7 +19,7 @@ pub(super) struct LegacySession {
     /// As the server gave it, if it did.
     pub(super) id: Option<HeaderValue>,
     /// The agreed revision, and the header that says it where it has one.
-    pub(super) version: String,
+    pub(super) agreed: String,
     pub(super) header: Option<HeaderValue>,
     /// Whether the revision has a stream to be opened with GET.
     pub(super) streams: bool,
@@ -56,7 +56,7 @@ impl LegacySession {
         Ok(Some(Self {
             header: header.and_then(|version| HeaderValue::from_str(version).ok()),
             streams: id.is_some() || profile.is_some_and(|profile| profile.http_sessions),
-            version: version.into_owned(),
+            agreed: version.into_owned(),
             id,
             generation: 0,
         }))

@@ -52,7 +52,7 @@ use self::outgoing::{Outgoing, message_headers};
 use self::relist::Relisting;
 use self::reopen::Reopening;
 use self::running::{Running, Ticket, What};
-use self::waiting::{Kind, Waiting, cancelled};
+use self::waiting::{Gate, Kind, Waiting, cancelled};
 use self::wire::{Sending, Wire};
 use super::{Io, cannot_reopen};
 
@@ -102,31 +102,16 @@ struct HttpLink {
 /// How the server is reached.
 enum Way {
     Streamable,
-    /// HTTP+SSE; the place to post to when it is known, and what Streamable HTTP has come to.
+    /// The place to post to when it is known, and what Streamable HTTP has come to.
     HttpSse {
         endpoint: Option<Url>,
         refused: Option<Box<Refused>>,
     },
 }
 
-/// Whether messages may leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Open,
-    /// `initialized` is to be accepted first.
-    Initialized,
-    /// HTTP+SSE: the stream has not said where to post.
-    Endpoint,
-    /// The session is being opened again.
-    Reopening,
-    /// The probe of the era is to be answered later.
-    Postponed,
-}
-
+/// What closing waits for: what was said last, then the end of the session; and until when.
 enum Closing {
-    /// What was said last is leaving.
     Leaving(Pin<Box<Sleep>>),
-    /// The session is being ended.
     Ending(Pin<Box<Sleep>>),
 }
 
@@ -350,11 +335,10 @@ impl HttpLink {
             News::TryHttpSse(refused) => self.turn_to_http_sse(Some(refused)),
             News::Endpoint(url) => {
                 self.handle.took(HttpWay::HttpSse);
-                if let Way::HttpSse { endpoint, refused } = &mut self.way {
-                    *endpoint = Some(url);
-                    if let Some(refused) = refused.take() {
-                        self.waiting.push_front(Waiting::new(refused.initialize));
-                    }
+                let Way::HttpSse { endpoint, refused } = &mut self.way else { return };
+                *endpoint = Some(url);
+                if let Some(refused) = refused.take() {
+                    self.send_again(refused.initialize);
                 }
                 self.gate = Gate::Open;
             }

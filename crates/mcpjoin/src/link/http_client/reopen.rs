@@ -83,8 +83,8 @@ impl Reopening {
             Ok(None) => return Err(failed("initialize was refused".into(), true)),
             Err(what) => return Err(failed(what, true)),
         };
-        if session.version != self.old.version {
-            let what = format!("and speaks {} now, not {}", session.version, self.old.version);
+        if session.agreed != self.old.agreed {
+            let what = format!("and speaks {} now, not {}", session.agreed, self.old.agreed);
             return Err(failed(what, true));
         }
         let session = LegacySession { generation: self.old.generation + 1, ..session };

@@ -8,6 +8,20 @@ use mcpjoin_proto::{Message, Method, Request, RequestId};
 use super::exchange::Role;
 use super::running::What;
 
+/// Whether messages may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    Open,
+    /// `initialized` is to be accepted first.
+    Initialized,
+    /// HTTP+SSE: the stream has not said where to post.
+    Endpoint,
+    /// The session is being opened again.
+    Reopening,
+    /// The probe of the era is to be answered later.
+    Postponed,
+}
+
 /// A message that waits for its turn.
 pub(super) struct Waiting {
     pub(super) outbound: Outbound,
