@@ -436,7 +436,7 @@ impl<'a> Words<'a> {
                 _ => Ask::Auto,
             };
             role.version = self.value("version").map(Version::parse);
-            Role::Client(role)
+            Role::Client(role.into())
         } else {
             let mut role = ServerRole::new(Implementation::new("s", "1"), capabilities.decode().unwrap());
             if let Some(versions) = self.value("versions") {

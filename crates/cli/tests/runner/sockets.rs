@@ -1,7 +1,7 @@
 //! Servers that listen: `serve demo --listen`, and the targets `tcp://host:port` and `unix:/path`.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,51 @@ fn a_server_on_a_port_is_asked_like_any_other() {
     server.ends("TERM", 143);
 }
 
+/// What a server answers to a request over HTTP.
+fn over_http(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_server_over_http_listens_beside_one_on_a_port() {
+    let mut running = start(command([
+        "serve",
+        "demo",
+        "--listen",
+        "tcp://127.0.0.1:0",
+        "--listen",
+        "http://127.0.0.1:0/mcp",
+    ]));
+    let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
+    let demo = Demo(Some(running));
+    let addresses = [(); 2].map(|()| {
+        let mut said = String::new();
+        stderr.read_line(&mut said).unwrap();
+        said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}")).to_owned()
+    });
+    assert_eq!(line(&format!("call {} echo message=hi", addresses[0])).exits(0).stdout, "hi\n");
+    let http = addresses[1].strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}"#;
+    let request = |host: &str| {
+        format!(
+            "POST /mcp HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let opened = over_http(http, &request(http));
+    assert!(opened.starts_with("HTTP/1.1 200") && opened.contains("mcp-session-id: "), "{opened}");
+    assert!(opened.contains("mcpjoin-demo"), "{opened}");
+    assert!(over_http(http, &request("evil.example")).starts_with("HTTP/1.1 403"));
+    let taken = line(&format!("serve demo --listen {}", addresses[1])).exits(2);
+    taken.says(&["(E_LISTEN)"]);
+    demo.ends("TERM", 143);
+}
+
 #[test]
 fn a_server_on_a_unix_socket_is_for_its_user_alone_and_leaves_no_file() {
     let path = scratch("socket");
@@ -75,7 +120,7 @@ fn a_server_on_a_unix_socket_is_for_its_user_alone_and_leaves_no_file() {
 #[test]
 fn f10_clients_that_stay_do_not_hold_the_end_up() {
     let (server, address) = Demo::on("tcp://127.0.0.1:0");
-    let mut client = std::net::TcpStream::connect(address.strip_prefix("tcp://").unwrap()).unwrap();
+    let mut client = TcpStream::connect(address.strip_prefix("tcp://").unwrap()).unwrap();
     // Its answer shows that it has been accepted.
     client.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").unwrap();
     client.read_exact(&mut [0]).unwrap();

@@ -50,7 +50,7 @@ impl Plan {
         let mut role = self.role.clone();
         role.ask = ask;
         let setup = Setup {
-            role: Role::Client(role),
+            role: Role::Client(role.into()),
             limits: self.limits.clone(),
             on_violation: self.on_violation.clone(),
         };

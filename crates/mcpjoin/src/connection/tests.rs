@@ -10,7 +10,7 @@ use super::*;
 #[test]
 fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
     let role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
-    let session = Session::new(Role::Client(role), LinkCaps::default(), Limits::default());
+    let session = Session::new(Role::Client(role.into()), LinkCaps::default(), Limits::default());
     let connection = Connection::from_core(Arc::new(Core::new(session)));
     let mut cx = TaskContext::from_waker(Waker::noop());
     let watchers = || connection.core.lock().watchers();

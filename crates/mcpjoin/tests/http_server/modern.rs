@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use mcpjoin::link::HttpOptions;
+use mcpjoin::proto::session::Limits;
 use serde_json::{Value, json};
 
 use crate::support::{MODERN, Peer, begins, builder, modern, peer, run, server, settle, text};
@@ -355,12 +356,48 @@ fn two_streams_are_independent_and_get_what_they_asked_for() {
 fn a_long_call_without_news_is_answered_in_time() {
     run(async {
         let (peer, gate) = peer(options());
-        let gate_later = gate.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            gate_later.open.add_permits(1);
-        });
-        let reply = peer.call(1, "wait", json!({})).await;
+        let mut reply = Box::pin(peer.call(1, "wait", json!({})));
+        begins(&mut reply).await;
+        tokio::time::advance(Duration::from_secs(10)).await;
+        begins(&mut reply).await;
+        gate.open.add_permits(1);
+        let reply = reply.await;
         assert_eq!(text(&reply.json().await), "waited");
+    });
+}
+
+#[test]
+fn n92_a_client_that_takes_nothing_is_given_up_and_holds_a_bounded_amount() {
+    run(async {
+        let gate = crate::support::Gate::new();
+        let mut limits = Limits::default();
+        (limits.message, limits.queued_replies) = (10_000, 1_000);
+        let server = builder(&gate).limits(limits).build().unwrap();
+        let peer = Peer::new(&server, options());
+        gate.open.add_permits(1_000);
+        let mut reply = peer.modern("tools/call", "steps").post(stepping(1, 1_000)).await;
+        assert_eq!(reply.kind(), "text/event-stream");
+        for _ in 0..50 {
+            settle().await;
+        }
+        // A client that goes on reading gets all of it.
+        gate.open.add_permits(1_000);
+        let mut reader = peer.modern("tools/call", "steps").post(stepping(2, 1_000)).await;
+        let mut last = None;
+        while let Some(message) = reader.message().await {
+            last = Some(message);
+        }
+        assert_eq!(text(&last.unwrap()), "stepped");
+        for _ in 0..40 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            settle().await;
+        }
+        let mut held = 0;
+        while let Some(piece) = reply.piece().await {
+            held += piece.len();
+            assert!(!piece.windows(7).any(|part| part == b"stepped"), "it was not given up");
+        }
+        assert!(held <= 12_000, "{held}");
+        assert_eq!(text(&peer.call(3, "echo", json!({ "message": "x" })).await.json().await), "x");
     });
 }

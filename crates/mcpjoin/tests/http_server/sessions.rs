@@ -111,7 +111,7 @@ fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
         let mut call = Box::pin(working.call_in_session(1, "wait", json!({})));
         begins(&mut call).await;
         for _ in 0..12 {
-            tokio::time::sleep(Duration::from_secs(10)).await;
+            tokio::time::advance(Duration::from_secs(10)).await;
             assert_eq!(used.call_in_session(1, "echo", json!({})).await.status, 200);
         }
         assert_eq!(peer.service.sessions(), 3);
@@ -120,12 +120,16 @@ fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
         drop(stream);
         gate.open.add_permits(1);
         assert_eq!(text(&call.await.message().await.unwrap()), "waited");
-        tokio::time::sleep(Duration::from_secs(200)).await;
+        settle().await;
+        tokio::time::advance(Duration::from_secs(200)).await;
+        settle().await;
         assert_eq!(peer.service.sessions(), 0);
         // And again, after there was none.
         peer.open(LEGACY).await;
         assert_eq!(peer.service.sessions(), 1);
-        tokio::time::sleep(Duration::from_secs(200)).await;
+        settle().await;
+        tokio::time::advance(Duration::from_secs(200)).await;
+        settle().await;
         assert_eq!(peer.service.sessions(), 0);
     });
 }
@@ -160,5 +164,20 @@ fn dropping_the_service_ends_everything() {
         drop((peer, session));
         settle().await;
         assert_eq!(gate.dropped(), 1);
+    });
+}
+
+#[test]
+fn f113_who_is_sent_away_is_told_when_to_come_again() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new().max_sessions(1));
+        let session = peer.open(LEGACY).await;
+        for reply in
+            [peer.post(initialize(LEGACY, json!({}))).await, peer.send(http::Method::GET, "/sse", "").await]
+        {
+            assert_eq!((reply.status, &reply.headers["retry-after"]), (503, &"1".parse().unwrap()));
+        }
+        assert_eq!(session.send(http::Method::DELETE, "/mcp", "").await.status, 204);
+        assert_eq!(peer.send(http::Method::GET, "/sse", "").await.status, 200);
     });
 }

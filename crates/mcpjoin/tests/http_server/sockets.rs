@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::support::{Gate, LEGACY, MODERN, builder, call, initialize, modern, run_for_real, text};
+use crate::support::{Gate, LEGACY, MODERN, builder, call, initialize, modern, run_for_real, text, until};
 
 /// A server that listens, and how it is ended.
 struct Listening {
@@ -119,12 +119,13 @@ fn f101_heads_that_trickle_are_given_up_and_others_are_served() {
                 tokio::spawn(async move {
                     let mut stream = TcpStream::connect(address).await.unwrap();
                     let (mut reader, mut writer) = stream.split();
+                    let mut pace = tokio::time::interval(Duration::from_millis(20));
                     let trickle = async {
                         for byte in b"POST /mcp HTTP/1.1\r\nx: ".iter().chain(b"y".iter().cycle()) {
                             if writer.write_all(&[*byte]).await.is_err() {
                                 break;
                             }
-                            tokio::time::sleep(Duration::from_millis(20)).await;
+                            pace.tick().await;
                         }
                     };
                     let closed = async { while matches!(reader.read(&mut [0; 1024]).await, Ok(1..)) {} };
@@ -244,9 +245,7 @@ fn cve_2025_53365_a_client_that_vanishes_mid_reply_harms_nobody() {
             drop(stream);
             listening.is_served().await;
         }
-        while listening.gate.dropped() < 20 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(&listening.gate.dropped, 20).await;
     });
 }
 
@@ -451,9 +450,7 @@ fn the_end_finishes_calls_and_streams_and_then_closes() {
         let mut waiting = listening.connect().await;
         waiting.write_all(modern_call(1, "wait").as_bytes()).await.unwrap();
         let idle = listening.connect().await;
-        while listening.gate.begun() == 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        until(&listening.gate.begun, 1).await;
         let (address, gate) = (listening.address, listening.gate.clone());
         let ended = tokio::spawn(listening.ends());
         assert!(to_end(&mut standing).await.contains("0-0"));

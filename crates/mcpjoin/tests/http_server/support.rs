@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use mcpjoin::proto::types::{
 };
 use mcpjoin::server::{Context, HandlerError, ServerBuilder};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tower_service::Service as _;
 
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -48,31 +47,35 @@ pub(crate) fn run_for_real(test: impl Future<Output = ()>) {
 pub(crate) struct Gate {
     pub(crate) open: Arc<Semaphore>,
     /// Calls of `wait` that have begun.
-    pub(crate) begun: Arc<AtomicUsize>,
+    pub(crate) begun: watch::Sender<usize>,
     /// Calls of `wait` that were dropped before they had an answer.
-    pub(crate) dropped: Arc<AtomicUsize>,
+    pub(crate) dropped: watch::Sender<usize>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Self {
-        Self { open: Arc::new(Semaphore::new(0)), begun: Arc::default(), dropped: Arc::default() }
+        Self {
+            open: Arc::new(Semaphore::new(0)),
+            begun: watch::Sender::new(0),
+            dropped: watch::Sender::new(0),
+        }
     }
 
     pub(crate) fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
+        *self.begun.borrow()
     }
 
     pub(crate) fn dropped(&self) -> usize {
-        self.dropped.load(Ordering::SeqCst)
+        *self.dropped.borrow()
     }
 }
 
-struct Counted(Option<Arc<AtomicUsize>>);
+struct Counted(Option<watch::Sender<usize>>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
         if let Some(count) = &self.0 {
-            count.fetch_add(1, Ordering::SeqCst);
+            count.send_modify(|count| *count += 1);
         }
     }
 }
@@ -115,7 +118,7 @@ pub(crate) fn builder(gate: &Gate) -> ServerBuilder {
         .raw_tool(Tool::new("wait", any_object()), move |_, _| {
             let gate = gate.clone();
             async move {
-                gate.begun.fetch_add(1, Ordering::SeqCst);
+                gate.begun.send_modify(|begun| *begun += 1);
                 let mut counted = Counted(Some(gate.dropped.clone()));
                 gate.open.acquire().await.unwrap().forget();
                 counted.0 = None;
@@ -216,7 +219,7 @@ impl Peer {
     }
 
     pub(crate) async fn ask(&self, id: impl Into<Value>, method: &str, params: Value) -> Reply {
-        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default().to_owned();
+        let name = params["name"].as_str().or_else(|| params["uri"].as_str()).unwrap_or_default().to_owned();
         self.modern(method, &name).post(modern(id, method, params)).await
     }
 
@@ -347,6 +350,11 @@ pub(crate) fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> Value 
 
 pub(crate) fn text(message: &Value) -> &str {
     message["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{message}"))
+}
+
+/// Waits until a count has come so far.
+pub(crate) async fn until(count: &watch::Sender<usize>, least: usize) {
+    count.subscribe().wait_for(|count| *count >= least).await.unwrap();
 }
 
 /// Lets everything that is ready run.

@@ -173,9 +173,9 @@ pub fn classify(
         Decoded::Batch(_) => None,
     };
     let meta = message.and_then(params).and_then(Payload::meta);
-    let declared = meta.as_ref().and_then(|meta| string_member(meta, META_VERSION));
-    if let (Some(message), Some(declared)) = (message, &declared) {
-        return modern(headers, message, meta.as_ref(), Some(declared), offer);
+    let declared = meta.as_ref().map(Declared::read).unwrap_or_default();
+    if let (Some(message), Some(_)) = (message, &declared.version) {
+        return modern(headers, message, &declared, offer);
     }
     let opens = matches!(message, Some(Message::Request(Request { method: Method::Initialize, .. })));
     if opens || matches!(session, SessionLookup::Known(_)) {
@@ -199,20 +199,49 @@ pub fn classify(
             legacy(kind, headers, Some(decoded), session, offer)
         }
         Ok(_) => match message {
-            Some(message) => modern(headers, message, meta.as_ref(), None, offer),
+            Some(message) => modern(headers, message, &declared, offer),
             None => Rejection::with(400, None, ErrorObject::invalid_request("a batch is not allowed here")),
         },
     }
 }
 
-/// The rules of 2026-07-28. `declared` is the revision in `_meta`.
+/// What `_meta` says of what every request of 2026-07-28 must say.
+#[derive(Default)]
+struct Declared {
+    version: Option<String>,
+    /// The capabilities are there, and are an object.
+    capabilities: bool,
+}
+
+impl Declared {
+    /// Reads it in one go: every request has one.
+    fn read(meta: &Raw) -> Self {
+        let mut declared = Self::default();
+        if meta.kind() != Kind::Object {
+            return declared;
+        }
+        for (name, range) in crate::scan::members(meta) {
+            match &*name {
+                META_VERSION => {
+                    declared.version = meta.slice(range).to_string_value().map(Cow::into_owned);
+                }
+                META_CAPABILITIES => declared.capabilities = meta.as_bytes()[range].first() == Some(&b'{'),
+                _ => {}
+            }
+        }
+        declared
+    }
+}
+
+/// The rules of 2026-07-28.
 fn modern(
     headers: &(impl Headers + ?Sized),
     message: &Message,
-    meta: Option<&Raw>,
-    declared: Option<&str>,
+    declared: &Declared,
     offer: &Offer<'_>,
 ) -> Class {
+    let Declared { version: declared, capabilities } = declared;
+    let declared = declared.as_deref();
     let id = id(Some(message));
     let reject = |error: ErrorObject| Rejection::with(400, id.clone(), error);
     let request = match message {
@@ -238,8 +267,7 @@ fn modern(
     if version.era() != Some(Era::Modern) || !offer.speaks(&version) {
         return reject(unsupported(declared, offer));
     }
-    let capabilities = meta.and_then(|meta| meta.member(META_CAPABILITIES));
-    if capabilities.is_none_or(|capabilities| capabilities.kind() != Kind::Object) {
+    if !capabilities {
         let text = alloc::format!("missing _meta member {META_CAPABILITIES}, an object");
         return reject(ErrorObject::invalid_params(text));
     }
@@ -392,8 +420,14 @@ fn id(message: Option<&Message>) -> Option<RequestId> {
 }
 
 /// The value that `Mcp-Name` repeats.
-fn name_in(request: &Request, named: NamedBy) -> Option<String> {
-    string_member(request.params.as_ref()?.raw(), named.member)
+fn name_in(request: &Request, named: NamedBy) -> Option<Cow<'_, str>> {
+    let params = request.params.as_ref()?;
+    match named.member {
+        // Where these lie is known.
+        "name" => params.name_string(),
+        "uri" => params.uri()?.to_string_value().map(Cow::into_owned).map(Cow::Owned),
+        other => string_member(params.raw(), other).map(Cow::Owned),
+    }
 }
 
 fn string_member(object: &Raw, member: &str) -> Option<String> {

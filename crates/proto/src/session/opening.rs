@@ -18,7 +18,7 @@ use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapa
 use super::legacy::Legacy;
 use super::link::{LinkEnd, LinkError, Route};
 use super::modern::{self, Modern};
-use super::role::{ClientRole, Role, ServerRole};
+use super::role::{ClientRole, ServerRole};
 use super::shared::Shared;
 use super::violation::Violation;
 use crate::decode::Shape;
@@ -231,7 +231,7 @@ impl ClientOpening {
                 shared.calls.take(id);
             }
             shared.events.push_back(Event::Opened);
-            return Some(Decided::Modern(Modern::new(profile, &Role::Client(client.clone()))));
+            return Some(Decided::Modern(Modern::new(profile, &shared.role)));
         }
         let error = ErrorObject::new(code::UNSUPPORTED_PROTOCOL_VERSION, "no common version");
         self.choose_version(shared, client, now, discovered.supported_versions, error)

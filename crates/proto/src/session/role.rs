@@ -12,8 +12,8 @@ use crate::{Era, Version};
 #[derive(Clone, Debug)]
 pub enum Role {
     /// The side that opens, asks and calls.
-    Client(ClientRole),
-    /// The side that offers. Shared: one server has many sessions.
+    Client(Arc<ClientRole>),
+    /// The side that offers. Shared, for one server has many sessions.
     Server(Arc<ServerRole>),
 }
 

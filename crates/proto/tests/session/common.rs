@@ -26,14 +26,14 @@ pub(crate) fn at(seconds: u64) -> Time {
 pub(crate) fn client(ask: Ask, limits: Limits) -> Session {
     let mut role = ClientRole::new(Implementation::new("c", "1"), raw(CLIENT).decode().unwrap());
     role.ask = ask;
-    Session::new(Role::Client(role), LinkCaps::default(), limits)
+    Session::new(Role::Client(role.into()), LinkCaps::default(), limits)
 }
 
 pub(crate) fn client_of(version: &Version, limits: Limits) -> Session {
     let mut role = ClientRole::new(Implementation::new("c", "1"), raw(CLIENT).decode().unwrap());
     role.ask = Ask::Only(version.era().unwrap());
     role.version = (version.era() == Some(Era::Legacy)).then(|| version.clone());
-    Session::new(Role::Client(role), LinkCaps::default(), limits)
+    Session::new(Role::Client(role.into()), LinkCaps::default(), limits)
 }
 
 pub(crate) fn server(limits: Limits) -> Session {

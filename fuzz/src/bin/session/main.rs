@@ -61,7 +61,7 @@ impl World {
             server.versions.retain(|version| *version == only);
         }
         let sides = [
-            Side::new(Role::Client(client), caps, limits.clone()),
+            Side::new(Role::Client(client.into()), caps, limits.clone()),
             Side::new(Role::Server(server.clone().into()), caps, limits.clone()),
         ];
         let mut world = Self { now: Time::ZERO, sides, server, caps, limits };

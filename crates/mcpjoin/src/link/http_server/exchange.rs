@@ -11,7 +11,8 @@ use tokio::time::sleep;
 
 use super::entry::Entry;
 use super::sessions::Session;
-use super::wire::{Head, Holder};
+use super::slot::Holder;
+use super::wire::Head;
 use super::{Shared, stateless};
 
 /// An exchange under way. Dropping it is leaving it.

@@ -14,6 +14,9 @@ use mcpjoin_proto::http::origin::{MediaType, accepts, has_json_body};
 use super::body::HttpBody;
 use super::reply;
 
+/// A response that is made before anything is dispatched.
+pub(super) type Refusal = Box<Response<HttpBody>>;
+
 /// How many headers a request may have.
 pub(super) const HEADERS: usize = 100;
 
@@ -121,24 +124,24 @@ impl<'a> RequestHead<'a> {
         &self.parts.headers
     }
 
-    pub(super) fn check_size(&self) -> Result<(), Response<HttpBody>> {
+    pub(super) fn check_size(&self) -> Result<(), Refusal> {
         let uri = self.parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
         if self.headers().len() > HEADERS || self.bytes + uri > HEADER_BYTES {
             let text = format!("the head of the request is above {HEADERS} headers or {HEADER_BYTES} bytes");
-            return Err(reply::refuse(431, &text));
+            return Err(Box::new(reply::refuse(431, &text)));
         }
         // Two lengths: who stands between may have believed the other one.
         let lengths = [self.known("content-length"), self.known("transfer-encoding")];
         if !lengths.iter().any(|length| matches!(length, Known::Absent)) {
             let mut refused = reply::refuse(400, "Content-Length and Transfer-Encoding exclude each other");
             refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            return Err(refused);
+            return Err(Box::new(refused));
         }
         Ok(())
     }
 
     /// The types of the body and of the reply.
-    pub(super) fn check_types(&self, method: HttpMethod) -> Result<(), Response<HttpBody>> {
+    pub(super) fn check_types(&self, method: HttpMethod) -> Result<(), Refusal> {
         match method {
             HttpMethod::Post => {
                 self.check_body()?;
@@ -149,18 +152,18 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    pub(super) fn check_body(&self) -> Result<(), Response<HttpBody>> {
+    pub(super) fn check_body(&self) -> Result<(), Refusal> {
         if !has_json_body(self) {
-            return Err(reply::refuse(415, "Content-Type must be application/json"));
+            return Err(Box::new(reply::refuse(415, "Content-Type must be application/json")));
         }
         let mut encodings = self.values("content-encoding");
         if !encodings.all(|encoding| encoding.eq_ignore_ascii_case(b"identity")) {
-            return Err(reply::refuse(415, "Content-Encoding is not supported"));
+            return Err(Box::new(reply::refuse(415, "Content-Encoding is not supported")));
         }
         Ok(())
     }
 
-    pub(super) fn check_accept(&self, kinds: &[MediaType]) -> Result<(), Response<HttpBody>> {
+    pub(super) fn check_accept(&self, kinds: &[MediaType]) -> Result<(), Refusal> {
         let usual =
             matches!(self.known(name::ACCEPT), Known::One(accept) if accept.as_bytes() == USUAL_ACCEPT);
         if usual || accepts(self, kinds) {
@@ -170,7 +173,7 @@ impl<'a> RequestHead<'a> {
             [_] => "Accept must name text/event-stream",
             _ => "Accept must name application/json and text/event-stream",
         };
-        Err(reply::refuse(406, text))
+        Err(Box::new(reply::refuse(406, text)))
     }
 
     pub(super) fn session_id(&self) -> Option<&'a [u8]> {

@@ -31,7 +31,7 @@ pub(super) fn stream(shared: &Arc<Shared>, parts: &Parts) -> Response<HttpBody> 
         return reply::not_allowed("GET");
     }
     if let Err(refused) = RequestHead::new(parts).check_accept(&[MediaType::EventStream]) {
-        return refused;
+        return *refused;
     }
     let principal = shared.principal(parts);
     let Some(place) = shared.sessions.reserve() else {
@@ -71,7 +71,7 @@ where
         return reply::not_allowed("POST");
     }
     if let Err(refused) = RequestHead::new(parts).check_body() {
-        return refused;
+        return *refused;
     }
     let principal = shared.principal(parts);
     let named = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {

@@ -15,12 +15,14 @@ mod events;
 mod exchange;
 mod head;
 mod http_sse;
+mod io;
 mod legacy;
 mod modern;
 mod options;
 mod reply;
 mod serve;
 mod sessions;
+mod slot;
 mod stateless;
 mod wire;
 
@@ -48,9 +50,10 @@ use super::Link;
 use body::{Unread, read};
 use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
-use head::{Place, RequestHead};
+use head::{Place, Refusal, RequestHead};
+use io::HttpIo;
 use sessions::{Session, Sessions};
-use wire::{HttpIo, Refused, Routing, Wire};
+use wire::{Refused, Routing, Wire};
 
 pub use body::HttpBody;
 pub use events::{Event, EventId, EventIdError, EventStore, MemoryEvents, Replay, SessionId};
@@ -61,6 +64,18 @@ pub use serve::{HttpListenError, HttpListener};
 ///
 /// It is a [`tower_service::Service`], and so it is mounted in any application of hyper, axum or tower. It is called
 /// within a tokio runtime with time enabled.
+///
+/// ```no_run
+/// # async fn f(server: mcpjoin::Server, stream: tokio::net::TcpStream) -> Result<(), hyper::Error> {
+/// use hyper_util::rt::TokioIo;
+/// use hyper_util::service::TowerToHyperService;
+/// use mcpjoin::link::HttpOptions;
+///
+/// let service = TowerToHyperService::new(server.http(HttpOptions::new()));
+/// let http = hyper::server::conn::http1::Builder::new();
+/// http.serve_connection(TokioIo::new(stream), service).await
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct HttpService(Arc<Shared>);
 
@@ -98,7 +113,7 @@ impl HttpService {
     ) -> Self {
         let sessions = Sessions::new(options.sessions, options.session_idle, options.events.clone());
         Self(Arc::new(Shared {
-            legacy: versions.iter().any(|version| version.era() == Some(Era::Legacy)),
+            legacy: Version::newest_among(Era::Legacy, &versions).is_some(),
             options,
             limits,
             versions,
@@ -162,7 +177,7 @@ where
     let head = RequestHead::new(&parts);
     let place = match shared.check(&head) {
         Ok(place) => place,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let mut response = match place {
         Place::Endpoint => endpoint(&shared, &parts, &head, body, origin).await,
@@ -188,7 +203,7 @@ where
 {
     let method = HttpMethod::parse(parts.method.as_str());
     if let Err(refused) = head.check_types(method) {
-        return refused;
+        return *refused;
     }
     let stateless = shared.options.stateless;
     let principal = shared.principal(parts);
@@ -236,19 +251,19 @@ impl Came {
 
 impl Shared {
     /// What concerns every request: what it may not have, and where it goes.
-    fn check(&self, head: &RequestHead<'_>) -> Result<Place, Response<HttpBody>> {
+    fn check(&self, head: &RequestHead<'_>) -> Result<Place, Refusal> {
         head.check_size()?;
         if let Err(denied) = self.options.guard.check(head) {
-            return Err(reply::refuse(403, &denied.to_string()));
+            return Err(Box::new(reply::refuse(403, &denied.to_string())));
         }
-        let place = self.place(head.path()).ok_or_else(|| reply::bare(404))?;
+        let place = self.place(head.path()).ok_or_else(|| Box::new(reply::bare(404)))?;
         if self.options.cors
             && let Some(preflight) = head.preflight()
         {
-            return Err(preflight);
+            return Err(Box::new(preflight));
         }
         if self.ending.load(Ordering::Acquire) {
-            return Err(reply::unavailable("the server is shutting down"));
+            return Err(Box::new(reply::unavailable("the server is shutting down")));
         }
         Ok(place)
     }
@@ -277,10 +292,7 @@ impl Shared {
         head: &RequestHead<'_>,
         principal: Option<&str>,
     ) -> (SessionLookup, Option<Arc<Session>>) {
-        let named = match head.session_id() {
-            None => return (SessionLookup::Absent, None),
-            Some(named) => named,
-        };
+        let Some(named) = head.session_id() else { return (SessionLookup::Absent, None) };
         let session = SessionId::parse(named).and_then(|id| self.sessions.find(&id, principal));
         match session.as_ref().and_then(|session| session.version.clone()) {
             Some(version) => (SessionLookup::Known(version), session),

@@ -258,7 +258,8 @@ async fn connection(
     let watched = watch.connection.clone();
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
         let answering = Answering::new(&watched);
-        let answered = answer(service.0.clone(), request, origin.clone());
+        // On the heap: on its way to where it is polled, it would be copied several times.
+        let answered = Box::pin(answer(service.0.clone(), request, origin.clone()));
         async move {
             let response: Response<HttpBody> = answered.await;
             Ok::<_, Infallible>(response.map(|body| body.counted(Box::new(answering))))

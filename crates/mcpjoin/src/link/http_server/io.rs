@@ -1,0 +1,237 @@
+//! The connection's end of a wire: what it says finds its exchange here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use mcpjoin_proto::codec::sse::Writing;
+use mcpjoin_proto::http::classify;
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound, Route};
+use mcpjoin_proto::{Message, RequestId, Response, encode};
+
+use super::events::{Event, EventId};
+use super::slot::{Form, Slot, State, Wake, keep};
+use super::wire::{Routing, STANDING, Wire};
+use crate::link::{Io, cannot_reopen};
+
+/// What stands around the payload of a message, in bytes: mostly less.
+const ENVELOPE: usize = 160;
+
+impl Wire {
+    fn deliver(&self, message: &Message, route: &Route) {
+        let mut wake = Wake::default();
+        let mut state = self.lock();
+        match self.routing {
+            Routing::Exchange => {
+                let ours = matches!((route, &state.request), (Route::ReplyTo(id), Some(ours)) if id == ours);
+                let response = matches!(message, Message::Response(_));
+                if ours && (response || !self.json_only) {
+                    let State { standing, .. } = &mut *state;
+                    self.send(STANDING, standing, message, &mut wake);
+                }
+            }
+            Routing::Everything => {
+                let State { standing, .. } = &mut *state;
+                self.send(STANDING, standing, message, &mut wake);
+            }
+            Routing::Session => self.deliver_in_session(&mut state, message, route, &mut wake),
+        }
+        drop(state);
+        wake.all();
+    }
+
+    fn deliver_in_session(&self, state: &mut State, message: &Message, route: &Route, wake: &mut Wake) {
+        let stream = match route {
+            Route::ReplyTo(id) => state.owed.get(id).copied(),
+            Route::Session => None,
+        };
+        let response = matches!(message, Message::Response(_));
+        match (stream, route) {
+            (Some(stream), Route::ReplyTo(id)) if response || !self.json_only => {
+                if response {
+                    state.owed.remove(id);
+                }
+                if let Some(slot) = state.posts.get_mut(&stream) {
+                    self.send(stream, slot, message, wake);
+                }
+                state.sweep(stream);
+            }
+            // Nobody waits for it any more.
+            (None, Route::ReplyTo(_)) => {}
+            (Some(_), _) if matches!(message, Message::Notification(_)) => {}
+            _ if response => {}
+            _ => self.send(STANDING, &mut state.standing, message, wake),
+        }
+    }
+
+    fn deliver_batch(&self, messages: &[Message], wake: &mut Wake) {
+        let mut state = self.lock();
+        let ids: Vec<&RequestId> = messages
+            .iter()
+            .filter_map(|message| match message {
+                Message::Response(Response { id, .. }) => id.as_ref(),
+                _ => None,
+            })
+            .collect();
+        // Its requests are all of one POST. A batch that could not be read at all waits alone in its own.
+        let stream = ids.iter().find_map(|id| state.owed.get(*id).copied()).or_else(|| {
+            state.posts.iter().find(|(_, slot)| slot.batch && !slot.ended).map(|(stream, _)| *stream)
+        });
+        let Some(stream) = stream else { return };
+        for id in ids {
+            state.owed.remove(id);
+        }
+        if let Some(slot) = state.posts.get_mut(&stream) {
+            let mut text = BytesMut::new();
+            encode::batch(messages, &mut text);
+            slot.owes = 0;
+            slot.ended = true;
+            match slot.form {
+                Form::Open => slot.form = Form::Json(200, text.freeze()),
+                _ => self.append(stream, slot, &text),
+            }
+            wake.add(slot.waker.take());
+        }
+        state.sweep(stream);
+    }
+
+    fn send(&self, stream: u64, slot: &mut Slot, message: &Message, wake: &mut Wake) {
+        let response = match message {
+            Message::Response(response) => Some(response),
+            _ => None,
+        };
+        let last = response.is_some() && slot.owes == 1 && self.routing != Routing::Everything;
+        if response.is_some() {
+            slot.owes = slot.owes.saturating_sub(1);
+            slot.ended |= last;
+        }
+        if slot.forsaken {
+            return;
+        }
+        let mut text = BytesMut::with_capacity(message.payload_len() + ENVELOPE);
+        encode::message(message, &mut text);
+        if last && matches!(slot.form, Form::Open) {
+            let status = match response.map(|response| &response.outcome) {
+                Some(Err(error)) if self.routing == Routing::Exchange => classify::status(error.code),
+                _ => 200,
+            };
+            slot.form = Form::Json(status, text.freeze());
+        } else {
+            if matches!(slot.form, Form::Open) && slot.holder.is_some() {
+                self.make_stream(stream, slot);
+            }
+            self.append(stream, slot, &text);
+        }
+        wake.add(slot.waker.take());
+    }
+
+    /// Appends an event to a stream, and to what is kept of it.
+    fn append(&self, stream: u64, slot: &mut Slot, text: &[u8]) {
+        slot.last += 1;
+        let id = EventId { stream, number: slot.last };
+        let events = self.agreed.get().and_then(|agreed| Some((agreed, agreed.events.as_ref()?)));
+        let written = events.map(|_| id.to_string());
+        let mut out = BytesMut::with_capacity(text.len() + 64);
+        let event = Writing { id: written.as_deref(), name: Some("message"), retry: None, data: text };
+        if event.write(&mut out).is_err() {
+            return;
+        }
+        let bytes = out.freeze();
+        if let Some((agreed, events)) = events {
+            let event = Event { id, bytes: bytes.clone(), last: slot.ended };
+            events.append(&agreed.session, event);
+        }
+        if slot.holder.is_some() || stream == STANDING {
+            slot.bytes += bytes.len();
+            let length = bytes.len();
+            slot.queue.push_back((id.number, bytes));
+            if slot.holder.is_some() {
+                self.buffered.fetch_add(length, Ordering::Relaxed);
+            } else {
+                slot.trim();
+            }
+        }
+    }
+}
+
+/// The connection's end.
+pub(super) struct HttpIo(pub(super) Arc<Wire>);
+
+impl Io for HttpIo {
+    fn caps(&self) -> LinkCaps {
+        LinkCaps { exchanges: true, reopens: false }
+    }
+
+    fn configure(&mut self, limits: &Limits) {
+        // A message of the largest size does not keep small ones from other exchanges.
+        let room = limits.message.saturating_add(limits.queued_replies);
+        self.0.room.store(room, Ordering::Relaxed);
+    }
+
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
+        let mut state = self.0.lock();
+        if let Some(inbound) = state.unread.pop_front() {
+            if state.unread.is_empty() {
+                state.unread_bytes = 0;
+            }
+            return Poll::Ready(inbound);
+        }
+        if state.closed {
+            return Poll::Ready(Inbound::Closed { cause: LinkEnd::end_of_stream() });
+        }
+        keep(&mut state.driver, cx.waker());
+        Poll::Pending
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.buffered.load(Ordering::Relaxed) <= self.0.room.load(Ordering::Relaxed)
+    }
+
+    fn push(&mut self, outbound: Outbound) {
+        match outbound {
+            Outbound::Message { message, route } => self.0.deliver(&message, &route),
+            Outbound::Batch { messages, .. } => {
+                let mut wake = Wake::default();
+                self.0.deliver_batch(&messages, &mut wake);
+                wake.all();
+            }
+            // A server closes an exchange by answering.
+            Outbound::Abort { .. } => {}
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        if self.has_room() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut state = self.0.lock();
+        keep(&mut state.driver, cx.waker());
+        drop(state);
+        // It may have been taken just now.
+        if self.has_room() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn discard(&mut self) {
+        let mut state = self.0.lock();
+        let State { standing, posts, .. } = &mut *state;
+        for slot in std::iter::once(standing).chain(posts.values_mut().map(Box::as_mut)) {
+            slot.queue.clear();
+            slot.bytes = 0;
+        }
+        self.0.buffered.store(0, Ordering::Relaxed);
+    }
+
+    fn sent(&self) -> u64 {
+        self.0.taken.load(Ordering::Relaxed)
+    }
+
+    fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<LinkEnd> {
+        self.0.close();
+        Poll::Ready(LinkEnd::end_of_stream())
+    }
+
+    fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        Poll::Ready(Err(cannot_reopen()))
+    }
+}

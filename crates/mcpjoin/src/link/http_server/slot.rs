@@ -1,0 +1,167 @@
+//! What is sent on one exchange, and what a wire keeps of all of them: the state behind its lock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+
+use bytes::Bytes;
+use mcpjoin_proto::RequestId;
+use mcpjoin_proto::session::Inbound;
+
+use super::wire::{Refused, STANDING};
+
+/// Messages that have come and that the connection has not read: beyond, a client is asked to come again.
+const UNREAD: usize = 256;
+
+/// Their bytes, beside the one that always fits.
+const UNREAD_BYTES: usize = 1024 * 1024;
+
+/// Messages kept for a stream that nobody has open, the newest ones.
+const KEPT: usize = 256;
+
+/// Their bytes, beside the one that is always kept.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// What a wire keeps behind its lock.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) unread: VecDeque<Inbound>,
+    pub(super) unread_bytes: usize,
+    pub(super) driver: Option<Waker>,
+    pub(super) closed: bool,
+    pub(super) standing: Slot,
+    /// The request whose exchange the standing stream is: [`Routing::Exchange`].
+    pub(super) request: Option<RequestId>,
+    pub(super) posts: BTreeMap<u64, Box<Slot>>,
+    /// On which stream the reply to a request is due.
+    pub(super) owed: BTreeMap<RequestId, u64>,
+    pub(super) last_stream: u64,
+    pub(super) last_holder: u64,
+}
+
+/// What is sent on one exchange.
+#[derive(Default)]
+pub(super) struct Slot {
+    pub(super) form: Form,
+    /// The event without data that goes before all others.
+    pub(super) priming: Option<Bytes>,
+    /// Events that wait to be taken, each with its number.
+    pub(super) queue: VecDeque<(u64, Bytes)>,
+    pub(super) bytes: usize,
+    /// The number of the last event.
+    pub(super) last: u64,
+    pub(super) waker: Option<Waker>,
+    /// Replies that are due.
+    pub(super) owes: usize,
+    /// They come as one array.
+    pub(super) batch: bool,
+    pub(super) ended: bool,
+    /// Who reads it, if anybody does.
+    pub(super) holder: Option<u64>,
+    /// Nobody can come back for it.
+    pub(super) forsaken: bool,
+}
+
+#[derive(Default)]
+pub(super) enum Form {
+    /// Not decided.
+    #[default]
+    Open,
+    Json(u16, Bytes),
+    Stream,
+}
+
+/// Whoever reads a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) stream: u64,
+    pub(super) number: u64,
+}
+
+/// Wakers to be woken when the lock is not held any more.
+#[derive(Default)]
+pub(super) struct Wake(Option<Waker>, Vec<Waker>);
+
+impl Wake {
+    pub(super) fn add(&mut self, waker: Option<Waker>) {
+        match (&self.0, waker) {
+            (_, None) => {}
+            (None, waker) => self.0 = waker,
+            (Some(_), Some(waker)) => self.1.push(waker),
+        }
+    }
+
+    pub(super) fn all(self) {
+        for waker in self.0.into_iter().chain(self.1) {
+            waker.wake();
+        }
+    }
+}
+
+pub(super) fn keep(place: &mut Option<Waker>, waker: &Waker) {
+    match place {
+        Some(kept) => kept.clone_from(waker),
+        None => *place = Some(waker.clone()),
+    }
+}
+
+impl Slot {
+    /// Keeps the newest of what nobody reads.
+    pub(super) fn trim(&mut self) {
+        while self.queue.len() > KEPT || (self.bytes > KEPT_BYTES && self.queue.len() > 1) {
+            let Some((_, bytes)) = self.queue.pop_front() else { return };
+            self.bytes -= bytes.len();
+        }
+    }
+}
+
+impl State {
+    pub(super) fn check(&self, size: usize) -> Result<(), Refused> {
+        if self.closed {
+            return Err(Refused::Closed);
+        }
+        let fits = self.unread.is_empty()
+            || (self.unread.len() < UNREAD && self.unread_bytes.saturating_add(size) <= UNREAD_BYTES);
+        if fits { Ok(()) } else { Err(Refused::Full) }
+    }
+
+    pub(super) fn take_in(&mut self, inbound: Inbound, size: usize) {
+        if self.unread.capacity() == 0 {
+            self.unread.reserve_exact(1);
+        }
+        self.unread_bytes += size;
+        self.unread.push_back(inbound);
+    }
+
+    pub(super) fn hold(&mut self, stream: u64) -> Holder {
+        self.last_holder += 1;
+        Holder { stream, number: self.last_holder }
+    }
+
+    pub(super) fn slot(&mut self, stream: u64) -> Option<&mut Slot> {
+        if stream == STANDING {
+            Some(&mut self.standing)
+        } else {
+            self.posts.get_mut(&stream).map(Box::as_mut)
+        }
+    }
+
+    pub(super) fn held(&mut self, holder: Holder) -> Option<&mut Slot> {
+        self.slot(holder.stream).filter(|slot| slot.holder == Some(holder.number))
+    }
+
+    /// Forgets a POST on which nothing is due any more and that nobody reads.
+    pub(super) fn sweep(&mut self, stream: u64) {
+        let over = |slot: &Slot| slot.owes == 0 && slot.holder.is_none();
+        if self.posts.get(&stream).is_some_and(|slot| over(slot)) {
+            self.posts.remove(&stream);
+        }
+    }
+
+    /// An empty map keeps the room that it had.
+    pub(super) fn shrink(&mut self) {
+        if self.posts.is_empty() && self.owed.is_empty() {
+            self.posts = BTreeMap::new();
+            self.owed = BTreeMap::new();
+        }
+    }
+}
