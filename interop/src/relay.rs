@@ -141,3 +141,59 @@ fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, direc
     let how = if orderly { Shutdown::Write } else { Shutdown::Both };
     let _ = to.shutdown(how);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A relay to a server that answers one byte with itself, and closes the connection after `!`.
+    fn relay() -> Relay {
+        let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = server.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            let mut byte = [0];
+            while stream.read(&mut byte).unwrap() == 1 {
+                stream.write_all(&byte).unwrap();
+                if byte == *b"!" {
+                    break;
+                }
+            }
+        });
+        Relay::to(address).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_is_written_down_with_who_closed_first() {
+        for (last, by_the_client) in [(b'c', true), (b'!', false)] {
+            let relay = relay();
+            let mut client = TcpStream::connect(relay.address()).unwrap();
+            for byte in [b'a', b'b', last] {
+                client.write_all(&[byte]).unwrap();
+                let mut answer = [0];
+                client.read_exact(&mut answer).unwrap();
+                assert_eq!(answer, [byte]);
+            }
+            if by_the_client {
+                client.shutdown(Shutdown::Write).unwrap();
+            }
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+            drop(client);
+            assert!(relay.is_left_within(Duration::from_secs(60)));
+            let connections = relay.connections();
+            let [Connection { asked, answered }] = &connections[..] else { panic!("{connections:?}") };
+            assert_eq!((&asked.bytes, &answered.bytes), (&vec![b'a', b'b', last], &asked.bytes));
+            assert!(asked.when(0) < answered.when(0) && answered.when(0) < asked.when(1));
+            assert_eq!(asked.over < answered.over, by_the_client, "{asked:?} {answered:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_stays_is_not_taken_for_one_that_has_left() {
+        let relay = relay();
+        let mut client = TcpStream::connect(relay.address()).unwrap();
+        client.write_all(b"a").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        assert!(!relay.is_left_within(Duration::ZERO));
+    }
+}
