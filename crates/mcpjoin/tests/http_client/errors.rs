@@ -313,6 +313,73 @@ fn a_connection_that_breaks_before_the_response() {
 }
 
 #[test]
+fn whatever_bytes_come_back_the_call_fails_and_says_so() {
+    run(async {
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-Header: 1\r\n".repeat(1000));
+        let long = format!("HTTP/1.1 200 OK\r\nX-Header: {}\r\n\r\n", "x".repeat(1024 * 1024));
+        let responses = [
+            "SSH-2.0-OpenSSH_9.2\r\n",
+            "\r\n\r\n",
+            "HTTP/1.1 9999 Whatever\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: -1\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 0\r\n\r\n",
+            &many,
+            &long,
+        ];
+        for response in responses {
+            let bytes = response.to_owned();
+            let server = calls(move |_, mut talk: Talk| {
+                let bytes = bytes.clone();
+                async move {
+                    talk.raw(bytes).await;
+                    None
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains("POST") && error.contains("tools/call"), "{error}");
+            assert!(error.len() < 1000, "{}", error.len());
+            assert!(!client.is_closed());
+        }
+    });
+}
+
+#[test]
+fn what_a_server_says_before_its_response_is_passed_over() {
+    run(async {
+        let server = calls(|seen: Seen, mut talk: Talk| async move {
+            talk.raw("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n").await;
+            talk.json(&seen.result(&text("after all"))).await
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "after all");
+    });
+}
+
+#[test]
+fn a_batch_that_holds_the_reply_is_taken_in_the_revision_that_has_batches() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            if seen.about() != "tools/call" {
+                return legacy("2025-03-26", "s", seen, talk).await;
+            }
+            let log = json!({"jsonrpc": "2.0", "method": "notifications/message",
+                "params": {"level": "info", "data": 1}});
+            talk.json(&format!("[{log},{}]", seen.result(&text("batched")))).await
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(call(&client, "a").await.unwrap(), "batched");
+    });
+}
+
+#[test]
 fn b123_a_reply_that_a_proxy_holds_back_until_it_is_whole_works() {
     run(async {
         let server = calls(|seen: Seen, mut talk: Talk| async move {
