@@ -52,12 +52,6 @@ impl Exchange {
         self.path.split('?').next().unwrap_or_default()
     }
 
-    /// This parameter of its query.
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        let (_, query) = self.path.split_once('?')?;
-        query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
-    }
-
     /// The messages in the request: none, one, or a batch.
     pub(crate) fn asked(&self) -> Vec<Value> {
         messages(&self.body)

@@ -1,16 +1,18 @@
-//! Where the published servers and clients, the binary `mcpjoin` and its packages are, what a run came to, and which
-//! processes it has left behind.
+//! Where the published servers and clients, the binary `mcpjoin` and its packages are, what a run came to, what was said
+//! over HTTP, and which processes it has left behind.
 //!
 //! Used by the tests beside it, one file for each family of SDKs, and by nothing else; it never speaks the protocol, so
-//! that the binary alone is what is tested. The peers are pinned in `package-lock.json`, `requirements.txt`,
+//! that the binary alone is what is tested, but for asking a server whether it still knows a session. The peers are pinned in `package-lock.json`, `requirements.txt`,
 //! `requirements-1.txt` and `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so
 //! itself.
 
 mod client;
 mod exchange;
+mod listening;
 mod overheard;
 mod relay;
 mod run;
+mod sessions;
 mod table;
 mod witness;
 
@@ -22,6 +24,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub use client::{Client, Way};
+pub use listening::{Listening, URL};
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
 pub use table::rows_are;
 

@@ -18,15 +18,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::Way;
-use crate::exchange::{Answer, Exchange};
+use crate::exchange::Exchange;
 use crate::relay::Relay;
-use crate::witness::{GRACE, Wire, kill, left};
+use crate::sessions::{SESSION, Session, asks};
+use crate::witness::{GRACE, kill, left};
 use crate::{Folder, LEGACY, MARK, MODERN, ask};
 
 /// What a server that was told to end by SIGTERM, and has ended in good order, exits with.
 const TERMINATED: i32 = 143;
 
-const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 
 /// A server that listens, and what one script has done with it.
@@ -85,6 +85,7 @@ impl Overheard {
         let mut left = left(mark);
         self.end = match left.first() {
             Some(first) => Err(format!("left running: {first}")),
+            None if !self.relay.is_left_within(GRACE) => Err("a connection was left open".to_owned()),
             None => self.sessions_are_gone(),
         };
         let stopped = self.stop();
@@ -172,7 +173,7 @@ impl Overheard {
             }
             let id = session.id;
             let (path, header) = match self.way {
-                Way::Sse => (format!("/messages?sessionId={id}"), String::new()),
+                Way::Sse => (id, String::new()),
                 _ => ("/mcp".to_owned(), format!("{SESSION}: {id}\r\n{VERSION}: {LEGACY}\r\n")),
             };
             let begun = Instant::now();
@@ -204,58 +205,6 @@ impl Drop for Overheard {
 
 fn mark_of_the_server(folder: &Path) -> String {
     format!("{} server", folder.display())
-}
-
-/// Whether one of the messages in its body has this method.
-fn asks(exchange: &Exchange, method: &str) -> bool {
-    exchange.asked().iter().any(|message| message["method"] == method)
-}
-
-/// One session of the legacy era, from beginning to end.
-struct Session {
-    id: String,
-    wire: Wire,
-    /// Whether the client has ended it as it is to be ended.
-    ended: bool,
-}
-
-impl Session {
-    /// All of them, in the order in which they were opened.
-    fn all(exchanges: &[Exchange], way: Way) -> Vec<Self> {
-        let mut all: Vec<Self> = Vec::new();
-        for exchange in exchanges {
-            let answer = exchange.answer.as_ref();
-            let (opened, named) = match way {
-                Way::Sse => {
-                    let events = answer.map(Answer::events).unwrap_or_default();
-                    let endpoint = events.into_iter().find(|(name, _)| name == "endpoint");
-                    let id = endpoint
-                        .and_then(|(_, path)| path.split_once("sessionId=").map(|(_, id)| id.to_owned()));
-                    (id, exchange.parameter("sessionId"))
-                }
-                _ if asks(exchange, "initialize") => {
-                    (answer.and_then(|answer| answer.header(SESSION)).map(str::to_owned), None)
-                }
-                _ => (None, exchange.header(SESSION)),
-            };
-            if let Some(id) = &opened {
-                let wire = Wire { asked: Vec::new(), answered: Vec::new() };
-                all.push(Self { id: id.clone(), wire, ended: false });
-            }
-            let id = opened.as_deref().or(named);
-            let Some(session) = all.iter_mut().find(|session| Some(session.id.as_str()) == id) else {
-                continue;
-            };
-            session.wire.asked.extend(exchange.asked());
-            let Some(answer) = answer else { continue };
-            session.wire.answered.extend(answer.messages());
-            session.ended |= match way {
-                Way::Sse => exchange.method == "GET" && answer.left,
-                _ => exchange.method == "DELETE" && (200..300).contains(&answer.status),
-            };
-        }
-        all
-    }
 }
 
 /// Everything was said by this way and in this era.
@@ -296,7 +245,7 @@ fn speaks(exchanges: &[Exchange], way: Way, era: &str) -> Result<(), String> {
     // Every message belongs to one of the sessions, and says which version was agreed on.
     let known = |id: Option<&str>| id.is_some_and(|id| sessions.iter().any(|session| session.id == id));
     let mut strays = posts().filter(|post| match way {
-        Way::Sse => !known(post.parameter("sessionId")),
+        Way::Sse => !known(Some(&post.path)),
         _ if asks(post, "initialize") => false,
         _ => !known(post.header(SESSION)) || post.header(VERSION) != Some(LEGACY),
     });

@@ -8,6 +8,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// A port of this machine behind which another one is. It ends with the test's process.
 #[derive(Debug)]
@@ -59,8 +60,10 @@ impl Relay {
             for client in listener.incoming().flatten() {
                 let connection = Arc::new(Mutex::new(Connection::default()));
                 lock(&known).push(connection.clone());
-                // A client of a server that is gone sees its connection closed.
-                let _ = hand_through(&client, server, &connection);
+                if hand_through(&client, server, &connection).is_err() {
+                    // The client of a server that is gone sees its connection closed.
+                    lock(&connection).asked.over = Some(now());
+                }
             }
         });
         Ok(Self { address, connections })
@@ -69,6 +72,18 @@ impl Relay {
     /// Where clients find it.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Waits until every client has closed its connections; whether they have within that time.
+    pub(crate) fn is_left_within(&self, time: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            let left = lock(&self.connections).iter().all(|one| lock(one).asked.over.is_some());
+            if left || begun.elapsed() > time {
+                return left;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// What has gone over each connection until now, in the order in which they were opened.
@@ -89,16 +104,18 @@ fn hand_through(client: &TcpStream, server: SocketAddr, heard: &Arc<Mutex<Connec
     }
     let asked: Direction = |connection| &mut connection.asked;
     let answered: Direction = |connection| &mut connection.answered;
-    for (from, to, direction) in [(client, &server, asked), (&server, client, answered)] {
+    for (from, to, directions) in [(client, &server, [asked, answered]), (&server, client, [answered, asked])]
+    {
         let (from, to, heard) = (from.try_clone()?, to.try_clone()?, heard.clone());
-        thread::spawn(move || copy(from, to, &heard, direction));
+        thread::spawn(move || copy(from, to, &heard, directions));
     }
     Ok(())
 }
 
 type Direction = fn(&mut Connection) -> &mut Said;
 
-fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, direction: Direction) {
+/// Copies one direction, the first of these, to its end.
+fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, directions: [Direction; 2]) {
     let mut bytes = [0; 16 * 1024];
     let orderly = loop {
         let read = match from.read(&mut bytes) {
@@ -109,17 +126,74 @@ fn copy(mut from: TcpStream, mut to: TcpStream, heard: &Mutex<Connection>, direc
         };
         {
             let mut heard = lock(heard);
-            let said = direction(&mut heard);
+            let said = directions[0](&mut heard);
             said.marks.push((said.bytes.len(), now()));
             said.bytes.extend_from_slice(&bytes[..read]);
         }
         if to.write_all(&bytes[..read]).is_err() {
-            // The other side is gone, and its own direction says so.
+            // The other side is gone: it has closed before this one.
+            directions[1](&mut lock(heard)).over.get_or_insert_with(now);
             let _ = from.shutdown(Shutdown::Both);
-            return;
+            break true;
         }
     };
-    direction(&mut lock(heard)).over = Some(now());
+    directions[0](&mut lock(heard)).over.get_or_insert_with(now);
     let how = if orderly { Shutdown::Write } else { Shutdown::Both };
     let _ = to.shutdown(how);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A relay to a server that answers one byte with itself, and closes the connection after `!`.
+    fn relay() -> Relay {
+        let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = server.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            let mut byte = [0];
+            while stream.read(&mut byte).unwrap() == 1 {
+                stream.write_all(&byte).unwrap();
+                if byte == *b"!" {
+                    break;
+                }
+            }
+        });
+        Relay::to(address).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_is_written_down_with_who_closed_first() {
+        for (last, by_the_client) in [(b'c', true), (b'!', false)] {
+            let relay = relay();
+            let mut client = TcpStream::connect(relay.address()).unwrap();
+            for byte in [b'a', b'b', last] {
+                client.write_all(&[byte]).unwrap();
+                let mut answer = [0];
+                client.read_exact(&mut answer).unwrap();
+                assert_eq!(answer, [byte]);
+            }
+            if by_the_client {
+                client.shutdown(Shutdown::Write).unwrap();
+            }
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+            drop(client);
+            assert!(relay.is_left_within(Duration::from_secs(60)));
+            let connections = relay.connections();
+            let [Connection { asked, answered }] = &connections[..] else { panic!("{connections:?}") };
+            assert_eq!((&asked.bytes, &answered.bytes), (&vec![b'a', b'b', last], &asked.bytes));
+            assert!(asked.when(0) < answered.when(0) && answered.when(0) < asked.when(1));
+            assert_eq!(asked.over < answered.over, by_the_client, "{asked:?} {answered:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_stays_is_not_taken_for_one_that_has_left() {
+        let relay = relay();
+        let mut client = TcpStream::connect(relay.address()).unwrap();
+        client.write_all(b"a").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        assert!(!relay.is_left_within(Duration::ZERO));
+    }
 }

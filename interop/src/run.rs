@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -61,29 +61,21 @@ impl Peer {
     /// When the binary cannot be started, or something is left.
     #[must_use]
     pub fn run(&self, words: &[&str]) -> Ran {
-        static BINARY: OnceLock<PathBuf> = OnceLock::new();
-        static RUNS: AtomicU32 = AtomicU32::new(0);
-        let binary = BINARY.get_or_init(|| crate::mcpjoin().unwrap());
-        let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
-        let output = Command::new(binary)
+        let mut command = mcpjoin();
+        command
             .args(words)
             .arg("--")
             .arg(&self.program)
             .args(&self.args)
-            .env(MARK, &mark)
-            // Nothing is known of a server from an earlier run, and nothing is kept for a later one.
-            .env("XDG_CACHE_HOME", "/dev/null")
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let left = running(&mark).unwrap();
-        assert!(left.is_empty(), "mcpjoin {} left {left:?}", words.join(" "));
-        Ran {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        ran(command)
+    }
+
+    /// The command that starts the server.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
     }
 
     /// What `list --json` says: the version that is spoken, and the names of the tools.
@@ -93,11 +85,26 @@ impl Peer {
     /// When listing fails.
     #[must_use]
     pub fn list(&self, options: &[&str]) -> (String, BTreeSet<String>) {
-        let list = self.run(&[&["list", "--json"], options].concat()).json();
-        let tools = list["tools"].as_array().unwrap_or_else(|| panic!("no tools in {list}"));
-        let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
-        (list["protocolVersion"].as_str().unwrap().to_owned(), names)
+        self.run(&[&["list", "--json"], options].concat()).listed()
     }
+}
+
+/// The binary, for a run that knows nothing of a server from an earlier one, and keeps nothing for a later one.
+pub(crate) fn mcpjoin() -> Command {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    let mut command = Command::new(BINARY.get_or_init(|| crate::mcpjoin().unwrap()));
+    command.env("XDG_CACHE_HOME", "/dev/null");
+    command
+}
+
+/// Runs it. Once it has ended, nothing that it started may run.
+pub(crate) fn ran(mut command: Command) -> Ran {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let mark = format!("{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
+    let output = command.env(MARK, &mark).stdin(Stdio::null()).output().unwrap();
+    let left = running(&mark).unwrap();
+    assert!(left.is_empty(), "{command:?} left {left:?}");
+    Ran::of(output)
 }
 
 /// What one run of the binary came to.
@@ -112,6 +119,14 @@ pub struct Ran {
 }
 
 impl Ran {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
     /// The one JSON document on stdout of a run that succeeded.
     ///
     /// # Panics
@@ -122,6 +137,19 @@ impl Ran {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("not one JSON document ({error}): {}", self.stdout))
+    }
+
+    /// What `list --json` said: the version that is spoken, and the names of the tools.
+    ///
+    /// # Panics
+    ///
+    /// When listing has failed.
+    #[must_use]
+    pub fn listed(&self) -> (String, BTreeSet<String>) {
+        let list = self.json();
+        let tools = list["tools"].as_array().unwrap_or_else(|| panic!("no tools in {list}"));
+        let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+        (list["protocolVersion"].as_str().unwrap().to_owned(), names)
     }
 
     /// What a run that succeeded printed for a person.

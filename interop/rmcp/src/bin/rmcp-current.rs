@@ -1,4 +1,6 @@
-//! A server on the newest rmcp, as its users write one: both eras.
+//! A server on the newest rmcp, as its users write one: both eras. Without arguments on standard input and output; with
+//! `http` over Streamable HTTP, and with `http-stateless` there without sessions in the legacy era: then it prints the
+//! address that a client is given.
 
 use std::sync::Arc;
 
@@ -8,6 +10,8 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::stdio;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 
@@ -59,9 +63,26 @@ impl ServerHandler for Tools {
     }
 }
 
+async fn listen(sessions: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let mut config = StreamableHttpServerConfig::default();
+    config.legacy_session_mode = sessions;
+    let manager = Arc::new(LocalSessionManager::default());
+    let service = StreamableHttpService::new(|| Ok(Tools), manager, config);
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+    println!("listening on http://{}/mcp", listener.local_addr()?);
+    axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        Tools.serve(stdio()).await?.waiting().await?;
-        Ok(())
+        match std::env::args().nth(1).as_deref() {
+            Some("http") => listen(true).await,
+            Some("http-stateless") => listen(false).await,
+            _ => {
+                Tools.serve(stdio()).await?.waiting().await?;
+                Ok(())
+            }
+        }
     })
 }

@@ -1,0 +1,60 @@
+//! The sessions of the legacy era among exchanges of HTTP: what was said in each, and whether it was ended.
+//!
+//! Used by [`crate::overheard`], for sessions of foreign clients, and by [`crate::listening`], for those of ours.
+
+use crate::client::Way;
+use crate::exchange::{Answer, Exchange};
+use crate::witness::Wire;
+
+pub(crate) const SESSION: &str = "mcp-session-id";
+
+/// One session, from beginning to end.
+pub(crate) struct Session {
+    /// What it is known by: over HTTP+SSE, where its messages go to.
+    pub(crate) id: String,
+    pub(crate) wire: Wire,
+    /// Whether the client has ended it as it is to be ended.
+    pub(crate) ended: bool,
+}
+
+impl Session {
+    /// All of them, in the order in which they were opened.
+    pub(crate) fn all(exchanges: &[Exchange], way: Way) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for exchange in exchanges {
+            let answer = exchange.answer.as_ref();
+            let (opened, named) = match way {
+                Way::Sse => {
+                    let events = answer.map(Answer::events).unwrap_or_default();
+                    let endpoint = events.into_iter().find(|(name, _)| name == "endpoint");
+                    (endpoint.map(|(_, path)| path), Some(exchange.path.as_str()))
+                }
+                _ if asks(exchange, "initialize") => {
+                    (answer.and_then(|answer| answer.header(SESSION)).map(str::to_owned), None)
+                }
+                _ => (None, exchange.header(SESSION)),
+            };
+            if let Some(id) = &opened {
+                let wire = Wire { asked: Vec::new(), answered: Vec::new() };
+                all.push(Self { id: id.clone(), wire, ended: false });
+            }
+            let id = opened.as_deref().or(named);
+            let Some(session) = all.iter_mut().find(|session| Some(session.id.as_str()) == id) else {
+                continue;
+            };
+            session.wire.asked.extend(exchange.asked());
+            let Some(answer) = answer else { continue };
+            session.wire.answered.extend(answer.messages());
+            session.ended |= match way {
+                Way::Sse => exchange.method == "GET" && answer.left,
+                _ => exchange.method == "DELETE" && (200..300).contains(&answer.status),
+            };
+        }
+        all
+    }
+}
+
+/// Whether one of the messages in its body has this method.
+pub(crate) fn asks(exchange: &Exchange, method: &str) -> bool {
+    exchange.asked().iter().any(|message| message["method"] == method)
+}
