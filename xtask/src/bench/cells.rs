@@ -36,7 +36,7 @@ impl Part {
     /// more than what is repeated for a second.
     pub(crate) const fn turns(self, repetitions: usize) -> usize {
         match self {
-            Self::Servers | Self::Clients => repetitions,
+            Self::Servers | Self::Clients | Self::Http | Self::Sessions => repetitions,
             Self::Startup | Self::CommandLines => 4 * repetitions,
         }
     }

@@ -123,7 +123,7 @@ impl Peers {
         vec![
             candidate("floor", self.program("floor-http", &["{port}"])),
             candidate("ours", {
-                command(self.mcpjoin.display().to_string(), &["serve", "demo", "--quiet", "--listen", listen])
+                command(self.mcpjoin.display().to_string(), &["serve", "demo", "--listen", listen])
             }),
             candidate("rmcp, one thread", {
                 self.program("rmcp-server", &["--rt", "current", "http", "{port}", mode])

@@ -9,6 +9,7 @@ use std::future::{Future, ready};
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
+#[cfg(feature = "http")]
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{CallToolResult, Content, InputRequired, Tool, ToolAnnotations};
@@ -145,6 +146,7 @@ pub(super) struct ToolEntry {
     /// Values of its structured result go into an object where a structured result must be one.
     wraps: bool,
     /// The arguments that a client repeats in headers over HTTP, once somebody has asked for them.
+    #[cfg(feature = "http")]
     header_marks: OnceLock<Arc<[HeaderMark]>>,
     /// Its entry in the list, once somebody has asked for it: for revisions with any structured results, with objects
     /// alone, with none.
@@ -199,7 +201,16 @@ impl ToolEntry {
 
     fn of(tool: Tool, input: Option<schema::Input>, tasks: TaskUse, call: Box<ToolCall>) -> Self {
         let wraps = tool.output_schema.as_ref().is_some_and(|output| !schema::is_of_object(output));
-        Self { tool, input, call, tasks, wraps, header_marks: OnceLock::new(), shown: OnceLock::new() }
+        Self {
+            tool,
+            input,
+            call,
+            tasks,
+            wraps,
+            #[cfg(feature = "http")]
+            header_marks: OnceLock::new(),
+            shown: OnceLock::new(),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -227,6 +238,7 @@ impl ToolEntry {
 
     /// The arguments that a client repeats in headers over HTTP. A client leaves out a tool whose marks are invalid, so
     /// nobody repeats anything then.
+    #[cfg(feature = "http")]
     pub(super) fn header_marks(&self) -> &Arc<[HeaderMark]> {
         self.header_marks.get_or_init(|| {
             let marks = match &self.input {
