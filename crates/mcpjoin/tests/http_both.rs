@@ -299,7 +299,7 @@ async fn length(client: &Client, proxy: &Proxy, tool: &str) -> u64 {
 }
 
 #[test]
-fn b116_a_legacy_stream_cut_at_every_byte_loses_and_doubles_nothing() {
+fn f116_a_legacy_stream_cut_at_every_byte_loses_and_doubles_nothing() {
     run(async {
         let gate = Gate::default();
         let up = Up::new(&gate).await;
@@ -340,7 +340,7 @@ fn b116_a_legacy_stream_cut_at_every_byte_loses_and_doubles_nothing() {
 }
 
 #[test]
-fn b117_a_modern_stream_cut_at_every_byte_fails_its_call_at_once_and_is_not_repeated() {
+fn f117_a_modern_stream_cut_at_every_byte_fails_its_call_at_once_and_is_not_repeated() {
     run(async {
         for tool in ["steps", "plain"] {
             let gate = Gate::default();

@@ -50,7 +50,7 @@ fn refused(outcome: Result<Invocation, Misuse>, line: &str) -> Misuse {
 }
 
 #[test]
-fn every_target_that_is_built() {
+fn r63_every_target_that_is_built() {
     for (line, target) in [
         (
             "npx -y @modelcontextprotocol/server-everything",

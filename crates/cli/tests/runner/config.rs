@@ -311,8 +311,8 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
         ".mcp.json",
         servers(
             &[
-                r#""web": {"type": "http", "url": "http://localhost/mcp"}"#,
-                r#""old": {"type": "sse", "url": "http://localhost/sse"}"#,
+                r#""web": {"type": "http", "url": "http://127.0.0.1:1/mcp"}"#,
+                r#""old": {"type": "sse", "url": "ftp://localhost/sse"}"#,
                 r#""odd": {"type": "telepathy"}"#,
                 r#""empty": {}"#,
                 r#""unset": {"command": "${MCPJOIN_NO_SUCH_VARIABLE}"}"#,
@@ -327,8 +327,8 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
     assert_eq!(ran.stdout, "hi\n");
     ran.says(&["warning: .mcp.json:8:", "comand is not known and not used; did you mean command?"]);
     for (name, told) in [
-        ("web", &["(E_NOT_BUILT)", "Streamable HTTP", ".mcp.json:1:17"][..]),
-        ("old", &["(E_NOT_BUILT)", "HTTP+SSE", ".mcp.json:2:1"]),
+        ("web", &["(E_CONNECT)", "http://127.0.0.1:1/mcp"][..]),
+        ("old", &["(E_CONFIG)", ".mcp.json:2:32: server old: url must begin with http:// or https://"]),
         ("odd", &["(E_CONFIG)", ".mcp.json:3:17: server odd: type must be"]),
         ("empty", &["(E_CONFIG)", ".mcp.json:4:10: server empty: command is missing"]),
         (

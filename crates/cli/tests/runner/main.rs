@@ -13,6 +13,7 @@ mod config;
 mod doctor;
 mod failures;
 mod help;
+mod http;
 mod large;
 mod list;
 mod orphans;

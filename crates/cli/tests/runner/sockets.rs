@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use super::support::{Running, command, line, run, scratch, start};
 
 /// The demonstration on a socket. Ended when this is dropped.
-struct Demo(Option<Running>);
+pub(crate) struct Demo(Option<Running>);
 
 impl Demo {
     /// Starts it on this address, and waits until it says at which address it listens.
-    fn on(address: &str) -> (Self, String) {
+    pub(crate) fn on(address: &str) -> (Self, String) {
         let mut running = start(command(["serve", "demo", "--listen", address]));
         let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
         let demo = Self(Some(running));
@@ -24,7 +24,7 @@ impl Demo {
 
     /// Ends it with a signal: nothing is left of it then, and it has written nothing to its output.
     #[track_caller]
-    fn ends(mut self, signal: &str, code: i32) {
+    pub(crate) fn ends(mut self, signal: &str, code: i32) {
         let running = self.0.take().unwrap();
         running.signal(signal);
         assert_eq!(running.finish().exits(code).stdout, "");

@@ -93,7 +93,7 @@ fn s18_an_error_in_the_body_counts_more_than_the_status() {
 }
 
 #[test]
-fn b125_what_is_no_reply_is_a_readable_error() {
+fn f125_what_is_no_reply_is_a_readable_error() {
     run(async {
         let answers: [(u16, &[Header], &str, &str); 8] = [
             (
@@ -122,7 +122,7 @@ fn b125_what_is_no_reply_is_a_readable_error() {
 }
 
 #[test]
-fn s5_b125_a_notification_is_accepted_with_any_success() {
+fn s5_f125_a_notification_is_accepted_with_any_success() {
     run(async {
         for (status, body) in [(200, ""), (202, "with a body"), (204, ""), (200, "<html>")] {
             let server = Scripted::new(move |seen: Seen, talk: Talk| async move {
@@ -150,7 +150,7 @@ fn small() -> Limits {
 }
 
 #[test]
-fn b105b_a_compressed_response_is_not_read() {
+fn f105_a_compressed_response_is_not_read() {
     run(async {
         for (kind, body) in [("application/json", "\u{1f}bomb"), ("text/event-stream", "data: x\n\n")] {
             let server = calls(move |_, talk: Talk| async move {
@@ -165,7 +165,7 @@ fn b105b_a_compressed_response_is_not_read() {
 }
 
 #[test]
-fn b105b_a_body_above_the_limit_ends_its_call_and_no_other() {
+fn f105_a_body_above_the_limit_ends_its_call_and_no_other() {
     run(async {
         for said in [true, false] {
             let server = calls(move |seen: Seen, mut talk: Talk| async move {
@@ -196,7 +196,7 @@ fn b105b_a_body_above_the_limit_ends_its_call_and_no_other() {
 }
 
 #[test]
-fn b118_an_event_above_the_limit_ends_its_call_and_the_stream_goes_on() {
+fn f118_an_event_above_the_limit_ends_its_call_and_the_stream_goes_on() {
     run(async {
         let server = calls(|seen: Seen, talk: Talk| async move {
             let mut talk = talk.stream(&[]).await;
@@ -219,7 +219,7 @@ fn b118_an_event_above_the_limit_ends_its_call_and_the_stream_goes_on() {
 }
 
 #[test]
-fn b118_an_event_without_an_end_fails_its_call() {
+fn f118_an_event_without_an_end_fails_its_call() {
     run(async {
         let server = calls(|seen: Seen, talk: Talk| async move {
             let mut talk = talk.stream(&[]).await;
@@ -380,7 +380,7 @@ fn a_batch_that_holds_the_reply_is_taken_in_the_revision_that_has_batches() {
 }
 
 #[test]
-fn b123_a_reply_that_a_proxy_holds_back_until_it_is_whole_works() {
+fn f123_a_reply_that_a_proxy_holds_back_until_it_is_whole_works() {
     run(async {
         let server = calls(|seen: Seen, mut talk: Talk| async move {
             // Without a length, until the connection is closed.

@@ -92,7 +92,7 @@ fn an_old_server_that_is_told_is_asked_nothing_else() {
 }
 
 #[test]
-fn b127_an_endpoint_of_another_origin_is_refused() {
+fn f127_an_endpoint_of_another_origin_is_refused() {
     run(async {
         let other = Scripted::new(|_, talk: Talk| talk.status(200)).await;
         let port = other.port;

@@ -161,7 +161,7 @@ fn tokens(after: AfterChallenge) -> (Tokens, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn b114_at_most_two_rounds_of_authorization() {
+fn f114_at_most_two_rounds_of_authorization() {
     run(async {
         let refuse = |_, talk: Talk| async move {
             talk.answer(401, &[("WWW-Authenticate", "Bearer realm=x")], "").await
@@ -220,7 +220,7 @@ async fn busy(times: usize, status: u16, after: &'static str) -> Scripted {
 }
 
 #[test]
-fn b113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
+fn f113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
     run(async {
         for (status, after) in [
             (429, "0"),
@@ -239,7 +239,7 @@ fn b113_a_server_that_is_busy_while_a_connection_opens_is_asked_again() {
 }
 
 #[test]
-fn b113_a_wait_that_is_too_long_is_told_at_once() {
+fn f113_a_wait_that_is_too_long_is_told_at_once() {
     run(async {
         for after in ["1000000000", "99999999999999999999", "61", "Sun, 06 Nov 1994 09:49:37 GMT"] {
             let server = busy(usize::MAX, 429, after).await;
@@ -251,7 +251,7 @@ fn b113_a_wait_that_is_too_long_is_told_at_once() {
 }
 
 #[test]
-fn b113_a_call_that_was_refused_for_now_is_made_again() {
+fn f113_a_call_that_was_refused_for_now_is_made_again() {
     run(async {
         let refused = Arc::new(AtomicUsize::new(0));
         let server = Scripted::new(move |seen: Seen, talk: Talk| {

@@ -81,7 +81,7 @@ fn cve_2026_116685_other_spellings_of_another_origin_are_not_followed() {
 }
 
 #[test]
-fn b115_a_loop_of_redirects_ends() {
+fn f115_a_loop_of_redirects_ends() {
     run(async {
         let server = to(308, "/mcp".into()).await;
         let error = server.connect().await.unwrap_err().to_string();
@@ -92,7 +92,7 @@ fn b115_a_loop_of_redirects_ends() {
 }
 
 #[test]
-fn b115_a_redirect_within_the_origin_is_followed_with_everything() {
+fn f115_a_redirect_within_the_origin_is_followed_with_everything() {
     run(async {
         for (status, location) in [(307, "/here"), (308, "here?x=1")] {
             let server = Scripted::new(move |seen: Seen, talk: Talk| async move {
@@ -112,7 +112,7 @@ fn b115_a_redirect_within_the_origin_is_followed_with_everything() {
 }
 
 #[test]
-fn b115_a_redirect_that_would_turn_post_into_get_is_refused_and_names_where_it_leads() {
+fn f115_a_redirect_that_would_turn_post_into_get_is_refused_and_names_where_it_leads() {
     run(async {
         for status in [301, 302, 303] {
             let server = to(status, "/elsewhere".into()).await;

@@ -34,7 +34,7 @@ impl Forgetful {
 }
 
 #[test]
-fn r60_s3_b112_a_forgotten_session_is_opened_again_once_and_what_was_refused_is_sent_again() {
+fn r60_s3_f112_a_forgotten_session_is_opened_again_once_and_what_was_refused_is_sent_again() {
     run(async {
         let it = Forgetful::new().await;
         let client = it.server.connect().await.unwrap();
@@ -81,7 +81,7 @@ fn r60_s3_b112_a_forgotten_session_is_opened_again_once_and_what_was_refused_is_
 }
 
 #[test]
-fn b112_several_calls_that_meet_a_forgotten_session_open_one_new_one() {
+fn f112_several_calls_that_meet_a_forgotten_session_open_one_new_one() {
     run(async {
         let it = Forgetful::new().await;
         let client = it.server.connect().await.unwrap();
@@ -98,7 +98,7 @@ fn b112_several_calls_that_meet_a_forgotten_session_open_one_new_one() {
 }
 
 #[test]
-fn b112_a_second_404_fails_clearly() {
+fn f112_a_second_404_fails_clearly() {
     run(async {
         let server = Scripted::new(|seen: Seen, talk: Talk| async move {
             match seen.about().as_str() {
@@ -115,7 +115,7 @@ fn b112_a_second_404_fails_clearly() {
 }
 
 #[test]
-fn b112_a_404_about_the_method_is_no_forgotten_session() {
+fn f112_a_404_about_the_method_is_no_forgotten_session() {
     run(async {
         let server = Scripted::new(|seen: Seen, talk: Talk| async move {
             match seen.about().as_str() {
@@ -135,7 +135,7 @@ fn b112_a_404_about_the_method_is_no_forgotten_session() {
 }
 
 #[test]
-fn b112_a_server_that_says_it_with_400_as_the_sdks_examples_do() {
+fn f112_a_server_that_says_it_with_400_as_the_sdks_examples_do() {
     run(async {
         let session = Arc::new(AtomicUsize::new(0));
         let current = session.clone();
@@ -157,7 +157,7 @@ fn b112_a_server_that_says_it_with_400_as_the_sdks_examples_do() {
 }
 
 #[test]
-fn b112_a_server_that_speaks_another_version_now_ends_the_connection() {
+fn f112_a_server_that_speaks_another_version_now_ends_the_connection() {
     run(async {
         let again = Arc::new(AtomicUsize::new(0));
         let server = Scripted::new(move |seen: Seen, talk: Talk| {

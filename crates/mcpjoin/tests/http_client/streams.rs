@@ -26,7 +26,7 @@ fn events(call: u64) -> [String; 3] {
 const RETRY: &str = "retry: 100\n\n";
 
 #[test]
-fn b116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
+fn f116_f15_a_stream_cut_at_every_byte_is_resumed_without_loss_or_doubling() {
     run(async {
         let cut = Arc::new(AtomicUsize::new(0));
         let here = cut.clone();
@@ -122,7 +122,7 @@ where
 }
 
 #[test]
-fn b116_events_that_are_sent_again_are_taken_once() {
+fn f116_events_that_are_sent_again_are_taken_once() {
     run(async {
         let reply: Arc<Mutex<String>> = Arc::default();
         let stored = reply.clone();
@@ -230,7 +230,7 @@ async fn promptly_lost(client: &mcpjoin::Client) -> String {
 }
 
 #[test]
-fn b117_a_stream_without_event_ids_fails_its_call_within_a_second() {
+fn f117_a_stream_without_event_ids_fails_its_call_within_a_second() {
     run(async {
         for broken in [true, false] {
             let server = played(
@@ -251,7 +251,7 @@ fn b117_a_stream_without_event_ids_fails_its_call_within_a_second() {
 }
 
 #[test]
-fn b117_a_server_that_cannot_resume_after_all_fails_the_call() {
+fn f117_a_server_that_cannot_resume_after_all_fails_the_call() {
     run(async {
         for status in [405, 406, 501] {
             let server = played(
@@ -277,7 +277,7 @@ fn b117_a_server_that_cannot_resume_after_all_fails_the_call() {
 }
 
 #[test]
-fn b117_a_modern_stream_that_breaks_loses_its_request_and_nothing_is_resumed() {
+fn f117_a_modern_stream_that_breaks_loses_its_request_and_nothing_is_resumed() {
     run(async {
         let server = Scripted::new(|seen: Seen, talk: Talk| async move {
             if seen.about() != "tools/call" {
@@ -323,7 +323,7 @@ fn a_session_that_is_gone_when_a_stream_is_resumed_loses_the_call_and_serves_the
 }
 
 #[test]
-fn b120_b121_f15_whatever_the_form_of_the_events_they_are_the_same() {
+fn f120_f121_f15_whatever_the_form_of_the_events_they_are_the_same() {
     run(async {
         let server = Scripted::new(|seen: Seen, talk: Talk| async move {
             if seen.about() != "tools/call" {
@@ -364,7 +364,7 @@ fn b120_b121_f15_whatever_the_form_of_the_events_they_are_the_same() {
 }
 
 #[test]
-fn b122_a_retry_of_nothing_or_of_ages_is_clamped() {
+fn f122_a_retry_of_nothing_or_of_ages_is_clamped() {
     run(async {
         for (retry, least, most) in [("0", 100, 5000), ("soon", 1000, 10_000)] {
             let reply: Arc<Mutex<String>> = Arc::default();
@@ -533,7 +533,7 @@ fn whatever_happens_to_the_stream_of_a_session_it_hurts_nobody() {
 }
 
 #[test]
-fn b119_a_stream_of_comments_is_alive_and_holds_nothing() {
+fn f119_a_stream_of_comments_is_alive_and_holds_nothing() {
     run(async {
         let server = Scripted::new(|seen: Seen, talk: Talk| async move {
             if seen.about() != "tools/call" {

@@ -110,7 +110,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn b113_retry_after_is_seconds_or_a_date() {
+    fn f113_retry_after_is_seconds_or_a_date() {
         let table: [(&str, &str, Option<Duration>); 18] = [
             ("0", "", Some(Duration::ZERO)),
             (" 30 ", "", Some(SECOND * 30)),

@@ -1,0 +1,147 @@
+//! Servers that are reached over HTTP: `http://...`, `sse+http://...`, and entries of a configuration with a `url`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc::{self, Receiver};
+
+use super::sockets::Demo;
+use super::support::{command, line, run, scratch, start};
+
+#[test]
+fn r73_a_server_over_http_is_asked_like_any_other() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    for era in ["legacy", "modern", "auto"] {
+        let ran = line(&format!("call --era {era} {url} echo message=hi")).exits(0);
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hi\n", ""));
+    }
+    for version in ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+        let ran = line(&format!("list --json --protocol-version {version} {url}")).exits(0).json();
+        assert_eq!(ran["protocolVersion"], version);
+    }
+    let sse = format!("sse+{}", url.replace("/mcp", "/sse"));
+    assert_eq!(line(&format!("call {sse} echo message=hi")).exits(0).stdout, "hi\n");
+    // What knows nothing newer is found by itself.
+    assert_eq!(line(&format!("call {} echo message=hi", &sse[4..])).exits(0).stdout, "hi\n");
+    assert_eq!(line(&format!("read {url} test://static-binary")).exits(0).bytes.len(), 69);
+    assert_eq!(line(&format!("ping -n 2 -i 1ms {url}")).exits(0).stdout.lines().count(), 3);
+    line(&format!("call {url} no-such-tool")).exits(5).says(&["(E_SERVER_ERROR)", &url]);
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn an_entry_with_a_url_is_used_and_its_filters_hold() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let file = scratch("http-entry");
+    let entry = format!(
+        r#"{{"mcpServers":{{"web":{{"url":"{url}","headers":{{"X-Team":"hunter2hunter2"}},"disabled_tools":["add"]}}}}}}"#
+    );
+    std::fs::write(&file, entry).unwrap();
+    let words = |verb: &str| format!("{verb} -v -c {} ", file.display());
+    let ran = line(&(words("call") + "web echo message=hi")).exits(0);
+    assert_eq!(ran.stdout, "hi\n");
+    assert!(ran.stderr.contains("with X-Team sent") && !ran.stderr.contains("hunter2"), "{}", ran.stderr);
+    line(&(words("call") + "web add a=1 b=2")).exits(2);
+    let tools = line(&(words("list") + "web")).exits(0).stdout;
+    assert!(tools.contains("echo") && !tools.contains("Adds two numbers"), "{tools}");
+    std::fs::remove_file(file).unwrap();
+    server.ends("INT", 130);
+}
+
+/// A server that answers every request with this, and gives away what it was sent. It ends with the test.
+fn answering(response: &'static str) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let (heads, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            let _ = lines.read_exact(&mut body);
+            let _ = stream.write_all(response.as_bytes());
+            if heads.send(head).is_err() {
+                return;
+            }
+        }
+    });
+    (url, received)
+}
+
+#[test]
+fn what_answers_and_does_not_let_us_in_is_told_by_its_kind() {
+    for (response, code, told) in [
+        (
+            "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            3,
+            &["(E_AUTH)", "401", "--header 'Authorization: Bearer ...'"][..],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
+            4,
+            &["(E_NO_ENDPOINT)", "text/html", "<html>", "is the path right?"],
+        ),
+        (
+            "HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\ncontent-length: 4\r\nconnection: close\r\n\r\nnope",
+            4,
+            &["(E_NO_ENDPOINT)", "404", "nope"],
+        ),
+        ("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", 4, &["(E_LINK)", "500"]),
+    ] {
+        let (url, received) = answering(response);
+        line(&format!("list {url}")).exits(code).says(told).says(&[&url]);
+        assert!(received.recv().unwrap().starts_with("POST /mcp HTTP/1.1"));
+    }
+    line("ping http://127.0.0.1:1/mcp").exits(4).says(&["(E_CONNECT)", "connection refused"]);
+}
+
+#[test]
+fn i166_headers_are_sent_and_shown_nowhere() {
+    let refused = "HTTP/1.1 403 No hunter2hunter2\r\ncontent-type: text/plain\r\ncontent-length: 14\r\n\
+                   connection: close\r\n\r\nhunter2hunter2";
+    let (url, received) = answering(refused);
+    let (file, trace) = (scratch("headers"), scratch("headers-trace"));
+    std::fs::write(&file, "X-Team: swordfish-swordfish\n").unwrap();
+    let at = format!("@{}", file.display());
+    let header = "Authorization: Bearer hunter2hunter2";
+    let trace_to = trace.to_str().unwrap();
+    let words = ["ping", "-vv", "--header", header, "-H", &at, "--trace", trace_to, &url];
+    let ran = run(words).exits(3);
+    let head = received.recv().unwrap();
+    for sent in ["authorization: Bearer hunter2hunter2", "x-team: swordfish-swordfish"] {
+        assert!(head.contains(sent), "{head}");
+    }
+    let traced = std::fs::read_to_string(&trace).unwrap();
+    for shown in [&ran.stdout, &ran.stderr, &traced] {
+        assert!(!shown.contains("hunter2") && !shown.contains("swordfish"), "{shown}");
+    }
+    assert!(traced.contains("server/discover"), "{traced}");
+    for path in [file, trace] {
+        std::fs::remove_file(path).unwrap();
+    }
+    let twice = run(["ping", "--header", "Mcp-Session-Id: 1", &url]).exits(2);
+    twice.says(&["Mcp-Session-Id", "the transport sends it itself"]);
+}
+
+#[test]
+fn what_is_remembered_of_a_url_saves_the_probe() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let (cache, trace) = (scratch("http-cache"), scratch("http-cache-trace"));
+    let asked = |words: &str| {
+        let mut command = command(words.split(' '));
+        command.env("XDG_CACHE_HOME", &cache);
+        start(command).finish().exits(0);
+        let traced = std::fs::read_to_string(&trace).unwrap();
+        traced.lines().filter(|line| line.contains("server/discover")).count()
+    };
+    let sse = url.replace("/mcp", "/sse");
+    let words = format!("ping --trace {} {sse}", trace.display());
+    assert_eq!(asked(&words), 1);
+    assert_eq!(asked(&words), 0);
+    assert_eq!(asked(&words.replace("ping", "ping --no-cache")), 1);
+    std::fs::remove_dir_all(cache).unwrap();
+    std::fs::remove_file(trace).unwrap();
+    server.ends("TERM", 143);
+}
