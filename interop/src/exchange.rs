@@ -19,6 +19,8 @@ pub(crate) struct Exchange {
     body: Vec<u8>,
     /// None when no answer came.
     pub(crate) answer: Option<Answer>,
+    /// Whether the client closed the connection before the answer was over, or there was any.
+    pub(crate) left: bool,
 }
 
 /// What came of a request.
@@ -27,8 +29,6 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     headers: Headers,
     body: Vec<u8>,
-    /// Whether the client closed the connection before the answer was over.
-    pub(crate) left: bool,
 }
 
 /// Names in lower case.
@@ -81,13 +81,11 @@ impl Exchange {
             };
             let (body, _) = requests.body(&length);
             let client_left = asked.over.is_some_and(|over| answered.over.is_none_or(|other| over < other));
-            let answer = answers.answer(&method).map(|(status, headers, body, whole)| Answer {
-                status,
-                headers,
-                body,
-                left: !whole && client_left,
-            });
-            exchanges.push(Self { begun, method, path, headers, body, answer });
+            let (answer, whole) = match answers.answer(&method) {
+                Some((status, headers, body, whole)) => (Some(Answer { status, headers, body }), whole),
+                None => (None, false),
+            };
+            exchanges.push(Self { begun, method, path, headers, body, answer, left: !whole && client_left });
         }
         exchanges
     }

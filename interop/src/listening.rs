@@ -189,9 +189,7 @@ impl Listening {
     /// Whether the binary has closed the connection before the answer to this came to its end.
     #[must_use]
     pub fn was_left(&self, method: &str) -> bool {
-        self.exchanges().iter().any(|exchange| {
-            asks(exchange, method) && exchange.answer.as_ref().is_none_or(|answer| answer.left)
-        })
+        self.exchanges().iter().any(|exchange| asks(exchange, method) && exchange.left)
     }
 
     fn command(&self, url: &str, words: &[&str]) -> Command {

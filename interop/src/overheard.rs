@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::Way;
-use crate::exchange::Exchange;
+use crate::exchange::{Answer, Exchange};
 use crate::relay::Relay;
 use crate::sessions::{SESSION, Session, asks};
 use crate::witness::{GRACE, kill, left};
@@ -127,20 +127,15 @@ impl Overheard {
         match check {
             "open" => speaks(&exchanges, self.way, era),
             "cancel" if era == "modern" => {
-                let calls: Vec<_> =
-                    exchanges.iter().filter(|exchange| asks(exchange, "tools/call")).collect();
-                let unanswered = |call: &&&Exchange| {
-                    call.answer.as_ref().is_some_and(|answer| {
-                        answer.left && answer.messages().iter().all(|message| message["id"].is_null())
-                    })
+                let calls = || exchanges.iter().filter(|exchange| asks(exchange, "tools/call"));
+                let unanswered = |call: &Exchange| {
+                    let said = call.answer.as_ref().map(Answer::messages).unwrap_or_default();
+                    call.left && said.iter().all(|message| message["id"].is_null())
                 };
-                // A call that has no answer has not even its head.
-                let alone = |call: &&&Exchange| call.answer.is_none();
-                let left = calls.iter().find(|call| unanswered(call) || alone(call));
+                let left = calls().find(|call| unanswered(call));
                 let left = left.ok_or("no client left a call before it was answered")?;
-                let later = calls.iter().any(|call| {
-                    call.begun > left.begun && call.answer.as_ref().is_some_and(|answer| !answer.left)
-                });
+                let later =
+                    calls().any(|call| call.begun > left.begun && call.answer.is_some() && !call.left);
                 later.then_some(()).ok_or_else(|| "nothing was asked after the call that was left".to_owned())
             }
             "cancel" => {
@@ -320,12 +315,19 @@ mod tests {
     #[test]
     fn an_answer_that_was_left_is_told_from_one_that_was_cut() {
         let asked = post("", &json!({ "id": 1, "method": "tools/call" }));
-        let answered =
-            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
-        for (over, expected) in [([Some(5), Some(6)], true), ([Some(6), Some(5)], false)] {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let whole = format!("{head}0\r\n\r\n");
+        for (answered, over, expected) in [
+            (head, [Some(5), Some(6)], true),
+            (head, [Some(6), Some(5)], false),
+            (head, [None, None], false),
+            ("", [Some(5), None], true),
+            ("", [None, Some(5)], false),
+            (&whole, [Some(5), Some(6)], false),
+        ] {
             let exchanges = exchanges(&asked, answered, over);
             assert_eq!(exchanges.len(), 1);
-            assert_eq!(exchanges[0].answer.as_ref().unwrap().left, expected);
+            assert_eq!(exchanges[0].left, expected, "{answered:?} {over:?}");
         }
     }
 }

@@ -46,7 +46,7 @@ impl Session {
             let Some(answer) = answer else { continue };
             session.wire.answered.extend(answer.messages());
             session.ended |= match way {
-                Way::Sse => exchange.method == "GET" && answer.left,
+                Way::Sse => exchange.method == "GET" && exchange.left,
                 _ => exchange.method == "DELETE" && (200..300).contains(&answer.status),
             };
         }

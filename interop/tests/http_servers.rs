@@ -106,6 +106,23 @@ fn does_everything(server: &Listening, run: &dyn Fn(&[&str]) -> interop::Ran) {
 }
 
 #[test]
+fn an_address_at_which_no_server_is_comes_to_nothing_and_says_why() {
+    for (way, path, why) in [
+        (Way::Http, "/nope", ["POST http://", "404 Not Found", "HTTP+SSE"]),
+        (Way::Sse, "/nope", ["GET http://", "404 Not Found", "HTTP+SSE"]),
+        (Way::Sse, "/mcp", ["GET http://", "400 Bad Request", "No valid session ID provided"]),
+    ] {
+        let server = everything("streamableHttp", way, path);
+        let ran = server.run(&["list", URL]);
+        assert_eq!(ran.code, Some(4), "{}{}", ran.stdout, ran.stderr);
+        for why in why {
+            assert!(ran.stderr.contains(why), "`{why}` is not in {}", ran.stderr);
+        }
+        assert_eq!(server.session_count(), 0);
+    }
+}
+
+#[test]
 fn a_call_that_is_interrupted_is_cancelled_and_its_session_ended() {
     for (mode, way, path) in [("streamableHttp", Way::Http, "/mcp"), ("sse", Way::Sse, "/sse")] {
         let server = everything(mode, way, path);
