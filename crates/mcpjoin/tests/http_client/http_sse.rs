@@ -54,7 +54,7 @@ async fn server(endpoint: &'static str) -> Scripted {
 }
 
 #[test]
-fn f17_r62_an_old_server_is_found_by_its_stream() {
+fn r62_f17_an_old_server_is_found_by_its_stream() {
     run(async {
         let server = server("/messages?session=1").await;
         let link = server.link();

@@ -23,8 +23,9 @@ use super::wire::{Agreed, Head, Routing};
 use super::{Came, Shared, gone, reply, request_id};
 
 /// When the response to a request becomes a stream although nothing has to be sent: a client that knows an event of
-/// it can come back for the reply when the stream breaks.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// it can come back for the reply when the stream breaks. Not later, because there are clients (rmcp up to 2.2) that send
+/// nothing else, no cancellation either, until a response begins.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 pub(super) async fn answer(
     shared: &Arc<Shared>,
