@@ -328,7 +328,7 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
     ran.says(&["warning: .mcp.json:8:", "comand is not known and not used; did you mean command?"]);
     for (name, told) in [
         ("web", &["(E_CONNECT)", "http://127.0.0.1:1/mcp"][..]),
-        ("old", &["(E_CONFIG)", ".mcp.json:2:32: server old: url must begin with http:// or https://"]),
+        ("old", &["(E_CONFIG)", ".mcp.json:2:31: server old: url must begin with http:// or https://"]),
         ("odd", &["(E_CONFIG)", ".mcp.json:3:17: server odd: type must be"]),
         ("empty", &["(E_CONFIG)", ".mcp.json:4:10: server empty: command is missing"]),
         (
