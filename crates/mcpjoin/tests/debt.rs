@@ -208,3 +208,111 @@ fn sampling_content_is_a_block() {
     let block: SamplingContent = Raw::parse(r#"{"type":"text","text":"x"}"#).unwrap().decode().unwrap();
     assert!(matches!(block, SamplingContent::Text(_)));
 }
+
+/// What a peer has said to a server by hand: it opens, and then calls.
+fn calls(from: usize, tools: &[&str]) -> String {
+    let call = |(place, tool): (usize, &&str)| {
+        let id = from + place;
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\"}}}}\n"
+        )
+    };
+    tools.iter().enumerate().map(call).collect()
+}
+
+const OPENS: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+
+/// Reads until a line says this.
+async fn hears(ours: &mut DuplexStream, words: &str) {
+    let mut heard = Vec::new();
+    let mut piece = vec![0; 1 << 20];
+    let all = async {
+        while !heard.windows(words.len()).any(|window| window == words.as_bytes()) {
+            let length = ours.read(&mut piece).await.unwrap();
+            assert_ne!(length, 0, "the server has ended");
+            heard.extend_from_slice(&piece[..length]);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), all).await.unwrap_or_else(|_| panic!("nobody says {words}"));
+}
+
+/// Lets everything that is ready run.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_begins_when_the_answer_before_it_leaves_is_polled_again() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let begun = tokio::sync::watch::Sender::new(false);
+    let mut limits = Limits::default();
+    limits.handling = 1;
+    let server = Server::builder("s", "1")
+        .limits(limits)
+        .tool(tool("quick"), |_: NoArguments, _| async { "quick" })
+        .tool(tool("waits"), {
+            let (gate, begun) = (gate.clone(), begun.clone());
+            move |_: NoArguments, _| {
+                let (gate, begun) = (gate.clone(), begun.clone());
+                async move {
+                    begun.send_replace(true);
+                    gate.acquire().await.unwrap().forget();
+                    "waited"
+                }
+            }
+        })
+        .build()
+        .unwrap();
+    let (mut ours, theirs) = tokio::io::duplex(64 * 1024);
+    let (reader, writer) = tokio::io::split(theirs);
+    server.connect(Link::stream(reader, writer, "pipe"));
+    // The second begins when the answer to the first is given: after the turn's handlers were polled.
+    let said = format!("{OPENS}\n{}", calls(1, &["quick", "waits"]));
+    ours.write_all(said.as_bytes()).await.unwrap();
+    begun.subscribe().wait_for(|begun| *begun).await.unwrap();
+    settle().await;
+    gate.add_permits(1);
+    hears(&mut ours, "waited").await;
+}
+
+/// How much a pipe holds in the tests that follow.
+const PIPE: usize = 1 << 20;
+/// How much the first answer in them is longer than that: more than a link takes in before it has no room.
+const OVER: usize = 400 * 1024;
+
+/// A server that owes more than the pipe holds, and one small answer beyond what its link takes in. It reads nothing
+/// more until that has left.
+async fn owes_more_than_a_pipe() -> DuplexStream {
+    let mut limits = Limits::default();
+    limits.queued_replies = 1024;
+    let server = Server::builder("s", "1")
+        .limits(limits)
+        .tool(tool("large"), |_: NoArguments, _| async { "x".repeat(PIPE + OVER) })
+        .tool(tool("small"), |_: NoArguments, _| async { format!("small{}", "y".repeat(2048)) })
+        .tool(tool("last"), |_: NoArguments, _| async { "last" })
+        .build()
+        .unwrap();
+    let (mut ours, theirs) = tokio::io::duplex(PIPE);
+    let (reader, writer) = tokio::io::split(theirs);
+    server.connect(Link::stream(reader, writer, "pipe"));
+    ours.write_all(format!("{OPENS}\n{}", calls(1, &["large"])).as_bytes()).await.unwrap();
+    settle().await;
+    ours.write_all(calls(2, &["small"]).as_bytes()).await.unwrap();
+    settle().await;
+    ours
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_while_too_much_was_owed_is_read_when_everything_has_left() {
+    let mut ours = owes_more_than_a_pipe().await;
+    // Nobody looks at it yet.
+    ours.write_all(calls(3, &["last"]).as_bytes()).await.unwrap();
+    settle().await;
+    // The link has room again, and still something to send.
+    let mut taken = vec![0; OVER - 100 * 1024];
+    ours.read_exact(&mut taken).await.unwrap();
+    settle().await;
+    hears(&mut ours, "last").await;
+}
