@@ -305,6 +305,12 @@ async fn owes_more_than_a_pipe() -> DuplexStream {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_did_not_fit_into_the_link_leaves_when_the_peer_takes_everything_at_once() {
+    let mut ours = owes_more_than_a_pipe().await;
+    hears(&mut ours, "small").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_came_while_too_much_was_owed_is_read_when_everything_has_left() {
     let mut ours = owes_more_than_a_pipe().await;
     // Nobody looks at it yet.

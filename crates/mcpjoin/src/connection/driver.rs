@@ -417,9 +417,11 @@ impl Driver {
                 acted = self.run_events(core);
             }
             busy |= acted;
-            // What did not fit before may fit now, and what has just ended may have last words.
+            // What did not fit before may fit now, also when nothing fitted, and what has just ended may have last
+            // words.
             let quiet = all && self.events.is_empty() && self.answers.is_empty();
-            if waiting || !acted && (quiet || !pushed) {
+            let stuck = !pushed && !self.io.has_room();
+            if waiting || !acted && (quiet || stuck) {
                 return busy;
             }
         }
