@@ -9,7 +9,7 @@ use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext}
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{Profile, Raw, RequestId};
 
-use super::core::Core;
+use super::core::{Core, Inner};
 use super::{Calling, Connection};
 
 /// What a handler knows about what it handles, and what it may do meanwhile. Cheap to clone.
@@ -71,8 +71,8 @@ impl Context {
         total: Option<f64>,
         message: Option<&str>,
     ) -> Result<(), NotifyRefused> {
-        let id = self.request_id().ok_or(NotifyRefused::NoSuchRequest)?;
         let mut state = self.core.lock();
+        let id = self.handled_in(&state)?;
         let outcome = state.session.progress(id, progress, total, message);
         state.wake_driver();
         outcome
@@ -83,13 +83,22 @@ impl Context {
     /// # Errors
     /// When the request is no longer being handled, or the server does not declare logging.
     pub fn log(&self, level: LoggingLevel, logger: Option<&str>, data: Raw) -> Result<(), NotifyRefused> {
-        let id = self.request_id().ok_or(NotifyRefused::NoSuchRequest)?;
         let mut message = LogMessageParams::new(level, data);
         message.logger = logger.map(ToOwned::to_owned);
         let mut state = self.core.lock();
+        let id = self.handled_in(&state)?;
         let outcome = state.session.log(id, &message);
         state.wake_driver();
         outcome
+    }
+
+    /// The id of the request, while it is being handled. Behind it another request may have the same id, of another
+    /// client even, where connections are used again (HTTP).
+    fn handled_in(&self, state: &Inner) -> Result<&RequestId, NotifyRefused> {
+        match &self.request {
+            Some((id, request)) if state.session.is_handling(id, request.number) => Ok(id),
+            _ => Err(NotifyRefused::NoSuchRequest),
+        }
     }
 
     /// Asks the other side something on behalf of this request. In the modern era a server cannot: it answers

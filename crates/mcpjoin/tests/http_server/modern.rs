@@ -1,14 +1,18 @@
 //! 2026-07-28 over HTTP: checklist 4M-S of the specification's digest.
 
 use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Method;
 use mcpjoin::link::HttpOptions;
+use mcpjoin::proto::Raw;
 use mcpjoin::proto::session::Limits;
+use mcpjoin::proto::types::{LoggingLevel, Tool};
+use mcpjoin::server::Context;
 use serde_json::{Value, json};
 
-use crate::support::{MODERN, Peer, begins, builder, modern, peer, run, server, settle, text};
+use crate::support::{Gate, MODERN, Peer, begins, builder, modern, peer, run, server, settle, text};
 
 fn options() -> HttpOptions {
     HttpOptions::new()
@@ -399,5 +403,33 @@ fn n92_a_client_that_takes_nothing_is_given_up_and_holds_a_bounded_amount() {
         }
         assert!(held <= 12_000, "{held}");
         assert_eq!(text(&peer.call(3, "echo", json!({ "message": "x" })).await.json().await), "x");
+    });
+}
+
+#[test]
+fn what_a_handler_tells_after_its_answer_reaches_no_other_client() {
+    run(async {
+        let (gate, kept) = (Gate::new(), Arc::new(Mutex::new(None)));
+        let keeping = kept.clone();
+        let tool = Tool::new("keeps", Raw::parse(r#"{"type":"object"}"#).unwrap());
+        let server = builder(&gate).raw_tool(tool, move |_, cx: Context| {
+            keeping.lock().unwrap().replace(cx);
+            async { "kept".to_owned() }
+        });
+        let peer = Peer::new(&server.build().unwrap(), options());
+        assert_eq!(text(&peer.call(1, "keeps", json!({})).await.json().await), "kept");
+        // Another client, whose call happens to have the same id, and which wants to hear everything.
+        let wants = json!({ "progressToken": 7, "io.modelcontextprotocol/logLevel": "debug" });
+        let mut other =
+            Box::pin(peer.ask(1, "tools/call", json!({ "name": "wait", "arguments": {}, "_meta": wants })));
+        begins(&mut other).await;
+        let context: Context = kept.lock().unwrap().take().unwrap();
+        context.progress(1.0, None, Some("how far the first is"));
+        context.log(LoggingLevel::Error, "a secret of the first");
+        settle().await;
+        gate.open.add_permits(1);
+        let reply = other.await;
+        assert_eq!(reply.kind(), "application/json", "nothing was told before the answer");
+        assert_eq!(text(&reply.json().await), "waited");
     });
 }
