@@ -312,15 +312,15 @@ impl Wire {
         slot.queue.clear();
         slot.bytes = 0;
         let next = slot.last + 1;
+        let mut wake = Wake::default();
+        // Whoever had it open sees that another one has, and there may be room again.
+        wake.add(old);
         if slot.holder.is_some() {
-            let _ = self.took(&mut state, bytes);
+            wake.add(self.took(&mut state, bytes));
         }
         let holder = self.attach(&mut state, stream, false);
         drop(state);
-        // Whoever had it open sees that another one has.
-        if let Some(old) = old {
-            old.wake();
-        }
+        wake.all();
         Some((holder, next))
     }
 
@@ -383,5 +383,52 @@ impl Wire {
 
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::task::Wake as Wakes;
+
+    use mcpjoin_proto::session::{LinkEnd, Outbound, Route};
+    use mcpjoin_proto::{Era, Message, Method, Notification};
+
+    use super::super::events::MemoryEvents;
+    use super::super::io::HttpIo;
+    use super::*;
+    use crate::link::Io as _;
+
+    struct Woken(AtomicBool);
+
+    impl Wakes for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_waits_for_room_is_woken_when_a_stream_that_was_full_is_opened_again() {
+        let wire = Arc::new(Wire::new(Routing::Session, false));
+        wire.agree(Agreed {
+            profile: Profile::newest(Era::Legacy),
+            session: SessionId::random().expect("random bytes"),
+            events: Some(Arc::new(MemoryEvents::new())),
+            retry: Duration::from_secs(1),
+        });
+        wire.room.store(0, Ordering::Relaxed);
+        let id = RequestId::from(1);
+        let inbound = Inbound::Closed { cause: LinkEnd::end_of_stream() };
+        let holder = wire.begin(std::slice::from_ref(&id), false, inbound, 0).expect("nothing is under way");
+        wire.open_stream(holder);
+        let mut io = HttpIo(wire.clone());
+        let message = Message::Notification(Notification { method: Method::Progress, params: None });
+        io.push(Outbound::Message { message, route: Route::ReplyTo(id) });
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(woken.clone());
+        assert!(io.poll_flush(&mut Context::from_waker(&waker)).is_pending());
+        assert!(wire.resume(holder.stream, 0).is_some());
+        assert!(io.has_room());
+        assert!(woken.0.load(Ordering::Relaxed), "it waits for ever");
     }
 }
