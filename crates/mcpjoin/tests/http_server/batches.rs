@@ -1,5 +1,7 @@
 //! Arrays of messages: in 2025-03-26, and in no other revision.
 
+use std::time::Duration;
+
 use mcpjoin::link::HttpOptions;
 use serde_json::{Value, json};
 
@@ -104,5 +106,31 @@ fn a_call_of_a_batch_can_be_cancelled() {
         let answers = reply.await.json().await;
         assert_eq!((answers.as_array().unwrap().len(), &answers[0]["id"]), (1, &json!(2)));
         assert_eq!(gate.dropped(), 1);
+    });
+}
+
+#[test]
+fn a_call_that_a_batch_cancels_ends_and_its_id_is_free() {
+    run(async {
+        let (peer, gate) = peer(HttpOptions::new());
+        let session = peer.open("2025-03-26").await;
+        let mut waiting = Box::pin(session.call_in_session(1, "wait", json!({})));
+        begins(&mut waiting).await;
+        let cancelled =
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
+        assert_eq!(session.post(json!([cancelled])).await.status, 202);
+        let ended = tokio::time::timeout(Duration::from_secs(60), async { waiting.await.message().await });
+        assert_eq!(ended.await.expect("it never ends"), None);
+        assert_eq!(gate.dropped(), 1);
+        let again = session.call_in_session(1, "echo", json!({ "message": "hi" })).await;
+        assert_eq!(text(&again.json().await), "hi");
+        // One that cancels what it has asked itself.
+        let batch = json!([call(2, "wait", json!({})), call(3, "echo", json!({ "message": "ho" })), {
+            "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 }
+        }]);
+        let answers = session.post(batch).await.json().await;
+        assert_eq!(answers.as_array().map(Vec::len), Some(1), "{answers}");
+        let again = session.call_in_session(2, "echo", json!({ "message": "hi" })).await;
+        assert_eq!(text(&again.json().await), "hi");
     });
 }

@@ -96,9 +96,9 @@ async fn initialize(shared: &Arc<Shared>, principal: Option<String>, came: Came)
 /// A message, or a batch of them, within a session.
 async fn post(shared: &Arc<Shared>, session: Arc<Session>, came: Came) -> Response<HttpBody> {
     let Some((decoded, size, origin)) = came.into_decoded() else { return reply::bare(400) };
-    let cancelled = match &decoded {
-        Decoded::Message(message) => cancels(message),
-        Decoded::Batch(_) => None,
+    let cancelled: Vec<RequestId> = match &decoded {
+        Decoded::Message(message) => cancels(message).into_iter().collect(),
+        Decoded::Batch(parts) => parts.iter().flatten().filter_map(cancels).collect(),
     };
     let (ids, batch) = owed(&decoded);
     let first = ids.first().cloned();
@@ -109,9 +109,7 @@ async fn post(shared: &Arc<Shared>, session: Arc<Session>, came: Came) -> Respon
             return shared.refused(refused, None);
         }
         session.entry.run();
-        if let Some(cancelled) = cancelled {
-            wire.cancelled(&cancelled);
-        }
+        cancelled.iter().for_each(|id| wire.cancelled(id));
         return reply::bare(202);
     }
     let holder = match wire.begin(&ids, batch, inbound, size) {
@@ -122,6 +120,7 @@ async fn post(shared: &Arc<Shared>, session: Arc<Session>, came: Came) -> Respon
     let patience = if resumable { PATIENCE } else { shared.options.keep_alive };
     let exchange = Exchange::new(holder, Owner::Session(session.clone()));
     session.entry.run();
+    cancelled.iter().for_each(|id| wire.cancelled(id));
     let patience = (!shared.options.json_only).then_some(patience);
     match exchange.head(patience).await {
         Head::Json { status, body } => reply::json(status, body),
