@@ -1,11 +1,37 @@
 //! How a server over HTTP ends: what is in progress is finished, streams get their last words.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Method;
+use http_body::{Body, Frame};
 use mcpjoin::link::HttpOptions;
 use serde_json::json;
+use tokio::sync::oneshot;
+use tower_service::Service as _;
 
-use crate::support::{LEGACY, begins, modern, peer, run, text};
+use crate::support::{LEGACY, Reply, begins, initialize, modern, peer, run, settle, text};
+
+/// A body that comes late.
+struct Late(Option<oneshot::Receiver<Bytes>>);
+
+impl Body for Late {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(body) = &mut self.0 else { return Poll::Ready(None) };
+        let Poll::Ready(bytes) = Pin::new(body).poll(cx) else { return Poll::Pending };
+        self.0 = None;
+        Poll::Ready(bytes.ok().map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
 
 #[test]
 fn draining_finishes_calls_ends_streams_and_lets_nobody_in() {
@@ -53,5 +79,35 @@ fn what_does_not_end_in_time_is_refused() {
         let refused = call.await.json().await;
         assert_eq!(refused["error"]["code"], -32603);
         assert_eq!((gate.begun(), gate.dropped()), (1, 1));
+    });
+}
+
+#[test]
+fn a_request_whose_body_comes_after_the_end_has_begun_opens_nothing() {
+    run(async {
+        let listen = json!({ "notifications": { "toolsListChanged": true } });
+        let late = [
+            ("", initialize(LEGACY, json!({}))),
+            ("subscriptions/listen", modern(9, "subscriptions/listen", listen)),
+        ];
+        for (method, message) in late {
+            let (peer, gate) = peer(HttpOptions::new());
+            let mut call = Box::pin(peer.call(1, "wait", json!({})));
+            begins(&mut call).await;
+            let from = if method.is_empty() { peer.clone() } else { peer.modern(method, "") };
+            let (body, comes) = oneshot::channel();
+            let request = from.request(Method::POST, "/mcp", "").map(|_| Late(Some(comes)));
+            let mut response = Box::pin(peer.service.clone().call(request));
+            begins(&mut response).await;
+            let service = peer.service.clone();
+            let drained = tokio::spawn(async move { service.drain().await });
+            settle().await;
+            body.send(message.to_string().into()).unwrap();
+            let refused = Reply::of(response.await.unwrap());
+            assert_eq!((refused.status, peer.service.sessions()), (503, 0), "{method}");
+            gate.open.add_permits(1);
+            assert_eq!(text(&call.await.json().await), "waited");
+            tokio::time::timeout(Duration::from_secs(60), drained).await.expect("it never ends").unwrap();
+        }
     });
 }

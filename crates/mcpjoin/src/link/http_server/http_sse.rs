@@ -37,8 +37,9 @@ pub(super) fn stream(shared: &Arc<Shared>, parts: &Parts) -> Response<HttpBody> 
     let Some(place) = shared.sessions.reserve() else {
         return reply::unavailable("too many sessions");
     };
-    let Some(entry) = shared.open(Routing::Everything) else {
-        return reply::refuse(500, "the service was called outside of a tokio runtime");
+    let entry = match shared.open(Routing::Everything) {
+        Ok(entry) => entry,
+        Err(refused) => return *refused,
     };
     let Some(id) = SessionId::random() else {
         return reply::refuse(500, "the system gave no random bytes");

@@ -60,8 +60,9 @@ async fn initialize(shared: &Arc<Shared>, principal: Option<String>, came: Came)
     let Some(place) = shared.sessions.reserve() else {
         return reply::unavailable("too many sessions");
     };
-    let Some(entry) = shared.open(Routing::Session) else {
-        return reply::refuse(500, "the service was called outside of a tokio runtime");
+    let entry = match shared.open(Routing::Session) {
+        Ok(entry) => entry,
+        Err(refused) => return *refused,
     };
     let inbound = Inbound::Message { message, origin };
     let holder = match entry.wire.begin(std::slice::from_ref(&id), false, inbound, size) {

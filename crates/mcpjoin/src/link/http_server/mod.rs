@@ -262,10 +262,16 @@ impl Shared {
         {
             return Err(Box::new(preflight));
         }
-        if self.ending.load(Ordering::Acquire) {
-            return Err(Box::new(reply::unavailable("the server is shutting down")));
-        }
+        self.check_open()?;
         Ok(place)
+    }
+
+    /// Whether anything new may begin.
+    fn check_open(&self) -> Result<(), Refusal> {
+        match self.ending.load(Ordering::Acquire) {
+            true => Err(Box::new(reply::unavailable("the server is shutting down"))),
+            false => Ok(()),
+        }
     }
 
     fn place(&self, path: &str) -> Option<Place> {
@@ -315,9 +321,10 @@ impl Shared {
         }
     }
 
-    /// Opens a connection.
-    fn open(self: &Arc<Self>, routing: Routing) -> Option<Arc<Entry>> {
-        let runtime = Handle::try_current().ok()?;
+    /// Opens a connection, unless the end has begun.
+    fn open(self: &Arc<Self>, routing: Routing) -> Result<Arc<Entry>, Refusal> {
+        let outside = |_| Box::new(reply::refuse(500, "the service was called outside of a tokio runtime"));
+        let runtime = Handle::try_current().map_err(outside)?;
         let wire = Arc::new(Wire::new(routing, self.options.json_only));
         let (served, serving) = self.served.open(Link::new(HttpIo(wire.clone())));
         let number = self.last_entry.fetch_add(1, Ordering::Relaxed);
@@ -328,7 +335,9 @@ impl Shared {
             }
         });
         self.entries().insert(number, Arc::downgrade(&entry));
-        Some(entry)
+        // Behind the insertion: either `drain` has seen it among the entries, or what `drain` has said is seen here.
+        self.check_open()?;
+        Ok(entry)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<u64, Weak<Entry>>> {
@@ -350,12 +359,12 @@ impl Shared {
     }
 
     /// A connection for one modern exchange.
-    fn take(self: &Arc<Self>) -> Option<Arc<Entry>> {
+    fn take(self: &Arc<Self>) -> Result<Arc<Entry>, Refusal> {
         loop {
             let pooled = self.pool().pop();
             match pooled {
                 Some(entry) if entry.wire.is_closed() => {}
-                Some(entry) => return Some(entry),
+                Some(entry) => return Ok(entry),
                 None => return self.open(Routing::Exchange),
             }
         }

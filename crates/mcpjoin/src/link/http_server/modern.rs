@@ -30,8 +30,9 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Cam
     if let Err(mismatch) = check_params(shared, head, request) {
         return reply::error(400, Some(id), mismatch.to_error_object());
     }
-    let Some(entry) = shared.take() else {
-        return reply::refuse(500, "the service was called outside of a tokio runtime");
+    let entry = match shared.take() {
+        Ok(entry) => entry,
+        Err(refused) => return *refused,
     };
     let inbound = Inbound::Message { message, origin };
     let holder = match entry.wire.begin_one(id.clone(), inbound, size) {

@@ -20,6 +20,7 @@ use mcpjoin_proto::{ErrorObject, Version};
 use super::body::HttpBody;
 use super::entry::Entry;
 use super::exchange::{Exchange, Owner};
+use super::head::Refusal;
 use super::legacy::{inbound, owed};
 use super::wire::{Head, Routing};
 use super::{Came, POOL, Shared, gone, reply};
@@ -43,11 +44,18 @@ pub(super) async fn answer(
     }
     let first = ids.first().cloned();
     let (owner, entry) = if kind == LegacyKind::Initialize {
-        let Some(entry) = shared.open(Routing::Session) else { return reply::bare(500) };
+        let entry = match shared.open(Routing::Session) {
+            Ok(entry) => entry,
+            Err(refused) => return *refused,
+        };
         (Owner::Opening(entry.clone()), entry)
     } else {
-        let Some(entry) = take(shared, &version, &origin) else {
-            return reply::error(500, first, ErrorObject::internal("no connection could be opened"));
+        let entry = match take(shared, &version, &origin) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => {
+                return reply::error(500, first, ErrorObject::internal("no connection could be opened"));
+            }
+            Err(refused) => return *refused,
         };
         (Owner::Stateless { entry: entry.clone(), version, shared: shared.clone() }, entry)
     };
@@ -66,20 +74,27 @@ pub(super) async fn answer(
     }
 }
 
-/// A connection on which a revision is agreed.
-fn take(shared: &Arc<Shared>, version: &Version, origin: &Arc<Origin>) -> Option<Arc<Entry>> {
+/// A connection on which a revision is agreed; `None` when it was not to be agreed on.
+fn take(
+    shared: &Arc<Shared>,
+    version: &Version,
+    origin: &Arc<Origin>,
+) -> Result<Option<Arc<Entry>>, Refusal> {
     loop {
         let pooled = shared.legacy_pool().get_mut(version).and_then(Vec::pop);
         match pooled {
             Some(entry) if entry.wire.is_closed() => {}
-            Some(entry) => return Some(entry),
-            None => return open(shared, version, origin),
+            Some(entry) => return Ok(Some(entry)),
+            None => {
+                let entry = shared.open(Routing::Session)?;
+                return Ok(agree(shared, &entry, version, origin).map(|()| entry));
+            }
         }
     }
 }
 
-fn open(shared: &Arc<Shared>, version: &Version, origin: &Arc<Origin>) -> Option<Arc<Entry>> {
-    let entry = shared.open(Routing::Session)?;
+/// Opens the session on a connection in the client's place.
+fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &Arc<Origin>) -> Option<()> {
     let initialize = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{version}\",\
          \"capabilities\":{{}},\"clientInfo\":{{\"name\":\"\",\"version\":\"\"}}}}}}"
@@ -96,7 +111,7 @@ fn open(shared: &Arc<Shared>, version: &Version, origin: &Arc<Origin>) -> Option
     let initialized: Decoded = decode(&Bytes::from_static(INITIALIZED), &shared.limits.decode).ok()?;
     entry.wire.tell(inbound(initialized, origin.clone()), 0).ok()?;
     entry.run();
-    entry.served().version().map(|_| entry)
+    entry.served().version().map(|_| ())
 }
 
 /// A connection whose exchange is complete.
