@@ -554,6 +554,7 @@ impl Future for Driver {
 /// Whoever still waits is told: the driver was dropped before the connection was over.
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.running.clear();
         if matches!(self.stage, Stage::Gone) {
             return;
         }

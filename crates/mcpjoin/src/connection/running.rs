@@ -133,13 +133,14 @@ impl Running {
     /// Drops the work on that request.
     pub(super) fn cancel(&mut self, id: &RequestId) {
         if let Some(place) = self.requests.remove(id) {
-            drop(self.leave(place));
+            self.leave(place).map_or((), discard);
         }
     }
 
     /// Drops all of it.
     pub(super) fn clear(&mut self) {
-        *self = Self::new();
+        let Self { places, .. } = mem::replace(self, Self::new());
+        places.into_iter().filter_map(|place| place.work).for_each(discard);
     }
 
     fn leave(&mut self, place: usize) -> Option<Work> {
@@ -206,12 +207,20 @@ impl Running {
                 None
             }
         };
-        if let (Some(Work { future: WorkFuture::Request(id, _), .. }), Some(answer)) =
-            (self.leave(place), answer)
-        {
-            self.requests.remove(&id);
-            done(id, answer);
+        let Some(work) = self.leave(place) else { return };
+        if let (WorkFuture::Request(id, _), Some(answer)) = (&work.future, answer) {
+            self.requests.remove(id);
+            done(id.clone(), answer);
         }
+        discard(work);
+    }
+}
+
+/// Drops a handler. A panic in that ends nothing but the handler.
+fn discard(work: Work) {
+    let Work { method, future } = work;
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
+        drop(panicked(&method, &*panic));
     }
 }
 

@@ -300,6 +300,37 @@ fn b53_a_panic_ends_its_call_alone_and_keeps_its_words_to_itself() {
 }
 
 #[test]
+fn b53_a_handler_that_panics_when_it_is_dropped_ends_nothing_else() {
+    struct Bomb(mpsc::UnboundedSender<()>);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+            panic!("secret");
+        }
+    }
+    run(async {
+        let (dropped, mut drops) = mpsc::unbounded_channel();
+        let server = calculator()
+            .tool(tool("bomb"), move |_: NoArguments, _: mcpjoin::server::Context| {
+                let bomb = Bomb(dropped.clone());
+                async move {
+                    let _bomb = bomb;
+                    std::future::pending::<String>().await
+                }
+            })
+            .build()
+            .unwrap();
+        for era in BOTH_ERAS {
+            let client = in_era(&server, era).await;
+            let left = tokio::time::timeout(Duration::from_millis(10), call(&client, "bomb", json!({})));
+            assert!(left.await.is_err());
+            drops.recv().await.unwrap();
+            assert_eq!(text(&call(&client, "greet", json!({})).await.unwrap()), "hello");
+        }
+    });
+}
+
+#[test]
 fn e94_a_panicking_a_blocking_and_a_never_ending_handler_beside_healthy_ones() {
     run(async {
         let (release, held) = std::sync::mpsc::channel::<()>();
