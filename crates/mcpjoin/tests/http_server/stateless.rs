@@ -57,3 +57,16 @@ fn nobody_is_asked_who_cannot_answer() {
         assert!(answer["result"]["isError"] == json!(true) || answer["error"].is_object(), "{answer}");
     });
 }
+
+#[test]
+fn what_one_client_sets_is_not_set_for_another() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new().stateless(true));
+        let peer = peer.with("mcp-protocol-version", LEGACY);
+        let set = json!({ "jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": { "level": "emergency" } });
+        assert_eq!(peer.post(set).await.json().await["result"], json!({}));
+        let mut other = peer.post(call(1, "log", json!({}))).await;
+        assert_eq!(other.message().await.unwrap()["params"]["data"], "careful");
+        assert_eq!(text(&other.message().await.unwrap()), "logged");
+    });
+}

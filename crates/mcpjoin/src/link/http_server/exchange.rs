@@ -27,8 +27,8 @@ pub(super) enum Owner {
     Modern { entry: Arc<Entry>, shared: Arc<Shared> },
     /// One of the pool for legacy requests without a session.
     Stateless { entry: Arc<Entry>, version: Version, shared: Arc<Shared> },
-    /// A session that is not open yet, and is over when this is.
-    Opening(Arc<Entry>),
+    /// One that is over when this is: of a session that is not open yet, or in which something was set.
+    Once(Arc<Entry>),
     /// An open session, which is used as long as this lasts.
     Session(Arc<Session>),
     /// A session of 2024-11-05, which is over when this is.
@@ -38,7 +38,7 @@ pub(super) enum Owner {
 impl Owner {
     pub(super) fn entry(&self) -> &Arc<Entry> {
         match self {
-            Self::Modern { entry, .. } | Self::Stateless { entry, .. } | Self::Opening(entry) => entry,
+            Self::Modern { entry, .. } | Self::Stateless { entry, .. } | Self::Once(entry) => entry,
             Self::Session(session) | Self::Sse { session, .. } => &session.entry,
         }
     }
@@ -94,7 +94,7 @@ impl Drop for Exchange {
                     entry.stop();
                 }
             }
-            Owner::Opening(_) => wire.leave(self.holder),
+            Owner::Once(_) => wire.leave(self.holder),
             Owner::Session(session) => {
                 wire.leave(self.holder);
                 session.leave();

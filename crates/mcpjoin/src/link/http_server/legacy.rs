@@ -69,7 +69,7 @@ async fn initialize(shared: &Arc<Shared>, principal: Option<String>, came: Came)
         Ok(holder) => holder,
         Err(refused) => return shared.refused(refused, Some(id)),
     };
-    let exchange = Exchange::new(holder, Owner::Opening(entry.clone()));
+    let exchange = Exchange::new(holder, Owner::Once(entry.clone()));
     entry.run();
     let (status, body) = match exchange.head(None).await {
         Head::Json { status, body } => (status, body),

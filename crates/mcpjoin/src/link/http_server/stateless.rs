@@ -15,7 +15,7 @@ use http::Response;
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::classify::LegacyKind;
 use mcpjoin_proto::session::Origin;
-use mcpjoin_proto::{ErrorObject, Version};
+use mcpjoin_proto::{ErrorObject, Message, Method, Version};
 
 use super::body::HttpBody;
 use super::entry::Entry;
@@ -48,7 +48,7 @@ pub(super) async fn answer(
             Ok(entry) => entry,
             Err(refused) => return *refused,
         };
-        (Owner::Opening(entry.clone()), entry)
+        (Owner::Once(entry.clone()), entry)
     } else {
         let entry = match take(shared, &version, &origin) {
             Ok(Some(entry)) => entry,
@@ -57,7 +57,11 @@ pub(super) async fn answer(
             }
             Err(refused) => return *refused,
         };
-        (Owner::Stateless { entry: entry.clone(), version, shared: shared.clone() }, entry)
+        let owner = match sets(&decoded) {
+            true => Owner::Once(entry.clone()),
+            false => Owner::Stateless { entry: entry.clone(), version, shared: shared.clone() },
+        };
+        (owner, entry)
     };
     let holder = match entry.wire.begin(&ids, batch, inbound(decoded, origin), size) {
         Ok(holder) => holder,
@@ -71,6 +75,18 @@ pub(super) async fn answer(
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
         Head::Nothing | Head::Closed => reply::error(500, first, gone()),
+    }
+}
+
+/// Whether it sets something that holds for requests to come. The next one may be of another client.
+fn sets(decoded: &Decoded) -> bool {
+    let sets = |message: &Message| match message {
+        Message::Request(request) => matches!(request.method, Method::SetLevel | Method::Subscribe),
+        _ => false,
+    };
+    match decoded {
+        Decoded::Message(message) => sets(message),
+        Decoded::Batch(parts) => parts.iter().flatten().any(sets),
     }
 }
 
@@ -102,7 +118,7 @@ fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &Arc<Or
     let initialize = decode(&Bytes::from(initialize), &shared.limits.decode).ok()?;
     let (ids, _) = owed(&initialize);
     let holder = entry.wire.begin(&ids, false, inbound(initialize, origin.clone()), 0).ok()?;
-    let exchange = Exchange::new(holder, Owner::Opening(entry.clone()));
+    let exchange = Exchange::new(holder, Owner::Once(entry.clone()));
     entry.run();
     // The session answers this by itself, so it is answered by now.
     let mut cx = Context::from_waker(Waker::noop());
