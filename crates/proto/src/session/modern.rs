@@ -248,7 +248,10 @@ impl Modern {
             info: info.as_ref().and_then(|info| info.decode().ok()),
             capabilities: capabilities.decode().ok()?,
         });
-        self.last_asker = Some(LastAsker { capabilities, info, asker: asker.clone() });
+        // A long text shares the buffer of the whole message, which is not to be kept for it.
+        let is_short = |text: &Raw| text.len() < Raw::SHARED_FROM;
+        self.last_asker = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
+            .then(|| LastAsker { capabilities, info, asker: asker.clone() });
         Some(asker)
     }
 

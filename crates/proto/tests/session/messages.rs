@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use mcpjoin_proto::session::{Call, CallError, Event, Limits, Reply, Violation};
 use mcpjoin_proto::{Method, RequestId, Time};
 
@@ -200,4 +201,25 @@ fn b51_a_million_progress_in_a_second_is_bounded_and_extends_nothing_past_the_to
     );
     client.handle_timeout(at(20));
     assert!(matches!(&outcomes(&mut client)[..], [(_, Err(CallError::TimedOut { .. }))]));
+}
+
+#[test]
+fn what_is_remembered_of_a_modern_client_does_not_keep_its_message() {
+    let mut server = server(Limits::default());
+    server.open(Time::ZERO);
+    for length in [100, 100_000] {
+        let words = "x".repeat(length);
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{{"large":"{}"}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"{words}","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{"experimental":{{"{words}":{{"a":"{words}"}}}}}}}}}}}}"#,
+            "y".repeat(1 << 20)
+        );
+        let line = Bytes::from(text);
+        say_at(&mut server, Time::ZERO, &line);
+        let asked = events(&mut server);
+        assert!(matches!(asked.last(), Some(Event::Request { .. })), "{length}");
+        drop(asked);
+        server.respond(&RequestId::from(1), Ok(Reply::empty()));
+        assert_eq!(sent(&mut server).len(), 1);
+        assert!(line.is_unique(), "{length}");
+    }
 }
