@@ -132,9 +132,8 @@ impl Running {
 
     /// Drops the work on that request.
     pub(super) fn cancel(&mut self, id: &RequestId) {
-        if let Some(place) = self.requests.remove(id) {
-            self.leave(place).map_or((), discard);
-        }
+        let work = self.requests.remove(id).and_then(|place| self.leave(place));
+        work.into_iter().for_each(discard);
     }
 
     /// Drops all of it.
