@@ -213,3 +213,19 @@ fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
     let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
     refused.says(&["write tcp://host:port, unix:/path or http://host:port/path"]);
 }
+
+#[test]
+fn a_validation_says_of_what_came_at_once_that_it_came() {
+    for (response, told) in [
+        (
+            "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            "status 202, no content type",
+        ),
+        ("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", "status 200, text/event-stream"),
+    ] {
+        let (url, _received) = answering(response);
+        let ran =
+            line(&format!("validate {url}")).exits(4).says(&["(E_NO_ENDPOINT)", told, "is the path right?"]);
+        assert!(!ran.stderr.contains("within"), "{}", ran.stderr);
+    }
+}
