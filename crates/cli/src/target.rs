@@ -80,6 +80,8 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("NAME/TOOL", "an entry and one of its tools, in place of TARGET TOOL"),
     ("FILE#NAME", "an entry of this file: mcpServers in JSON, or [[servers]] in TOML"),
     ("--server NAME", "an entry, whatever its name is: an option in place of TARGET"),
+    ("http://..., https://...", "a server over HTTP, whatever revision it speaks"),
+    ("sse+http://...", "HTTP+SSE of 2024-11-05, without trying anything newer; sse+https:// too"),
     ("tcp://host:port", "a server that listens there; nothing is encrypted"),
     ("unix:/path", "a server that listens on this Unix socket"),
     ("demo:", "the server inside this program, started as a child process"),

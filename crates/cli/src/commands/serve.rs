@@ -60,15 +60,20 @@ impl Address {
         };
         match word.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
-                let authority = rest.split('/').next().unwrap_or_default();
+                let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
                 if authority.contains('@') || !authority.contains(':') {
                     return Err(wrong("write http://host:port/path, with nothing before the host".into()));
+                }
+                if matches!(path, "sse" | "messages") {
+                    return Err(wrong(
+                        "write another path: clients of 2024-11-05 are served at this one".into(),
+                    ));
                 }
                 Ok(Self::Http(format!("http://{rest}")))
             }
             _ => Socket::parse(word).map(Self::Socket).map_err(|problem| {
                 // What a socket is not may be HTTP.
-                wrong(problem.replace("or unix:/path", "unix:/path or http://host:port/path"))
+                wrong(problem.replace(" or unix:/path", ", unix:/path or http://host:port/path"))
             }),
         }
     }

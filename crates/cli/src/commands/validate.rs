@@ -48,8 +48,8 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
             Err(error) => return failed(ui, Failure::system(Phase::Spawn, &error), &shown, began),
         };
         let child = plan.way.child();
-        let fail = |mut failure: Failure| {
-            failure.seen.listening = child.is_none();
+        let fail = |failure: Failure| {
+            let failure = if child.is_none() { failure.over_http() } else { failure };
             failed(ui, failure, &shown, began)
         };
         let of = match server(&plan.way) {
@@ -165,7 +165,7 @@ fn failure(error: ValidateError) -> Failure {
         }
         error @ ValidateError::Unauthorized { .. } => {
             Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
-                .hint("say who you are: --header 'Authorization: Bearer ...', or --header @FILE")
+                .hint("say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted")
         }
         ValidateError::NotMcp { ref head, .. } => {
             let mut failure =

@@ -3,9 +3,9 @@
 //! Called by `connect::plan`. It puts no value into a message: it may be a secret.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
+use super::file;
 use crate::failure::Failure;
 use crate::target::shown;
 
@@ -50,11 +50,8 @@ fn read(path: &Path) -> Result<String, Failure> {
     let cannot = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("the headers in {file} cannot be read: {why}"), FORM)
     };
-    let size = fs::metadata(path).map_err(|error| cannot(&error))?.len();
-    if size > LARGEST {
-        return Err(cannot(&format_args!("it has {size} bytes, and at most {LARGEST} are read")));
-    }
-    fs::read_to_string(path).map_err(|error| cannot(&error))
+    let bytes = file::read(path, LARGEST).map_err(|why| cannot(&why))?;
+    String::from_utf8(bytes).map_err(|_| cannot(&"it is not UTF-8"))
 }
 
 #[cfg(test)]

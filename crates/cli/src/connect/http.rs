@@ -3,17 +3,20 @@
 //! Called by `connect::plan`.
 
 use std::ffi::OsString;
-use std::fs;
 
 use mcpjoin::Link;
 use mcpjoin::link::{HttpConnect, HttpSetupError};
 
+use super::file;
 use super::headers::headers;
 use crate::args::Connect;
 use crate::config::Remote;
 use crate::failure::Failure;
 use crate::secret;
 use crate::target::shown;
+
+/// A file of certificates is no larger: the authorities that systems bring along have a tenth of that.
+const LARGEST: u64 = 4 << 20;
 
 /// What connects, and what must not be shown from then on. A header that is typed takes the place of its namesake in the
 /// entry.
@@ -32,8 +35,8 @@ pub(super) fn link(remote: &Remote, connect: &Connect) -> Result<(HttpConnect, V
         link = link.legacy_sse();
     }
     if let Some(path) = &connect.ca {
-        let pem = fs::read(path).map_err(|error| {
-            let problem = format!("the certificates in {} cannot be read: {error}", shown(path.as_os_str()));
+        let pem = file::read(path, LARGEST).map_err(|why| {
+            let problem = format!("the certificates in {} cannot be read: {why}", shown(path.as_os_str()));
             Failure::usage(problem, "--ca FILE, where FILE is in PEM")
         })?;
         link = link.extra_ca(pem);
@@ -52,7 +55,8 @@ pub(super) fn made(connect: HttpConnect) -> Result<Link, Failure> {
 /// What cannot be connected to.
 pub(crate) fn refused(error: &HttpSetupError) -> Failure {
     let hint = match error {
-        HttpSetupError::Header { .. } => "--header 'Name: value'",
+        HttpSetupError::Header { .. } => "leave that header out, or mend it",
+        HttpSetupError::Certificate(_) => "--ca FILE, where FILE is in PEM",
         HttpSetupError::Client(_) => "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
         _ => "http://host:port/path",
     };

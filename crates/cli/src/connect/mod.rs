@@ -3,6 +3,7 @@
 //!
 //! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
 
+mod file;
 mod headers;
 mod http;
 mod opening;
@@ -103,9 +104,11 @@ pub(crate) fn with_plan(
 async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
     let started = Instant::now();
     let (child, shown) = (plan.way.child(), plan.shown.clone());
+    let over_http = plan.way.http().is_some();
     let fail = |failure: Failure| {
         let failure = match &child {
             Some(child) => failure.stderr(&child.stderr()),
+            None if over_http => failure.over_http(),
             None => failure.over_a_socket(),
         };
         ui.failure(&failure.with(&shown, started.elapsed()));

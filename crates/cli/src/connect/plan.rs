@@ -197,6 +197,11 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
 /// A server that is reached over HTTP.
 fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result<Plan, Failure> {
     refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
+    if remote.address.sse && era(connect) == Some(Era::Modern) {
+        let problem = format!("{} is HTTP+SSE of 2024-11-05, which has no modern era", about.shown);
+        let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
+        return Err(Failure::usage(problem, hint));
+    }
     let (to, hidden) = http::link(&remote, connect)?;
     about.announce(ui, &hidden);
     let (client, first) = client(ui, connect)?;
@@ -204,6 +209,12 @@ fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result
     let remembered = remembered(ui, connect, verdict)?;
     let way = Way { to: To::Http(to), trace: trace(ui, connect)? };
     Ok(Plan { way, client, shown: about.shown, first, tools: about.tools, remembered })
+}
+
+/// The era that the options ask for, where they do.
+fn era(connect: &Connect) -> Option<Era> {
+    let of_version = || connect.protocol_version.as_ref().and_then(|version| version.era());
+    connect.era.asked().or_else(of_version)
 }
 
 /// The options that say how a child is started, and whether they are given.

@@ -13,12 +13,16 @@ use crate::exit::Exit;
 
 const SEE_STDERR: &str =
     "run the command by itself in a terminal; -v shows everything that it writes to standard error";
+const MAYBE_DONE: &str = "the server may have done it or not: look before you try again";
 const TELL: &str = "this is a fault of the server: tell its authors";
 
 impl Failure {
     /// The server's program could not be started.
     pub(crate) fn spawn(error: &SpawnError) -> Self {
         let (id, hint) = match &error.kind {
+            SpawnErrorKind::NotFound { .. } if is_address(&error.command) => {
+                ("E_SPAWN_NOT_FOUND", "where an address is meant, write http:// or tcp:// before it")
+            }
             SpawnErrorKind::NotFound { searched } if searched.is_empty() => {
                 ("E_SPAWN_NOT_FOUND", "check the path; it counts from the server's working directory (--cwd)")
             }
@@ -77,6 +81,21 @@ impl Failure {
             _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
         };
         Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
+    }
+
+    /// The same where the server is reached over HTTP.
+    #[must_use]
+    pub(crate) fn over_http(mut self) -> Self {
+        self.seen.listening = true;
+        if matches!(self.phase, Phase::Probe | Phase::Initialize) && is_of_a_link(self.id) {
+            // Its message names the request; what was to be found out by it matters no more.
+            self.phase = Phase::Connect;
+        }
+        if matches!(self.id, "E_NOT_MCP" | "E_SILENT") {
+            return self
+                .hint("is it an MCP server that listens there? a slow start takes --connect-timeout 2m");
+        }
+        self.over_a_socket()
     }
 
     /// The same where the server is none of our children: what is known of it and what can be tried is less.
@@ -232,7 +251,7 @@ impl Failure {
                 "E_AUTH",
                 Exit::Authorization,
                 "the server does not let us in",
-                "say who you are: --header 'Authorization: Bearer ...', or --header @FILE",
+                "say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted",
             ),
             LinkErrorKind::Foreign => (
                 "E_NO_ENDPOINT",
@@ -241,7 +260,13 @@ impl Failure {
                 "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
             ),
             _ => {
-                let hint = "try again; -v shows what the server says";
+                let hint = match phase {
+                    Phase::Call => MAYBE_DONE,
+                    _ if error.retryable => "try again; -v shows what the server says",
+                    _ => {
+                        "the same will fail again: check the address, and see what the server itself says about it"
+                    }
+                };
                 ("E_LINK", Exit::Connection, "the connection failed", hint)
             }
         };
@@ -288,11 +313,10 @@ impl Failure {
             }
             CallError::Closed(cause) => Self::closed(cause, phase),
             CallError::Lost(error) if error.kind != LinkErrorKind::Broken => Self::broken(error, phase),
-            CallError::Lost(_) => new(
-                "E_LOST",
-                Exit::Connection,
-                "the server may have done it or not: look before you try again",
-            ),
+            CallError::Lost(error) => {
+                Self::new("E_LOST", Exit::Connection, phase, format!("no answer came: {error}"))
+                    .hint(MAYBE_DONE)
+            }
             CallError::ReplyTooLarge { .. } => {
                 new("E_TOO_LARGE", Exit::ServerError, "raise the limit with --max-message-size")
             }
@@ -332,6 +356,19 @@ impl Failure {
         failure.seen.remote = Some(error.clone());
         failure
     }
+}
+
+/// Whether it is said by a link of itself.
+fn is_of_a_link(id: &str) -> bool {
+    matches!(id, "E_AUTH" | "E_CONNECT" | "E_LINK" | "E_NO_ENDPOINT" | "E_TLS")
+}
+
+/// Whether a word without a scheme looks like the address of a server: `localhost:8080`, `127.0.0.1:8080/mcp`.
+fn is_address(word: &str) -> bool {
+    let Some((host, rest)) = word.split_once(':') else { return false };
+    let port = rest.split('/').next().unwrap_or_default();
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits(port) && !host.is_empty() && !host.contains('/')
 }
 
 /// The first bytes of what was no message.

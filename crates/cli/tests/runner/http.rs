@@ -145,3 +145,87 @@ fn what_is_remembered_of_a_url_saves_the_probe() {
     std::fs::remove_file(trace).unwrap();
     server.ends("TERM", 143);
 }
+
+#[test]
+fn http_sse_is_not_asked_for_the_modern_era() {
+    for words in ["--era modern", "--protocol-version 2026-07-28"] {
+        line(&format!("ping {words} sse+http://127.0.0.1:1/sse")).exits(2).says(&[
+            "(E_USAGE)",
+            "sse+http://127.0.0.1:1/sse is HTTP+SSE of 2024-11-05",
+            "without sse+",
+        ]);
+    }
+}
+
+#[test]
+fn what_is_to_be_tried_fits_what_has_failed() {
+    let misfit = "without TLS or HTTP";
+    for (response, told) in [
+        (
+            "HTTP/1.1 307 Go\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            &["(E_LINK)", "another origin", "the same will fail again"][..],
+        ),
+        (
+            "HTTP/1.1 500 Oh\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            &["(E_LINK)", "500", "try      try again"],
+        ),
+        (
+            "HTTP/1.1 429 No\r\nretry-after: 120\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            &["(E_LINK)", "429", "it asks to come again in 120 s"],
+        ),
+        // The reply never comes.
+        ("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: \n\n", &["(E_LINK)", "no ids"]),
+    ] {
+        let (url, _received) = answering(response);
+        let ran = line(&format!("ping {url}")).exits(4).says(told).says(&["doing    connect"]);
+        assert!(!ran.stderr.contains(misfit), "{}", ran.stderr);
+    }
+    let (url, _received) = answering("HTTP/1.1 400 Bad\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let url = url.replace("http:", "https:");
+    line(&format!("ping {url}")).exits(4).says(&["(E_CONNECT)", "is it http, not https?"]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", silent.local_addr().unwrap());
+    let ran = line(&format!("ping --connect-timeout 200ms {url}")).exits(4);
+    let ran = ran.says(&["(E_SILENT)", "doing    initialize", "--connect-timeout 2m"]);
+    assert!(!ran.stderr.contains(misfit), "{}", ran.stderr);
+    line("ping localhost:1").exits(4).says(&["(E_SPAWN_NOT_FOUND)", "write http:// or tcp:// before it"]);
+    line("ping -H Host:x http://127.0.0.1:1/").exits(2).says(&["leave that header out"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_without_an_end_are_not_read_to_it() {
+    for option in ["-H @/dev/zero", "--ca /dev/zero"] {
+        line(&format!("ping {option} http://127.0.0.1:1/")).exits(2).says(&[
+            "(E_USAGE)",
+            "/dev/zero",
+            "bytes",
+        ]);
+    }
+}
+
+#[test]
+fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
+    for path in ["sse", "messages"] {
+        let refused = line(&format!("serve demo --listen http://127.0.0.1:0/{path}")).exits(2);
+        refused.says(&["(E_USAGE)", "write another path"]);
+    }
+    let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
+    refused.says(&["write tcp://host:port, unix:/path or http://host:port/path"]);
+}
+
+#[test]
+fn a_validation_says_of_what_came_at_once_that_it_came() {
+    for (response, told) in [
+        (
+            "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            "status 202, no content type",
+        ),
+        ("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", "status 200, text/event-stream"),
+    ] {
+        let (url, _received) = answering(response);
+        let ran =
+            line(&format!("validate {url}")).exits(4).says(&["(E_NO_ENDPOINT)", told, "is the path right?"]);
+        assert!(!ran.stderr.contains("within"), "{}", ran.stderr);
+    }
+}

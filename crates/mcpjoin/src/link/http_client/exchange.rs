@@ -37,6 +37,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LEAST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait that a server may ask for (adversarial case 113).
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest wait that is told to a person: a day. What asks for more does not mean it.
+const LONGEST_TOLD: Duration = Duration::from_secs(86_400);
 /// How often in a row a stream is resumed without anything new on it, before its request is given up.
 pub(super) const RESUMPTIONS: u32 = 8;
 /// The longest wait between two of these attempts.
@@ -254,7 +256,8 @@ impl Exchange {
         if !busy {
             return None;
         }
-        let asked = asked_to_wait(response).map(|asked| asked.max(LEAST_WAIT * 2_u32.saturating_pow(waits)));
+        let asked = asked_to_wait(response.headers())
+            .map(|asked| asked.max(LEAST_WAIT * 2_u32.saturating_pow(waits)));
         let unasked = opening && waits < UNASKED_RETRIES;
         asked.or_else(|| unasked.then(|| FIRST_WAIT * 2_u32.saturating_pow(waits)))
     }
@@ -263,22 +266,27 @@ impl Exchange {
     async fn read(&self, response: Response, owed: &RequestId) -> Answer {
         let (status, head) = (response.status(), response.headers().clone());
         let limits = &self.wire.limits;
+        // Said of what was not tried again: it would have taken too long, or nobody may try it again.
+        let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        let wait = asked_to_wait(&head).filter(|wait| later && *wait <= LONGEST_TOLD);
+        let page = |what: String| match wait {
+            Some(wait) => Said::Page(format!("{what}; it asks to come again in {} s", wait.as_secs())),
+            None => Said::Page(what),
+        };
         let json = media_type(&response) == MediaType::Json;
         if !json && (!status.is_success() || head.contains_key(name::CONTENT_TYPE)) {
-            return Answer { status, what: Said::Page(failure::page(response).await) };
+            return Answer { status, what: page(failure::page(response).await) };
         }
         let what = match whole(response, limits.message).await {
             Whole::Broken(what) => Said::Page(format!("{status}; {what}")),
             Whole::TooLong { head, length } => {
                 Said::Inbound(too_long(&head, limits.message, length, &self.wire.origin, Some(owed)))
             }
-            Whole::Text(text) if text.trim_ascii().is_empty() => {
-                Said::Page(format!("{status} with an empty body"))
-            }
+            Whole::Text(text) if text.trim_ascii().is_empty() => page(format!("{status} with an empty body")),
             Whole::Text(text) => match read(&text, &limits.decode, &self.wire.origin, Some(owed)) {
                 // Whoever does not say that it is JSON, or refuses, may say something else.
                 Inbound::Malformed { error, .. } if !json || !status.is_success() => {
-                    Said::Page(format!("{}: {error}", failure::page_of(status, &head, &text)))
+                    page(format!("{}: {error}", failure::page_of(status, &head, &text)))
                 }
                 Inbound::Malformed { mut error, excerpt, origin } => {
                     // The body of a response is the reply, or nothing is.
@@ -534,9 +542,9 @@ pub(super) fn pause(retry: Duration, failures: u32) -> Duration {
 }
 
 /// What a server says about when to come again.
-pub(super) fn asked_to_wait(response: &Response) -> Option<Duration> {
-    let value = response.headers().get(name::RETRY_AFTER)?;
-    let date = response.headers().get(header::DATE).map(HeaderValue::as_bytes);
+pub(super) fn asked_to_wait(head: &HeaderMap) -> Option<Duration> {
+    let value = head.get(name::RETRY_AFTER)?;
+    let date = head.get(header::DATE).map(HeaderValue::as_bytes);
     retry_after(value.as_bytes(), date)
 }
 

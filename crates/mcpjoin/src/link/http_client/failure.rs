@@ -28,6 +28,10 @@ pub(super) fn describe(
         return unreached(format!("the name {host} was not resolved: {}", root(error)));
     }
     if let Some(tls) = find::<rustls::Error>(error) {
+        if matches!(tls, rustls::Error::InvalidMessage(_)) {
+            // Nothing that could be trusted: no further authority helps.
+            return (LinkErrorKind::Unreached, tls_text(tls, host), false);
+        }
         return (LinkErrorKind::Untrusted, tls_text(tls, host), false);
     }
     if error.is_connect() {

@@ -63,7 +63,7 @@ pub(super) async fn listen(wire: Arc<Wire>, session: Arc<LegacySession>, news: S
                 if !later && !still_open {
                     return;
                 }
-                asked = asked_to_wait(&response).map(|asked| asked.min(LONGEST_PAUSE));
+                asked = asked_to_wait(response.headers()).map(|asked| asked.min(LONGEST_PAUSE));
                 failures = failures.saturating_add(1);
             }
             Err(unanswered) => {

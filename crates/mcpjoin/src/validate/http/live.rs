@@ -74,6 +74,8 @@ pub(super) struct Reply {
     pub(super) opened: Opened,
     /// The beginning of a body that was no message.
     pub(super) body: Bytes,
+    /// When it was asked for.
+    pub(super) began: Instant,
 }
 
 /// When a stream has been read for long enough.
@@ -209,7 +211,8 @@ impl<'w> Live<'w> {
             waiting = asked(&line, self.endpoint.is_none());
             self.note(number, What::Sent(probe, line));
         }
-        let deadline = Instant::now() + within;
+        let began = Instant::now();
+        let deadline = began + within;
         let first = waiting.first().cloned();
         let body = line.map(|line| Bytes::copy_from_slice(line.as_bytes()));
         let response = match timeout_at(deadline, self.wire.send(&head, body)).await {
@@ -228,6 +231,7 @@ impl<'w> Live<'w> {
             session: response.headers().get(name::SESSION_ID).cloned(),
             opened: Opened::Nothing,
             body: Bytes::new(),
+            began,
         };
         let kind = MediaType::of(response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes));
         if kind == MediaType::EventStream && response.status().is_success() {
@@ -354,6 +358,7 @@ impl Reply {
             session: None,
             opened: Opened::Nothing,
             body: Bytes::new(),
+            began: Instant::now(),
         }
     }
 

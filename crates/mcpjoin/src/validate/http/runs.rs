@@ -41,6 +41,9 @@ enum Attempt {
 struct Refusal {
     method: Method,
     reply: Reply,
+    /// How long it was waited for.
+    took: Duration,
+    /// How long it could have taken.
     within: Duration,
     /// What is wrong, where the reply does not say it.
     problem: Option<String>,
@@ -453,6 +456,7 @@ impl Runs {
         {
             return Attempt::Not(Box::new(Refusal {
                 method: Method::Initialize,
+                took: reply.began.elapsed(),
                 reply,
                 within,
                 problem: Some(problem),
@@ -533,7 +537,8 @@ impl Runs {
 
 impl Attempt {
     fn not(method: Method, reply: Reply, within: Duration) -> Self {
-        Self::Not(Box::new(Refusal { method, reply, within, problem: None }))
+        let took = reply.began.elapsed();
+        Self::Not(Box::new(Refusal { method, reply, took, within, problem: None }))
     }
 }
 
@@ -547,7 +552,7 @@ impl Refusal {
 impl From<Box<Refusal>> for ValidateError {
     fn from(refusal: Box<Refusal>) -> Self {
         use mcpjoin_proto::session::OpeningFailure;
-        let Refusal { method, reply, within, problem } = *refusal;
+        let Refusal { method, reply, took, within, problem } = *refusal;
         if let Some(problem) = problem {
             return Self::NoSession(OpeningFailure::BadReply { method, problem });
         }
@@ -572,7 +577,8 @@ impl From<Box<Refusal>> for ValidateError {
             Opened::Broken(error) => {
                 Self::NoSession(OpeningFailure::BadReply { method, problem: error.to_string() })
             }
-            Opened::Nothing if (200..300).contains(&status) && reply.body.is_empty() => {
+            // What has come, and brings no message, is not waited for.
+            Opened::Nothing if (200..300).contains(&status) && took >= within => {
                 Self::NoSession(OpeningFailure::TimedOut { method, after: within, garbage: None })
             }
             Opened::Nothing => Self::NotMcp { status, content_type: reply.content_type, head: reply.body },
