@@ -29,13 +29,3 @@ fn main() -> ExitCode {
     }
     commands::run(std::env::args_os().collect()).into()
 }
-
-#[cfg(test)]
-mod tests {
-    /// The unwinder that `build.rs` puts in is one: a handler that panics costs one call and not the process.
-    #[test]
-    fn a_panic_is_caught() {
-        let caught = std::panic::catch_unwind(|| -> u8 { panic!("meant to be caught") });
-        assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"meant to be caught"));
-    }
-}

@@ -118,7 +118,7 @@ impl World {
             }
             11 => {
                 let id = self.sides[from].called(input.byte());
-                let cause = LinkError { message: "reset".to_owned(), retryable: true };
+                let cause = LinkError::new("reset", true);
                 self.sides[from].handle(now, Inbound::Lost { id, cause });
             }
             12 => {
@@ -204,7 +204,8 @@ impl World {
     fn reopen(&mut self) {
         if std::mem::take(&mut self.sides[CLIENT].reopen) {
             self.sides[SERVER].end();
-            self.sides[SERVER] = Side::new(Role::Server(self.server.clone().into()), self.caps, self.limits.clone());
+            self.sides[SERVER] =
+                Side::new(Role::Server(self.server.clone().into()), self.caps, self.limits.clone());
             self.sides[SERVER].session.open(self.now);
             self.sides[CLIENT].session.reopened(self.now);
         }
@@ -332,7 +333,7 @@ fn link_end(number: u8) -> LinkEnd {
             stderr: Bytes::from_static(b"\xFFcannot\x1B[0m start\n"),
             ..LinkEnd::end_of_stream()
         },
-        _ => LinkEnd::failed(LinkError { message: "broken pipe".to_owned(), retryable: false }),
+        _ => LinkEnd::failed(LinkError::new("broken pipe", false)),
     }
 }
 
