@@ -2,9 +2,9 @@
 //! over HTTP, and which processes it has left behind.
 //!
 //! Used by the tests beside it, one file for each family of SDKs, and by nothing else; it never speaks the protocol, so
-//! that the binary alone is what is tested, but for asking a server whether it still knows a session. The peers are pinned in `package-lock.json`, `requirements.txt`,
-//! `requirements-1.txt` and `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so
-//! itself.
+//! that the binary alone is what is tested (and the library, where a test holds it), but for asking a server whether it
+//! still knows a session. The peers are pinned in `package-lock.json`, `requirements.txt`, `requirements-1.txt` and
+//! `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so itself.
 
 mod client;
 mod exchange;

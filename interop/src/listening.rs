@@ -32,12 +32,21 @@ const START: Duration = Duration::from_secs(60);
 /// A server that listens. Ended when this is dropped.
 #[derive(Debug)]
 pub struct Listening {
+    server: Peer,
+    /// The port that it was told.
+    port: Option<u16>,
+    running: Running,
+    way: Way,
+    relay: Relay,
+}
+
+/// The process of a server that listens. Ended when this is dropped.
+#[derive(Debug)]
+struct Running {
     child: Child,
     mark: String,
     address: SocketAddr,
     path: String,
-    way: Way,
-    relay: Relay,
 }
 
 impl Listening {
@@ -48,11 +57,12 @@ impl Listening {
     /// When it does not.
     #[must_use]
     pub fn new(server: &Peer, way: Way) -> Self {
-        Self::start(server, None, way, |line| {
+        let running = Running::start(server, None, |line| {
             let (_, address) = line.split_once("listening on http://")?;
             let (address, path) = address.trim_end().split_once('/')?;
             Some((address.parse().ok()?, format!("/{path}")))
-        })
+        });
+        Self::of(server, None, way, running)
     }
 
     /// Starts a server that is told its port by the variable `PORT`, and writes it to standard error, once it listens.
@@ -64,66 +74,40 @@ impl Listening {
     pub fn on_a_port(server: &Peer, way: Way, path: &str) -> Self {
         // Free now, and as good as certainly a moment later.
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        Self::start(server, Some(port), way, |line| {
-            let address = SocketAddr::from(([127, 0, 0, 1], port));
-            line.trim_end().ends_with(&format!("port {port}")).then(|| (address, path.to_owned()))
-        })
+        Self::of(server, Some(port), way, Running::on(server, port, path))
     }
 
-    fn start(
-        server: &Peer,
-        port: Option<u16>,
-        way: Way,
-        listens: impl Fn(&str) -> Option<(SocketAddr, String)>,
-    ) -> Self {
-        static SERVERS: AtomicU32 = AtomicU32::new(0);
-        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("server {}-{number}", std::process::id());
-        let mut command = server.command();
-        if let Some(port) = port {
-            command.env("PORT", port.to_string());
-        }
-        let mut child = command
-            .env(MARK, &mark)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = mpsc::channel();
-        let said: [Box<dyn Read + Send>; 2] =
-            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
-        for said in said {
-            let sender = sender.clone();
-            // To the end: a server whose output nobody takes comes to a halt.
-            thread::spawn(move || {
-                for line in BufReader::new(said).lines().map_while(Result::ok) {
-                    let _ = sender.send(line);
-                }
-            });
-        }
-        drop(sender);
-        let mut all = Vec::new();
-        let found = loop {
-            let Ok(line) = lines.recv_timeout(START) else { break None };
-            if let Some(found) = listens(&line) {
-                break Some(found);
-            }
-            all.push(line);
-        };
-        let Some((address, path)) = found else {
-            kill(&mark);
-            let _ = child.wait();
-            panic!("the server does not listen; it said {all:?}");
-        };
-        let relay = Relay::to(address).unwrap();
-        Self { child, mark, address, path, way, relay }
+    fn of(server: &Peer, port: Option<u16>, way: Way, running: Running) -> Self {
+        let relay = Relay::to(running.address).unwrap();
+        Self { server: server.clone(), port, running, way, relay }
+    }
+
+    /// Where the server itself listens, with no relay before it.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.running.address
+    }
+
+    /// Ends the server as a crash does: it says goodbye to nobody, and nothing listens there any more.
+    pub fn crash(&mut self) {
+        self.running.end();
+    }
+
+    /// Starts it again at the same address, with nothing in its memory.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start, or was not told its port.
+    pub fn start_again(&mut self) {
+        self.running.end();
+        let port = self.port.unwrap();
+        self.running = Running::on(&self.server, port, &self.running.path);
     }
 
     /// Its address, as the binary is given it.
     fn url(&self) -> String {
         let scheme = if self.way == Way::Sse { "sse+http" } else { "http" };
-        format!("{scheme}://{}{}", self.relay.address(), self.path)
+        format!("{scheme}://{}{}", self.relay.address(), self.running.path)
     }
 
     /// `mcpjoin WORDS`, with the server's address in place of [`URL`]. Once it has ended, nothing that it started may run,
@@ -208,7 +192,7 @@ impl Listening {
             if self.way == Way::Http {
                 let header = format!("{SESSION}: {}\r\n", session.id);
                 let ping = r#"{"jsonrpc":"2.0","id":"after the end","method":"ping"}"#;
-                let status = ask(self.address, "POST", &self.path, &header, ping).unwrap();
+                let status = ask(self.address(), "POST", &self.running.path, &header, ping).unwrap();
                 assert!(status >= 400, "the server still knows a session of mcpjoin {words:?}");
             }
         }
@@ -239,9 +223,71 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
-    fn drop(&mut self) {
+impl Running {
+    /// Starts a server that is told this port.
+    fn on(server: &Peer, port: u16, path: &str) -> Self {
+        Self::start(server, Some(port), |line| {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            line.trim_end().ends_with(&format!("port {port}")).then(|| (address, path.to_owned()))
+        })
+    }
+
+    fn start(
+        server: &Peer,
+        port: Option<u16>,
+        listens: impl Fn(&str) -> Option<(SocketAddr, String)>,
+    ) -> Self {
+        static SERVERS: AtomicU32 = AtomicU32::new(0);
+        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("server {}-{number}", std::process::id());
+        let mut command = server.command();
+        if let Some(port) = port {
+            command.env("PORT", port.to_string());
+        }
+        let mut child = command
+            .env(MARK, &mark)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = mpsc::channel();
+        let said: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        for said in said {
+            let sender = sender.clone();
+            // To the end: a server whose output nobody takes comes to a halt.
+            thread::spawn(move || {
+                for line in BufReader::new(said).lines().map_while(Result::ok) {
+                    let _ = sender.send(line);
+                }
+            });
+        }
+        drop(sender);
+        let mut all = Vec::new();
+        let found = loop {
+            let Ok(line) = lines.recv_timeout(START) else { break None };
+            if let Some(found) = listens(&line) {
+                break Some(found);
+            }
+            all.push(line);
+        };
+        let Some((address, path)) = found else {
+            kill(&mark);
+            let _ = child.wait();
+            panic!("the server does not listen; it said {all:?}");
+        };
+        Self { child, mark, address, path }
+    }
+
+    fn end(&mut self) {
         kill(&self.mark);
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
     }
 }

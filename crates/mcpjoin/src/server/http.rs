@@ -13,17 +13,22 @@ use crate::link::http_server::{HttpListener, HttpOptions, HttpService, Served, S
 
 impl Server {
     /// Answers HTTP requests: Streamable HTTP in both eras, and HTTP+SSE of 2024-11-05 beside it. The service is
-    /// mounted in any application of hyper, axum or tower, and is called within a tokio runtime with time enabled.
+    /// mounted in any application of hyper, axum or tower, and is called within a tokio runtime with time enabled. In
+    /// axum, beside another route:
     ///
     /// ```
-    /// # fn f(server: mcpjoin::Server) {
+    /// # fn f(server: mcpjoin::Server) -> axum::Router {
+    /// use axum::{Router, routing::get};
     /// use mcpjoin::link::HttpOptions;
     ///
     /// let service = server.http(HttpOptions::new());
-    /// // axum: Router::new().route_service("/mcp", service)
-    /// # drop(service);
+    /// Router::new().route("/health", get(|| async { "here" })).route_service("/mcp", service)
     /// # }
     /// ```
+    ///
+    /// Clients of 2024-11-05 need routes to the same service at `/sse` and `/messages`. A router that takes the beginning
+    /// of the path away, as `nest_service` of axum does, needs [`HttpOptions::any_path`]. An application that ends in
+    /// order calls [`HttpService::drain`]: streams of the service end then, and nothing else ends them.
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
         let (limits, versions) = (self.0.limits.clone(), self.0.role.versions.clone());

@@ -1,0 +1,175 @@
+//! The service in an application of axum, beside a route of its own: as the documentation of `Server::http` says.
+#![cfg(feature = "http")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use mcpjoin::link::{HttpOptions, HttpService};
+use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::{Era, Raw};
+use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::{Client, Link, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// No test takes longer: a hang is a failure.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Sum {
+    a: i64,
+    b: i64,
+}
+
+fn service(options: HttpOptions) -> HttpService {
+    let server = Server::builder("mounted", "1")
+        .tool(tool("sum"), |sum: Sum, _| async move { (sum.a + sum.b).to_string() })
+        .tool(tool("tells"), |_: NoArguments, cx| async move {
+            // What is told before the result makes an event stream of the answer.
+            cx.progress(1.0, None, None);
+            "told"
+        })
+        .build()
+        .unwrap();
+    server.http(options)
+}
+
+/// The application of a user, as far as it is not ours.
+fn application() -> Router {
+    Router::new().route("/health", get(|| async { "still here" }))
+}
+
+/// It listens. Told to end, it ends as axum does: when the last connection is over.
+struct Application {
+    address: SocketAddr,
+    end: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Application {
+    async fn serve(application: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, ends) = oneshot::channel::<()>();
+        let serving = axum::serve(listener, application).with_graceful_shutdown(async { drop(ends.await) });
+        let task = tokio::spawn(async move { serving.await.unwrap() });
+        Self { address, end, task }
+    }
+
+    async fn end(self) {
+        drop(self.end);
+        self.task.await.unwrap();
+    }
+}
+
+/// The whole answer to `GET path`.
+async fn fetch(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn is_still_here(address: SocketAddr) {
+    let answer = fetch(address, "/health").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nstill here"), "{answer}");
+}
+
+async fn sum(client: &Client, a: i64, b: i64) -> String {
+    let arguments = Raw::parse(format!("{{\"a\":{a},\"b\":{b}}}")).unwrap();
+    text(client, "sum", Some(arguments)).await
+}
+
+async fn text(client: &Client, tool: &str, arguments: Option<Raw>) -> String {
+    let result = client.call_tool(tool, arguments).await.unwrap();
+    let content = serde_json::to_value(&result.content).unwrap();
+    content[0]["text"].as_str().unwrap().to_owned()
+}
+
+async fn connect(url: String, era: Era) -> Client {
+    let link = Link::http(url).build().unwrap();
+    Client::builder("axum", "1").ask(Ask::Only(era)).connect(link).await.unwrap()
+}
+
+/// Holds that the endpoint at that address does its work in both eras, and that the route beside it does so meanwhile.
+async fn works(address: SocketAddr, path: &str, service: &HttpService) {
+    for (era, sessions) in [(Era::Modern, 0), (Era::Legacy, 1)] {
+        let client = connect(format!("http://{address}{path}"), era).await;
+        assert_eq!(sum(&client, 2, 40).await, "42", "{era:?}");
+        assert_eq!(text(&client, "tells", None).await, "told", "{era:?}");
+        assert_eq!(service.sessions(), sessions, "{era:?}");
+        is_still_here(address).await;
+        assert_eq!(sum(&client, -2, 1).await, "-1", "{era:?}");
+        client.close().await;
+        assert_eq!(service.sessions(), 0, "{era:?}");
+    }
+}
+
+#[test]
+fn the_service_is_mounted_beside_another_route() {
+    run(async {
+        let service = service(HttpOptions::new());
+        let up = Application::serve(application().route_service("/mcp", service.clone())).await;
+        works(up.address, "/mcp", &service).await;
+        // What is not ours is axum's.
+        assert!(fetch(up.address, "/else").await.starts_with("HTTP/1.1 404 "));
+        up.end().await;
+    });
+}
+
+#[test]
+fn the_service_is_mounted_below_a_folder() {
+    run(async {
+        let service = service(HttpOptions::new().any_path().without_sse());
+        let up = Application::serve(application().nest_service("/tools/mcp", service.clone())).await;
+        works(up.address, "/tools/mcp", &service).await;
+        up.end().await;
+    });
+}
+
+#[test]
+fn the_endpoints_of_2024_are_mounted_beside_another_route() {
+    run(async {
+        let service = service(HttpOptions::new());
+        let routes = ["/mcp", "/sse", "/messages"];
+        let application =
+            routes.iter().fold(application(), |router, path| router.route_service(path, service.clone()));
+        let up = Application::serve(application).await;
+        let link = Link::http(format!("http://{}/sse", up.address)).legacy_sse().build().unwrap();
+        let client = Client::builder("axum", "1").connect(link).await.unwrap();
+        assert_eq!(sum(&client, 2, 40).await, "42");
+        is_still_here(up.address).await;
+        assert_eq!(text(&client, "tells", None).await, "told");
+        client.close().await;
+        up.end().await;
+    });
+}
+
+#[test]
+fn an_application_ends_once_the_service_is_drained() {
+    run(async {
+        let service = service(HttpOptions::new());
+        let up = Application::serve(application().route_service("/mcp", service.clone())).await;
+        // It holds a stream of its session open, which nothing but its end would end.
+        let client = connect(format!("http://{}/mcp", up.address), Era::Legacy).await;
+        assert_eq!(sum(&client, 2, 40).await, "42");
+        assert_eq!(service.sessions(), 1);
+        service.drain().await;
+        assert!(fetch(up.address, "/mcp").await.starts_with("HTTP/1.1 503 "));
+        is_still_here(up.address).await;
+        up.end().await;
+        drop(client);
+    });
+}
