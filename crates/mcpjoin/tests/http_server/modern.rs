@@ -48,7 +48,7 @@ fn discovery_works_without_anything_before_it() {
 #[test]
 fn get_and_delete_are_not_allowed_where_no_legacy_revision_is_offered() {
     run(async {
-        let gate = crate::support::Gate::new();
+        let gate = Gate::new();
         let server = builder(&gate).versions([mcpjoin::proto::Version::V2026_07_28]).build().unwrap();
         let peer = Peer::new(&server, options());
         for method in [Method::GET, Method::DELETE, Method::PUT, Method::OPTIONS] {
@@ -373,7 +373,7 @@ fn a_long_call_without_news_is_answered_in_time() {
 #[test]
 fn n92_a_client_that_takes_nothing_is_given_up_and_holds_a_bounded_amount() {
     run(async {
-        let gate = crate::support::Gate::new();
+        let gate = Gate::new();
         let mut limits = Limits::default();
         (limits.message, limits.queued_replies) = (10_000, 1_000);
         let server = builder(&gate).limits(limits).build().unwrap();
