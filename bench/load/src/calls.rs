@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::latency::Latencies;
 use crate::messages::{HEAD, check, id, tail};
+use crate::plan::Plan;
 use crate::server::{Server, never_block, own_cpu};
 
 /// The longest reply that is read, in bytes.
@@ -20,41 +21,6 @@ const LARGE: usize = 16 * 1024;
 const GATHERED: usize = 64 * 1024;
 /// So many of the first replies are checked in full, the others by id and length.
 const CHECKED: u64 = 3;
-
-/// What was asked for.
-pub(crate) struct Plan {
-    depth: usize,
-    measured: Duration,
-    warm: Duration,
-    text: String,
-}
-
-impl Plan {
-    pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut plan = Self {
-            depth: 1,
-            measured: Duration::from_secs(1),
-            warm: Duration::from_millis(500),
-            text: String::new(),
-        };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut number = || -> Result<f64, String> {
-                let value = words.next().and_then(|value| value.parse().ok());
-                value.ok_or_else(|| format!("{word} needs a number"))
-            };
-            match *word {
-                "--depth" => plan.depth = number()? as usize,
-                "--seconds" => plan.measured = Duration::from_secs_f64(number()?),
-                "--warm" => plan.warm = Duration::from_secs_f64(number()?),
-                file => {
-                    plan.text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
-                }
-            }
-        }
-        Ok(plan)
-    }
-}
 
 impl Server {
     /// Loads it and says what it cost.
@@ -184,9 +150,9 @@ impl Sender {
         Self {
             stdin,
             tail: tail(&plan.text),
-            to_send: plan.depth,
+            to_send: plan.at_once,
             next: 1,
-            sent: vec![Instant::now(); (plan.depth * 4).next_power_of_two()],
+            sent: vec![Instant::now(); (plan.at_once * 4).next_power_of_two()],
             queue: Vec::with_capacity(4 * GATHERED),
             written: 0,
             in_tail: None,

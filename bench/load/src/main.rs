@@ -18,6 +18,7 @@ mod calls;
 mod http;
 mod latency;
 mod messages;
+mod plan;
 mod server;
 
 use std::process::ExitCode;
@@ -32,9 +33,8 @@ fn main() -> ExitCode {
     };
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
     let outcome = match ours.as_slice() {
-        ["stdio", options @ ..] => {
-            calls::Plan::parse(options).and_then(|plan| server::Server::start(command)?.load(&plan))
-        }
+        ["stdio", options @ ..] => plan::Plan::parse(options, "--depth", 1)
+            .and_then(|plan| server::Server::start(command)?.load(&plan)),
         ["http", words @ ..] => http::load(words, command),
         ["sessions", words @ ..] => http::sessions(words, command),
         ["startup"] => server::startup(command),

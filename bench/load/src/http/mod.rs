@@ -16,6 +16,7 @@ use self::connection::Connection;
 pub(crate) use self::sessions::sessions;
 use crate::latency::Latencies;
 use crate::messages::{check, id};
+use crate::plan::Plan;
 use crate::server::{cpu, own_cpu, peak};
 
 /// A server that does not listen by then never will.
@@ -34,45 +35,6 @@ pub(crate) enum Mode {
     Stateful,
     /// 2026-07-28, where every call stands for itself.
     Stateless,
-}
-
-/// What was asked for.
-struct Plan {
-    mode: Mode,
-    connections: usize,
-    measured: Duration,
-    warm: Duration,
-    text: String,
-}
-
-impl Plan {
-    fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut plan = Self {
-            mode: Mode::Stateful,
-            connections: 16,
-            measured: Duration::from_secs(1),
-            warm: Duration::from_millis(500),
-            text: String::new(),
-        };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut number = || -> Result<f64, String> {
-                let value = words.next().and_then(|value| value.parse().ok());
-                value.ok_or_else(|| format!("{word} needs a number"))
-            };
-            match *word {
-                "stateful" => plan.mode = Mode::Stateful,
-                "stateless" => plan.mode = Mode::Stateless,
-                "--connections" => plan.connections = number()? as usize,
-                "--seconds" => plan.measured = Duration::from_secs_f64(number()?),
-                "--warm" => plan.warm = Duration::from_secs_f64(number()?),
-                file => {
-                    plan.text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
-                }
-            }
-        }
-        Ok(plan)
-    }
 }
 
 /// A server that listens on a port of its own.
@@ -124,11 +86,16 @@ impl Drop for Listening {
 
 /// Loads a server and says what it cost.
 pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> {
-    let plan = Plan::parse(words)?;
+    let (mode, words) = match words {
+        ["stateful", words @ ..] => (Mode::Stateful, words),
+        ["stateless", words @ ..] => (Mode::Stateless, words),
+        _ => return Err("load http stateful|stateless".into()),
+    };
+    let plan = Plan::parse(words, "--connections", 16)?;
     let server = Listening::start(command)?;
-    let mut connections = (0..plan.connections)
+    let mut connections = (0..plan.at_once)
         .map(|_| {
-            let mut connection = Connection::open(server.address, plan.mode)?;
+            let mut connection = Connection::open(server.address, mode)?;
             connection.prepare(&plan.text)?;
             Ok(connection)
         })

@@ -1,0 +1,41 @@
+//! What calls are asked for: over standard input and output, and over HTTP.
+
+use std::time::Duration;
+
+/// How many calls, with which text, for how long.
+pub(crate) struct Plan {
+    /// Calls that are under way at once.
+    pub(crate) at_once: usize,
+    pub(crate) measured: Duration,
+    /// How long the server is called before anything counts.
+    pub(crate) warm: Duration,
+    pub(crate) text: String,
+}
+
+impl Plan {
+    /// `option`: how the number of calls at once is called; otherwise it is `at_once`.
+    pub(crate) fn parse(words: &[&str], option: &str, at_once: usize) -> Result<Self, String> {
+        let mut plan = Self {
+            at_once,
+            measured: Duration::from_secs(1),
+            warm: Duration::from_millis(500),
+            text: String::new(),
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut number = || -> Result<f64, String> {
+                let value = words.next().and_then(|value| value.parse().ok());
+                value.ok_or_else(|| format!("{word} needs a number"))
+            };
+            match *word {
+                word if word == option => plan.at_once = number()? as usize,
+                "--seconds" => plan.measured = Duration::from_secs_f64(number()?),
+                "--warm" => plan.warm = Duration::from_secs_f64(number()?),
+                file => {
+                    plan.text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+                }
+            }
+        }
+        Ok(plan)
+    }
+}
