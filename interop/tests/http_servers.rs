@@ -57,7 +57,7 @@ fn steps(server: &Listening, era: &str) {
 /// Holds that the server speaks that era alone, and that it is said so.
 fn refuses(server: &Listening, era: &str, why: &str) {
     let ran = server.run(&["list", "--era", era, URL]);
-    assert_eq!(ran.code, Some(4), "{}{}", ran.stdout, ran.stderr);
+    assert_eq!(ran.code, Some(2), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stderr.contains(why), "`{why}` is not in {}", ran.stderr);
 }
 
