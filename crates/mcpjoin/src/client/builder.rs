@@ -145,6 +145,15 @@ impl ClientBuilder {
         self
     }
 
+    /// The client takes tasks: a tool's result may come later, and is then fetched. Declares the extension
+    /// `io.modelcontextprotocol/tasks` with every request of the modern era; a server of 2025-11-25 is asked for a task
+    /// where the tool is run in no other way, which takes a look at the list of its tools before the first call. See
+    /// [`TaskResult`](super::TaskResult) for how they are followed.
+    pub const fn tasks(mut self, tasks: bool) -> Self {
+        self.answers.takes_tasks = tasks;
+        self
+    }
+
     /// Hears what the server tells by itself: changes of lists and resources, log messages. What belongs to a
     /// [`Subscription`](super::Subscription) does not come here. Must not block.
     pub fn on_notification(mut self, hear: impl Fn(Notification) + Send + Sync + 'static) -> Self {

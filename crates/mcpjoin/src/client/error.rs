@@ -82,6 +82,32 @@ pub enum ClientError {
         /// What the server asked.
         asked: Method,
     },
+    /// The server does not know the task: it never did, has thrown it away, or lost it when it was started again; or it
+    /// knows it only in another session, or for another authorization.
+    #[error("the server does not know the task `{}`, or no longer: {error}", .id.escape_debug())]
+    UnknownTask {
+        /// The task.
+        id: String,
+        /// The server's error.
+        error: Box<ErrorObject>,
+    },
+    /// The task was called off before it had a result, by us or by somebody else.
+    #[error("the task `{}` was called off{}", .id.escape_debug(), said(.message.as_deref()))]
+    TaskCancelled {
+        /// The task.
+        id: String,
+        /// What the server says about it.
+        message: Option<String>,
+    },
+    /// The task did not come to its end in the time that the caller gave it, or for which the server keeps it. It may
+    /// still go on at the server.
+    #[error("the task `{}` is not over after {after:?}", .id.escape_debug())]
+    TaskTimedOut {
+        /// The task.
+        id: String,
+        /// How long it was followed.
+        after: Duration,
+    },
     /// The server does not tell of changes of this resource, although it says that it does so for resources.
     #[error("the server does not honour a subscription to `{}`", .uri.escape_debug())]
     NotHonoured {
@@ -93,9 +119,10 @@ pub enum ClientError {
 impl ClientError {
     /// The server's own error, when it answered with one.
     #[must_use]
-    pub const fn remote(&self) -> Option<&ErrorObject> {
+    pub fn remote(&self) -> Option<&ErrorObject> {
         match self {
             Self::Call(CallError::Remote(error)) => Some(error),
+            Self::UnknownTask { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -180,6 +207,10 @@ impl ConnectError {
     pub fn exit(&self) -> Option<ProcessExit> {
         self.link_end().and_then(|end| end.exit)
     }
+}
+
+fn said(message: Option<&str>) -> String {
+    message.map_or_else(String::new, |message| format!(": {}", message.escape_debug()))
 }
 
 pub(super) const fn link_end(cause: &CloseCause) -> Option<&LinkEnd> {

@@ -4,6 +4,7 @@
 //! with requests of its own, which come in through [`ClientHandler`]; a modern one asks in place of a result, which
 //! `rounds` sees. <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -13,12 +14,13 @@ use futures_util::future::try_join_all;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult,
-    ElicitationCapability, InputRequest, InputRequests, InputResponse, InputResponses, ListRootsResult, Root,
-    RootsCapability, SamplingCapability,
+    ElicitationCapability, InputRequest, InputRequests, InputResponse, InputResponses, ListRootsResult,
+    Members, Meta, Root, RootsCapability, SamplingCapability, meta::key, task,
 };
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
 
 use super::ClientError;
+use super::task::Board;
 use crate::connection::Context;
 use crate::handler::Handler;
 
@@ -37,6 +39,8 @@ pub(super) struct Answers {
     pub(super) sampling_tools: bool,
     pub(super) sampling_context: bool,
     pub(super) elicitation_url: bool,
+    /// Results may come later: declared as an extension. In 2025-11-25 a client declares only tasks of its own.
+    pub(super) takes_tasks: bool,
 }
 
 /// Why a question has no answer.
@@ -96,6 +100,10 @@ impl Answers {
             let mut elicitation = ElicitationCapability::default().with_form(Raw::empty_object());
             elicitation.url = self.elicitation_url.then(Raw::empty_object);
             capabilities = capabilities.with_elicitation(elicitation);
+        }
+        if self.takes_tasks {
+            let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
+            capabilities = capabilities.with_extensions(extensions);
         }
         capabilities
     }
@@ -168,6 +176,7 @@ impl fmt::Debug for Answers {
 pub(super) struct ClientHandler {
     pub(super) answers: Arc<Answers>,
     pub(super) on_notification: Option<OnNotification>,
+    pub(super) tasks: Arc<Board>,
 }
 
 impl Handler for ClientHandler {
@@ -176,10 +185,11 @@ impl Handler for ClientHandler {
             return Err(ErrorObject::method_not_found(request.method.as_str()));
         }
         let params = request.params.map(Payload::into_raw);
+        let task = params.as_ref().and_then(|params| params.member("_meta")?.member(key::RELATED_TASK));
         let question = InputRequest::from_parts(request.method.as_str(), params)
             .map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
         match self.answers.answer(question).await {
-            Ok(answer) => Ok(Reply::Complete(answer.into_raw())),
+            Ok(answer) => Ok(Reply::Complete(related(answer.into_raw(), task)?)),
             Err(Unanswered::Failed(error)) => Err(error),
             Err(Unanswered::Undeclared) => Err(ErrorObject::invalid_params(format!(
                 "{} asks in a way that this client has not declared",
@@ -189,8 +199,20 @@ impl Handler for ClientHandler {
     }
 
     async fn notification(&self, notification: Notification, _: Context) {
+        self.tasks.notice(&notification);
         if let Some(on_notification) = &self.on_notification {
             on_notification(notification);
         }
     }
+}
+
+/// An answer that belongs to the task to which its question belongs, as 2025-11-25 wants it said of every message.
+fn related(answer: Raw, task: Option<Raw>) -> Result<Raw, ErrorObject> {
+    let Some(task) = task else { return Ok(answer) };
+    let unwritable = |error: &dyn fmt::Display| ErrorObject::internal(error.to_string());
+    let mut members: Members<Raw> = answer.decode().map_err(|error| unwritable(&error))?;
+    let meta = members.get("_meta").and_then(|meta| meta.decode::<Meta>().ok()).unwrap_or_default();
+    let meta = Raw::from_value(&meta.with(key::RELATED_TASK, task)).map_err(|error| unwritable(&error))?;
+    members.insert("_meta", meta);
+    Raw::from_value(&members).map_err(|error| unwritable(&error))
 }

@@ -32,6 +32,7 @@ mod pages;
 mod restart;
 mod rounds;
 mod subscription;
+mod task;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,10 +56,12 @@ pub use pages::{Listed, Pages};
 pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
 pub use rounds::{PromptCall, Question, ResourceRead, RoundTrip, ToolCall};
 pub use subscription::Subscription;
+pub use task::{Beginning, Begun, TaskHandle, TaskResult};
 
 use self::catalogue::Catalogue;
 use self::input::{Answers, OnNotification};
 use self::subscription::Watched;
+use self::task::Board;
 use crate::connection::Connection;
 #[cfg(unix)]
 use crate::link::ChildHandle;
@@ -80,6 +83,7 @@ struct Inner {
     connection: OpenConnection,
     peer: Arc<Peer>,
     answers: Arc<Answers>,
+    tasks: Arc<Board>,
     on_notification: Option<OnNotification>,
     catalogue: Catalogue,
     /// One more than the place of the level in [`LoggingLevel::ALL`]; 0: none.
@@ -204,6 +208,8 @@ impl Client {
     ///
     /// A tool that fails gives a result that says so (`is_error`); an error means that there is no result, and not that
     /// the tool has not run.
+    ///
+    /// A client that takes tasks ([`ClientBuilder::tasks`]) waits for the end of the task that it may become.
     pub fn call_tool(&self, name: impl Into<String>, arguments: Option<Raw>) -> ToolCall {
         let mut params = CallToolParams::new(name);
         params.arguments = arguments;

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::catalogue::Catalogue;
 use super::input::{Answers, ClientHandler, OnNotification};
 use super::subscription::Watched;
+use super::task::Board;
 use super::{Client, ConnectError, Inner, OpenConnection};
 use crate::connection::{Connection, OnViolation, Setup};
 #[cfg(unix)]
@@ -35,6 +36,7 @@ pub(super) struct Plan {
 pub(super) struct Opening<'a> {
     plan: &'a Plan,
     connection: OpenConnection,
+    tasks: Arc<Board>,
     /// Watches the server, when it is a child of ours.
     #[cfg(unix)]
     child: Option<ChildHandle>,
@@ -54,8 +56,12 @@ impl Plan {
             limits: self.limits.clone(),
             on_violation: self.on_violation.clone(),
         };
-        let handler =
-            ClientHandler { answers: self.answers.clone(), on_notification: self.on_notification.clone() };
+        let tasks = Arc::<Board>::default();
+        let handler = ClientHandler {
+            answers: self.answers.clone(),
+            on_notification: self.on_notification.clone(),
+            tasks: tasks.clone(),
+        };
         #[cfg(unix)]
         let child = link.child();
         let exchanges = link.caps().exchanges;
@@ -65,6 +71,7 @@ impl Plan {
         Opening {
             plan: self,
             connection,
+            tasks,
             #[cfg(unix)]
             child,
             exchanges,
@@ -114,6 +121,7 @@ impl Opening<'_> {
                 connection: self.connection,
                 peer,
                 answers: self.plan.answers.clone(),
+                tasks: self.tasks,
                 on_notification: self.plan.on_notification.clone(),
                 catalogue: Catalogue { marks, on_violation: self.plan.on_violation.clone() },
                 log_level: AtomicU8::new(0),

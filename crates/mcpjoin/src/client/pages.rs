@@ -12,8 +12,8 @@ use std::task::{Context, Poll};
 use futures_util::Stream;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PageParams, Prompt,
-    Resource, ResourceTemplate, Tool,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListTasksResult, ListToolsResult,
+    PageParams, Prompt, Resource, ResourceTemplate, Task, Tool,
 };
 use mcpjoin_proto::{Method, Raw};
 
@@ -85,6 +85,7 @@ listed! {
     Resource, ListResources => ListResourcesResult.resources, all;
     ResourceTemplate, ListResourceTemplates => ListResourceTemplatesResult.resource_templates, all;
     Prompt, ListPrompts => ListPromptsResult.prompts, all;
+    Task, ListTasks => ListTasksResult.tasks, all;
 }
 
 /// Nothing is left out.

@@ -14,13 +14,14 @@ use std::time::Duration;
 use mcpjoin_proto::session::{Call, CallError, Reply};
 use mcpjoin_proto::types::{
     CallToolParams, CallToolResult, GetPromptParams, GetPromptResult, InputRequired, InputResponses,
-    LoggingLevel, Meta, ReadResourceParams, ReadResourceResult,
+    LoggingLevel, Meta, ReadResourceParams, ReadResourceResult, TaskMetadata,
 };
 use mcpjoin_proto::{Method, Raw, RequestId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 
+use super::task::{Beginning, Begun, Following, Patience, TaskHandle, asking, created, must_ask};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::connection::{CallEvent, Calling};
@@ -41,6 +42,11 @@ pub type ResourceRead = RoundTrip<ReadResourceParams>;
 /// waits any more.
 ///
 /// Each round has the timeouts of a request of its own; while a question is being answered no clock runs.
+///
+/// A tool that a server runs as a task, for a client that takes tasks
+/// ([`ClientBuilder::tasks`](super::ClientBuilder::tasks)), is followed to its end, within the bounds of
+/// [`TaskResult`](super::TaskResult): from then on the events are [`CallEvent::Task`], and dropping it leaves the task to
+/// go on at the server.
 #[must_use = "nothing is sent before it is polled"]
 pub struct RoundTrip<P: Question> {
     client: Client,
@@ -51,14 +57,31 @@ pub struct RoundTrip<P: Question> {
     log_level: Option<LoggingLevel>,
     rounds: usize,
     pause: Duration,
+    task: TaskWish,
     stage: Stage,
+}
+
+/// What is to become of a call that may be a task.
+#[derive(Clone, Copy, Default)]
+struct TaskWish {
+    /// It shall be one where it need not be.
+    wanted: bool,
+    /// It is handed over and not followed.
+    handed: bool,
+    /// How long it is followed.
+    within: Option<Duration>,
+    /// The server was asked, or need not be.
+    settled: bool,
 }
 
 enum Stage {
     Unsent,
+    Asking(Pin<Box<dyn Future<Output = Option<TaskMetadata>> + Send>>),
     Calling(Calling),
     Answering(Pin<Box<dyn Future<Output = Result<InputResponses, ClientError>> + Send>>),
     Pausing(Pin<Box<Sleep>>),
+    Following(Following),
+    Begun(TaskHandle),
     /// Not decoded yet: who wants it as it is may have it so.
     Done(Result<Raw, ClientError>),
     Over,
@@ -89,10 +112,14 @@ pub trait Question: sealed::Sealed + Serialize + Unpin + Send {
 
     #[doc(hidden)]
     fn meta_is_absent(&self) -> bool;
+
+    /// The call of a tool, which may become a task.
+    #[doc(hidden)]
+    fn tool(&mut self) -> Option<&mut CallToolParams>;
 }
 
 macro_rules! question {
-    ($($params:ident, $method:ident => $result:ident;)*) => {$(
+    ($($params:ident, $method:ident => $result:ident, $tool:expr;)*) => {$(
         impl sealed::Sealed for $params {}
 
         impl Question for $params {
@@ -115,14 +142,19 @@ macro_rules! question {
             fn meta_is_absent(&self) -> bool {
                 self.meta.is_none()
             }
+
+            fn tool(&mut self) -> Option<&mut CallToolParams> {
+                let tool: fn(&mut Self) -> Option<&mut CallToolParams> = $tool;
+                tool(self)
+            }
         }
     )*};
 }
 
 question! {
-    CallToolParams, CallTool => CallToolResult;
-    GetPromptParams, GetPrompt => GetPromptResult;
-    ReadResourceParams, ReadResource => ReadResourceResult;
+    CallToolParams, CallTool => CallToolResult, |call| Some(call);
+    GetPromptParams, GetPrompt => GetPromptResult, |_| None;
+    ReadResourceParams, ReadResource => ReadResourceResult, |_| None;
 }
 
 impl<P: Question> RoundTrip<P> {
@@ -136,6 +168,7 @@ impl<P: Question> RoundTrip<P> {
             log_level: None,
             rounds: 0,
             pause: FIRST_PAUSE,
+            task: TaskWish { wanted: false, handed: false, within: None, settled: false },
             stage: Stage::Unsent,
         }
     }
@@ -205,7 +238,7 @@ impl<P: Question> RoundTrip<P> {
                         return Poll::Ready(result);
                     }
                 }
-                Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
+                Stage::Begun(_) | Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
                 _ => ready!(self.step(cx)),
             }
         }
@@ -213,12 +246,15 @@ impl<P: Question> RoundTrip<P> {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         loop {
-            if let Stage::Calling(calling) = &mut self.stage
-                && let Some(event) = ready!(calling.poll_event(cx))
-            {
-                return Poll::Ready(Some(event));
+            let event = match &mut self.stage {
+                Stage::Calling(calling) => ready!(calling.poll_event(cx)),
+                Stage::Following(following) => ready!(following.poll_event(cx)),
+                _ => None,
+            };
+            if event.is_some() {
+                return Poll::Ready(event);
             }
-            if matches!(self.stage, Stage::Done(_) | Stage::Over) {
+            if matches!(self.stage, Stage::Done(_) | Stage::Begun(_) | Stage::Over) {
                 return Poll::Ready(None);
             }
             ready!(self.step(cx));
@@ -228,10 +264,14 @@ impl<P: Question> RoundTrip<P> {
     /// One stage further.
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.stage = match &mut self.stage {
-            Stage::Unsent => match self.send() {
-                Ok(calling) => Stage::Calling(calling),
-                Err(error) => Stage::Done(Err(error)),
-            },
+            Stage::Unsent => self.begin_round(),
+            Stage::Asking(asking) => {
+                let task = ready!(asking.as_mut().poll(cx));
+                if let Some(call) = self.params.tool() {
+                    call.task = task;
+                }
+                Stage::Unsent
+            }
             Stage::Calling(calling) => {
                 let reply = ready!(Pin::new(calling).poll(cx));
                 self.judge(reply)
@@ -248,30 +288,77 @@ impl<P: Question> RoundTrip<P> {
                 ready!(sleep.as_mut().poll(cx));
                 Stage::Unsent
             }
-            Stage::Done(_) | Stage::Over => return Poll::Ready(()),
+            Stage::Following(following) => Stage::Done(ready!(following.poll_result(cx))),
+            Stage::Done(_) | Stage::Begun(_) | Stage::Over => return Poll::Ready(()),
         };
         Poll::Ready(())
     }
 
-    fn send(&self) -> Result<Calling, ClientError> {
+    /// Sends the request, unless something has to be known before.
+    fn begin_round(&mut self) -> Stage {
+        if !self.task.settled {
+            self.task.settled = true;
+            if let Some(call) = self.params.tool()
+                && must_ask(&self.client, call)
+            {
+                let TaskWish { wanted, within, .. } = self.task;
+                return Stage::Asking(Box::pin(asking(
+                    self.client.clone(),
+                    call.name.clone(),
+                    wanted,
+                    within,
+                )));
+            }
+        }
+        match self.send() {
+            Ok(calling) => Stage::Calling(calling),
+            Err(error) => Stage::Done(Err(error)),
+        }
+    }
+
+    fn send(&mut self) -> Result<Calling, ClientError> {
         let mut call = Call::new(P::METHOD).with_params(encode(&P::METHOD, &self.params)?);
         call.lacks_meta = self.params.meta_is_absent();
         call.timeout = self.timeout;
         call.total = self.total;
-        call.progress = self.progress;
+        // A task may tell of its progress for as long as it lives, when nobody listens for that any more.
+        call.progress = self.progress && !self.asks_for_a_task();
         call.log_level = self.log_level.or_else(|| self.client.remembered_level());
         Ok(self.client.inner.connection.call(call))
     }
 
     fn judge(&mut self, reply: Result<Reply, CallError>) -> Stage {
         match reply {
+            Ok(Reply::Complete(result)) if self.asks_for_a_task() => self.begun(result),
             Ok(Reply::Complete(result)) => Stage::Done(Ok(result)),
             Ok(Reply::NeedInput(input)) => self.next_round(*input),
+            Ok(Reply::Task(task)) if self.params.tool().is_some() => self.begun(task),
             Ok(Reply::Task(_)) => Stage::Done(Err(ClientError::BadResult {
                 method: P::METHOD,
-                what: "it is a task, which was not asked for".into(),
+                what: "it is a task, which only the call of a tool can become".into(),
             })),
             Err(error) => Stage::Done(Err(error.into())),
+        }
+    }
+
+    fn asks_for_a_task(&mut self) -> bool {
+        self.client.inner.answers.takes_tasks && self.params.tool().is_some_and(|call| call.task.is_some())
+    }
+
+    /// The call has become a task, or it was asked for one and answered all the same.
+    fn begun(&mut self, result: Raw) -> Stage {
+        let asked = self.asks_for_a_task();
+        match created(&self.client, asked, &result) {
+            Ok(None) => Stage::Done(Ok(result)),
+            Err(error) => Stage::Done(Err(error)),
+            Ok(Some(task)) => {
+                let task = TaskHandle::new(self.client.clone(), task.task_id.clone(), Some(task));
+                if self.task.handed {
+                    return Stage::Begun(task);
+                }
+                let patience = Patience { timeout: self.timeout, total: self.total };
+                Stage::Following(task.following(patience, self.task.within))
+            }
         }
     }
 
@@ -295,6 +382,41 @@ impl<P: Question> RoundTrip<P> {
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 Stage::Pausing(Box::pin(sleep))
             }
+        }
+    }
+}
+
+impl ToolCall {
+    /// The tool shall be run as a task also where it need not be. Changes nothing where that is the server's choice, and
+    /// nothing for a client that takes no tasks.
+    pub const fn as_task(mut self) -> Self {
+        self.task.wanted = true;
+        self
+    }
+
+    /// How long the task is followed that the call may become, and how long a server of 2025-11-25 is asked to keep it.
+    /// Absent: for as long as the server keeps it, which is asked to do so for an hour.
+    pub const fn within(mut self, within: Duration) -> Self {
+        self.task.within = Some(within);
+        self
+    }
+
+    /// Begins the call and waits for no task: gives the task as soon as there is one, and the result where there is none.
+    /// The tool is run as a task where it can be, as [`ToolCall::as_task`] says.
+    pub const fn begin(mut self) -> Beginning {
+        self.task.handed = true;
+        Beginning::new(self.as_task())
+    }
+
+    pub(super) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<Result<Begun, ClientError>> {
+        loop {
+            match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Done(result) => return Poll::Ready(result.map(Begun::Result)),
+                Stage::Begun(task) => return Poll::Ready(Ok(Begun::Task(task))),
+                Stage::Over => return Poll::Ready(Err(CallError::Cancelled.into())),
+                stage => self.stage = stage,
+            }
+            ready!(self.step(cx));
         }
     }
 }

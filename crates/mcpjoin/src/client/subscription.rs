@@ -122,7 +122,7 @@ impl Client {
         Ok(subscription)
     }
 
-    async fn open_stream(&self, filter: SubscriptionFilter) -> Result<Subscription, ClientError> {
+    pub(super) async fn open_stream(&self, filter: SubscriptionFilter) -> Result<Subscription, ClientError> {
         let method = Method::Listen;
         let call = self.call(Method::Listen).with_params(encode(&method, &ListenParams::new(filter))?);
         let mut calling = self.inner.connection.call(call);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
-use mcpjoin_proto::types::ProgressParams;
+use mcpjoin_proto::types::{ExtensionTask, ProgressParams};
 use mcpjoin_proto::{Notification, RequestId, Time};
 
 use super::core::{Core, Locked, Slot};
@@ -48,6 +48,9 @@ pub enum CallEvent {
     Progress(ProgressParams),
     /// A notification that belongs to it: what a subscription brings.
     Notification(Notification),
+    /// How the task stands that it has become, in the shape of the extension in both eras. What nobody looked at in time
+    /// is replaced by what is newer. Only a client that takes tasks sees any.
+    Task(Box<ExtensionTask>),
 }
 
 impl Calling {

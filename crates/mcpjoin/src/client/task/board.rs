@@ -1,0 +1,157 @@
+//! What a client knows of tasks beside those that it follows: who waits for news of which, and which tools can be one.
+//!
+//! Told by `input`, which hears every notification, and asked by `task`'s other parts. Bounded by what the client itself
+//! follows and by [`MOST_TOOLS`].
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mcpjoin_proto::types::{ExtensionTask, TaskSupport};
+use mcpjoin_proto::{Method, Notification};
+use tokio::sync::Notify;
+
+use super::super::Client;
+use super::dialect::Dialect;
+
+/// Tools whose kind is remembered. Beyond, the tools are listed again with each call.
+const MOST_TOOLS: usize = 10_000;
+
+/// The news of one task: the newest, and whether to look at once.
+#[derive(Default)]
+pub(super) struct News {
+    latest: Mutex<Option<ExtensionTask>>,
+    told: Notify,
+    hurry: Notify,
+}
+
+impl News {
+    /// What was told of the task, when that can be read.
+    pub(super) fn tell(&self, task: Option<ExtensionTask>, id: &str) {
+        match task {
+            Some(task) if task.task_id == id => {
+                *lock(&self.latest) = Some(task);
+                self.told.notify_one();
+            }
+            Some(_) => {}
+            None => self.hurry(),
+        }
+    }
+
+    /// The next look at the task is due now.
+    pub(super) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
+    /// Waits until a look is due before its time. Cancel-safe.
+    pub(super) async fn hurried(&self) {
+        self.hurry.notified().await;
+    }
+
+    /// The newest. Cancel-safe.
+    pub(super) async fn next(&self) -> ExtensionTask {
+        loop {
+            if let Some(task) = lock(&self.latest).take() {
+                return task;
+            }
+            self.told.notified().await;
+        }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(in super::super) struct Board {
+    heard: Mutex<Vec<(String, Arc<News>)>>,
+    tools: Mutex<Tools>,
+}
+
+#[derive(Default)]
+struct Tools {
+    /// Counts the changes that were told.
+    changes: u64,
+    /// Those that can be a task, when all are known.
+    known: Option<BTreeMap<String, TaskSupport>>,
+}
+
+impl Board {
+    /// Puts a notification where it is waited for.
+    pub(in super::super) fn notice(&self, notification: &Notification) {
+        match notification.method {
+            Method::ToolListChanged => {
+                let mut tools = lock(&self.tools);
+                tools.changes += 1;
+                tools.known = None;
+            }
+            Method::TaskStatus => {
+                let task = notification.params.as_ref().map(|params| params.raw());
+                let Some(task) = task.and_then(|task| Dialect::Core.read(&Method::TaskStatus, task).ok())
+                else {
+                    return;
+                };
+                for (id, news) in lock(&self.heard).iter().filter(|(id, _)| *id == task.task_id) {
+                    news.tell(Some(task.clone()), id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Has the news of a task told there until what is given back is dropped.
+    pub(super) fn hear<'a>(&'a self, id: &str, news: &'a Arc<News>) -> Heard<'a> {
+        lock(&self.heard).push((id.to_owned(), news.clone()));
+        Heard { board: self, news }
+    }
+
+    /// Whether a tool can be a task, as the server's list says; `None` when that is not known. Lists the tools where that
+    /// was not done before or has changed since.
+    pub(super) async fn support(&self, client: &Client, tool: &str) -> Option<TaskSupport> {
+        let changes = {
+            let tools = lock(&self.tools);
+            if let Some(known) = &tools.known {
+                return known.get(tool).cloned();
+            }
+            tools.changes
+        };
+        let mut known = BTreeMap::new();
+        let (mut pages, mut found) = (client.list_tools(), None);
+        while let Some(listed) = pages.next().await {
+            let listed = match listed {
+                Ok(listed) => listed,
+                Err(error) => {
+                    tracing::debug!(target: "mcpjoin", %error, "which tools can be tasks is not known");
+                    return found;
+                }
+            };
+            let Some(support) = listed.execution.and_then(|execution| execution.task_support) else {
+                continue;
+            };
+            if listed.name == tool {
+                found = Some(support.clone());
+            }
+            if known.len() <= MOST_TOOLS {
+                known.insert(listed.name, support);
+            }
+        }
+        let mut tools = lock(&self.tools);
+        if tools.changes == changes && known.len() <= MOST_TOOLS {
+            tools.known = Some(known);
+        }
+        found
+    }
+}
+
+/// See [`Board::hear`].
+pub(super) struct Heard<'a> {
+    board: &'a Board,
+    news: &'a Arc<News>,
+}
+
+impl Drop for Heard<'_> {
+    fn drop(&mut self) {
+        lock(&self.board.heard).retain(|(_, news)| !Arc::ptr_eq(news, self.news));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

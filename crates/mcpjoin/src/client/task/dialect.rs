@@ -1,0 +1,230 @@
+//! The two kinds of tasks, and the only place that knows in what they differ.
+//!
+//! Those of the core of 2025-11-25 (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>)
+//! are asked for with the request, are told of without being listened for, and keep their result for `tasks/result`,
+//! which also carries what they ask. Those of the extension (<https://modelcontextprotocol.io/seps/2663-tasks-extension>)
+//! are the server's choice, are told of on a stream, have their result and their questions in themselves, and are
+//! answered with `tasks/update`. Both are seen here in the shape of the extension.
+//!
+//! Used by `task` and its parts. It waits for nothing but an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpjoin_proto::session::{CallError, Reply};
+use mcpjoin_proto::types::{
+    CallToolParams, CreateTaskResult, EmptyResult, ExtensionTask, InputResponses, SubscriptionFilter, Task,
+    TaskMetadata, TaskParams, TaskStatus, TaskSupport, UpdateTaskParams,
+};
+use mcpjoin_proto::{Method, Payload, Raw};
+use serde::Serialize;
+
+use super::super::{Client, ClientError, complete, decode, encode};
+use super::board::News;
+
+/// How long a server of 2025-11-25 is asked to keep a task when the caller says nothing: an hour from its creation, as our
+/// own server keeps them, long enough for a person to come back after a break.
+const KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// Which tasks the revision has that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Those of 2025-11-25.
+    Core,
+    /// Those of the extension. Where there are none of either kind, its requests are refused before they are sent.
+    Extension,
+}
+
+/// The time limits of a round trip; absent: the connection's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct Patience {
+    /// Without a sign of life.
+    pub(in super::super) timeout: Option<Duration>,
+    /// In all.
+    pub(in super::super) total: Option<Duration>,
+}
+
+impl Dialect {
+    pub(super) fn of(client: &Client) -> Self {
+        if client.has(&Method::GetTaskResult) { Self::Core } else { Self::Extension }
+    }
+
+    /// Whether the result stays behind when the task is over, to be fetched by itself.
+    pub(super) const fn fetches(self) -> bool {
+        matches!(self, Self::Core)
+    }
+
+    /// How the task stands now.
+    pub(super) async fn status(
+        self,
+        client: &Client,
+        id: &str,
+        patience: Patience,
+    ) -> Result<ExtensionTask, ClientError> {
+        let method = Method::GetTask;
+        let reply = ask(client, method.clone(), &TaskParams::new(id), patience).await?;
+        let result = match reply {
+            // Two examples of the extension's own specification call this answer `task`, and its text `complete`.
+            Reply::Complete(result) | Reply::Task(result) => result,
+            other @ Reply::NeedInput(_) => complete(&method, other)?,
+        };
+        let task = self.read(&method, &result)?;
+        if task.task_id != id {
+            return Err(ClientError::BadResult { method, what: "it is another task".into() });
+        }
+        Ok(task)
+    }
+
+    /// Calls the task off.
+    pub(super) async fn cancel(self, client: &Client, id: &str) -> Result<(), ClientError> {
+        let method = Method::CancelTask;
+        let reply = ask(client, method.clone(), &TaskParams::new(id), Patience::default()).await?;
+        // What it says beyond that it has come, the next look at the task says better.
+        complete(&method, reply).map(drop)
+    }
+
+    /// The result of a task that is kept apart from it; waits for the end of the task.
+    pub(super) async fn fetch(
+        self,
+        client: &Client,
+        id: &str,
+        patience: Patience,
+    ) -> Result<Raw, ClientError> {
+        let method = Method::GetTaskResult;
+        let reply = ask(client, method.clone(), &TaskParams::new(id), patience).await?;
+        complete(&method, reply)
+    }
+
+    /// Answers what the task has asked.
+    pub(super) async fn update(
+        self,
+        client: &Client,
+        id: &str,
+        answers: InputResponses,
+        patience: Patience,
+    ) -> Result<(), ClientError> {
+        let method = Method::UpdateTask;
+        let reply = ask(client, method.clone(), &UpdateTaskParams::new(id, answers), patience).await?;
+        decode::<EmptyResult>(&method, &complete(&method, reply)?).map(drop)
+    }
+
+    /// Hears of every change of the task for as long as somebody tells. Whoever tells nothing is no fault: the task is
+    /// looked at all the same.
+    pub(super) async fn listen(self, client: &Client, id: &str, news: &Arc<News>) {
+        match self {
+            Self::Core => {
+                let _heard = client.inner.tasks.hear(id, news);
+                std::future::pending().await
+            }
+            Self::Extension => {
+                let filter = SubscriptionFilter::default().with_task_ids(vec![id.to_owned()]);
+                let mut stream = match client.open_stream(filter).await {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        tracing::debug!(target: "mcpjoin", %error, "a task is not told of");
+                        return;
+                    }
+                };
+                // Whatever has happened before the stream was there is told by nobody.
+                news.hurry();
+                while let Some(Ok(notification)) = stream.next().await {
+                    if notification.method == Method::Tasks {
+                        let task = notification.params.map(Payload::into_raw);
+                        news.tell(task.and_then(|task| self.read(&Method::Tasks, &task).ok()), id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A task as it was sent.
+    pub(super) fn read(self, method: &Method, task: &Raw) -> Result<ExtensionTask, ClientError> {
+        match self {
+            Self::Core => decode::<Task>(method, task).map(neutral),
+            Self::Extension => decode(method, task),
+        }
+    }
+
+    /// The task that a call has become, where its result is one.
+    fn created(self, asked: bool, result: &Raw) -> Result<Option<ExtensionTask>, ClientError> {
+        let method = Method::CallTool;
+        match self {
+            // A server may answer at once although it was asked for a task: then there is none.
+            Self::Core if !asked || result.member("task").is_none() || result.member("content").is_some() => {
+                Ok(None)
+            }
+            Self::Core => {
+                decode::<CreateTaskResult>(&method, result).map(|created| Some(neutral(created.task)))
+            }
+            Self::Extension => decode(&method, result).map(Some),
+        }
+    }
+}
+
+/// The task that a call has become, where its result is one; `asked`: the server was asked for it.
+pub(in super::super) fn created(
+    client: &Client,
+    asked: bool,
+    result: &Raw,
+) -> Result<Option<ExtensionTask>, ClientError> {
+    Dialect::of(client).created(asked, result)
+}
+
+/// Whether a call has to look first whether it must ask for a task.
+pub(in super::super) fn must_ask(client: &Client, params: &CallToolParams) -> bool {
+    let server = client.inner.peer.server_capabilities();
+    client.inner.answers.takes_tasks
+        && params.task.is_none()
+        && Dialect::of(client) == Dialect::Core
+        && server
+            .and_then(|server| server.tasks.as_ref())
+            .is_some_and(|tasks| tasks.covers(&Method::CallTool))
+}
+
+/// What a call says to be given a task, when the tool is run as one; `wanted`: also when it need not be.
+pub(in super::super) async fn asking(
+    client: Client,
+    tool: String,
+    wanted: bool,
+    within: Option<Duration>,
+) -> Option<TaskMetadata> {
+    let asks = match client.inner.tasks.support(&client, &tool).await {
+        Some(TaskSupport::Required) => true,
+        Some(TaskSupport::Optional) => wanted,
+        _ => false,
+    };
+    let kept = i64::try_from(within.unwrap_or(KEPT).as_millis()).unwrap_or(i64::MAX);
+    asks.then(|| TaskMetadata::default().with_ttl(kept))
+}
+
+/// Whether everything is there that a task has in this state.
+pub(super) const fn is_whole(dialect: Dialect, task: &ExtensionTask) -> bool {
+    match (dialect, &task.status) {
+        (Dialect::Extension, TaskStatus::Completed) => task.result.is_some(),
+        (Dialect::Extension, TaskStatus::Failed) => task.error.is_some(),
+        _ => true,
+    }
+}
+
+/// In the shape of the extension, in which nothing gets lost.
+fn neutral(task: Task) -> ExtensionTask {
+    let mut neutral =
+        ExtensionTask::new(task.task_id, task.status, task.created_at, task.last_updated_at, task.ttl);
+    neutral.status_message = task.status_message;
+    neutral.poll_interval_ms = task.poll_interval;
+    neutral.meta = task.meta;
+    neutral
+}
+
+async fn ask<P: Serialize + Sync>(
+    client: &Client,
+    method: Method,
+    params: &P,
+    patience: Patience,
+) -> Result<Reply, ClientError> {
+    let mut call = client.call(method.clone()).with_params(encode(&method, params)?);
+    call.timeout = patience.timeout;
+    call.total = patience.total;
+    let reply: Result<Reply, CallError> = client.inner.connection.call(call).await;
+    Ok(reply?)
+}
