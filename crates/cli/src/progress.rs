@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use mcpjoin::proto::types::ProgressParams;
+use mcpjoin::proto::types::{ExtensionTask, ProgressParams};
 use tokio::time::{Instant, sleep_until};
 
 use crate::ui::Ui;
@@ -30,12 +30,22 @@ pub(crate) struct Waiting<'a> {
     /// When it is drawn again by itself; never where there is no terminal for it.
     due: Option<Instant>,
     latest: Option<ProgressParams>,
+    /// How a task stands, in place of what is waited for.
+    task: Option<String>,
 }
 
 impl<'a> Waiting<'a> {
     pub(crate) fn new(ui: &'a Ui, what: &'a str) -> Self {
         let began = Instant::now();
-        Self { ui, what, began, drawn: None, due: ui.has_line().then(|| began + QUIET), latest: None }
+        Self {
+            ui,
+            what,
+            began,
+            drawn: None,
+            due: ui.has_line().then(|| began + QUIET),
+            latest: None,
+            task: None,
+        }
     }
 
     /// Waits for something and shows how long.
@@ -57,6 +67,21 @@ impl<'a> Waiting<'a> {
             return;
         }
         self.latest = Some(progress);
+        self.drawn_soon();
+    }
+
+    /// A task has changed.
+    pub(crate) fn task(&mut self, task: &ExtensionTask) {
+        let stands = standing(task);
+        if self.due.is_none() {
+            self.ui.detail_line(&stands);
+            return;
+        }
+        self.task = Some(stands);
+        self.drawn_soon();
+    }
+
+    fn drawn_soon(&mut self) {
         match self.drawn {
             Some(drawn) if drawn.elapsed() < DRAWN => self.due = Some(drawn + DRAWN),
             _ => self.draw(),
@@ -76,7 +101,8 @@ impl<'a> Waiting<'a> {
         let now = Instant::now();
         self.drawn = Some(now);
         self.due = Some(now + QUIET);
-        self.ui.line(&text(self.what, self.latest.as_ref(), now - self.began));
+        let what = self.task.as_deref().unwrap_or(self.what);
+        self.ui.line(&text(what, self.latest.as_ref(), now - self.began));
     }
 }
 
@@ -113,6 +139,14 @@ fn text(what: &str, progress: Option<&ProgressParams>, took: Duration) -> String
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 100")]
 const fn whole(number: f64) -> usize {
     number as usize
+}
+
+/// How a task stands, in words: the server's own, after the specification's.
+fn standing(task: &ExtensionTask) -> String {
+    match &task.status_message {
+        Some(message) => format!("{}: {message}", task.status.as_str()),
+        None => task.status.as_str().to_owned(),
+    }
 }
 
 /// What was told, in words.

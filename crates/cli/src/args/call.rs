@@ -14,18 +14,25 @@ Arguments are given one by one, or together:
   name=value    a value of the type that the tool's input schema asks for
   name:=JSON    a value in JSON
   @FILE         an object in JSON, read from a file
-  -             an object in JSON, read from standard input";
+  -             an object in JSON, read from standard input
+
+A tool that the server runs as a task is followed to its end. Ctrl-C calls the task off. With --detach it is left to \
+run, and its id is printed; --task ID takes it up again, and prints the result as if it had been waited for. How long a \
+task and its result are kept is the server's choice.";
 
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,
     override_usage = "mcpjoin call [OPTIONS] TARGET TOOL [ARGUMENT]...\n       \
-                      mcpjoin call [OPTIONS] TOOL [ARGUMENT]... -- COMMAND [ARG]...",
+                      mcpjoin call [OPTIONS] TOOL [ARGUMENT]... -- COMMAND [ARG]...\n       \
+                      mcpjoin call [OPTIONS] --task ID TARGET",
     after_help = "Examples:\n  \
         mcpjoin call demo: echo message=hi\n  \
         mcpjoin call get-sum a=2 b=40 -- npx -y @modelcontextprotocol/server-everything\n  \
         mcpjoin call --json ./my-server search 'filter:={\"lang\":\"en\"}'\n  \
-        mcpjoin call --args '{\"message\":\"hi\"}' demo: echo"
+        mcpjoin call --args '{\"message\":\"hi\"}' demo: echo\n  \
+        mcpjoin call --detach http://127.0.0.1:8080/mcp slow_compute seconds=600\n  \
+        mcpjoin call --task 0f6e http://127.0.0.1:8080/mcp"
 )]
 pub(crate) struct Call {
     #[command(flatten)]
@@ -36,6 +43,12 @@ pub(crate) struct Call {
     /// The tool, in place of the operand TOOL: for a name that begins with a dash (`--tool=--x`)
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
+    /// Begins the call and leaves it to run as a task: prints the task's id and waits for no result
+    #[arg(long, conflicts_with = "task")]
+    pub(crate) detach: bool,
+    /// Takes up the task with this id, in place of a tool: waits for its end and prints its result
+    #[arg(long, value_name = "ID", conflicts_with_all = ["args", "tool"])]
+    pub(crate) task: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

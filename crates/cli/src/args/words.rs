@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 // What was typed beside the options. No doc comment: clap would have a verb say it of itself.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Words {
     /// As in the usage: the server (a URL, `demo:`, tcp://host:port, unix:/path, an entry of a configuration or the path
     /// of a program), unless its COMMAND follows `--`, and then what is asked of it

@@ -1,14 +1,20 @@
-//! `mcpjoin call`: one tool, once.
+//! `mcpjoin call`: one tool, once; or a task that was begun so before.
 
-use mcpjoin::client::Client;
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use mcpjoin::client::{Begun, Client, ClientError, TaskHandle};
+use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::types::CallToolParams;
 use mcpjoin::proto::{Kind, Raw};
+use tokio::time::timeout;
 
-use super::{contents, exchange, list, misuse, operands, printed, unicode};
+use super::{again, contents, exchange, list, misuse, operands, printed, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;
-use crate::connect::{limits, with_tools};
-use crate::exit::Exit;
+use crate::connect::{limits, with_tasks};
+use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
 use crate::progress::Waiting;
@@ -16,12 +22,57 @@ use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
 
-const VERB: &str = "call";
+pub(super) const VERB: &str = "call";
 
-/// Calls the tool. `separated`: `--` stood between the operands and the server's command.
-pub(crate) fn run(ui: &Ui, args: Call, separated: bool) -> Result<Exit, Failure> {
+/// How long calling a task off may take: as long as a server is given to end by itself.
+const CALLED_OFF: Duration = Duration::from_secs(2);
+
+/// The task that is waited for, while there is one.
+#[derive(Default)]
+struct Held(RefCell<Option<TaskHandle>>);
+
+impl Held {
+    /// What comes before the result is shown.
+    fn show(&self, client: &Client, waiting: &mut Waiting<'_>, ui: &Ui, event: CallEvent) {
+        if let CallEvent::Task(task) = &event {
+            let over = task.status.is_final();
+            *self.0.borrow_mut() = (!over).then(|| client.task(task.task_id.as_str()));
+        }
+        exchange::show_event(ui, waiting, event);
+    }
+
+    /// Has the server called off what is waited for. Whether it does is not waited for long, and what it says is not said
+    /// again: the command ends.
+    async fn call_off(&self) {
+        let task = self.0.borrow_mut().take();
+        if let Some(task) = task {
+            let _ = timeout(CALLED_OFF, task.cancel()).await;
+        }
+    }
+}
+
+/// Calls the tool, or takes up a task. `separated`: `--` stood between the operands and the server's command.
+pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Result<Exit, Failure> {
+    let words = args.words.clone();
     let invocation = operands(ui, VERB, args.connect.server.as_deref(), args.words, separated)?;
     let mut operands = invocation.operands.into_iter();
+    let held = Held::default();
+    if let Some(id) = args.task {
+        if let Some(word) = operands.next() {
+            let problem =
+                format!("--task takes up what was begun, and {} is one word too many", shown(&word));
+            return Err(misuse(VERB, problem));
+        }
+        // It was left to run, so only who says so ends it.
+        let farewell = async |signal| {
+            if signal == Signal::Interrupt {
+                held.call_off().await;
+            }
+        };
+        return Ok(with_tasks(ui, &invocation.target, &args.connect, None, farewell, async |client| {
+            take_up(ui, client, &held, &id).await
+        }));
+    }
     let tool = match args.tool {
         Some(tool) => tool,
         None => unicode(VERB, "the tool's name", operands.next())?,
@@ -30,12 +81,20 @@ pub(crate) fn run(ui: &Ui, args: Call, separated: bool) -> Result<Exit, Failure>
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .map_err(|problem| misuse(VERB, problem))?;
     let named = tool.clone();
-    Ok(with_tools(ui, &invocation.target, &args.connect, Some(&named), async |client, _| {
-        call(ui, client, tool, arguments).await
+    let farewell = async |_| held.call_off().await;
+    Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), farewell, async |client| {
+        let params = params(ui, client, tool, arguments).await?;
+        if args.detach {
+            let line = |id: &str| again::line(argv, &words, separated, &invocation.target, id);
+            detach(ui, client, params, line).await
+        } else {
+            call(ui, client, &held, params).await
+        }
     }))
 }
 
-async fn call(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<Exit, Failure> {
+/// What the call says, once it is known what the tool takes.
+async fn params(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<CallToolParams, Failure> {
     let schema = if arguments.need_schema() {
         let found = Waiting::new(ui, "waiting").wait(list::find(client, &list::TOOLS, &tool)).await?;
         found.and_then(|tool| tool.value("inputSchema").cloned())
@@ -46,14 +105,102 @@ async fn call(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Resul
         .object_for(schema.as_ref())
         .map_err(|problem| Failure::usage(problem, "mcpjoin list --json shows what each tool takes"))?;
     exchange::hear_logs(ui, client).await;
-    let mut params = CallToolParams::new(tool.as_str());
+    let mut params = CallToolParams::new(tool);
     params.arguments = Some(arguments);
-    let result = exchange::result(ui, client.call_tool_with(params), Phase::Call).await?;
-    print(ui, &tool, &result).await
+    Ok(params)
 }
 
-/// Prints the result; whether the tool has failed is in the exit.
-async fn print(ui: &Ui, tool: &str, result: &Raw) -> Result<Exit, Failure> {
+/// Waits for the result, also where the call becomes a task.
+async fn call(ui: &Ui, client: &Client, held: &Held, params: CallToolParams) -> Result<Exit, Failure> {
+    let called = shown(params.name.as_ref());
+    let mut call = client.call_tool_with(params);
+    let mut waiting = Waiting::new(ui, "waiting");
+    loop {
+        tokio::select! {
+            biased;
+            event = call.next_event() => match event {
+                Some(event) => held.show(client, &mut waiting, ui, event),
+                None => break,
+            },
+            () = waiting.tick() => {}
+        }
+    }
+    drop(waiting);
+    match call.raw().await {
+        Ok(result) => print(ui, &called, &result).await,
+        Err(error) => {
+            // Nobody else knows of it. What the server has ended itself, or is gone with it, need not be called off.
+            if !error.is_fatal()
+                && error.remote().is_none()
+                && !matches!(error, ClientError::TaskCancelled { .. })
+            {
+                held.call_off().await;
+            }
+            Err(Failure::client(&error, Phase::Call))
+        }
+    }
+}
+
+/// Takes up a task: the same, without the call.
+async fn take_up(ui: &Ui, client: &Client, held: &Held, id: &str) -> Result<Exit, Failure> {
+    exchange::hear_logs(ui, client).await;
+    let mut result = client.task(id).result();
+    let mut waiting = Waiting::new(ui, "waiting");
+    loop {
+        tokio::select! {
+            biased;
+            event = result.next_event() => match event {
+                Some(event) => held.show(client, &mut waiting, ui, event),
+                None => break,
+            },
+            () = waiting.tick() => {}
+        }
+    }
+    drop(waiting);
+    let result = result.raw().await.map_err(|error| Failure::client(&error, Phase::Call))?;
+    print(ui, &format!("the task {}", shown(id.as_ref())), &result).await
+}
+
+/// Begins the call and leaves it: prints the task, or the result where there is none. `line` takes it up again.
+async fn detach(
+    ui: &Ui,
+    client: &Client,
+    params: CallToolParams,
+    line: impl FnOnce(&str) -> String,
+) -> Result<Exit, Failure> {
+    let called = shown(params.name.as_ref());
+    let mut call = client.call_tool_with(params).begin();
+    let mut waiting = Waiting::new(ui, "waiting");
+    loop {
+        tokio::select! {
+            biased;
+            event = call.next_event() => match event {
+                Some(event) => exchange::show_event(ui, &mut waiting, event),
+                None => break,
+            },
+            () = waiting.tick() => {}
+        }
+    }
+    drop(waiting);
+    let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
+        Begun::Task(task) => task,
+        Begun::Result(result) => {
+            ui.note(&format!("{called} was answered at once: there is no task"));
+            return print(ui, &called, &result).await;
+        }
+        _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
+    };
+    let created = task.created().and_then(|created| Raw::from_value(created).ok());
+    let exit = printed(ui, &created.unwrap_or_else(Raw::empty_object), || task.id().to_owned()).await;
+    ui.note(&format!("take it up again with: {}", line(task.id())));
+    if client.child().is_some() {
+        ui.note("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
+    }
+    Ok(exit)
+}
+
+/// Prints the result; whether the tool has failed is in the exit. `what`: the tool or the task, as it is shown.
+async fn print(ui: &Ui, what: &str, result: &Raw) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
         return Err(Failure::bad_reply("the result is no object", Phase::Call));
     };
@@ -62,7 +209,7 @@ async fn print(ui: &Ui, tool: &str, result: &Raw) -> Result<Exit, Failure> {
     }
     let exit = printed(ui, result, || page(&members)).await;
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
-        ui.note(&format!("{} says that it has failed", shown(tool.as_ref())));
+        ui.note(&format!("{what} says that it has failed"));
         return Ok(Exit::ServerError);
     }
     Ok(exit)

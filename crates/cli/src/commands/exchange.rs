@@ -40,9 +40,7 @@ pub(super) async fn result<P: Question>(
         tokio::select! {
             biased;
             event = request.next_event() => match event {
-                Some(CallEvent::Progress(progress)) => waiting.progress(progress),
-                Some(CallEvent::Notification(notification)) => show(ui, &notification),
-                Some(_) => {}
+                Some(event) => show_event(ui, &mut waiting, event),
                 None => break,
             },
             () = waiting.tick() => {}
@@ -50,4 +48,14 @@ pub(super) async fn result<P: Question>(
     }
     drop(waiting);
     request.raw().await.map_err(|error| Failure::client(&error, phase))
+}
+
+/// Shows what comes before a result.
+pub(super) fn show_event(ui: &Ui, waiting: &mut Waiting<'_>, event: CallEvent) {
+    match event {
+        CallEvent::Progress(progress) => waiting.progress(progress),
+        CallEvent::Notification(notification) => show(ui, &notification),
+        CallEvent::Task(task) => waiting.task(&task),
+        _ => {}
+    }
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
     let invocation = target::without_operands("list", args.connect.server.as_deref(), args.words, escaped)
         .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_tools(ui, &invocation.target, &args.connect, None, async |client, tools| {
+    Ok(with_tools(ui, &invocation.target, &args.connect, async |client, tools| {
         Waiting::new(ui, "waiting").wait(list(ui, client, tools)).await
     }))
 }

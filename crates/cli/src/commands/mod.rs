@@ -1,5 +1,6 @@
 //! One file for each verb, and what leads to them.
 
+mod again;
 mod call;
 mod complete;
 mod completions;
@@ -51,7 +52,7 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| list::run(ui, args, escaped))
         }
-        Verb::Call(args) => told(&Ui::new(&args.output), |ui| call::run(ui, args, separated)),
+        Verb::Call(args) => told(&Ui::new(&args.output), |ui| call::run(ui, args, &argv, separated)),
         Verb::Read(args) => told(&Ui::new(&args.output), |ui| read::run(ui, args, separated)),
         Verb::Prompt(args) => told(&Ui::new(&args.output), |ui| prompt::run(ui, args, separated)),
         Verb::Complete(args) => told(&Ui::new(&args.output), |ui| complete::run(ui, args, separated)),

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::args::Connect;
 use crate::config::ToolFilter;
-use crate::exit::Exit;
+use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
 use crate::guard::Guarded;
 use crate::progress::Waiting;
@@ -45,25 +45,39 @@ pub(crate) fn with_server(
     connect: &Connect,
     work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Exit {
-    with_plan(ui, target, connect, async |plan| run(plan, ui, work).await)
+    with_plan(ui, target, connect, async |plan| run(plan, ui, async |_| {}, work).await)
 }
 
-/// [`with_server`] for verbs that see or call tools: `work` is told which of them the configuration allows. `tool` is
-/// the one that will be called; when it is not allowed, nothing is started.
+/// [`with_server`] for verbs that see tools: `work` is told which of them the configuration allows.
 pub(crate) fn with_tools(
     ui: &Ui,
     target: &Target,
     connect: &Connect,
-    tool: Option<&str>,
     work: impl AsyncFnOnce(&Client, &ToolFilter) -> Result<Exit, Failure>,
+) -> Exit {
+    with_plan(ui, target, connect, async |plan| {
+        let tools = plan.tools.clone();
+        run(plan, ui, async |_| {}, async |client: &Client| work(client, &tools).await).await
+    })
+}
+
+/// [`with_server`] for verbs that call tools, with a client that takes tasks. `tool` is the one that will be called; when
+/// the configuration does not allow it, nothing is started. When a signal ends the work, `farewell` comes before the
+/// connection is closed; a second signal ends that, too.
+pub(crate) fn with_tasks(
+    ui: &Ui,
+    target: &Target,
+    connect: &Connect,
+    tool: Option<&str>,
+    farewell: impl AsyncFnOnce(Signal),
+    work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Exit {
     with_plan(ui, target, connect, async |plan| {
         if let Err(failure) = tool.map_or(Ok(()), |tool| plan.tools.permit(tool)) {
             ui.failure(&failure);
             return failure.exit;
         }
-        let tools = plan.tools.clone();
-        run(plan, ui, async |client: &Client| work(client, &tools).await).await
+        run(plan.taking_tasks(), ui, farewell, work).await
     })
 }
 
@@ -101,7 +115,12 @@ pub(crate) fn with_plan(
     exit
 }
 
-async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>) -> Exit {
+async fn run(
+    plan: Plan,
+    ui: &Ui,
+    farewell: impl AsyncFnOnce(Signal),
+    work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
+) -> Exit {
     let started = Instant::now();
     let (child, shown) = (plan.way.child(), plan.shown.clone());
     let over_http = plan.way.http().is_some();
@@ -158,7 +177,14 @@ async fn run(plan: Plan, ui: &Ui, work: impl AsyncFnOnce(&Client) -> Result<Exit
     };
     let exit = tokio::select! {
         biased;
-        signal = signals.next() => Exit::Signal(signal),
+        signal = signals.next() => {
+            tokio::select! {
+                biased;
+                _ = signals.next() => {}
+                () = farewell(signal) => {}
+            }
+            Exit::Signal(signal)
+        }
         outcome = work(&client) => match outcome {
             Ok(exit) => exit,
             Err(failure) => {

@@ -42,6 +42,17 @@ pub(crate) struct Plan {
     pub(crate) remembered: Option<Remembered>,
 }
 
+impl Plan {
+    /// The same with a client that takes tasks.
+    pub(crate) fn taking_tasks(mut self) -> Self {
+        self.client = self.client.tasks(true);
+        if let Some(remembered) = &mut self.remembered {
+            remembered.legacy = remembered.legacy.take().map(|legacy| legacy.tasks(true));
+        }
+        self
+    }
+}
+
 /// The bounds that the options ask for.
 pub(crate) fn limits(connect: &Connect) -> Limits {
     let mut limits = Limits::default();

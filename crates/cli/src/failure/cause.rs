@@ -283,6 +283,20 @@ impl Failure {
             ClientError::UndeclaredInput { .. } | ClientError::InputFailed { .. } => {
                 Self::needs_input(error.to_string(), phase)
             }
+            ClientError::UnknownTask { error: remote, .. } => {
+                let mut failure = Self::new("E_UNKNOWN_TASK", Exit::ServerError, phase, error.to_string())
+                    .hint("is it the id that was printed, and the same server? it may be kept no longer: begin it again");
+                failure.seen.remote = Some((**remote).clone());
+                failure
+            }
+            ClientError::TaskCancelled { .. } => {
+                Self::new("E_TASK_CANCELLED", Exit::ServerError, phase, error.to_string())
+                    .hint("begin it again; -v shows what the server says about it")
+            }
+            ClientError::TaskTimedOut { .. } => {
+                Self::new("E_TIMEOUT", Exit::Connection, phase, error.to_string())
+                    .hint("ask for less: the server keeps the task no longer")
+            }
             _ => Self::bad_reply(error.to_string(), phase),
         }
     }

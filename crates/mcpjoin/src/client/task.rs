@@ -17,6 +17,7 @@ mod follow;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -40,12 +41,12 @@ use crate::connection::CallEvent;
 pub struct TaskHandle {
     client: Client,
     id: String,
-    created: Option<ExtensionTask>,
+    created: Option<Arc<ExtensionTask>>,
 }
 
 impl TaskHandle {
     pub(super) fn new(client: Client, id: String, created: Option<ExtensionTask>) -> Self {
-        Self { client, id, created }
+        Self { client, id, created: created.map(Arc::new) }
     }
 
     /// Its name, by which it can be taken up again. Whoever knows it may be able to see the task's result: it is a secret
@@ -58,8 +59,8 @@ impl TaskHandle {
     /// What the server said when the task began, in the shape of the extension in both eras; `None` for one that was taken
     /// up by its id.
     #[must_use]
-    pub const fn created(&self) -> Option<&ExtensionTask> {
-        self.created.as_ref()
+    pub fn created(&self) -> Option<&ExtensionTask> {
+        self.created.as_deref()
     }
 
     /// How it stands now (`tasks/get`), in the shape of the extension in both eras.
@@ -89,7 +90,7 @@ impl TaskHandle {
     /// As for [`TaskHandle::result`], but a task that failed or was called off is over and no error.
     pub async fn wait(&self) -> Result<ExtensionTask, ClientError> {
         let mut following = Following::new(self.follow(Patience::default(), None, false));
-        poll_fn(|cx| following.poll_end(cx)).await.map(|ended| ended.task)
+        poll_fn(|cx| following.poll_end(cx)).await.map(|ended| *ended.task)
     }
 
     /// Waits until it is over and gives its result.

@@ -3,7 +3,7 @@
 //! Told by `input`, which hears every notification, and asked by `task`'s other parts. Bounded by what the client itself
 //! follows and by [`MOST_TOOLS`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcpjoin_proto::types::{ExtensionTask, TaskSupport};
@@ -15,6 +15,10 @@ use super::dialect::Dialect;
 
 /// Tools whose kind is remembered. Beyond, the tools are listed again with each call.
 const MOST_TOOLS: usize = 10_000;
+
+/// So many of the latest news are kept that nobody waited for yet: a server may tell of a task in the same breath in which it
+/// begins it.
+const EARLY: usize = 16;
 
 /// The news of one task: the newest, and whether to look at once.
 #[derive(Default)]
@@ -61,8 +65,14 @@ impl News {
 /// See the module.
 #[derive(Default)]
 pub(in super::super) struct Board {
-    heard: Mutex<Vec<(String, Arc<News>)>>,
+    heard: Mutex<Heard>,
     tools: Mutex<Tools>,
+}
+
+#[derive(Default)]
+struct Heard {
+    waiting: Vec<(String, Arc<News>)>,
+    early: VecDeque<ExtensionTask>,
 }
 
 #[derive(Default)]
@@ -88,8 +98,15 @@ impl Board {
                 else {
                     return;
                 };
-                for (id, news) in lock(&self.heard).iter().filter(|(id, _)| *id == task.task_id) {
+                let mut heard = lock(&self.heard);
+                let mut early = true;
+                for (id, news) in heard.waiting.iter().filter(|(id, _)| *id == task.task_id) {
                     news.tell(Some(task.clone()), id);
+                    early = false;
+                }
+                if early {
+                    heard.early.truncate(EARLY - 1);
+                    heard.early.push_front(task);
                 }
             }
             _ => {}
@@ -97,9 +114,13 @@ impl Board {
     }
 
     /// Has the news of a task told there until what is given back is dropped.
-    pub(super) fn hear<'a>(&'a self, id: &str, news: &'a Arc<News>) -> Heard<'a> {
-        lock(&self.heard).push((id.to_owned(), news.clone()));
-        Heard { board: self, news }
+    pub(super) fn hear<'a>(&'a self, id: &str, news: &'a Arc<News>) -> Hearing<'a> {
+        let mut heard = lock(&self.heard);
+        if let Some(place) = heard.early.iter().position(|task| task.task_id == id) {
+            news.tell(heard.early.remove(place), id);
+        }
+        heard.waiting.push((id.to_owned(), news.clone()));
+        Hearing { board: self, news }
     }
 
     /// Whether a tool can be a task, as the server's list says; `None` when that is not known. Lists the tools where that
@@ -141,14 +162,14 @@ impl Board {
 }
 
 /// See [`Board::hear`].
-pub(super) struct Heard<'a> {
+pub(super) struct Hearing<'a> {
     board: &'a Board,
     news: &'a Arc<News>,
 }
 
-impl Drop for Heard<'_> {
+impl Drop for Hearing<'_> {
     fn drop(&mut self) {
-        lock(&self.board.heard).retain(|(_, news)| !Arc::ptr_eq(news, self.news));
+        lock(&self.board.heard).waiting.retain(|(_, news)| !Arc::ptr_eq(news, self.news));
     }
 }
 

@@ -114,7 +114,7 @@ impl Dialect {
         match self {
             Self::Core => {
                 let _heard = client.inner.tasks.hear(id, news);
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             Self::Extension => {
                 let filter = SubscriptionFilter::default().with_task_ids(vec![id.to_owned()]);

@@ -39,7 +39,7 @@ pub(super) struct Follow {
     pub(super) client: Client,
     pub(super) id: String,
     /// As the server said when it began.
-    pub(super) created: Option<ExtensionTask>,
+    pub(super) created: Option<Arc<ExtensionTask>>,
     pub(super) patience: Patience,
     pub(super) within: Option<Duration>,
     /// Whether its result is wanted, or only its end.
@@ -48,7 +48,7 @@ pub(super) struct Follow {
 
 /// How it ended.
 pub(super) struct Ended {
-    pub(super) task: ExtensionTask,
+    pub(super) task: Box<ExtensionTask>,
     /// What came of it; `None`: only the end was wanted.
     pub(super) result: Option<Result<Raw, ClientError>>,
 }
@@ -79,7 +79,7 @@ impl Events {
 /// What was learned of it.
 enum Told {
     /// How it stands.
-    Task(ExtensionTask),
+    Task(Box<ExtensionTask>),
     /// What came of it.
     Result(Result<Raw, ClientError>),
     /// That it has changed.
@@ -93,7 +93,7 @@ type Look = Pin<Box<dyn Future<Output = Result<ExtensionTask, ClientError>> + Se
 impl Following {
     pub(super) fn new(follow: Follow) -> Self {
         let events = Arc::new(Events::default());
-        let ending = Box::pin(follow.to_the_end(events.clone()));
+        let ending = Box::pin(follow.run(events.clone()));
         Self { ending, events, ended: None }
     }
 
@@ -128,7 +128,8 @@ impl Following {
 }
 
 impl Follow {
-    async fn to_the_end(self, events: Arc<Events>) -> Result<Ended, ClientError> {
+    /// Follows it to its end.
+    async fn run(self, events: Arc<Events>) -> Result<Ended, ClientError> {
         let dialect = Dialect::of(&self.client);
         let news = Arc::new(News::default());
         let mut listening = Box::pin(dialect.listen(&self.client, &self.id, &news)).fuse();
@@ -167,7 +168,7 @@ impl Follow {
                         Err(error) => return Err(error),
                     }
                 }
-                task = news.next() => Told::Task(task),
+                task = news.next() => Told::Task(Box::new(task)),
                 () = &mut listening => continue,
                 looked = &mut look => match looked {
                     Ok(task) => {
@@ -177,7 +178,7 @@ impl Follow {
                             let what = format!("a task that is {} lacks what it ended with", task.status.as_str());
                             return Err(ClientError::BadResult { method: Method::GetTask, what });
                         }
-                        Told::Task(task)
+                        Told::Task(Box::new(task))
                     }
                     Err(error) if error.is_retryable() && course.astray < ASTRAY => {
                         course.astray += 1;
@@ -196,7 +197,7 @@ impl Follow {
                     news.hurry();
                     continue;
                 }
-                Told::Task(task) => task,
+                Told::Task(task) => *task,
                 Told::Result(result) => return self.over_there(dialect, result, course.seen).await,
             };
             course.see(&self, &task, &events);
@@ -266,7 +267,7 @@ impl Follow {
         side: Option<Side>,
     ) -> Result<Ended, ClientError> {
         if !self.fetch {
-            return Ok(Ended { task, result: None });
+            return Ok(Ended { task: Box::new(task), result: None });
         }
         let result = match &task.status {
             TaskStatus::Cancelled => Err(self.cancelled(&task)),
@@ -277,7 +278,7 @@ impl Follow {
                 Err(CallError::Remote(task.error.clone().unwrap_or_else(lost)).into())
             }
         };
-        Ok(Ended { task, result: Some(result) })
+        Ok(Ended { task: Box::new(task), result: Some(result) })
     }
 
     /// The result of a task that is over, which has to be fetched.
@@ -316,7 +317,7 @@ impl Follow {
             Err(_) if task.status == TaskStatus::Cancelled => Err(self.cancelled(&task)),
             result => result,
         };
-        Ok(Ended { task, result: self.fetch.then_some(result) })
+        Ok(Ended { task: Box::new(task), result: self.fetch.then_some(result) })
     }
 
     fn cancelled(&self, task: &ExtensionTask) -> ClientError {

@@ -1,0 +1,110 @@
+//! The line that takes a task up again: what was typed to begin it, with the task in place of the tool.
+//!
+//! Called by `call`. Pure: looks at nothing but the words, and prints nothing.
+
+use std::ffi::OsString;
+
+use clap::{Command, CommandFactory};
+
+use super::call::VERB;
+use crate::args::{Cli, Words};
+use crate::target::{Target, shown};
+
+/// Options that say what is begun, and not with whom or how.
+const BEGINNING: [&str; 4] = ["detach", "task", "tool", "args"];
+
+/// The line, as it would be typed in a shell.
+pub(super) fn line(argv: &[OsString], words: &Words, separated: bool, target: &Target, id: &str) -> String {
+    let mut line = format!("mcpjoin {VERB} --task {}", shown(id.as_ref()));
+    let mut push = |word: &OsString| {
+        line.push(' ');
+        line.push_str(&shown(word));
+    };
+    let (options, named) = options(argv);
+    options.iter().for_each(&mut push);
+    if separated {
+        push(&"--".into());
+        words.command.iter().for_each(push);
+    } else if !named && let Some(first) = words.words.first() {
+        match target {
+            // The word may name a tool of it, too.
+            Target::Entry(entry) if entry.file.is_none() => push(&OsString::from(&entry.name)),
+            _ => push(first),
+        }
+    }
+    line
+}
+
+/// The options that stay, and whether one of them names the server.
+fn options(argv: &[OsString]) -> (Vec<OsString>, bool) {
+    let (mut kept, mut named) = (Vec::new(), false);
+    let cli = Cli::command();
+    let Some(verb) = cli.find_subcommand(VERB) else { return (kept, named) };
+    let mut words = argv.iter().skip(2).take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        let Some((name, apart)) = option(verb, &word.to_string_lossy()) else { continue };
+        let value = if apart { words.next() } else { None };
+        named |= name == "server";
+        if !BEGINNING.contains(&name) {
+            kept.push(word.clone());
+            kept.extend(value.cloned());
+        }
+    }
+    (kept, named)
+}
+
+/// The option that a word is, and whether its value is the next word; `None` for an operand.
+fn option<'a>(verb: &'a Command, word: &str) -> Option<(&'a str, bool)> {
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, joined) = long.split_once('=').map_or((long, false), |(name, _)| (name, true));
+        let option = verb.get_arguments().find(|option| option.get_long() == Some(name))?;
+        return Some((option.get_id().as_str(), !joined && option.get_action().takes_values()));
+    }
+    let mut letters = word.strip_prefix('-')?.chars();
+    loop {
+        let letter = letters.next()?;
+        let option = verb.get_arguments().find(|option| option.get_short() == Some(letter))?;
+        let (takes, last) = (option.get_action().takes_values(), letters.as_str().is_empty());
+        if takes || last {
+            return Some((option.get_id().as_str(), takes && last));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{OsString, line};
+    use crate::args::{Cli, Verb};
+    use crate::target::with_operands;
+
+    fn again(typed: &[&str]) -> String {
+        let argv: Vec<OsString> = ["mcpjoin", "call"].iter().chain(typed).map(OsString::from).collect();
+        let Verb::Call(call) = Cli::try_parse_from(&argv).unwrap().verb else { panic!("another verb") };
+        let separated = typed.contains(&"--");
+        let after = separated.then(|| call.words.command.clone());
+        let server = call.connect.server.as_deref();
+        let target = with_operands("call", server, call.words.words.clone(), after).unwrap().target;
+        line(&argv, &call.words, separated, &target, "a-1")
+    }
+
+    #[test]
+    fn the_line_has_the_same_server_and_the_same_options() {
+        for (typed, line) in [
+            (&["--detach", "http://h/mcp", "t", "a=1"][..], "http://h/mcp"),
+            (&["http://h/mcp", "--detach", "t", "-", "--json"], "--json http://h/mcp"),
+            (
+                &["--detach", "-vH", "A: b", "--args", "{}", "--tool=-x", "http://h/mcp"],
+                "-vH 'A: b' http://h/mcp",
+            ),
+            (&["--detach", "--era=modern", "-t5s", "unix:/s", "t"], "--era=modern -t5s unix:/s"),
+            (&["--detach", "--cwd", "t", "t", "--", "t", "--detach"], "--cwd t -- t --detach"),
+            (&["--detach", "-c", "a b", "name/t"], "-c 'a b' name"),
+            (&["--detach", "--server", "a/b", "t"], "--server a/b"),
+            (&["--detach", "demo:", "t"], "demo:"),
+        ] {
+            assert_eq!(again(typed), format!("mcpjoin call --task a-1 {line}"), "{typed:?}");
+        }
+    }
+}
