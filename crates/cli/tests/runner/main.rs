@@ -28,6 +28,7 @@ mod sockets;
 mod stdio;
 mod support;
 mod surroundings;
+mod tasks;
 mod terminal;
 mod trace;
 mod usage;

@@ -1,0 +1,178 @@
+//! Calls that become tasks: followed, left to run, taken up again by another process, called off.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::{Value, json};
+
+use super::sockets::Demo;
+use super::support::{Running, command, line, run, start};
+
+/// Starts it with `-v`, and waits until it follows a task that is being worked on.
+fn following(words: &str) -> Running {
+    let mut running = start(command(words.split(' ')));
+    let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("working") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "it follows no task: {said}");
+    }
+    // What follows is not read: the pipe holds more than is said here.
+    running.child.stderr = Some(stderr.into_inner());
+    running
+}
+
+/// Asks until so many computations are running: a test that waits for ever is ended by its limit.
+fn until_running(url: &str, count: i64) {
+    let running = || {
+        line(&format!("call --json {url} running_computations")).exits(0).json()["structuredContent"].clone()
+    };
+    while running() != json!({ "running": count }) {}
+}
+
+/// Leaves a computation of a second to run; what that printed, its id, and the line that takes it up again.
+fn left(options: &str, url: &str) -> (Value, String, String) {
+    let ran = line(&format!("call --detach {options} {url} slow_compute seconds=1 label=it")).exits(0);
+    let again = ran.stderr.lines().find_map(|line| line.strip_prefix("take it up again with: mcpjoin "));
+    let again = again.unwrap_or_else(|| panic!("no line in {}", ran.stderr)).to_owned();
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    if options.contains("--json") {
+        let task = ran.json();
+        let id = task["taskId"].as_str().unwrap().to_owned();
+        return (task, id, again);
+    }
+    (Value::Null, ran.stdout.trim_end().to_owned(), again)
+}
+
+#[test]
+fn a_call_that_becomes_a_task_gives_its_result() {
+    let ran = line("call demo: slow_compute seconds=1").exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("The result is there, after 1 s\n", ""));
+    line("call -v demo: slow_compute seconds=0").exits(0).says(&["working\n", "completed\n"]);
+}
+
+#[test]
+fn a_tool_that_only_runs_as_a_task_ends_as_it_does() {
+    let ran = line("call demo: failing_job").exits(5).says(&["failing_job says that it has failed"]);
+    assert_eq!(ran.stdout, "This job fails, as it always does\n");
+    let ran = line("call demo: protocol_error_job").exits(5);
+    ran.says(&["(E_SERVER_ERROR)", "-32603", "This job has broken down"]);
+}
+
+#[test]
+fn a_task_is_taken_up_again_by_another_process() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let (_, id, again) = left("--era modern", &url);
+    assert_eq!(again, format!("call --task {id} --era modern {url}"));
+    let ran = line(&again).exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("it is there, after 1 s\n", ""));
+    // It is kept, and is what a call would have printed.
+    let again = line(&format!("call --json --task {id} {url}")).exits(0).json();
+    let call = line(&format!("call --json {url} slow_compute seconds=1 label=it")).exits(0).json();
+    assert_eq!(again["content"], call["content"]);
+
+    let (task, _, again) = left("--json", &url);
+    assert_eq!(task["status"], "working");
+    assert!(again.contains("--json"), "{again}");
+    assert_eq!(line(&again).exits(0).json()["content"], call["content"]);
+    // A failure is one, whoever waited for it.
+    let fails = line(&format!("call --detach {url} failing_job")).exits(0);
+    let ran = line(&format!("call --task {} {url}", fails.stdout.trim_end())).exits(5);
+    assert_eq!(ran.stdout, "This job fails, as it always does\n");
+    ran.says(&[&format!("the task {} says that it has failed", fails.stdout.trim_end())]);
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn a_header_that_is_a_secret_is_not_in_the_line() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let header = "Authorization: Bearer hunter2hunter2";
+    let ran = run(["call", "--detach", "-H", header, &url, "slow_compute", "seconds=0"]).exits(0);
+    assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+    ran.says(&["-H 'Authorization: "]);
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn what_is_answered_at_once_is_no_task() {
+    let ran = line("call --detach demo: greet name=Ada").exits(0);
+    assert_eq!(ran.stdout, "Hello, Ada!\n");
+    assert_eq!(ran.stderr, "greet was answered at once: there is no task\n");
+}
+
+#[test]
+fn a_task_of_a_child_ends_with_it() {
+    let ran = line("call --detach demo: slow_compute seconds=60").exits(0);
+    let id = ran.stdout.trim_end().to_owned();
+    ran.says(&[&format!("mcpjoin call --task {id} demo:\n"), "the task ends with it"]);
+    line(&format!("call --task {id} demo:")).exits(5).says(&[
+        "(E_UNKNOWN_TASK)",
+        "unknown task",
+        &id,
+        "try ",
+    ]);
+}
+
+#[test]
+fn an_id_that_nobody_knows_is_told() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let ran = line(&format!("call --json --task nobody {url}")).exits(5);
+    let failure = ran.failure();
+    assert_eq!(failure["id"], "E_UNKNOWN_TASK", "{failure}");
+    assert!(failure.to_string().contains("unknown task"), "{failure}");
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn a_task_takes_no_tool() {
+    for words in [
+        "call --task a demo: echo",
+        "call --task a",
+        "call --task a --detach demo:",
+        "call --task a --tool echo demo:",
+        "call --task a --args {} demo:",
+    ] {
+        let ran = line(words).exits(2);
+        assert_eq!(ran.stdout, "", "{words}");
+    }
+    line("call --task a demo: echo").says(&["echo is one word too many"]);
+}
+
+#[test]
+fn i170_a_task_that_is_waited_for_is_called_off() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    for signal in ["INT", "TERM"] {
+        let running = following(&format!("call -v {url} slow_compute seconds=600"));
+        until_running(&url, 1);
+        running.signal(signal);
+        running.finish().exits(if signal == "INT" { 130 } else { 143 });
+        until_running(&url, 0);
+    }
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn a_task_that_was_left_is_called_off_by_ctrl_c_alone() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let ran = line(&format!("call --detach {url} slow_compute seconds=600")).exits(0);
+    let again = format!("call -v --task {} {url}", ran.stdout.trim_end());
+    let running = following(&again);
+    running.signal("TERM");
+    running.finish().exits(143);
+    until_running(&url, 1);
+    let running = following(&again);
+    running.signal("INT");
+    running.finish().exits(130);
+    until_running(&url, 0);
+    line(&again).exits(5).says(&["(E_TASK_CANCELLED)", "was called off"]);
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn a_task_whose_question_nobody_answers_is_called_off() {
+    let trace = super::support::scratch("task-question");
+    line(&format!("call --trace {} demo: confirm_delete filename=f", trace.display()))
+        .exits(5)
+        .says(&["(E_NEEDS_INPUT)", "elicitation/create"]);
+    let traced = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(trace).unwrap();
+    assert!(traced.contains("tasks/cancel"), "{traced}");
+}
