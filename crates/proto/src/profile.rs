@@ -46,6 +46,8 @@ pub struct Profile {
     pub completions_capability: bool,
     /// Elicitation by URL exists.
     pub elicitation_url: bool,
+    /// Tasks are part of the core: 2025-11-25 alone. Behind it they are an extension, and another thing.
+    pub core_tasks: bool,
     /// The code for a resource that does not exist.
     pub resource_not_found: i64,
 }
@@ -65,6 +67,7 @@ static PROFILES: [Profile; 5] = [
         version: Version::V2025_11_25,
         http_priming_event: true,
         elicitation_url: true,
+        core_tasks: true,
         ..SINCE_2025_06_18
     },
     Profile {
@@ -101,6 +104,7 @@ const LEGACY: Profile = Profile {
     resource_links: false,
     completions_capability: false,
     elicitation_url: false,
+    core_tasks: false,
     resource_not_found: code::RESOURCE_NOT_FOUND,
 };
 

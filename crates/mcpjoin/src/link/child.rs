@@ -313,7 +313,7 @@ async fn launch(
     tokio::spawn(process::drain(stderr, tail.clone(), lines.cloned(), process.observe()));
     *handle.0.lock().unwrap_or_else(PoisonError::into_inner) =
         Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
-    let origin = Origin { link: "child", peer: Some(spec.program.to_string_lossy().into()) };
+    let origin = Origin { link: "child", peer: Some(spec.program.to_string_lossy().into()), principal: None };
     Ok(Run {
         stream: Stream::new(stdout, stdin, origin),
         process,

@@ -193,11 +193,11 @@ impl Context {
             return match capabilities.and_then(|capabilities| capability::undeclared(&question, capabilities))
             {
                 Some(capability) => Err(InputError::Undeclared(capability)),
-                None => Ok(task.ask(question).await),
+                None => task.ask(question).await,
             };
         }
         if self.0.profile.server_requests {
-            return self.ask_now(question).await;
+            return self.ask_now(question, None).await;
         }
         let server = &self.0.server;
         let mut rounds = self.0.rounds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,8 +212,12 @@ impl Context {
         rounds.ask(&server.key, server.now(), question)
     }
 
-    /// The question as a request of our own: the legacy era.
-    async fn ask_now(&self, mut question: InputRequest) -> Result<Raw, InputError> {
+    /// The question as a request of our own, perhaps of a task: the legacy era.
+    pub(super) async fn ask_now(
+        &self,
+        mut question: InputRequest,
+        of: Option<&str>,
+    ) -> Result<Raw, InputError> {
         if let InputRequest::Elicit(params) = &mut question {
             self.in_legacy_words(params)?;
         }
@@ -221,6 +225,10 @@ impl Context {
         let params = question
             .params()
             .map_err(|error| InputError::Refused(ErrorObject::internal(error.to_string())))?;
+        let params = match of {
+            Some(task) => Some(task::related(params.unwrap_or_else(Raw::empty_object), task)),
+            None => params,
+        };
         if let Some(params) = params {
             call = call.with_params(params);
         }

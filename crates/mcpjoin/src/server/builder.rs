@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use mcpjoin_proto::session::{Limits, ServerRole};
 use mcpjoin_proto::types::{
     CompleteParams, Implementation, Prompt, PromptsCapability, Reference, Resource, ResourceTemplate,
-    ResourcesCapability, ServerCapabilities, Tool, ToolsCapability, task,
+    ResourcesCapability, ServerCapabilities, TaskRequestsCapability, TasksCapability, Tool, ToolsCapability,
+    task,
 };
 use mcpjoin_proto::{Raw, Version};
 use schemars::JsonSchema;
@@ -155,7 +156,14 @@ impl ServerBuilder {
     }
 
     /// It answers calls with tasks: its handlers may begin some ([`Context::begin_task`]). A tool that is a task or
-    /// requires them declares that by itself.
+    /// requires them declares that by itself. Declared are the extension of 2026-07-28, and the tasks of the core at
+    /// 2025-11-25, except over HTTP [without sessions](crate::link::HttpOptions::stateless): there everybody could list
+    /// everybody's tasks.
+    ///
+    /// A server keeps 1,024 tasks, 128 of them for one principal or one session, each for an hour at most; then it is
+    /// called off. Whose a task is says the principal ([`HttpOptions::principal`](crate::link::HttpOptions::principal))
+    /// or, without one, at 2025-11-25 the session, with which it ends. In the modern era a client without a principal
+    /// shows with the task's id, 128 random bits, that the task is its own.
     pub fn tasks(mut self) -> Self {
         self.0.tasks = true;
         self
@@ -337,8 +345,15 @@ impl ServerBuilder {
             capabilities = capabilities.with_logging(Raw::empty_object());
         }
         if self.0.tasks {
+            // The session says the one or the other, as the revision has it.
             let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
-            capabilities = capabilities.with_extensions(extensions);
+            let calls = Raw::from_value(&BTreeMap::from([("call", Raw::empty_object())]));
+            let calls = calls.unwrap_or_else(|_| Raw::empty_object());
+            let core = TasksCapability::default()
+                .with_list(Raw::empty_object())
+                .with_cancel(Raw::empty_object())
+                .with_requests(TaskRequestsCapability::default().with_tools(calls));
+            capabilities = capabilities.with_extensions(extensions).with_tasks(core);
         }
         capabilities
     }

@@ -20,6 +20,8 @@ pub struct Context(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) connection: connection::Context,
+    /// The number of the connection, where it is one client's.
+    pub(super) session: Option<u64>,
     pub(super) server: Arc<Shared>,
     pub(super) profile: &'static Profile,
     pub(super) method: Method,
@@ -43,9 +45,11 @@ impl Context {
         connection: connection::Context,
         profile: &'static Profile,
         request: Request,
+        session: Option<u64>,
     ) -> Self {
         Self(Arc::new(Inner {
             connection,
+            session,
             server,
             profile,
             method: request.method,
@@ -69,6 +73,7 @@ impl Context {
     fn again(&self, task: Option<Arc<Task>>, answered: Option<Answered>) -> Self {
         Self(Arc::new(Inner {
             connection: self.0.connection.clone(),
+            session: self.0.session,
             server: self.0.server.clone(),
             profile: self.0.profile,
             method: self.0.method.clone(),
@@ -127,9 +132,11 @@ impl Context {
     }
 
     /// Tells the client how far the request is. Does nothing when it did not ask; what it has not read yet is
-    /// replaced by what is newer. `progress` must grow, in whatever unit `total` has too.
+    /// replaced by what is newer. `progress` must grow, in whatever unit `total` has too. The extension for tasks has no
+    /// progress: a task of it tells nobody.
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        if self.0.task.is_some() {
+        if let Some(task) = &self.0.task {
+            task.progress(self, progress, total, message);
             return;
         }
         if let Err(refused) = self.0.connection.progress(progress, total, message) {
@@ -138,18 +145,21 @@ impl Context {
     }
 
     /// Sends a log message that belongs to the request. Does nothing when the client does not want messages of that
-    /// level, or when the server does not declare logging ([`ServerBuilder::logging`](super::ServerBuilder::logging)).
+    /// level, when the server does not declare logging ([`ServerBuilder::logging`](super::ServerBuilder::logging)), or in
+    /// a task of the extension, which has none.
     pub fn log(&self, level: LoggingLevel, data: impl Serialize) {
         self.log_as(None, level, data);
     }
 
     /// The same in the name of a part of the server.
     pub fn log_as(&self, logger: Option<&str>, level: LoggingLevel, data: impl Serialize) {
-        if self.0.task.is_some() {
-            return;
-        }
         let problem = match Raw::from_value(&data) {
-            Ok(data) => self.0.connection.log(level, logger, data).err().map(|refused| refused.to_string()),
+            Ok(data) => match &self.0.task {
+                Some(task) => task.log(self, level, logger, data),
+                None => self.0.connection.log(level, logger, data),
+            }
+            .err()
+            .map(|refused| refused.to_string()),
             Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = problem {
@@ -177,7 +187,8 @@ impl Context {
 
     /// Goes on as a task: the client is given the task in place of the result, which it fetches later. A client that
     /// does not speak the extension `io.modelcontextprotocol/tasks`, and a server that does not declare it
-    /// ([`ServerBuilder::tasks`](super::ServerBuilder::tasks)), wait for the result instead.
+    /// ([`ServerBuilder::tasks`](super::ServerBuilder::tasks)), wait for the result instead. At 2025-11-25 the whole
+    /// call is a task when its client has asked for one, and this goes on within it.
     ///
     /// What the handler asks its client before this is asked as in any call; the work asks through its own context.
     ///
@@ -193,7 +204,7 @@ impl Context {
         if !is_given_tasks {
             return work(self.clone()).await.into_tool_reply();
         }
-        task::begin(server, self, |cx| {
+        task::go_on(server, self, |cx| {
             let work = work(cx);
             async move { tools::written(work.await.into_tool_reply()) }
         })

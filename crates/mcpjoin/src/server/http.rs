@@ -32,7 +32,8 @@ impl Server {
     #[must_use]
     pub fn http(&self, options: HttpOptions) -> HttpService {
         let (limits, versions) = (self.0.limits.clone(), self.0.role.versions.clone());
-        HttpService::new(options, limits, versions, self.clone())
+        let sessions = options.has_sessions();
+        HttpService::new(options, limits, versions, OverHttp { server: self.clone(), sessions })
     }
 
     /// Serves everyone who comes to the listener until `end` is ready. Then nobody is accepted any more, what is in
@@ -64,14 +65,21 @@ impl Server {
     }
 }
 
-impl Serves for Server {
+/// A server as HTTP serves it.
+struct OverHttp {
+    server: Server,
+    /// A connection of the legacy era is one client's.
+    sessions: bool,
+}
+
+impl Serves for OverHttp {
     fn open(&self, link: Link) -> (Box<dyn Served>, Serving) {
-        let (connection, serving) = Self::open(self, link);
+        let (connection, serving) = self.server.open(link, self.sessions);
         (Box::new(connection), Box::pin(serving.run()))
     }
 
     fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
-        let offer = self.0.read();
+        let offer = self.server.0.read();
         let marks = offer.tools.get(tool)?.header_marks();
         (!marks.is_empty()).then(|| marks.clone())
     }

@@ -70,30 +70,42 @@ impl<E> List<E> {
         size: usize,
         show: impl Fn(&E) -> Raw,
     ) -> Result<Raw, ErrorObject> {
-        let after = match cursor(request.params.as_ref())? {
-            None => 0,
-            Some(cursor) => self.read_cursor(member, &cursor)?,
-        };
-        let start = self.entries.partition_point(|(number, _)| *number <= after);
-        let rest = &self.entries[start..];
-        let page = &rest[..rest.len().min(size)];
-        let next_cursor = match page.last() {
-            Some((number, _)) if page.len() < rest.len() => Some(write_cursor(member, *number)),
-            _ => None,
-        };
-        let items: Vec<Raw> = page.iter().map(|(_, entry)| show(entry)).collect();
-        Raw::from_value(&Page { member, items, next_cursor })
-            .map_err(|error| ErrorObject::internal(error.to_string()))
+        page_of(&self.entries, self.last, request.params.as_ref(), member, size, show)
     }
+}
 
-    fn read_cursor(&self, member: &str, cursor: &str) -> Result<u64, ErrorObject> {
-        cursor
-            .strip_prefix(member)
-            .and_then(|rest| rest.strip_prefix('-'))
-            .and_then(|number| u64::from_str_radix(number, 16).ok())
-            .filter(|number| *number <= self.last && write_cursor(member, *number) == cursor)
-            .ok_or_else(|| ErrorObject::invalid_params("`cursor` is not one that this server has given"))
-    }
+/// The page that parameters ask for, of entries in the order of their numbers; `last` is the greatest that was given.
+pub(super) fn page_of<E>(
+    entries: &[(u64, Arc<E>)],
+    last: u64,
+    params: Option<&Payload>,
+    member: &'static str,
+    size: usize,
+    show: impl Fn(&E) -> Raw,
+) -> Result<Raw, ErrorObject> {
+    let after = match cursor(params)? {
+        None => 0,
+        Some(cursor) => read_cursor(member, &cursor, last)?,
+    };
+    let start = entries.partition_point(|(number, _)| *number <= after);
+    let rest = &entries[start..];
+    let page = &rest[..rest.len().min(size)];
+    let next_cursor = match page.last() {
+        Some((number, _)) if page.len() < rest.len() => Some(write_cursor(member, *number)),
+        _ => None,
+    };
+    let items: Vec<Raw> = page.iter().map(|(_, entry)| show(entry)).collect();
+    Raw::from_value(&Page { member, items, next_cursor })
+        .map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+fn read_cursor(member: &str, cursor: &str, last: u64) -> Result<u64, ErrorObject> {
+    cursor
+        .strip_prefix(member)
+        .and_then(|rest| rest.strip_prefix('-'))
+        .and_then(|number| u64::from_str_radix(number, 16).ok())
+        .filter(|number| *number <= last && write_cursor(member, *number) == cursor)
+        .ok_or_else(|| ErrorObject::invalid_params("`cursor` is not one that this server has given"))
 }
 
 fn write_cursor(member: &str, number: u64) -> String {

@@ -43,7 +43,7 @@ impl Server {
                     open.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
                 }
                 link = listener.accept() => {
-                    let (connection, serving) = self.open(link);
+                    let (connection, serving) = self.open(link, true);
                     open.insert(tasks.spawn(serving.run()).id(), connection);
                 }
             }

@@ -14,7 +14,11 @@ use crate::connection;
 use crate::handler::{Answer, ErasedHandler};
 
 /// Answers the requests of one connection.
-pub(super) struct Service(pub(super) Arc<Shared>);
+pub(super) struct Service {
+    pub(super) server: Arc<Shared>,
+    /// The number of the connection, where all that comes over it comes from one client.
+    pub(super) session: Option<u64>,
+}
 
 impl ErasedHandler for Service {
     fn request(&self, request: Request, cx: connection::Context) -> Answer {
@@ -23,11 +27,11 @@ impl ErasedHandler for Service {
         };
         match request.method {
             Method::CallTool => {
-                let context = Context::new(self.0.clone(), cx, profile, request);
-                self.call_tool(profile, context).unwrap_or_else(|error| Box::pin(ready(Err(error))))
+                let context = Context::new(self.server.clone(), cx, profile, request, self.session);
+                self.call_tool(context).unwrap_or_else(|error| Box::pin(ready(Err(error))))
             }
             _ => {
-                let service = Self(self.0.clone());
+                let service = Self { server: self.server.clone(), session: self.session };
                 Box::pin(async move { service.other(profile, request, cx).await })
             }
         }
@@ -50,8 +54,9 @@ impl Service {
         request: Request,
         cx: connection::Context,
     ) -> Result<Reply, ErrorObject> {
-        let server = &self.0;
-        let context = |request: Request| Context::new(server.clone(), cx.clone(), profile, request);
+        let server = &self.server;
+        let context =
+            |request: Request| Context::new(server.clone(), cx.clone(), profile, request, self.session);
         match request.method {
             Method::ListTools => self.list_tools(profile, &request),
             Method::ListResources => {
@@ -88,44 +93,34 @@ impl Service {
                 self.check_reference(&params.reference)?;
                 server.completions.complete(params, context(request)).await
             }
-            Method::GetTask | Method::UpdateTask | Method::CancelTask
-                if server.offers_tasks() && profile.result_type =>
-            {
-                task::answer(server, &request, cx.asker().map(AsRef::as_ref))
-            }
+            Method::GetTask
+            | Method::UpdateTask
+            | Method::CancelTask
+            | Method::GetTaskResult
+            | Method::ListTasks => task::answer(server, context(request)).await,
             _ => Err(ErrorObject::method_not_found(request.method.as_str())),
         }
     }
 
     /// The call of a tool, on its way.
-    fn call_tool(&self, profile: &'static Profile, cx: Context) -> Result<Answer, ErrorObject> {
+    fn call_tool(&self, cx: Context) -> Result<Answer, ErrorObject> {
         let entry = {
             let name = tools::name(cx.params())?;
-            let entry = self.0.read().tools.get(&name).cloned();
+            let entry = self.server.read().tools.get(&name).cloned();
             entry.ok_or_else(|| unknown("tool", &name))?
         };
-        if entry.tasks.any() {
-            let is_given_tasks = self.0.gives_tasks(profile, cx.asker());
-            if entry.tasks.required && profile.result_type && !is_given_tasks {
-                return Err(task::undeclared());
-            }
-            if entry.tasks.whole && is_given_tasks {
-                let reply = task::begin(&self.0, &cx, |cx| entry.call(cx))?;
-                return Ok(Box::pin(ready(Ok(reply))));
-            }
-        }
-        Ok(entry.call(cx))
+        task::call(&self.server, entry, cx)
     }
 
     fn list_tools(&self, profile: &Profile, request: &Request) -> Result<Reply, ErrorObject> {
-        let offer = self.0.read();
-        let page = offer.tools.page(request, "tools", self.0.page_size, |tool| tool.show(profile));
+        let offer = self.server.read();
+        let page = offer.tools.page(request, "tools", self.server.page_size, |tool| tool.show(profile));
         page.map(Reply::Complete)
     }
 
     fn reader(&self, profile: &Profile, request: &Request) -> Result<(String, Reader), ErrorObject> {
         let uri = resources::uri(request.params.as_ref())?;
-        let offer = self.0.read();
+        let offer = self.server.read();
         let reader = Reader::find(&offer.resources, &offer.templates, &uri);
         drop(offer);
         match reader {
@@ -136,7 +131,7 @@ impl Service {
 
     fn check_reference(&self, reference: &mcpjoin_proto::types::Reference) -> Result<(), ErrorObject> {
         use mcpjoin_proto::types::Reference;
-        let offer = self.0.read();
+        let offer = self.server.read();
         let (known, kind, name) = match reference {
             Reference::Prompt(prompt) => {
                 (offer.prompts.get(&prompt.name).is_some(), "prompt", prompt.name.as_str())

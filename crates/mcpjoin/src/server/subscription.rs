@@ -25,8 +25,10 @@ pub(super) struct Outbox {
 struct Changes {
     lists: BTreeSet<ChangedList>,
     resources: BTreeSet<String>,
-    /// The newest word about each task.
-    tasks: BTreeMap<String, Raw>,
+    /// How far each task is.
+    progress: BTreeMap<String, Raw>,
+    /// The newest word about each task, and by which method it is said.
+    tasks: BTreeMap<String, (Method, Raw)>,
     dropped: u64,
 }
 
@@ -73,10 +75,20 @@ impl Outbox {
     }
 
     /// `limit`: how many tasks may wait to be told of. What is not told, a client learns when it asks.
-    pub(super) fn task_changed(&self, id: &str, task: Raw, limit: usize) {
+    pub(super) fn task_changed(&self, id: &str, method: Method, task: Raw, limit: usize) {
         let mut changes = self.lock();
         if changes.tasks.len() < limit || changes.tasks.contains_key(id) {
-            changes.tasks.insert(id.to_owned(), task);
+            changes.tasks.insert(id.to_owned(), (method, task));
+            drop(changes);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The same of how far a task is: the newest alone.
+    pub(super) fn task_progress(&self, id: &str, progress: Raw, limit: usize) {
+        let mut changes = self.lock();
+        if changes.progress.len() < limit || changes.progress.contains_key(id) {
+            changes.progress.insert(id.to_owned(), progress);
             drop(changes);
             self.changed.notify_one();
         }
@@ -101,13 +113,15 @@ impl Outbox {
         if let Some(list) = changes.lists.pop_first() {
             return Some(Notification { method: list.method(), params: None });
         }
-        let (method, params) = match changes.resources.pop_first() {
-            Some(uri) => {
-                let params = Payload::from_value(&ResourceUpdatedParams::new(uri)).ok()?;
-                (Method::ResourceUpdated, params)
-            }
-            None => (Method::Tasks, Payload::from_raw(changes.tasks.pop_first()?.1)),
+        if let Some(uri) = changes.resources.pop_first() {
+            let params = Payload::from_value(&ResourceUpdatedParams::new(uri)).ok()?;
+            return Some(Notification { method: Method::ResourceUpdated, params: Some(params) });
+        }
+        // How far a task is before how it ended: behind the end it would be wrong.
+        let (method, params) = match changes.progress.pop_first() {
+            Some((_, progress)) => (Method::Progress, progress),
+            None => changes.tasks.pop_first()?.1,
         };
-        Some(Notification { method, params: Some(params) })
+        Some(Notification { method, params: Some(Payload::from_raw(params)) })
     }
 }

@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 #[cfg(feature = "http")]
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::types::{CallToolResult, Content, InputRequired, Tool, ToolAnnotations};
+use mcpjoin_proto::types::{
+    CallToolResult, Content, InputRequired, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -55,6 +57,16 @@ impl TaskUse {
     /// Whether the server has to declare tasks for it.
     pub(super) const fn any(self) -> bool {
         self.whole || self.required
+    }
+
+    /// What is said of the tool where its client asks for a task. One that would begin its task itself, once it has
+    /// asked what it needs, is a task from its beginning there.
+    pub(super) const fn support(self) -> Option<TaskSupport> {
+        match (self.required, self.whole) {
+            (true, _) => Some(TaskSupport::Required),
+            (false, true) => Some(TaskSupport::Optional),
+            (false, false) => None,
+        }
     }
 }
 
@@ -99,8 +111,9 @@ impl<A> TypedTool<A> {
     }
 
     /// A client that speaks the extension `io.modelcontextprotocol/tasks` is given a task in place of the result,
-    /// which it asks for later. All others wait for the result. A tool that has to ask its client before it knows
-    /// what to do begins its task itself: [`Context::begin_task`].
+    /// which it asks for later; so is one at 2025-11-25 that asks for a task (`execution.taskSupport` is `optional`). All
+    /// others wait for the result. A tool that has to ask its client before it knows what to do begins its task itself:
+    /// [`Context::begin_task`].
     #[must_use]
     pub const fn as_task(mut self) -> Self {
         self.tasks.whole = true;
@@ -108,8 +121,8 @@ impl<A> TypedTool<A> {
     }
 
     /// The result may be there so late that only a task can bring it: a client of the modern era that does not
-    /// speak the extension for tasks is refused, with the error -32021. The legacy era has no such extension, and its
-    /// clients wait.
+    /// speak the extension for tasks is refused, with the error -32021, and one at 2025-11-25 that asks for no task
+    /// (`execution.taskSupport` is `required`) with -32601. Clients of older revisions, which know no tasks, wait.
     #[must_use]
     pub const fn requires_tasks(mut self) -> Self {
         self.tasks.required = true;
@@ -148,9 +161,20 @@ pub(super) struct ToolEntry {
     /// The arguments that a client repeats in headers over HTTP, once somebody has asked for them.
     #[cfg(feature = "http")]
     header_marks: OnceLock<Arc<[HeaderMark]>>,
-    /// Its entry in the list, once somebody has asked for it: for revisions with any structured results, with objects
-    /// alone, with none.
-    shown: OnceLock<[Raw; 3]>,
+    /// Its entry in the list, once somebody has asked for it.
+    shown: OnceLock<Shown>,
+}
+
+/// A tool in the list, in the words of each revision.
+struct Shown {
+    /// Where structured results may be anything.
+    any: Raw,
+    /// Where they are objects.
+    objects: Raw,
+    /// There, with what is said of tasks.
+    as_task: Raw,
+    /// Where there are none.
+    none: Raw,
 }
 
 impl ToolEntry {
@@ -218,22 +242,32 @@ impl ToolEntry {
     }
 
     /// What is written: not before somebody asks for it, so that a server with many tools is there at once.
-    fn written(&self) -> [Raw; 3] {
+    fn written(&self) -> Shown {
         let mut tool = self.tool.clone();
         if let Some(input) = &self.input {
             tool.input_schema = input.write();
         }
-        let mut with = |output: Option<Raw>| {
+        let mut with = |output: Option<Raw>, execution: Option<ToolExecution>| {
             tool.output_schema = output;
+            tool.execution = execution;
             Raw::from_value(&tool).expect("a tool is texts, JSON and booleans, which all have a text")
         };
-        let none = with(None);
-        let Some(output) = &self.tool.output_schema else {
-            return [none.clone(), none.clone(), none];
+        let own = self.tool.execution.clone();
+        let none = with(None, own.clone());
+        let output = self.tool.output_schema.as_ref();
+        let object =
+            output.and_then(|output| if self.wraps { schema::wrapped(output) } else { Some(output.clone()) });
+        let any = output.map_or_else(|| none.clone(), |output| with(Some(output.clone()), own.clone()));
+        let objects = match &object {
+            Some(object) if self.wraps => with(Some(object.clone()), own),
+            Some(_) => any.clone(),
+            None => none.clone(),
         };
-        let any = with(Some(output.clone()));
-        let objects = if self.wraps { with(schema::wrapped(output)) } else { any.clone() };
-        [any, objects, none]
+        let as_task = match self.tasks.support() {
+            Some(support) => with(object, Some(ToolExecution::default().with_task_support(support))),
+            None => objects.clone(),
+        };
+        Shown { any, objects, as_task, none }
     }
 
     /// The arguments that a client repeats in headers over HTTP. A client leaves out a tool whose marks are invalid, so
@@ -251,11 +285,12 @@ impl ToolEntry {
 
     /// Its entry in the list.
     pub(super) fn show(&self, profile: &Profile) -> Raw {
-        let [any, objects, none] = self.shown.get_or_init(|| self.written());
-        match (profile.structured_any, profile.structured_content) {
-            (true, _) => any.clone(),
-            (_, true) => objects.clone(),
-            _ => none.clone(),
+        let shown = self.shown.get_or_init(|| self.written());
+        match profile {
+            profile if profile.structured_any => shown.any.clone(),
+            profile if profile.core_tasks => shown.as_task.clone(),
+            profile if profile.structured_content => shown.objects.clone(),
+            _ => shown.none.clone(),
         }
     }
 

@@ -6,6 +6,7 @@ mod input;
 mod lifecycle;
 mod lists;
 mod tasks;
+mod tasks_core;
 mod tools;
 
 use std::time::Duration;

@@ -3,7 +3,24 @@
 //! The paths are those of the table in `method.rs`, which are those of the schemas' capability objects:
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#capability-negotiation>.
 
-use crate::types::{ClientCapabilities, ServerCapabilities};
+use crate::Profile;
+use crate::types::{ClientCapabilities, ServerCapabilities, task};
+
+/// What a server declares in that revision: all but what the revision has no methods for. Tasks are in the core of one
+/// revision and an extension of another; a server that has them says so in the words of each.
+pub(super) fn in_revision(mut capabilities: ServerCapabilities, profile: &Profile) -> ServerCapabilities {
+    if !profile.core_tasks {
+        capabilities.tasks = None;
+    }
+    if profile.initialize
+        && let Some(extensions) = &mut capabilities.extensions
+        && extensions.remove(task::EXTENSION).is_some()
+        && extensions.is_empty()
+    {
+        capabilities.extensions = None;
+    }
+    capabilities
+}
 
 /// Whether a server has declared the capability of that path.
 pub(super) fn by_server(capabilities: &ServerCapabilities, path: &str) -> bool {

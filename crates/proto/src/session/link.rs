@@ -32,6 +32,8 @@ pub struct Origin {
     pub link: &'static str,
     /// The far end, as far as the link knows it: a command, an address.
     pub peer: Option<Box<str>>,
+    /// In whose name it was said, where that is proved: what the link's owner made of the message's credentials.
+    pub principal: Option<Box<str>>,
 }
 
 /// From the link to the session.

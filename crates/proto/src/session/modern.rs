@@ -10,7 +10,6 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::NotifyRefused;
 use super::calls::{Call, Pending, Purpose};
 use super::content::{covers, log_level, result_object, too_long_subscription, too_many_subscriptions};
 use super::envelope::{self, Additions};
@@ -19,6 +18,7 @@ use super::link::{Origin, Route};
 use super::role::{ClientRole, Role, ServerRole};
 use super::shared::{Shared, read, read_input_required};
 use super::violation::Violation;
+use super::{NotifyRefused, declared};
 use crate::method::MethodKind;
 use crate::types::meta::key;
 use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter};
@@ -260,7 +260,8 @@ impl Modern {
         let Role::Server(server) = &shared.role else {
             return Err(ErrorObject::method_not_found("server/discover"));
         };
-        let result = crate::types::DiscoverResult::new(server.versions.clone(), server.capabilities.clone())
+        let capabilities = declared::in_revision(server.capabilities.clone(), self.profile);
+        let result = crate::types::DiscoverResult::new(server.versions.clone(), capabilities)
             .with_instructions(server.instructions.clone());
         let result =
             Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;

@@ -14,6 +14,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::calls::{Call, Expired, Purpose};
+use super::declared;
 use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
 use super::legacy::Legacy;
 use super::link::{LinkEnd, LinkError, Route};
@@ -22,9 +23,7 @@ use super::role::{ClientRole, ServerRole};
 use super::shared::Shared;
 use super::violation::Violation;
 use crate::decode::Shape;
-use crate::types::{
-    DiscoverResult, InitializeParams, InitializeResult, ServerCapabilities, UnsupportedVersionData, task,
-};
+use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
 use crate::{
     DecodeError, Era, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
     Response, Time, Version, code,
@@ -509,7 +508,7 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
         .filter(|profile| profile.era == Era::Legacy && server.versions.contains(&profile.version));
     let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
     let asker = Arc::new(Asker { info: Some(params.client_info), capabilities: params.capabilities });
-    let capabilities = with_a_handshake(server.capabilities.clone());
+    let capabilities = declared::in_revision(server.capabilities.clone(), profile);
     let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
         .with_instructions(server.instructions.clone());
     let result = Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
@@ -521,17 +520,6 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
         supported_versions: alloc::vec![profile.version.clone()],
     };
     Ok((Legacy::new(profile, asker, false), peer, result))
-}
-
-/// What a server declares to a client that opens a session: all but the extension whose methods are refused there.
-fn with_a_handshake(mut capabilities: ServerCapabilities) -> ServerCapabilities {
-    if let Some(extensions) = &mut capabilities.extensions
-        && extensions.remove(task::EXTENSION).is_some()
-        && extensions.is_empty()
-    {
-        capabilities.extensions = None;
-    }
-    capabilities
 }
 
 /// The peer of a modern server: whoever asks, as each request says.

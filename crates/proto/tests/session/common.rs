@@ -78,7 +78,7 @@ pub(crate) fn say(session: &mut Session, text: &str) {
 }
 
 pub(crate) fn say_at(session: &mut Session, now: Time, line: &Bytes) {
-    let origin = Arc::new(Origin { link: "memory", peer: None });
+    let origin = Arc::new(Origin { link: "memory", peer: None, principal: None });
     let inbound = match decode(line, &session.limits().decode.clone()) {
         Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
         Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
@@ -149,7 +149,7 @@ impl Pair {
 
     /// Moves messages until none is left.
     pub(crate) fn exchange(&mut self) {
-        let origin = Arc::new(Origin { link: "memory", peer: None });
+        let origin = Arc::new(Origin { link: "memory", peer: None, principal: None });
         let mut quiet = false;
         while !std::mem::replace(&mut quiet, true) {
             while let Some(outbound) = self.client.poll_transmit() {

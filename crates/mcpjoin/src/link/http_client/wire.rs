@@ -60,7 +60,7 @@ impl Wire {
         credentials: Option<Arc<dyn ErasedCredentials>>,
         connect_timeout: Duration,
     ) -> Self {
-        let origin = Arc::new(Origin { link: "http", peer: Some(shown(&url).into()) });
+        let origin = Arc::new(Origin { link: "http", peer: Some(shown(&url).into()), principal: None });
         Self { client, url, headers, credentials, connect_timeout, limits: Limits::default(), origin }
     }
 

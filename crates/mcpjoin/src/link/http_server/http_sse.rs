@@ -20,7 +20,7 @@ use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
 use super::legacy::inbound;
 use super::wire::Routing;
-use super::{Shared, reply};
+use super::{Shared, reply, said_by};
 
 /// What the path for messages is asked with.
 const PARAMETER: &str = "sessionId";
@@ -88,7 +88,7 @@ where
         Err(unread) => return shared.unread(unread),
     };
     let inbound = match decode(&body, &shared.limits.decode) {
-        Ok(decoded) => inbound(decoded, origin),
+        Ok(decoded) => inbound(decoded, said_by(origin, principal.as_deref())),
         Err(error) => return reply::error(400, error.id.clone(), error.to_error_object()),
     };
     if let Err(refused) = session.entry.wire.tell(inbound, body.len()) {

@@ -118,7 +118,7 @@ impl HttpService {
             limits,
             versions,
             served: Box::new(served),
-            origin: Arc::new(Origin { link: "http", peer: None }),
+            origin: Arc::new(Origin { link: "http", peer: None, principal: None }),
             sessions,
             pool: Mutex::default(),
             legacy_pool: Mutex::default(),
@@ -207,6 +207,7 @@ where
     }
     let stateless = shared.options.stateless;
     let principal = shared.principal(parts);
+    let origin = said_by(origin, principal.as_deref());
     let (lookup, session) = match stateless {
         true => (SessionLookup::Absent, None),
         false => shared.look_up(head, principal.as_deref()),
@@ -231,6 +232,14 @@ where
             reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
         }
         Class::Reject(rejection) => reply::rejection(rejection),
+    }
+}
+
+/// From where a request came, and in whose name.
+fn said_by(origin: Arc<Origin>, principal: Option<&str>) -> Arc<Origin> {
+    match principal {
+        Some(principal) => Arc::new(Origin { principal: Some(principal.into()), ..(*origin).clone() }),
+        None => origin,
     }
 }
 

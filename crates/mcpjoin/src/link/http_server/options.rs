@@ -225,6 +225,11 @@ impl HttpOptions {
         self.principal = Some(Arc::new(principal));
         self
     }
+
+    /// Whether clients of the legacy era have sessions.
+    pub(crate) const fn has_sessions(&self) -> bool {
+        !self.stateless
+    }
 }
 
 impl Default for HttpOptions {

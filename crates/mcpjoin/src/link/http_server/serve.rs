@@ -254,7 +254,7 @@ async fn connection(
     let header_time = service.0.options.header_time;
     let Ok(Some(is_http2)) = timeout(header_time, speaks_http2(&stream)).await else { return };
     let watch = Watch { connection: Use::new(), header_time, peer, ending };
-    let origin = Arc::new(Origin { link: "http", peer: Some(peer.to_string().into()) });
+    let origin = Arc::new(Origin { link: "http", peer: Some(peer.to_string().into()), principal: None });
     let watched = watch.connection.clone();
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
         let answering = Answering::new(&watched);

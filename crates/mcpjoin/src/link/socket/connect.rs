@@ -121,12 +121,17 @@ impl SocketConnect {
     async fn connect(self) -> Result<Link, SocketError> {
         match self.0 {
             Target::Tcp(target) => {
-                let origin = Origin { link: "tcp", peer: Some(target.address.as_str().into()) };
+                let origin =
+                    Origin { link: "tcp", peer: Some(target.address.as_str().into()), principal: None };
                 link::<TcpStream>(target, origin).await
             }
             #[cfg(unix)]
             Target::Unix(target) => {
-                let origin = Origin { link: "unix", peer: Some(target.path.to_string_lossy().into()) };
+                let origin = Origin {
+                    link: "unix",
+                    peer: Some(target.path.to_string_lossy().into()),
+                    principal: None,
+                };
                 link::<UnixStream>(target, origin).await
             }
         }

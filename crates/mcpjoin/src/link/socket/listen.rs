@@ -221,7 +221,7 @@ impl Guest {
         match self {
             Self::Tcp(stream, address) => {
                 tune(&stream);
-                let origin = Origin { link: "tcp", peer: Some(address.to_string().into()) };
+                let origin = Origin { link: "tcp", peer: Some(address.to_string().into()), principal: None };
                 SocketLink::link(stream, Far::Client { _place, heard }, origin)
             }
             #[cfg(unix)]
@@ -230,7 +230,11 @@ impl Guest {
                     Some(pid) => format!("process {pid} of user {}", peer.uid()).into(),
                     None => format!("user {}", peer.uid()).into(),
                 });
-                SocketLink::link(stream, Far::Client { _place, heard }, Origin { link: "unix", peer })
+                SocketLink::link(
+                    stream,
+                    Far::Client { _place, heard },
+                    Origin { link: "unix", peer, principal: None },
+                )
             }
         }
     }

@@ -1,0 +1,102 @@
+//! Tasks as the extension `io.modelcontextprotocol/tasks` of 2026-07-28 has them.
+//!
+//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. The server answers a call with a task when its client
+//! declares the extension; the client polls the task, and gives it the answers that it waits for.
+
+use std::sync::Arc;
+
+use mcpjoin_proto::session::{Asker, Reply};
+use mcpjoin_proto::types::{ExtensionTask, TaskParams, UpdateTaskParams, task};
+use mcpjoin_proto::{ErrorObject, Method, Raw};
+
+use super::super::tools::ToolEntry;
+use super::super::{Context, Shared, capability};
+use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, Task, begin};
+
+/// Whether the client speaks the extension.
+pub(in super::super) fn is_declared(asker: &Asker) -> bool {
+    asker.capabilities.extensions.as_ref().is_some_and(|known| known.contains_key(task::EXTENSION))
+}
+
+/// The error for a client that does not.
+fn undeclared() -> ErrorObject {
+    capability::error(
+        &capability::of_tasks(),
+        "this request needs a client that declares the extension for tasks",
+    )
+}
+
+/// The task that a call becomes; `None`: it is to be called in place.
+pub(super) fn call(
+    server: &Arc<Shared>,
+    entry: &Arc<ToolEntry>,
+    cx: &Context,
+) -> Result<Option<Reply>, ErrorObject> {
+    if !entry.tasks.any() {
+        return Ok(None);
+    }
+    let declared = cx.asker().is_some_and(|asker| is_declared(asker));
+    if entry.tasks.required && !declared {
+        return Err(undeclared());
+    }
+    if !(entry.tasks.whole && declared) {
+        return Ok(None);
+    }
+    begin(server, cx, Kind::Extension, LONGEST_TTL, |cx| entry.clone().call(cx)).map(Some)
+}
+
+/// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
+pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject> {
+    if !cx.asker().is_some_and(|asker| is_declared(asker)) {
+        return Err(undeclared());
+    }
+    let params = cx.params().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
+    let invalid = |error: mcpjoin_proto::json::ReadError| ErrorObject::invalid_params(error.to_string());
+    let whose = Kind::Extension.whose(cx);
+    match cx.0.method {
+        Method::UpdateTask => {
+            let params: UpdateTaskParams = params.raw().decode().map_err(invalid)?;
+            let task = server.tasks.find(&params.task_id, &whose)?;
+            task.answer(
+                params.input_responses.into_iter().map(|(name, answer)| (name, Ok(answer.into_raw()))),
+            );
+            Ok(Reply::empty())
+        }
+        Method::CancelTask => {
+            let params: TaskParams = params.raw().decode().map_err(invalid)?;
+            server.tasks.find(&params.task_id, &whose)?.end(End::Cancelled("cancelled by request"));
+            Ok(Reply::empty())
+        }
+        _ => {
+            let params: TaskParams = params.raw().decode().map_err(invalid)?;
+            shown(&*server.tasks.find(&params.task_id, &whose)?).map(Reply::Complete)
+        }
+    }
+}
+
+/// As the client sees it.
+pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
+    let state = task.state();
+    let ttl = i64::try_from(task.ttl.as_millis()).ok();
+    let shown = ExtensionTask::new(&task.id, state.status(), &task.created_at, &state.updated_at, ttl)
+        .with_poll_interval_ms(POLL_INTERVAL);
+    let shown = match &state.end {
+        Some(End::Completed(result) | End::Unsuccessful(result, _)) => shown.with_result(result.clone()),
+        Some(End::Failed(error)) => {
+            shown.with_status_message(error.message.as_str()).with_error(error.clone())
+        }
+        Some(End::Cancelled(_)) => shown,
+        None if state.questions.is_empty() => shown,
+        None => shown.with_input_requests(state.questions.clone()),
+    };
+    drop(state);
+    Raw::from_value(&shown).map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+/// Tells everybody who listens to it how it stands.
+pub(super) fn tell(server: &Shared, task: &Task) {
+    if let Ok(shown) = shown(task) {
+        server
+            .each_connection(|outbox| outbox.task_changed(&task.id, Method::Tasks, shown.clone(), MAX_TASKS));
+    }
+}

@@ -1,0 +1,223 @@
+//! Tasks: calls whose result is fetched later.
+//!
+//! Two protocols, one store. At 2025-11-25 tasks are part of the core, and a client asks for one with its call
+//! (`core`); at 2026-07-28 they are the extension `io.modelcontextprotocol/tasks`, and the server answers with one
+//! (`extension`). A tool that is marked ([`TypedTool::as_task`](super::TypedTool::as_task)) or begins a task itself
+//! ([`Context::begin_task`]) serves both, and clients that know neither wait for its result.
+//! <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>,
+//! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Called by `service` and `context`.
+//!
+//! A task is its owner's alone (`Owner`). It outlives its request, and its connection where its owner does; it never
+//! outlives its server. The bounds: [`MAX_TASKS`] in all, [`MAX_OF_ONE`] of one owner, each for [`LONGEST_TTL`] from its
+//! creation at most; a task that still runs then is called off.
+
+mod core;
+mod extension;
+mod store;
+mod time;
+
+use std::future::{Future, ready};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::types::TaskStatus;
+use mcpjoin_proto::{ErrorObject, Raw};
+use tokio::sync::watch;
+use tokio::time::{sleep_until, timeout_at};
+
+pub(super) use self::core::related;
+pub(super) use self::extension::is_declared;
+use self::store::{End, State};
+pub(super) use self::store::{Task, Tasks};
+use super::tools::ToolEntry;
+use super::{Context, Shared};
+use crate::handler::Answer;
+
+/// Tasks that a server keeps at once. Beyond, the oldest that is over makes room; when none is, a call is refused.
+const MAX_TASKS: usize = 1024;
+
+/// Tasks that are kept for one principal or one session, by the same rule: an eighth of them all, so that one who
+/// begins many leaves room for others.
+const MAX_OF_ONE: usize = MAX_TASKS / 8;
+
+/// How long a task is kept from its creation, unless its client asks for less: long enough for a person to come back
+/// after a break.
+const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
+
+/// How often a client is asked to look, in milliseconds.
+const POLL_INTERVAL: i64 = 1000;
+
+/// Which of the two protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// That of the core of 2025-11-25.
+    Core,
+    /// That of the extension.
+    Extension,
+}
+
+/// Whom a task belongs to. Nobody else learns that it exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owner {
+    /// Whoever speaks in this name, over any session.
+    Principal(Box<str>),
+    /// The client of this session, until it ends.
+    Session(u64),
+    /// Whoever knows its id: where there are neither sessions nor names. 128 random bits are not guessed.
+    Bearer,
+}
+
+/// What sets tasks apart: one of the other protocol has no words for what a task of this one holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Whose {
+    kind: Kind,
+    owner: Owner,
+}
+
+impl Kind {
+    /// That in which a request may speak of tasks; `None` where it may not.
+    fn of(server: &Shared, cx: &Context) -> Option<Self> {
+        if !server.offers_tasks() {
+            return None;
+        }
+        match cx.profile() {
+            profile if profile.core_tasks => cx.0.session.map(|_| Self::Core),
+            profile => profile.result_type.then_some(Self::Extension),
+        }
+    }
+
+    fn whose(self, cx: &Context) -> Whose {
+        let owner = match (cx.origin().and_then(|origin| origin.principal.clone()), self, cx.0.session) {
+            (Some(principal), ..) => Owner::Principal(principal),
+            (None, Self::Core, Some(session)) => Owner::Session(session),
+            (None, ..) => Owner::Bearer,
+        };
+        Whose { kind: self, owner }
+    }
+
+    /// How a task ends whose work has this result.
+    fn end_of(self, result: Raw) -> End {
+        match self {
+            Self::Core => core::end_of(result),
+            Self::Extension => End::Completed(result),
+        }
+    }
+
+    /// What a call is answered with that is a task now.
+    fn reply(self, task: &Task) -> Result<Reply, ErrorObject> {
+        match self {
+            Self::Core => core::created(task).map(Reply::Complete),
+            Self::Extension => extension::shown(task).map(Reply::Task),
+        }
+    }
+}
+
+/// Answers the call of a tool: with its result, or with a task that it goes on as.
+pub(super) fn call(server: &Arc<Shared>, entry: Arc<ToolEntry>, cx: Context) -> Result<Answer, ErrorObject> {
+    let reply = match Kind::of(server, &cx) {
+        Some(Kind::Core) => core::call(server, &entry, &cx)?,
+        Some(Kind::Extension) => extension::call(server, &entry, &cx)?,
+        None => None,
+    };
+    Ok(match reply {
+        Some(reply) => Box::pin(ready(Ok(reply))),
+        None => entry.call(cx),
+    })
+}
+
+/// Answers what is asked of tasks.
+pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, ErrorObject> {
+    match Kind::of(server, &cx) {
+        Some(Kind::Core) => core::answer(server, cx).await,
+        Some(Kind::Extension) => extension::answer(server, &cx),
+        None => Err(ErrorObject::method_not_found(cx.0.method.as_str())),
+    }
+}
+
+/// Begins work as a task of that protocol, to be kept for that long.
+fn begin<Fut>(
+    server: &Arc<Shared>,
+    cx: &Context,
+    kind: Kind,
+    ttl: Duration,
+    work: impl FnOnce(Context) -> Fut,
+) -> Result<Reply, ErrorObject>
+where
+    Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
+{
+    let task = Arc::new(Task::new(kind.whose(cx), cx.0.session, ttl)?);
+    server.tasks.insert(&task)?;
+    tracing::debug!(target: "mcpjoin", task = task.id, "a task has begun");
+    let work = {
+        let (task, work) = (task.clone(), work(cx.in_task(task.clone())));
+        async move {
+            let end = match AssertUnwindSafe(work).catch_unwind().await {
+                Err(_) => End::Failed(ErrorObject::internal("the handler of this task failed")),
+                Ok(Ok(Reply::Complete(result))) => kind.end_of(result),
+                Ok(Ok(_)) => End::Failed(ErrorObject::internal(
+                    "a task asks through its context, and does not answer with a question",
+                )),
+                Ok(Err(error)) => End::Failed(error),
+            };
+            task.end(end);
+        }
+    };
+    // As it begins: it may be over before the client hears of it.
+    let reply = kind.reply(&task)?;
+    let states = task.watch();
+    let handle = tokio::spawn(work).abort_handle();
+    *task.abort.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+    tokio::spawn(tell(server.clone(), task, states));
+    Ok(reply)
+}
+
+/// The same from within a handler, for clients of the extension.
+pub(super) fn go_on<Fut>(
+    server: &Arc<Shared>,
+    cx: &Context,
+    work: impl FnOnce(Context) -> Fut,
+) -> Result<Reply, ErrorObject>
+where
+    Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
+{
+    begin(server, cx, Kind::Extension, LONGEST_TTL, work)
+}
+
+/// Tells those who listen of every change, until the task is over; then waits until its time is up, and clears it away.
+async fn tell(server: Arc<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
+    let mut told = TaskStatus::Working;
+    loop {
+        match timeout_at(task.expires, states.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            // That ends it.
+            Err(_) => server.tasks.purge(),
+        }
+        match task.whose.kind {
+            Kind::Core => core::tell(&server, &task, &mut told),
+            Kind::Extension => extension::tell(&server, &task),
+        }
+        if task.is_over() {
+            break;
+        }
+    }
+    tracing::debug!(target: "mcpjoin", task = task.id, "a task is over");
+    let expires = task.expires;
+    let server_then = Arc::downgrade(&server);
+    drop((server, task, states));
+    sleep_until(expires).await;
+    if let Some(server) = server_then.upgrade() {
+        server.tasks.purge();
+    }
+}
+
+/// A name that nobody guesses: 128 random bits.
+pub(super) fn random_id() -> Result<String, ErrorObject> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|_| ErrorObject::internal("this system gives no random numbers to name a task with"))?;
+    Ok(super::input::hex(&bytes))
+}

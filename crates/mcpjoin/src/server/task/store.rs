@@ -1,0 +1,288 @@
+//! The tasks that a server keeps, and how each stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mcpjoin_proto::types::{InputRequest, InputRequests, TaskStatus};
+use mcpjoin_proto::{ErrorObject, Raw};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::super::InputError;
+use super::{MAX_OF_ONE, MAX_TASKS, Owner, Whose, random_id, time};
+
+/// The tasks of a server.
+#[derive(Default)]
+pub(in super::super) struct Tasks(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// With their numbers, which only grow.
+    tasks: Vec<(u64, Arc<Task>)>,
+    last: u64,
+}
+
+/// A task.
+pub(in super::super) struct Task {
+    pub(super) id: String,
+    pub(super) whose: Whose,
+    /// The session that it was begun in, which is told of its changes where there is one.
+    pub(super) session: Option<u64>,
+    pub(super) created_at: String,
+    pub(super) ttl: Duration,
+    pub(super) expires: Instant,
+    /// Told of every change.
+    state: watch::Sender<State>,
+    /// The requests that wait for its result, by their numbers; the newest carries its questions.
+    pub(super) waiting: watch::Sender<BTreeSet<u64>>,
+    /// The greatest progress that was told.
+    progress: Mutex<Option<f64>>,
+    pub(super) abort: Mutex<Option<AbortHandle>>,
+}
+
+/// How a task stands.
+pub(super) struct State {
+    pub(super) updated_at: String,
+    asked: u64,
+    /// What it waits for, by names of its own.
+    pub(super) questions: InputRequests,
+    answers: BTreeMap<String, Result<Raw, InputError>>,
+    pub(super) end: Option<End>,
+}
+
+/// How a task has ended.
+pub(super) enum End {
+    /// With a result.
+    Completed(Raw),
+    /// With a result that says that the tool has failed, and what it says about it.
+    Unsuccessful(Raw, Option<String>),
+    /// With an error.
+    Failed(ErrorObject),
+    /// It was called off, and why.
+    Cancelled(&'static str),
+}
+
+impl Kept {
+    fn purge(&mut self) {
+        let now = Instant::now();
+        self.tasks.retain(|(_, task)| {
+            let keep = now < task.expires;
+            if !keep {
+                task.end(End::Cancelled("the time of this task is up"));
+            }
+            keep
+        });
+    }
+
+    /// Keeps those that are counted here below a bound: the oldest of them that is over makes room.
+    fn make_room(&mut self, limit: usize, counts: impl Fn(&Task) -> bool) -> bool {
+        if self.tasks.iter().filter(|(_, task)| counts(task)).count() < limit {
+            return true;
+        }
+        let over = self.tasks.iter().position(|(_, task)| counts(task) && task.is_over());
+        if let Some(place) = over {
+            self.tasks.remove(place);
+        }
+        over.is_some()
+    }
+}
+
+impl Tasks {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of those whose time is up.
+    pub(super) fn purge(&self) {
+        self.lock().purge();
+    }
+
+    pub(super) fn insert(&self, task: &Arc<Task>) -> Result<(), ErrorObject> {
+        let mut kept = self.lock();
+        kept.purge();
+        if task.whose.owner != Owner::Bearer
+            && !kept.make_room(MAX_OF_ONE, |other| other.whose.owner == task.whose.owner)
+        {
+            let text = format!("too many tasks: {MAX_OF_ONE} of this client are under way");
+            return Err(ErrorObject::internal(text));
+        }
+        if !kept.make_room(MAX_TASKS, |_| true) {
+            return Err(ErrorObject::internal(format!("too many tasks: {MAX_TASKS} of them are under way")));
+        }
+        kept.last += 1;
+        let number = kept.last;
+        kept.tasks.push((number, task.clone()));
+        Ok(())
+    }
+
+    /// The task of that name, for whom it belongs to.
+    pub(super) fn find(&self, id: &str, whose: &Whose) -> Result<Arc<Task>, ErrorObject> {
+        let mut kept = self.lock();
+        kept.purge();
+        let found = kept.tasks.iter().find(|(_, task)| task.id == id && task.whose == *whose);
+        // Whether it never was, is no more or is somebody else's: that is not for everybody to know.
+        found.map(|(_, task)| task.clone()).ok_or_else(|| ErrorObject::invalid_params("unknown task"))
+    }
+
+    /// Those that belong to somebody, in the order of their creation, and the last number that was given.
+    pub(super) fn of(&self, whose: &Whose) -> (Vec<(u64, Arc<Task>)>, u64) {
+        let mut kept = self.lock();
+        kept.purge();
+        let tasks = kept.tasks.iter().filter(|(_, task)| task.whose == *whose).cloned().collect();
+        (tasks, kept.last)
+    }
+
+    /// A session is over, and whoever could ask for its tasks with it.
+    pub(in super::super) fn session_ended(&self, session: u64) {
+        self.lock().tasks.retain(|(_, task)| {
+            let keep = task.whose.owner != Owner::Session(session);
+            if !keep {
+                task.end(End::Cancelled("the session of this task is over"));
+            }
+            keep
+        });
+    }
+}
+
+impl Task {
+    pub(super) fn new(whose: Whose, session: Option<u64>, ttl: Duration) -> Result<Self, ErrorObject> {
+        let created_at = time::now();
+        let state = State {
+            updated_at: created_at.clone(),
+            asked: 0,
+            questions: InputRequests::new(),
+            answers: BTreeMap::new(),
+            end: None,
+        };
+        Ok(Self {
+            id: random_id()?,
+            whose,
+            session,
+            created_at,
+            ttl,
+            expires: Instant::now() + ttl,
+            state: watch::Sender::new(state),
+            waiting: watch::Sender::new(BTreeSet::new()),
+            progress: Mutex::default(),
+            abort: Mutex::default(),
+        })
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    pub(super) fn state(&self) -> watch::Ref<'_, State> {
+        self.state.borrow()
+    }
+
+    pub(in super::super) fn is_over(&self) -> bool {
+        self.state.borrow().end.is_some()
+    }
+
+    /// Waits until the task is over.
+    pub(in super::super) async fn over(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.watch().wait_for(|state| state.end.is_some()).await;
+    }
+
+    /// Asks the client, and waits for its answer. Dropping it takes the question back.
+    pub(in super::super) async fn ask(&self, question: InputRequest) -> Result<Raw, InputError> {
+        let mut name = String::new();
+        let mut states = self.watch();
+        self.change(|state| {
+            state.asked += 1;
+            name = format!("ask-{}", state.asked);
+            state.questions.insert(name.clone(), question);
+        });
+        let _asked = Asked { task: self, name: &name };
+        // The sender lives as long as `self`.
+        let _ = states.wait_for(|state| state.answers.contains_key(&name)).await;
+        let mut answer = None;
+        self.state.send_if_modified(|state| {
+            answer = state.answers.remove(&name);
+            false
+        });
+        answer.unwrap_or_else(|| Ok(Raw::empty_object()))
+    }
+
+    /// The answers to some of its questions. What was not asked, or is answered already, is passed over.
+    pub(super) fn answer(&self, answers: impl IntoIterator<Item = (String, Result<Raw, InputError>)>) {
+        self.change(|state| {
+            for (name, answer) in answers {
+                if state.questions.remove(&name).is_some() {
+                    state.answers.insert(name, answer);
+                }
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        self.state.send_modify(|state| {
+            change(state);
+            state.updated_at = time::now();
+        });
+    }
+
+    /// Ends it, once. Says whether this was it.
+    pub(super) fn end(&self, end: End) -> bool {
+        let mut ended = false;
+        self.state.send_if_modified(|state| {
+            if state.end.is_none() {
+                state.questions = InputRequests::new();
+                state.end = Some(end);
+                state.updated_at = time::now();
+                ended = true;
+            }
+            ended
+        });
+        if ended && let Some(abort) = self.abort.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            abort.abort();
+        }
+        ended
+    }
+
+    /// Whether this is more progress than was told before.
+    pub(super) fn progresses(&self, progress: f64) -> bool {
+        let mut last = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let grows = progress.is_finite() && last.is_none_or(|last| progress > last);
+        if grows {
+            *last = Some(progress);
+        }
+        grows
+    }
+}
+
+impl State {
+    /// How it stands; with a result that says that the tool has failed, it has `failed`.
+    pub(super) fn status(&self) -> TaskStatus {
+        match &self.end {
+            Some(End::Completed(_)) => TaskStatus::Completed,
+            Some(End::Unsuccessful(..) | End::Failed(_)) => TaskStatus::Failed,
+            Some(End::Cancelled(_)) => TaskStatus::Cancelled,
+            None if self.questions.is_empty() => TaskStatus::Working,
+            None => TaskStatus::InputRequired,
+        }
+    }
+}
+
+/// A question that somebody waits for the answer to.
+struct Asked<'a> {
+    task: &'a Task,
+    name: &'a str,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.task.state.send_if_modified(|state| {
+            state.answers.remove(self.name);
+            let open = state.questions.remove(self.name).is_some();
+            if open {
+                state.updated_at = time::now();
+            }
+            open
+        });
+    }
+}
