@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mcpjoin::client::{Begun, ClientBuilder, ClientError, ToolCall};
+use mcpjoin::client::{Begun, ClientBuilder, ClientError, TaskHandle, ToolCall};
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::session::{CallError, CallRefused};
+use mcpjoin::proto::session::{Ask, CallError, CallRefused};
 use mcpjoin::proto::types::{
     CallToolResult, ElicitFormParams, ElicitParams, ElicitResult, ElicitationSchema, ExtensionTask, Members,
     TaskStatus,
 };
-use mcpjoin::proto::{ErrorObject, Message, Method, Request};
-use mcpjoin::server::{Context, NoArguments, Server, tool};
+use mcpjoin::proto::{Era, ErrorObject, Message, Method, Request};
+use mcpjoin::server::{Context, HandlerError, NoArguments, Server, tool};
 use mcpjoin::{Client, Link};
 use scripted::{Scripted, builder, legacy, modern, raw, text, value};
 use serde_json::{Value, json};
@@ -411,14 +411,14 @@ async fn works_for_ever(server: Scripted, with: Value) {
 async fn every_wait_for_a_task_ends() {
     const MINUTE: Duration = Duration::from_secs(60);
     for (ttl, within, bound) in [
-        (json!(600_000), None, 11 * MINUTE + Duration::from_secs(5)),
+        (json!(600_000), None, 12 * MINUTE),
         (json!(600_000), Some(MINUTE), MINUTE),
         (json!(null), None, 24 * 60 * MINUTE),
         (json!(-1), None, MINUTE + Duration::from_millis(100)),
         (json!(i64::MAX), None, 24 * 60 * MINUTE),
     ] {
         let (client, server) = modern(taking()).await;
-        let serving = tokio::spawn(works_for_ever(server, json!({"ttlMs": ttl})));
+        let serving = tokio::spawn(works_for_ever(server, json!({"ttlMs": ttl, "pollIntervalMs": 60_000})));
         let mut call = client.call_tool("t", None);
         if let Some(within) = within {
             call = call.within(within);
@@ -506,18 +506,24 @@ fn serving() -> Server {
                 cx.elicit(ElicitFormParams::new("Who?", ElicitationSchema::new(Members::new()))).await;
             answer.map(|answer| raw_value(&answer)["content"]["name"].to_string())
         })
+        .tool(tool("required").as_task().requires_tasks(), async |_: NoArguments, _| "required")
+        .tool(tool("breaks").as_task(), async |_: NoArguments, _| {
+            Err::<String, _>(HandlerError::protocol(ErrorObject::internal("broken")))
+        })
         .tool(tool("quick"), async |_: NoArguments, _| "quickly")
         .build()
         .expect("a server")
 }
 
-async fn connect(server: &Server, builder: ClientBuilder) -> Client {
+const BOTH_ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+async fn connect(server: &Server, era: Era) -> Client {
     let (ours, theirs) = Link::memory();
     server.connect(theirs);
-    builder.connect(ours).await.expect("connects")
+    taking().ask(Ask::Only(era)).connect(ours).await.expect("connects")
 }
 
-async fn begin(client: &Client, tool: &str) -> mcpjoin::client::TaskHandle {
+async fn begin(client: &Client, tool: &str) -> TaskHandle {
     match client.call_tool(tool, None).begin().await {
         Ok(Begun::Task(task)) => task,
         other => panic!("{other:?}"),
@@ -526,50 +532,66 @@ async fn begin(client: &Client, tool: &str) -> mcpjoin::client::TaskHandle {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_is_left_and_taken_up_again_on_another_connection() {
-    let server = serving();
-    let client = connect(&server, taking()).await;
-    let began = Instant::now();
-    let task = begin(&client, "slow").await;
-    assert_eq!(task.created().map(|task| task.status.clone()), Some(TaskStatus::Working));
-    assert_eq!(task.status().await.expect("it is there").status, TaskStatus::Working);
-    let id = task.id().to_owned();
-    drop(task);
-    client.close().await;
-
-    let client = connect(&server, taking()).await;
-    let task = client.task(&id);
-    assert_eq!(task.created(), None);
-    assert_eq!(said(&task.result().await.expect("a result")), "slowly");
-    assert_eq!(began.elapsed(), Duration::from_secs(90));
-    assert_eq!(task.wait().await.expect("it is over").status, TaskStatus::Completed);
-    // It has stayed as it was.
-    assert_eq!(said(&task.result().await.expect("a result")), "slowly");
+    for era in BOTH_ERAS {
+        let server = serving();
+        let client = connect(&server, era).await;
+        let began = Instant::now();
+        let task = begin(&client, "slow").await;
+        assert_eq!(task.created().map(|task| task.status.clone()), Some(TaskStatus::Working));
+        assert_eq!(task.status().await.expect("it is there").status, TaskStatus::Working);
+        let id = task.id().to_owned();
+        drop(task);
+        // In the legacy era it belongs to the session.
+        let client = if era == Era::Modern {
+            client.close().await;
+            connect(&server, era).await
+        } else {
+            client
+        };
+        let task = client.task(&id);
+        assert_eq!(task.created(), None);
+        assert_eq!(said(&task.result().await.expect("a result")), "slowly");
+        // It is told of where somebody listens, and otherwise seen at the next look.
+        assert!(began.elapsed() - Duration::from_secs(90) < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert_eq!(task.wait().await.expect("it is over").status, TaskStatus::Completed);
+        // It has stayed as it was.
+        assert_eq!(said(&task.result().await.expect("a result")), "slowly");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_is_called_off() {
-    let client = connect(&serving(), taking()).await;
-    let task = begin(&client, "slow").await;
-    let (error, cancelled) = tokio::join!(task.result(), async {
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        task.cancel().await
-    });
-    cancelled.expect("acknowledged");
-    assert!(matches!(error, Err(ClientError::TaskCancelled { .. })), "{error:?}");
-    let over: ExtensionTask = task.wait().await.expect("it is over");
-    assert_eq!(over.status, TaskStatus::Cancelled);
-    let unknown = client.task("nobody").result().await;
-    assert!(matches!(unknown, Err(ClientError::UnknownTask { .. })), "{unknown:?}");
+    for era in BOTH_ERAS {
+        let client = connect(&serving(), era).await;
+        let task = begin(&client, "slow").await;
+        let (error, cancelled) = tokio::join!(task.result(), async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            task.cancel().await
+        });
+        cancelled.expect("acknowledged");
+        assert!(matches!(error, Err(ClientError::TaskCancelled { .. })), "{error:?}");
+        let over: ExtensionTask = task.wait().await.expect("it is over");
+        assert_eq!(over.status, TaskStatus::Cancelled);
+        let unknown = client.task("nobody").result().await;
+        assert!(matches!(unknown, Err(ClientError::UnknownTask { .. })), "{unknown:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_no_task_is_answered_at_once() {
-    let client = connect(&serving(), taking()).await;
-    let Ok(Begun::Result(result)) = client.call_tool("quick", None).begin().await else {
-        panic!("no result")
-    };
-    assert_eq!(said(&result.decode().expect("a result")), "quickly");
-    assert_eq!(said(&client.call_tool("asks", None).await.expect("a result")), r#""Who?""#);
+async fn a_call_is_the_same_whether_it_is_a_task_or_not() {
+    for era in BOTH_ERAS {
+        let client = connect(&serving(), era).await;
+        let Ok(Begun::Result(result)) = client.call_tool("quick", None).begin().await else {
+            panic!("no result")
+        };
+        assert_eq!(said(&result.decode().expect("a result")), "quickly");
+        for call in [client.call_tool("asks", None), client.call_tool("asks", None).as_task()] {
+            assert_eq!(said(&call.await.expect("a result")), r#""Who?""#);
+        }
+        assert_eq!(said(&client.call_tool("required", None).await.expect("a result")), "required");
+        let failed = client.call_tool("breaks", None).as_task().await.expect_err("it breaks");
+        assert_eq!(failed.remote(), Some(&ErrorObject::internal("broken")));
+    }
 }
 
 // ---- 2025-11-25 ----

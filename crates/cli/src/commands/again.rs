@@ -38,7 +38,8 @@ pub(super) fn line(argv: &[OsString], words: &Words, separated: bool, target: &T
 /// The options that stay, and whether one of them names the server.
 fn options(argv: &[OsString]) -> (Vec<OsString>, bool) {
     let (mut kept, mut named) = (Vec::new(), false);
-    let cli = Cli::command();
+    let mut cli = Cli::command();
+    cli.build();
     let Some(verb) = cli.find_subcommand(VERB) else { return (kept, named) };
     let mut words = argv.iter().skip(2).take_while(|word| *word != "--");
     while let Some(word) = words.next() {

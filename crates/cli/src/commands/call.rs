@@ -195,6 +195,8 @@ async fn detach(
     ui.note(&format!("take it up again with: {}", line(task.id())));
     if client.child().is_some() {
         ui.note("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
+    } else if client.profile().core_tasks {
+        ui.note("a server of this revision may keep a task for the session alone in which it began, which is over now");
     }
     Ok(exit)
 }

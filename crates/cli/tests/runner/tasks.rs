@@ -51,8 +51,11 @@ fn a_call_that_becomes_a_task_gives_its_result() {
 
 #[test]
 fn a_tool_that_only_runs_as_a_task_ends_as_it_does() {
-    let ran = line("call demo: failing_job").exits(5).says(&["failing_job says that it has failed"]);
-    assert_eq!(ran.stdout, "This job fails, as it always does\n");
+    for era in ["modern", "legacy"] {
+        let ran = line(&format!("call --era {era} demo: failing_job")).exits(5);
+        assert_eq!(ran.stdout, "This job fails, as it always does\n");
+        ran.says(&["failing_job says that it has failed"]);
+    }
     let ran = line("call demo: protocol_error_job").exits(5);
     ran.says(&["(E_SERVER_ERROR)", "-32603", "This job has broken down"]);
 }
@@ -78,6 +81,16 @@ fn a_task_is_taken_up_again_by_another_process() {
     let ran = line(&format!("call --task {} {url}", fails.stdout.trim_end())).exits(5);
     assert_eq!(ran.stdout, "This job fails, as it always does\n");
     ran.says(&[&format!("the task {} says that it has failed", fails.stdout.trim_end())]);
+    server.ends("TERM", 143);
+}
+
+#[test]
+fn a_task_of_a_session_may_end_with_it_and_that_is_said() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let ran = line(&format!("call --detach --era legacy {url} slow_compute seconds=60")).exits(0);
+    let id = ran.stdout.trim_end().to_owned();
+    ran.says(&[&format!("call --task {id} --era legacy {url}\n"), "for the session alone"]);
+    line(&format!("call --task {id} --era legacy {url}")).exits(5).says(&["(E_UNKNOWN_TASK)"]);
     server.ends("TERM", 143);
 }
 
@@ -139,11 +152,11 @@ fn a_task_takes_no_tool() {
 #[test]
 fn i170_a_task_that_is_waited_for_is_called_off() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
-    for signal in ["INT", "TERM"] {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let running = following(&format!("call -v {url} slow_compute seconds=600"));
         until_running(&url, 1);
         running.signal(signal);
-        running.finish().exits(if signal == "INT" { 130 } else { 143 });
+        running.finish().exits(code);
         until_running(&url, 0);
     }
     server.ends("TERM", 143);
@@ -168,11 +181,18 @@ fn a_task_that_was_left_is_called_off_by_ctrl_c_alone() {
 
 #[test]
 fn a_task_whose_question_nobody_answers_is_called_off() {
-    let trace = super::support::scratch("task-question");
-    line(&format!("call --trace {} demo: confirm_delete filename=f", trace.display()))
-        .exits(5)
-        .says(&["(E_NEEDS_INPUT)", "elicitation/create"]);
-    let traced = std::fs::read_to_string(&trace).unwrap();
-    std::fs::remove_file(trace).unwrap();
-    assert!(traced.contains("tasks/cancel"), "{traced}");
+    let stands = r#""taskId":"t","createdAt":"x","lastUpdatedAt":"x","ttlMs":null,"pollIntervalMs":100"#;
+    let form = r#"{"method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}"#;
+    let mut script = String::new();
+    for (id, reply) in [
+        (1, r#""result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#.to_owned()),
+        (2, format!(r#""result":{{"resultType":"task","status":"working",{stands}}}"#)),
+        (3, r#""error":{"code":-32601,"message":"nobody is told"}"#.to_owned()),
+        (4, format!(r#""result":{{"resultType":"complete","status":"input_required","inputRequests":{{"a":{form}}},{stands}}}"#)),
+    ] {
+        script += &format!("read -r line; printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":{id},{reply}}}'\n");
+    }
+    script += "read -r line; echo \"heard $line\" >&2; cat >/dev/null";
+    let ran = run(["call", "-v", "--era", "modern", "x", "--", "sh", "-c", &script]).exits(5);
+    ran.says(&["(E_NEEDS_INPUT)", "elicitation/create", "heard ", "tasks/cancel"]);
 }

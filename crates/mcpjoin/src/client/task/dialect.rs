@@ -46,7 +46,7 @@ pub(in super::super) struct Patience {
 
 impl Dialect {
     pub(super) fn of(client: &Client) -> Self {
-        if client.has(&Method::GetTaskResult) { Self::Core } else { Self::Extension }
+        if client.profile().core_tasks { Self::Core } else { Self::Extension }
     }
 
     /// Whether the result stays behind when the task is over, to be fetched by itself.
