@@ -1,7 +1,9 @@
 //! Tools that run as tasks: the client is given a task in place of the result, and fetches that later.
 //!
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Only clients that say that they speak the extension are
-//! given tasks. All others wait for the result, and never see a difference, except with tools that require it.
+//! given tasks, and at 2025-11-25 those that ask for one with their call
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>). All others wait for the result,
+//! and never see a difference, except with tools that require it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -142,7 +144,7 @@ async fn slow_compute(compute: Compute, cx: Context) -> Result<String, HandlerEr
     let time = Duration::from_secs(compute.seconds);
     for step in 1..=STEPS {
         sleep(time / STEPS).await;
-        // A task has nobody to tell; whoever waits for the result may want to know.
+        // A task of the extension has nobody to tell; whoever waits for the result may want to know.
         cx.progress(step.into(), Some(STEPS.into()), compute.label.as_deref());
     }
     let label = compute.label.as_deref().unwrap_or("The result");

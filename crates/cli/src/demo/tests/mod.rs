@@ -89,7 +89,7 @@ pub(super) async fn answering(era: Era) -> (Client, Asked) {
 }
 
 /// Every field filled in with what is right for its name.
-fn filled_in(params: &ElicitParams) -> ElicitResult {
+pub(super) fn filled_in(params: &ElicitParams) -> ElicitResult {
     let ElicitParams::Form(form) = params else { panic!("{params:?}") };
     let mut content = Members::new();
     for field in form.requested_schema.properties.keys() {

@@ -16,6 +16,7 @@ fn server_initialize() {
         let mut capabilities = capabilities();
         // The tasks of the modern era are not those of a session.
         capabilities.as_object_mut().unwrap().remove("extensions");
+        capabilities["tasks"] = json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } });
         assert_eq!(result["capabilities"], capabilities);
         wire.is_silent().await;
     });

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use mcpjoin::proto::Era;
+use mcpjoin::client::ClientBuilder;
+use mcpjoin::proto::{Era, Version};
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance};
 
-use super::{ERAS, Wire, answering, call, meta, refused, run, server, silent, text};
+use super::{
+    ERAS, Wire, answering, builder, call, connect, filled_in, meta, refused, run, server, silent, text,
+};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
@@ -16,6 +19,11 @@ fn able() -> Value {
 
 fn with_tasks() -> Wire {
     Wire::modern(&server(), able())
+}
+
+/// A client of the last revision without tasks.
+fn before_tasks() -> ClientBuilder {
+    builder(Era::Legacy).protocol_version(Version::V2025_06_18)
 }
 
 /// Begins a task and gives its id.
@@ -228,9 +236,10 @@ fn tasks_required_task_error() {
         assert_eq!(answer["error"]["data"], required);
         for tool in ["failing_job", "test_tool_with_task"] {
             assert_eq!(refused(&silent(Era::Modern).await, tool, json!({})).await.code, -32021);
+            assert_eq!(refused(&silent(Era::Legacy).await, tool, json!({})).await.code, -32601);
         }
-        // The legacy era has no such extension, and its clients wait.
-        let result = call(&silent(Era::Legacy).await, "failing_job", json!({})).await;
+        // Before 2025-11-25 there are no tasks, and clients wait.
+        let result = call(&connect(&server(), before_tasks()).await, "failing_job", json!({})).await;
         assert_eq!((result.is_error, text(&result)), (Some(true), "This job fails, as it always does"));
     });
 }
@@ -266,7 +275,8 @@ fn clients_that_know_no_tasks_wait_in_both_eras() {
             let broken = refused(&client, "protocol_error_job", json!({})).await;
             assert_eq!((broken.code, broken.message.as_str()), (-32603, "This job has broken down"));
         }
-        let (client, _) = answering(Era::Legacy).await;
+        let client = before_tasks().elicitation(|params| async move { Ok(filled_in(&params)) });
+        let client = connect(&server(), client).await;
         assert_eq!(text(&call(&client, "test_tool_with_task", json!({})).await), "Hello, Ada!");
     });
 }
@@ -297,5 +307,27 @@ fn a_computation_that_is_cancelled_is_seen_to_stop() {
             assert_eq!(wire.next().await["id"], call + 1, "{era:?}");
             assert_eq!(running(&mut wire).await, 0, "{era:?}");
         }
+    });
+}
+
+#[test]
+fn tasks_of_the_core_are_asked_for_by_the_client() {
+    run(async {
+        let mut wire = Wire::legacy(&server()).await;
+        let call =
+            json!({ "name": "slow_compute", "arguments": { "seconds": 2 }, "task": { "ttl": 60_000 } });
+        let task = wire.result("tools/call", call).await["task"].clone();
+        assert_eq!((&task["status"], &task["ttl"]), (&json!("working"), &json!(60_000)));
+        let result = wire.result("tasks/result", json!({ "taskId": task["taskId"] })).await;
+        assert_eq!(result["content"][0]["text"], "The result is there, after 2 s");
+        for (tool, status) in [("failing_job", "failed"), ("protocol_error_job", "failed")] {
+            let call = json!({ "name": tool, "arguments": {}, "task": {} });
+            let task = wire.result("tools/call", call).await["task"]["taskId"].clone();
+            let answer = wire.ask("tasks/result", json!({ "taskId": task })).await;
+            assert_eq!(answer["error"].is_null(), tool == "failing_job", "{answer}");
+            let shown = wire.result("tasks/get", json!({ "taskId": task })).await;
+            assert_eq!(shown["status"], status, "the other way round than in the extension");
+        }
+        assert_eq!(wire.result("tasks/list", json!({})).await["tasks"].as_array().unwrap().len(), 3);
     });
 }
