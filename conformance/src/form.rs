@@ -60,8 +60,10 @@ mod tests {
 
     #[test]
     fn a_page_is_no_form() {
-        let asked: ElicitParams =
-            Raw::parse(r#"{"mode":"url","message":"?","url":"https://example.com"}"#).unwrap().decode().unwrap();
+        let asked: ElicitParams = Raw::parse(r#"{"mode":"url","message":"?","url":"https://example.com"}"#)
+            .unwrap()
+            .decode()
+            .unwrap();
         assert!(accept(&asked).is_err());
     }
 }

@@ -93,12 +93,12 @@ impl Scenario {
             |builder: ClientBuilder| builder.elicitation(|asked| async move { form::accept(&asked) });
         match self {
             Self::ElicitationDefaults | Self::RequestState => elicitation(builder),
-            Self::RequestMetadata => elicitation(builder)
-                .roots(vec![Root::new("file:///tmp")])
-                .sampling(|_| async {
+            Self::RequestMetadata => {
+                elicitation(builder).roots(vec![Root::new("file:///tmp")]).sampling(|_| async {
                     let content = SamplingContent::text("Paris");
                     Ok::<_, ErrorObject>(CreateMessageResult::new(Role::Assistant, content, "none"))
-                }),
+                })
+            }
             _ => builder,
         }
     }
@@ -215,7 +215,10 @@ async fn custom_headers(client: &Client, told: &Told) -> Result<(), Fault> {
     }
     client.list_tools().all().await?;
     for wanted in context.tool_calls {
-        expect(call(client, &wanted.name, wanted.arguments.as_str()).await?, "Custom headers test completed")?;
+        expect(
+            call(client, &wanted.name, wanted.arguments.as_str()).await?,
+            "Custom headers test completed",
+        )?;
     }
     Ok(())
 }
