@@ -5,6 +5,7 @@
 
 mod bench;
 mod catalogue;
+mod conformance;
 mod counts;
 mod dependencies;
 mod dist;
@@ -32,6 +33,8 @@ cargo xtask CHORE
                      show it
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
+  conformance [--scenario NAME]
+                     the official conformance suite, server and client, held against conformance/expected.toml (needs npm)
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines (bench/README.md)
   dist               the archive, the npm package and the wheel, into target/dist
@@ -61,6 +64,9 @@ fn run(words: &[&str]) -> Result<()> {
         }
         ["deny"] => dependencies::run(&root),
         ["interop", "install"] => interop::install(&root),
+        ["conformance", options @ ..] => {
+            conformance::build_and_run(&root, &conformance::Options::parse(options)?)
+        }
         ["bench", options @ ..] => bench::run(&root, &bench::Options::parse(options)?),
         ["dist"] => dist::run(&root).map(drop),
         ["fuzz"] => fuzz::run(&root, 0),

@@ -26,10 +26,15 @@ pub(crate) struct Group {
     folder: PathBuf,
 }
 
-/// What `cargo` built: the test binaries, and the binary `mcpjoin` that the interop tests start.
+/// The client that the official suite judges.
+pub(crate) const CONFORMANCE_CLIENT: &str = "mcpjoin-conformance-client";
+
+/// What `cargo` built: the test binaries, the binary `mcpjoin` that the interop tests start, and the client that the
+/// official suite judges.
 pub(crate) struct Built {
     pub(crate) groups: Vec<Group>,
     pub(crate) mcpjoin: PathBuf,
+    pub(crate) conformance_client: PathBuf,
 }
 
 /// How many tests of a group passed and failed.
@@ -60,12 +65,19 @@ pub(crate) fn build(root: &Path) -> Result<Built> {
         root,
         &["build", "--workspace", "--all-features", "--bins", message_format],
     ))?;
-    let mcpjoin = artifacts(&bins)?
+    let mcpjoin = binary(&bins, "mcpjoin")?;
+    let conformance_client = binary(&bins, CONFORMANCE_CLIENT)?;
+    Ok(Built { groups, mcpjoin, conformance_client })
+}
+
+/// Where `cargo` says that it put a binary.
+pub(crate) fn binary(messages: &str, name: &str) -> Result<PathBuf> {
+    let artifacts = artifacts(messages)?;
+    let found = artifacts
         .iter()
-        .find(|artifact| artifact["target"]["name"] == "mcpjoin" && artifact["target"]["kind"][0] == "bin")
-        .and_then(|artifact| artifact["executable"].as_str().map(PathBuf::from))
-        .context("cargo built no binary named mcpjoin")?;
-    Ok(Built { groups, mcpjoin })
+        .find(|artifact| artifact["target"]["name"] == name && artifact["target"]["kind"][0] == "bin")
+        .and_then(|artifact| artifact["executable"].as_str());
+    found.map(PathBuf::from).with_context(|| format!("cargo built no binary named {name}"))
 }
 
 fn artifacts(messages: &str) -> Result<Vec<Json>> {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::counts::{self, Counts};
 use crate::steps::{self, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
-use crate::{catalogue, dependencies, dist, fuzz, interop, requirements, tree};
+use crate::{catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tree};
 
 /// The package whose tests need the published servers.
 const INTEROP: &str = "interop";
@@ -79,6 +79,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             let packages = packed.context("there are no packages to install (step `packages`)")?;
             let places = [("MCPJOIN_BIN", &*built.mcpjoin), ("MCPJOIN_PACKAGES", &*packages)];
             groups(&published, &places, &mut ran)
+        });
+        steps.step("conformance", "cargo xtask conformance", || {
+            let client = &*built.conformance_client;
+            let programs = conformance::Programs { mcpjoin: &built.mcpjoin, client };
+            conformance::run(root, &conformance::Options::default(), programs)
         });
     }
     let seconds = options.fuzz_seconds;

@@ -59,6 +59,74 @@ fn s17_any_error_to_the_probe_but_a_modern_one_leads_to_initialize() {
 }
 
 #[test]
+fn s17_a_result_of_the_probe_that_agrees_on_nothing_leads_to_a_session_like_any_other() {
+    run(async {
+        // Servers that answer whatever they are asked, and one that speaks no modern revision.
+        let empty = json!({});
+        let older = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "capabilities": {},
+            "supportedVersions": [V2025_11]});
+        for result in [empty, older] {
+            let server = Scripted::new(move |seen, talk| {
+                let result = result.clone();
+                async move {
+                    match seen.about().as_str() {
+                        "server/discover" => talk.json(&seen.result(&result)).await,
+                        "tools/call" => {
+                            let mut stream = talk.stream(&[]).await;
+                            stream.piece("id: 1\nretry: 1\ndata: \n\n").await;
+                            stream.finish().await
+                        }
+                        "GET" if seen.header("last-event-id") == Some("1") => {
+                            assert_eq!(seen.header("mcp-session-id"), Some("s"));
+                            let mut stream = talk.stream(&[]).await;
+                            let result = json!({"jsonrpc": "2.0", "id": 3, "result": text("resumed")});
+                            stream.event(Some("2"), &result.to_string()).await;
+                            stream.finish().await
+                        }
+                        _ => legacy(V2025_11, "s", seen, talk).await,
+                    }
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            assert_eq!(client.profile().version.as_str(), V2025_11);
+            assert_eq!(call(&client, "a").await.unwrap(), "resumed");
+            for seen in server.seen().iter().filter(|seen| seen.about() == "tools/call") {
+                assert_eq!(seen.header("mcp-session-id"), Some("s"));
+                assert_eq!(seen.header("mcp-protocol-version"), Some(V2025_11));
+                assert_eq!(seen.header("mcp-method"), None);
+            }
+            client.close().await;
+            assert_eq!(server.abouts().last().unwrap(), "DELETE", "the session is ended");
+        }
+    });
+}
+
+#[test]
+fn a_modern_server_that_refuses_the_version_which_it_lists_is_asked_once_more() {
+    run(async {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let server = Scripted::new(move |seen, talk| {
+            let first = refused.fetch_add(1, Ordering::SeqCst) == 0;
+            async move {
+                if !first {
+                    return modern(seen, talk).await;
+                }
+                let error = json!({"code": -32022, "message": "Unsupported",
+                    "data": {"supported": ["2026-07-28"], "requested": "2026-07-28"}});
+                let body = json!({"jsonrpc": "2.0", "id": seen.id(), "error": error}).to_string();
+                talk.answer(400, &[JSON], &body).await
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(client.profile().era, Era::Modern);
+        assert_eq!(call(&client, "a").await.unwrap(), "a");
+        assert_eq!(server.abouts(), ["server/discover", "server/discover", "tools/call"]);
+    });
+}
+
+#[test]
 fn a_modern_error_is_no_reason_to_fall_back() {
     run(async {
         let server = Scripted::new(|seen, talk| async move {

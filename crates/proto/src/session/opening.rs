@@ -53,6 +53,8 @@ pub(super) struct ClientOpening {
     /// How `initialize` was refused, when the refusal named a modern version: then there is one more probe,
     /// and no more.
     refusal: Option<ErrorObject>,
+    /// A probe was made again because it was refused for a version that the refusal lists: once, and no more.
+    insisted: bool,
 }
 
 impl ClientOpening {
@@ -66,14 +68,11 @@ impl ClientOpening {
             first_garbage: None,
             probe_end: None,
             refusal: None,
+            insisted: false,
         };
         let decided = match client.ask {
-            Ask::Auto => {
-                let patience = shared.limits.probe;
-                opening.send_probe(shared, client, now, patience)
-            }
-            Ask::Only(Era::Modern) => {
-                let patience = shared.limits.initialize;
+            Ask::Auto | Ask::Only(Era::Modern) => {
+                let patience = patience(shared, client);
                 opening.send_probe(shared, client, now, patience)
             }
             Ask::Only(Era::Legacy) => opening.send_initialize(shared, client, now),
@@ -189,6 +188,12 @@ impl ClientOpening {
             },
             Err(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
                 let supported = supported_versions(&error);
+                if !self.insisted && lists_ours(client, &supported) {
+                    // A version that both speak is to be tried, and there is no other.
+                    self.insisted = true;
+                    let patience = patience(shared, client);
+                    return self.send_probe(shared, client, now, patience);
+                }
                 self.choose_version(shared, client, now, supported, error)
             }
             Err(error) if only_modern || is_modern(&error) => {
@@ -258,7 +263,8 @@ impl ClientOpening {
                 self.fall_back(shared, client, now)
             }
             Some(_) if self.initialize.is_some() => None,
-            _ if supported.is_empty() => {
+            // A version that it lists, and refuses all the same, is none that this client does not speak.
+            _ if supported.is_empty() || lists_ours(client, &supported) => {
                 Some(failed(OpeningFailure::Refused { method: Method::Discover, error }))
             }
             _ => Some(failed(OpeningFailure::NoCommonVersion { supported })),
@@ -428,6 +434,20 @@ impl ClientOpening {
             garbage: self.first_garbage.clone(),
         }))
     }
+}
+
+/// How long a probe may take: where there is another way to open, less.
+const fn patience(shared: &Shared, client: &ClientRole) -> Duration {
+    match client.ask {
+        Ask::Auto => shared.limits.probe,
+        Ask::Only(_) => shared.limits.initialize,
+    }
+}
+
+/// Whether the version that a probe asks for is among these, and is one that this client may speak.
+fn lists_ours(client: &ClientRole, supported: &[Version]) -> bool {
+    let ours = &modern::newest().version;
+    client.version.as_ref().is_none_or(|only| only == ours) && supported.contains(ours)
 }
 
 fn failed(failure: OpeningFailure) -> Decided {

@@ -230,6 +230,8 @@ impl HttpLink {
         self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
         self.sent += 1;
         let Some(Kind { role, about, what, owed }) = waiting.kind() else { return };
+        // Whatever came back to the probe, the session has not taken it for an agreement.
+        self.opened &= role != Role::Probe(Probe::Initialize);
         // Later ones, when everything is agreed, are requests like others; so are those whose reply comes on another
         // stream.
         let agreed = self.opened || matches!(self.way, Way::HttpSse { .. });
