@@ -33,8 +33,9 @@ cargo xtask CHORE
                      show it
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
-  conformance [--scenario NAME]
-                     the official conformance suite, server and client, held against conformance/expected.toml (needs npm)
+  conformance [--scenario NAME] [--through-nginx]
+                     the official conformance suite, server and client, held against conformance/expected.toml (needs
+                     npm); those of the server a second time through a reverse proxy (needs nginx)
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines (bench/README.md)
   dist               the archive, the npm package and the wheel, into target/dist

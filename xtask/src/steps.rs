@@ -96,7 +96,7 @@ fn shown(command: &Command) -> String {
 /// reach them.
 pub(crate) fn detached(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for folder in ["fuzz", "bench", "conformance", "interop/rmcp"] {
+    for folder in ["fuzz", "bench", "interop/rmcp"] {
         let manifest = root.join(folder).join("Cargo.toml");
         if manifest.is_file() && std::fs::read_to_string(&manifest)?.lines().any(|line| line == "[workspace]")
         {

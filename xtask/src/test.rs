@@ -80,10 +80,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             let places = [("MCPJOIN_BIN", &*built.mcpjoin), ("MCPJOIN_PACKAGES", &*packages)];
             groups(&published, &places, &mut ran)
         });
-        steps.step("conformance", "cargo xtask conformance", || {
+        steps.step("conformance", "cargo xtask conformance --through-nginx", || {
             let client = &*built.conformance_client;
             let programs = conformance::Programs { mcpjoin: &built.mcpjoin, client };
-            conformance::run(root, &conformance::Options::default(), programs)
+            conformance::run(root, &conformance::Options::all(), programs)
         });
     }
     let seconds = options.fuzz_seconds;

@@ -6,10 +6,11 @@
 
 mod checks;
 mod expected;
+mod nginx;
 mod process;
 mod suite;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +22,7 @@ use anyhow::{Context, Result, bail};
 
 use checks::{Checks, Outcome};
 use expected::{Expectation, Expected, held};
+use nginx::Nginx;
 use process::Running;
 use suite::{Leg, Scenarios, Side, Suite};
 
@@ -39,9 +41,16 @@ const AT_ONCE: usize = 2;
 pub(crate) struct Options {
     /// One scenario alone.
     scenario: Option<String>,
+    /// Those of the server a second time, through a proxy.
+    through_nginx: bool,
 }
 
 impl Options {
+    /// All that there is.
+    pub(crate) const fn all() -> Self {
+        Self { scenario: None, through_nginx: true }
+    }
+
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
         let mut options = Self::default();
         let mut words = words.iter();
@@ -51,7 +60,8 @@ impl Options {
                     let name = words.next().context("--scenario needs the name of a scenario")?;
                     options.scenario = Some((*name).to_owned());
                 }
-                other => bail!("`conformance` knows no `{other}`: only --scenario NAME"),
+                "--through-nginx" => options.through_nginx = true,
+                other => bail!("`conformance` knows no `{other}`: only --scenario NAME and --through-nginx"),
             }
         }
         Ok(options)
@@ -92,7 +102,7 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
     if !faults.is_empty() {
         bail!("conformance/expected.toml is not the list of this suite:\n    {}", faults.join("\n    "));
     }
-    let jobs = jobs(expected, options.scenario.as_deref())?;
+    let jobs = jobs(&expected, options)?;
     let results = root.join("target/conformance/results");
     empty(&results)?;
 
@@ -101,6 +111,10 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
     command.args(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"]);
     let mut server = Running::start(&mut command, "mcpjoin serve demo", &log)?;
     let url = server.wait_for(&log, || listening(&fs::read_to_string(&log).ok()?))?;
+    let mut proxy = match options.through_nginx {
+        true => Some(Nginx::start(root, &url, &results.join("nginx"))?),
+        false => None,
+    };
     // The client's command is one text, which is split at its spaces and read by a shell.
     let client = programs.client.to_str().filter(|path| path.chars().all(is_plain));
     let client = client.with_context(|| {
@@ -108,9 +122,13 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
     })?;
 
     let began = Instant::now();
-    let bench = Bench { suite: &suite, results: &results, url: &url, client };
+    let proxied = proxy.as_ref().map(|proxy| proxy.url.as_str());
+    let bench = Bench { suite: &suite, results: &results, url: &url, proxied, client };
     let done = bench.run_all(jobs)?;
     server.runs()?;
+    if let Some(proxy) = &mut proxy {
+        proxy.runs()?;
+    }
     report(&scenarios, &done, began.elapsed(), &results)
 }
 
@@ -119,18 +137,32 @@ fn is_plain(c: char) -> bool {
 }
 
 /// One scenario to be run.
+#[derive(Clone)]
 struct Job {
     leg: Leg,
+    proxied: bool,
     name: String,
     expectation: Expectation,
 }
 
-fn jobs(expected: Expected, only: Option<&str>) -> Result<Vec<Job>> {
+impl Job {
+    /// The row of the table that it belongs to.
+    fn row(&self) -> String {
+        format!("{}{}", self.leg, if self.proxied { " via nginx" } else { "" })
+    }
+}
+
+fn jobs(expected: &Expected, options: &Options) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
-    for (leg, scenarios) in expected.0 {
-        for (name, expectation) in scenarios {
-            if only.is_none_or(|only| only == name) {
-                jobs.push(Job { leg: leg.clone(), name, expectation });
+    for proxied in [false, true] {
+        for (leg, scenarios) in &expected.0 {
+            if proxied && !(options.through_nginx && leg.side == Side::Server) {
+                continue;
+            }
+            let wanted = |name: &&String| options.scenario.as_ref().is_none_or(|only| only == *name);
+            for name in scenarios.keys().filter(wanted) {
+                let (name, expectation) = (name.clone(), scenarios[name].clone());
+                jobs.push(Job { leg: leg.clone(), proxied, name, expectation });
             }
         }
     }
@@ -162,6 +194,7 @@ struct Bench<'a> {
     suite: &'a Suite,
     results: &'a Path,
     url: &'a str,
+    proxied: Option<&'a str>,
     client: &'a str,
 }
 
@@ -192,19 +225,20 @@ impl Bench<'_> {
         loop {
             let job = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(job) = job else { return Ok(done) };
-            let outcome = self.run(&job).with_context(|| format!("{} {}", job.leg, job.name))?;
+            let outcome = self.run(&job).with_context(|| format!("{} {}", job.row(), job.name))?;
             done.push((job, outcome));
         }
     }
 
     fn run(&self, job: &Job) -> Result<Outcome> {
         let Job { leg, name, .. } = job;
-        let folder = self.results.join(format!("{}-{}", leg.side, leg.revision)).join(name.replace('/', "-"));
+        let url = if job.proxied { self.proxied.context("there is no proxy")? } else { self.url };
+        let folder = self.results.join(job.row().replace(' ', "-")).join(name.replace('/', "-"));
         fs::create_dir_all(&folder)?;
         let mut command = self.suite.command();
         command.arg(leg.side.name());
         match leg.side {
-            Side::Server => command.args(["--url", self.url]),
+            Side::Server => command.args(["--url", url]),
             Side::Client => command.args(["--command", self.client]),
         };
         // Forced, because no extension belongs to a revision; the list says at which one it runs.
@@ -244,88 +278,95 @@ fn last_line(files: &[PathBuf]) -> Option<String> {
 /// One row of the table.
 #[derive(Debug, Default, PartialEq)]
 struct Row {
+    /// Passed, of all that the suite has for the revision.
     required: (usize, usize),
     unscored: (usize, usize),
+    /// How many of these wait for authorization.
     waiting: usize,
+    /// The checks that succeeded in those that passed.
     checks: usize,
 }
 
 /// Prints what came of it; an error where the list is not kept.
 fn report(scenarios: &Scenarios, done: &[Done], took: Duration, results: &Path) -> Result<()> {
-    let mut rows: BTreeMap<&Leg, Row> = BTreeMap::new();
-    let mut notes = Vec::new();
-    let mut faults = Vec::new();
-    for (job, outcome) in done {
-        let Job { leg, name, expectation } = job;
-        let red = outcome.faults(leg.side);
-        let row = rows.entry(leg).or_default();
-        let scored = scenarios.scored.get(leg).is_some_and(|scored| scored.contains(name));
-        let place = if scored { &mut row.required } else { &mut row.unscored };
-        match expectation {
-            // In no list of requirements, and nothing is shown.
-            Expectation::Trivial => {
-                notes.push(format!("{leg} {name}: not counted, we do not declare what it is about"))
-            }
-            _ => {
-                place.1 += 1;
-                place.0 += usize::from(red.is_empty());
-                row.checks += if red.is_empty() { outcome.succeeded() } else { 0 };
-            }
-        }
-        match expectation {
-            Expectation::Authorization => row.waiting += 1,
-            Expectation::Impossible(why) => notes.push(format!("{leg} {name}: cannot pass: {why}")),
-            _ => {}
-        }
-        if let Err(why) = held(expectation, &red) {
-            faults.push(format!("{leg} {name}: {why}"));
-        }
-    }
+    let (rows, notes, faults) = judge(scenarios, done);
     println!(
-        "    {:<18} {:>9} {:>9} {:>15} {:>7}",
-        "side, revision", "required", "unscored", "of them to be", "checks"
+        "    {:<28} {:>9} {:>9} {:>22} {:>7}",
+        "", "required", "unscored", "await authorization", "checks"
     );
-    println!("    {:<18} {:>9} {:>9} {:>15} {:>7}", "", "passed", "passed", "authorized", "passed");
-    for (leg, row) in &rows {
+    for (name, row) in &rows {
         let of = |(passed, total): (usize, usize)| format!("{passed}/{total}");
-        println!(
-            "    {:<18} {:>9} {:>9} {:>15} {:>7}",
-            leg.to_string(),
-            of(row.required),
-            of(row.unscored),
-            row.waiting,
-            row.checks
-        );
+        let (required, unscored) = (of(row.required), of(row.unscored));
+        println!("    {name:<28} {required:>9} {unscored:>9} {:>22} {:>7}", row.waiting, row.checks);
     }
-    notes.sort();
     for note in notes {
         println!("    {note}");
     }
-    println!(
-        "    {} runs in {:.1} s; everything is in {}",
-        done.len(),
-        took.as_secs_f64(),
-        results.display()
-    );
+    println!("    {} runs in {:.1} s, kept in {}", done.len(), took.as_secs_f64(), results.display());
     if faults.is_empty() {
         return Ok(());
     }
-    faults.sort();
-    bail!(
-        "{} scenarios are not as conformance/expected.toml says:\n    {}",
-        faults.len(),
-        faults.join("\n    ")
-    )
+    let faults: Vec<String> = faults.into_iter().collect();
+    bail!("conformance/expected.toml is not kept:\n    {}", faults.join("\n    "))
+}
+
+/// The rows of the table by name, what is to be known beside them, and where the list is not kept.
+fn judge(
+    scenarios: &Scenarios,
+    done: &[Done],
+) -> (BTreeMap<String, Row>, BTreeSet<String>, BTreeSet<String>) {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    let mut notes = BTreeSet::new();
+    let mut faults = BTreeSet::new();
+    for (job, outcome) in done {
+        let Job { leg, name, expectation, .. } = job;
+        let red = outcome.faults(leg.side);
+        let row = rows.entry(job.row()).or_default();
+        let within = |lists: &BTreeMap<Leg, BTreeSet<String>>| {
+            lists.get(leg).is_some_and(|scenarios| scenarios.contains(name))
+        };
+        let passed = usize::from(red.is_empty());
+        let counted = match (within(&scenarios.scored), within(&scenarios.unscored)) {
+            (true, _) => Some(&mut row.required),
+            (_, true) => Some(&mut row.unscored),
+            _ => None,
+        };
+        // What no revision has is held, too, and counts for nothing.
+        if let Some(place) = counted {
+            *place = (place.0 + passed, place.1 + 1);
+            row.checks += passed * outcome.succeeded();
+        }
+        match expectation {
+            Expectation::Required | Expectation::Unscored => {}
+            Expectation::Authorization => row.waiting += 1,
+            Expectation::Trivial => {
+                notes.insert(format!(
+                    "{leg} {name}: passes and shows nothing, what it is about is not declared"
+                ));
+            }
+            Expectation::Impossible(why) => {
+                notes.insert(format!("{leg} {name}: cannot pass: {why}"));
+            }
+        }
+        if let Err(why) = held(expectation, &red) {
+            faults.insert(format!("{} {name}: {why}", job.row()));
+        }
+    }
+    (rows, notes, faults)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, listening};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::suite::{Leg, Scenarios, Side};
+    use super::{Checks, Expectation, Job, Options, Outcome, Row, judge, listening};
 
     #[test]
     fn options_are_read_and_others_refused() {
         assert_eq!(Options::parse(&[]).unwrap(), Options::default());
         assert_eq!(Options::parse(&["--scenario", "ping"]).unwrap().scenario.unwrap(), "ping");
+        assert_eq!(Options::parse(&["--through-nginx"]).unwrap(), Options::all());
         assert!(Options::parse(&["--scenario"]).is_err());
         assert!(Options::parse(&["--all"]).is_err());
     }
@@ -335,5 +376,38 @@ mod tests {
         assert_eq!(listening("mcpjoin: listening on http://127.0.0.1:80/m"), None);
         assert_eq!(listening("listening on http://127.0.0.1:80/mcp\nx").unwrap(), "http://127.0.0.1:80/mcp");
         assert_eq!(listening(""), None);
+    }
+
+    #[test]
+    fn a_row_counts_what_the_suite_has_and_the_list_is_held() {
+        let leg = Leg { side: Side::Client, revision: "2025-11-25".into() };
+        let set = |names: &[&str]| BTreeSet::from_iter(names.iter().map(|name| (*name).to_owned()));
+        let scenarios = Scenarios {
+            all: BTreeMap::new(),
+            scored: BTreeMap::from([(leg.clone(), set(&["initialize", "sse-retry", "auth/flow"]))]),
+            unscored: BTreeMap::from([(leg.clone(), set(&["auth/dpop"]))]),
+        };
+        let run = |name: &str, expectation: Expectation, checks: &str| {
+            let job = Job { leg: leg.clone(), proxied: false, name: name.into(), expectation };
+            (job, Outcome { checks: Ok(Checks::parse(checks).unwrap()), ended: None })
+        };
+        let good = r#"[{"id":"a","status":"SUCCESS"},{"id":"b","status":"SUCCESS"}]"#;
+        let done = [
+            run("initialize", Expectation::Required, good),
+            run("sse-retry", Expectation::Required, "[]"),
+            run("auth/flow", Expectation::Authorization, "[]"),
+            run("auth/dpop", Expectation::Authorization, good),
+            run("skills", Expectation::Trivial, good),
+        ];
+        let (rows, notes, faults) = judge(&scenarios, &done);
+        let row = Row { required: (1, 3), unscored: (1, 1), waiting: 2, checks: 4 };
+        assert_eq!(rows, BTreeMap::from([("client 2025-11-25".to_owned(), row)]));
+        assert_eq!(
+            notes,
+            set(&["client 2025-11-25 skills: passes and shows nothing, what it is about is not declared"])
+        );
+        let told: Vec<&str> = faults.iter().map(String::as_str).collect();
+        assert!(told[0].starts_with("client 2025-11-25 auth/dpop: passes although"), "{told:?}");
+        assert_eq!(told[1..], ["client 2025-11-25 sse-retry: no check succeeded"]);
     }
 }

@@ -1,0 +1,83 @@
+//! A plain reverse proxy in front of the server: nginx with `conformance/nginx.conf`.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::process::Running;
+
+/// Where a system has it: what is not everybody's need not be in everybody's path.
+const PROGRAMS: [&str; 2] = ["nginx", "/usr/sbin/nginx"];
+
+/// A proxy that runs. Ended when it is dropped.
+pub(crate) struct Nginx {
+    process: Running,
+    /// The server's URL, as it is seen through the proxy.
+    pub(crate) url: String,
+}
+
+impl Nginx {
+    /// Starts one in front of a server; what it writes goes into the folder.
+    pub(crate) fn start(root: &Path, server: &str, folder: &Path) -> Result<Self> {
+        let Some(program) = PROGRAMS.into_iter().find(|program| runs(program)) else {
+            bail!("there is no nginx; on Debian or Ubuntu: apt-get install nginx-light");
+        };
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let template = root.join("conformance/nginx.conf");
+        let template =
+            fs::read_to_string(&template).with_context(|| format!("cannot read {}", template.display()))?;
+        let (origin, path) = parts(server).with_context(|| format!("{server} is no URL of a server"))?;
+        // Free until a moment ago; nginx cannot be given none.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let listen = format!("{}:{port}", Ipv4Addr::LOCALHOST);
+        let configuration = folder.join("nginx.conf");
+        let text = template
+            .replace("@FOLDER@", &folder.display().to_string())
+            .replace("@LISTEN@", &listen)
+            .replace("@SERVER@", origin);
+        fs::write(&configuration, text)?;
+        let log = folder.join("nginx.txt");
+        let mut command = Command::new(program);
+        command.arg("-p").arg(folder).arg("-c").arg(&configuration).args(["-g", "daemon off;"]);
+        let mut process = Running::start(&mut command, "nginx", &log)?;
+        // It writes its number when the port is its own.
+        let number = folder.join("nginx.pid");
+        process.wait_for(&log, || {
+            let started = fs::read_to_string(&number).is_ok_and(|number| !number.trim().is_empty());
+            (started && TcpStream::connect(&listen).is_ok()).then_some(())
+        })?;
+        Ok(Self { process, url: format!("http://{listen}{path}") })
+    }
+
+    /// Whether it has not ended by itself.
+    pub(crate) fn runs(&mut self) -> Result<()> {
+        self.process.runs()
+    }
+}
+
+fn runs(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("-v").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// `http://127.0.0.1:80/mcp` as origin and path.
+fn parts(url: &str) -> Option<(&str, &str)> {
+    let slash = url.strip_prefix("http://")?.find('/')? + "http://".len();
+    Some(url.split_at(slash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn a_url_has_an_origin_and_a_path() {
+        assert_eq!(parts("http://127.0.0.1:80/mcp"), Some(("http://127.0.0.1:80", "/mcp")));
+        assert_eq!(parts("http://127.0.0.1:80"), None);
+        assert_eq!(parts("127.0.0.1:80/mcp"), None);
+    }
+}
