@@ -21,6 +21,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 
+use super::cache::ttl;
+use super::remembered::{Asked, Known};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::connection::{CallEvent, Calling};
@@ -52,6 +54,8 @@ pub struct RoundTrip<P: Question> {
     rounds: usize,
     pause: Duration,
     stage: Stage,
+    /// What the answer to the request under way may be kept under.
+    asked: Option<Asked>,
 }
 
 enum Stage {
@@ -137,6 +141,7 @@ impl<P: Question> RoundTrip<P> {
             rounds: 0,
             pause: FIRST_PAUSE,
             stage: Stage::Unsent,
+            asked: None,
         }
     }
 
@@ -228,12 +233,15 @@ impl<P: Question> RoundTrip<P> {
     /// One stage further.
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.stage = match &mut self.stage {
-            Stage::Unsent => match self.send() {
-                Ok(calling) => Stage::Calling(calling),
-                Err(error) => Stage::Done(Err(error)),
-            },
+            Stage::Unsent => self.begin().unwrap_or_else(|error| Stage::Done(Err(error))),
             Stage::Calling(calling) => {
-                let reply = ready!(Pin::new(calling).poll(cx));
+                let reply = ready!(Pin::new(&mut *calling).poll(cx));
+                let arrived = calling.arrived();
+                if let (Ok(Reply::Complete(result)), Some(asked)) = (&reply, self.asked.take())
+                    && (ttl(result).is_zero() || result.decode::<P::Result>().is_ok())
+                {
+                    self.client.inner.remembered.keep(asked, result, arrived, true);
+                }
                 self.judge(reply)
             }
             Stage::Answering(answers) => match ready!(answers.as_mut().poll(cx)) {
@@ -253,14 +261,19 @@ impl<P: Question> RoundTrip<P> {
         Poll::Ready(())
     }
 
-    fn send(&self) -> Result<Calling, ClientError> {
-        let mut call = Call::new(P::METHOD).with_params(encode(&P::METHOD, &self.params)?);
+    fn begin(&mut self) -> Result<Stage, ClientError> {
+        let params = encode(&P::METHOD, &self.params)?;
+        self.asked = match self.client.known(&P::METHOD, Some(&params)) {
+            Known::Fresh(result) => return Ok(Stage::Done(Ok(result))),
+            Known::Nothing(asked) => asked,
+        };
+        let mut call = Call::new(P::METHOD).with_params(params);
         call.lacks_meta = self.params.meta_is_absent();
         call.timeout = self.timeout;
         call.total = self.total;
         call.progress = self.progress;
         call.log_level = self.log_level.or_else(|| self.client.remembered_level());
-        Ok(self.client.inner.connection.call(call))
+        Ok(Stage::Calling(self.client.inner.connection.call(call)))
     }
 
     fn judge(&mut self, reply: Result<Reply, CallError>) -> Stage {

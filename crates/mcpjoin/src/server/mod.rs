@@ -150,6 +150,7 @@ impl Server {
             role: Role::Server(self.0.role.clone()),
             limits: self.0.limits.clone(),
             on_violation: None,
+            overhears: None,
         };
         let (connection, driver) = Connection::new(link, setup, Service(self.0.clone()));
         let outbox = Arc::new(Outbox::default());
