@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State};
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, LinkEndKind, Reply, State};
 use mcpjoin_proto::{ErrorObject, Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
@@ -534,11 +534,17 @@ fn give(answers: &mut Vec<Answered>, bytes: &mut usize, id: RequestId, answer: R
     answers.push((id, answer));
 }
 
-/// The cause with what is known only after the link has ended: the exit status of a child.
+/// The cause with what is known only after the link has ended: the exit status of a child, answers that were not written.
 fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
     match cause {
         CloseCause::Link(first) if first.exit.is_none() && end.exit.is_some() => {
             CloseCause::Link(LinkEnd { kind: first.kind, ..end })
+        }
+        // The peer had said everything, and was not told everything.
+        CloseCause::Link(first)
+            if first.kind == LinkEndKind::EndOfStream && matches!(end.kind, LinkEndKind::Failed(_)) =>
+        {
+            CloseCause::Link(LinkEnd { kind: end.kind, ..first })
         }
         cause => cause,
     }
