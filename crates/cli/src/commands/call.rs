@@ -62,7 +62,7 @@ async fn print(ui: &Ui, tool: &str, result: &Raw) -> Result<Exit, Failure> {
     }
     let exit = printed(ui, result, || page(&members)).await;
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
-        ui.note(&format!("{} says that it has failed", shown(tool.as_ref())));
+        ui.remark(&format!("{} says that it has failed", shown(tool.as_ref())));
         return Ok(Exit::ServerError);
     }
     Ok(exit)
