@@ -91,7 +91,11 @@ fn answers_that_cannot_be_written_are_no_success() {
     let mut stdin = running.child.stdin.take().unwrap();
     writeln!(stdin, "{INITIALIZE}").unwrap();
     drop(stdin);
-    running.finish().exits(4).says(&["(E_LINK)", "No space left on device", "what standard input and output lead to"]);
+    running.finish().exits(4).says(&[
+        "(E_LINK)",
+        "No space left on device",
+        "what standard input and output lead to",
+    ]);
     // Who was asked nothing had nothing to write.
     let mut serve = command(["serve", "demo"]);
     serve.stdout(full());
