@@ -75,15 +75,18 @@ fn public_results_are_shared_by_all_who_reach_the_same_place() {
     });
 }
 
-/// Somebody who may become somebody else.
+/// Somebody who may become somebody else; the second one with the next request.
 #[derive(Clone, Default)]
-struct Somebody(Arc<Mutex<Option<&'static str>>>);
+struct Somebody(Arc<Mutex<Option<&'static str>>>, Arc<Mutex<Option<&'static str>>>);
 
 impl Credentials for Somebody {
     async fn authorization(
         &self,
         _: AuthorizationRequest<'_>,
     ) -> Result<Option<HeaderValue>, CredentialsError> {
+        if let Some(becomes) = self.1.lock().unwrap().take() {
+            *self.0.lock().unwrap() = Some(becomes);
+        }
         Ok(Some(HeaderValue::from_static("Bearer secret")))
     }
 
@@ -110,6 +113,15 @@ fn what_credentials_cannot_name_is_not_kept_and_what_changes_is_not_given_on() {
             *somebody.0.lock().unwrap() = name;
             list(&client).await;
             assert_eq!(lists(&server), asked, "{name:?}");
+        }
+        // Asked in one name and answered in another: whose it is nobody knows.
+        *somebody.0.lock().unwrap() = Some("cy");
+        *somebody.1.lock().unwrap() = Some("dora");
+        list(&client).await;
+        for (name, asked) in [("cy", 7), ("dora", 8), ("dora", 8)] {
+            *somebody.0.lock().unwrap() = Some(name);
+            list(&client).await;
+            assert_eq!(lists(&server), asked, "{name}");
         }
     });
 }
