@@ -211,7 +211,7 @@ async fn print(ui: &Ui, what: &str, result: &Raw) -> Result<Exit, Failure> {
     }
     let exit = printed(ui, result, || page(&members)).await;
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
-        ui.note(&format!("{what} says that it has failed"));
+        ui.remark(&format!("{what} says that it has failed"));
         return Ok(Exit::ServerError);
     }
     Ok(exit)
