@@ -8,6 +8,7 @@ mod guards;
 mod http_sse;
 mod legacy;
 mod modern;
+mod polling;
 mod resumption;
 mod sessions;
 mod shutdown;
