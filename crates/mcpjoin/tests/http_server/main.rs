@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod batches;
+mod fairness;
 mod guards;
 mod http_sse;
 mod legacy;
