@@ -93,7 +93,8 @@ fn e100_a_session_with_ten_thousand_calls_under_way_keeps_nobody_waiting() {
             let (session, posted) = (session.clone(), posted.clone());
             calls.spawn(async move {
                 let mut reply = Box::pin(session.post(call(id, "count", json!({}))));
-                poll_fn(|cx| Poll::Ready(assert!(reply.as_mut().poll(cx).is_pending()))).await;
+                let waits = poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx).is_pending())).await;
+                assert!(waits);
                 posted.send_modify(|posted| *posted += 1);
                 assert_eq!(text(&last(reply.await).await), "counted");
             });
