@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
@@ -16,7 +18,7 @@ use mcpjoin::proto::types::{CreateMessageResult, ElicitAction, ElicitResult, Rol
 use mcpjoin::proto::{Era, Method, Raw};
 use mcpjoin::server::{Context, HandlerError, NoArguments, tool};
 use mcpjoin::{Client, Link, Server};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 /// The two ends of a pair of pipes that hold `bytes` each.
 fn pipes(bytes: usize) -> (Link, Link) {
@@ -321,4 +323,92 @@ async fn what_came_while_too_much_was_owed_is_read_when_everything_has_left() {
     ours.read_exact(&mut taken).await.unwrap();
     settle().await;
     hears(&mut ours, "last").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_used_again_at_once_is_answered_with_its_own_answer() {
+    let server = Server::builder("s", "1")
+        .tool(tool("large"), |_: NoArguments, _| async { "x".repeat(1 << 20) })
+        .tool(tool("small"), |_: NoArguments, _| async { "small" })
+        .build()
+        .unwrap();
+    let (mut ours, theirs) = tokio::io::duplex(4 << 20);
+    let (reader, writer) = tokio::io::split(theirs);
+    server.connect(Link::stream(reader, writer, "pipe"));
+    let call = |id: u64, tool: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#)
+    };
+    let said = [
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#.to_owned(),
+        // Its answer is so large that it is given away before more handlers begin, and by then it is not wanted.
+        call(1, "large"),
+        call(2, "small"),
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#.to_owned(),
+        call(1, "small"),
+        call(3, "small"),
+        String::new(),
+    ];
+    // They are read, and told to the session, all at once.
+    ours.write_all(said.join("\n").as_bytes()).await.unwrap();
+    let mut lines = tokio::io::BufReader::new(ours).lines();
+    let mut replies = Vec::new();
+    while replies.len() < 3 {
+        let reply: serde_json::Value =
+            serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+        if let Some(text) = reply["result"]["content"][0]["text"].as_str() {
+            replies.push((reply["id"].as_u64().unwrap(), text[..text.len().min(9)].to_owned()));
+        }
+    }
+    replies.sort();
+    let small = |id| (id, "small".to_owned());
+    assert_eq!(replies, [small(1), small(2), small(3)]);
+    let more = tokio::time::timeout(Duration::from_secs(10), lines.next_line()).await;
+    assert!(more.is_err(), "{more:?}");
+}
+
+#[tokio::test]
+async fn e100_ten_thousand_calls_that_wait_for_one_another_do_not_keep_the_thread() {
+    const CALLS: usize = 10_000;
+    let run = Arc::new(AtomicUsize::new(0));
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let mut limits = Limits::default();
+    limits.handling = 1;
+    let (counting, opening) = (run.clone(), gate.clone());
+    let server = Server::builder("s", "1")
+        .limits(limits)
+        .tool(tool("count"), move |_: NoArguments, _| {
+            let (run, gate) = (counting.clone(), opening.clone());
+            async move {
+                drop(gate.acquire().await);
+                run.fetch_add(1, Ordering::SeqCst);
+                "counted"
+            }
+        })
+        .build()
+        .unwrap();
+    let (ours, theirs) = pipes(64 * 1024);
+    let asked = server.connect(theirs);
+    let client = Client::builder("c", "1").ask(Ask::Only(Era::Legacy)).connect(ours).await.unwrap();
+    let calls = tokio::spawn(async move {
+        let calls = (0..CALLS).map(|_| client.call_tool("count", None).into_future());
+        futures_util::future::join_all(calls).await.into_iter().filter(Result::is_ok).count()
+    });
+    // Until all of them have come: the first is at work, and the others wait for it.
+    while asked.in_flight() != (0, CALLS) {
+        tokio::task::yield_now().await;
+    }
+    gate.add_permits(1);
+    // Another task, which goes to the end of the line as soon as it has had its turn.
+    let (mut last, mut most) = (0, 0);
+    let other = tokio::spawn(poll_fn(move |cx| {
+        let now = run.load(Ordering::SeqCst);
+        most = most.max(now - last);
+        last = now;
+        cx.waker().wake_by_ref();
+        if now < CALLS { Poll::Pending } else { Poll::Ready(most) }
+    }));
+    let most = other.await.unwrap();
+    // In one turn of the connection 64 that were woken go on, and 64 begin.
+    assert!(most <= 128, "{most} handlers ran while another task waited for the thread");
+    assert_eq!(calls.await.unwrap(), CALLS);
 }

@@ -344,6 +344,7 @@ impl World {
                             writeln!(self.log, "{name} leaves the exchange of {id}").unwrap();
                             side.wire.push_back(OnWire::Abort(id));
                         }
+                        Outbound::CloseStream { id } => panic!("no script closes the stream of {id}"),
                     }
                 }
                 if !side.held

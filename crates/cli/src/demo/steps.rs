@@ -47,10 +47,14 @@ pub(super) fn add(server: ServerBuilder) -> ServerBuilder {
             },
         )
         .tool(
-            tool("test_reconnection").description("Gives its result after a pause").read_only(),
-            async |_: NoArguments, _| {
-                // Over HTTP, in 2025-11-25, the call's stream is to be closed here, and the result to be fetched over a
-                // new one. A handler has no way to say so yet: there is no link over HTTP.
+            tool("test_reconnection")
+                .description(
+                    "Closes the stream of the call, where there is one, and gives its result a little later",
+                )
+                .read_only(),
+            async |_: NoArguments, cx: Context| {
+                sleep(PAUSE).await;
+                cx.close_sse_stream();
                 sleep(2 * PAUSE).await;
                 "The result has arrived, over whichever stream"
             },

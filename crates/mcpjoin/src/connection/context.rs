@@ -92,6 +92,19 @@ impl Context {
         outcome
     }
 
+    /// Closes the event stream of the request where its sender comes back for the rest: over HTTP in 2025-11-25, where
+    /// events are kept. Elsewhere nothing happens.
+    ///
+    /// # Errors
+    /// When the request is no longer being handled.
+    pub fn close_sse_stream(&self) -> Result<(), NotifyRefused> {
+        let mut state = self.core.lock();
+        let id = self.handled_in(&state)?;
+        let outcome = state.session.close_stream(id);
+        state.wake_driver();
+        outcome
+    }
+
     /// The id of the request, while it is being handled. Behind it another request may have the same id, of another
     /// client even, where connections are used again (HTTP).
     fn handled_in(&self, state: &Inner) -> Result<&RequestId, NotifyRefused> {

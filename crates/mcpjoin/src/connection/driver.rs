@@ -13,13 +13,15 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, LinkEndKind, Reply, State};
-use mcpjoin_proto::{ErrorObject, Message, Notification, Request, RequestId, Time};
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, LinkEndKind, State};
+use mcpjoin_proto::{Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
 use super::context::Context;
 use super::core::{Core, Inner};
-use super::running::{Running, Work, WorkFuture, panicked, poll_answer, poll_notification};
+use super::running::{
+    Answered, Answers, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
+};
 use super::{OnViolation, Overhears};
 use crate::handler::ErasedHandler;
 use crate::link::Io;
@@ -65,14 +67,11 @@ pub struct Driver {
     /// Room that is used again in every turn.
     inbound: Vec<Inbound>,
     events: VecDeque<Event>,
-    answers: Vec<Answered>,
-    /// Bytes of those answers.
-    answered: usize,
+    answers: Answers,
+    /// Handlers that have begun in this turn.
+    begun: usize,
     wake: Vec<Waker>,
 }
-
-/// The answer of a handler, and to which request.
-type Answered = (RequestId, Result<Reply, ErrorObject>);
 
 enum Stage {
     Starting,
@@ -109,8 +108,8 @@ impl Driver {
             deaf_peer: None,
             inbound: Vec::new(),
             events: VecDeque::new(),
-            answers: Vec::new(),
-            answered: 0,
+            answers: Answers::default(),
+            begun: 0,
             wake: Vec::new(),
         }
     }
@@ -119,6 +118,7 @@ impl Driver {
         let core = self.core.clone();
         let now = core.now();
         self.now = now;
+        self.begun = 0;
         if matches!(self.stage, Stage::Starting) {
             core.lock().session.open(now);
             self.stage = Stage::Running;
@@ -216,13 +216,16 @@ impl Driver {
 
     /// Gives the answers to the session. Says whether it has room for more.
     fn respond(&mut self, state: &mut Inner) -> bool {
-        for (id, answer) in self.answers.drain(..) {
+        for Answered { id, number, answer } in self.answers.list.drain(..) {
+            if !state.session.is_handling(&id, number) {
+                continue;
+            }
             state.session.respond(&id, answer);
             state.ended(&id, &mut self.wake);
         }
         let room = state.session.has_reply_room();
         if room {
-            self.answered = 0;
+            self.answers.bytes = 0;
         }
         room
     }
@@ -301,15 +304,22 @@ impl Driver {
         while let Some(event) = self.events.pop_front() {
             let since = clock.take();
             match event {
-                Event::Request { .. } if self.answered >= TURN_BYTES && !self.give_answers(core) => {
+                Event::Request { .. } if self.is_tired() => {
+                    // The rest is begun in the next turn, so that others get the thread.
+                    self.events.push_front(event);
+                    break;
+                }
+                Event::Request { .. } if self.answers.bytes >= TURN_BYTES && !self.give_answers(core) => {
                     // The peer takes too little of what it is owed. The rest waits until it has taken more.
                     self.events.push_front(event);
                     break;
                 }
                 Event::Request { request, context } => {
+                    self.begun += 1;
+                    let number = context.number;
                     let context = Context::of_request(core.clone(), request.id.clone(), context);
                     let began = since.unwrap_or_else(Instant::now);
-                    clock = self.begin_request(request, context, began);
+                    clock = self.begin_request(request, number, context, began);
                 }
                 Event::Notification { notification, .. } => {
                     self.begin_notification(notification, Context::of_notification(core.clone()));
@@ -332,37 +342,47 @@ impl Driver {
         self.events.len() < waiting
     }
 
+    /// Whether enough handlers have begun in this turn. As many as messages are read; what waited for the answers of
+    /// others, ten thousands of them perhaps, is what would come beside them.
+    const fn is_tired(&self) -> bool {
+        self.begun >= TURN
+    }
+
     /// Gives the answers to the session. Says whether it has room for more: a peer that takes nothing is
     /// owed no more than the bound, however many small questions with large answers it has asked.
     fn give_answers(&mut self, core: &Core) -> bool {
         let mut state = core.lock();
         let over = state.closed.is_some();
         if over {
-            self.answered = 0;
+            self.answers.bytes = 0;
         }
         self.respond(&mut state) || over
     }
 
-    fn answer(&mut self, id: RequestId, answer: Result<Reply, ErrorObject>) {
-        give(&mut self.answers, &mut self.answered, id, answer);
-    }
-
     /// Runs the handler until it first waits. Says when that was, if nothing went wrong.
-    fn begin_request(&mut self, request: Request, context: Context, mut clock: Instant) -> Option<Instant> {
+    fn begin_request(
+        &mut self,
+        request: Request,
+        number: u64,
+        context: Context,
+        mut clock: Instant,
+    ) -> Option<Instant> {
         let id = request.id.clone();
         let method = request.method.clone();
         let called = catch_unwind(AssertUnwindSafe(|| self.handler.request(request, context)));
         let mut future = match called {
             Ok(future) => future,
             Err(panic) => {
-                self.answer(id, Err(panicked(&method, &*panic)));
+                self.answers.push(Answered { id, number, answer: Err(panicked(&method, &*panic)) });
                 return None;
             }
         };
         let mut cx = TaskContext::from_waker(Waker::noop());
         match poll_answer(&mut future, &method, &mut cx, &mut clock) {
-            Poll::Ready(answer) => self.answer(id, answer),
-            Poll::Pending => self.running.push(Work { method, future: WorkFuture::Request(id, future) }),
+            Poll::Ready(answer) => self.answers.push(Answered { id, number, answer }),
+            Poll::Pending => {
+                self.running.push(Work { method, future: WorkFuture::Request { id, number, future } });
+            }
         }
         Some(clock)
     }
@@ -383,13 +403,13 @@ impl Driver {
     /// Nobody waits for the answer any more: the handler's future is dropped where it waits.
     fn cancel(&mut self, id: &RequestId) {
         self.running.cancel(id);
-        self.answers.retain(|(answered, _)| answered != id);
+        self.answers.list.retain(|answered| answered.id != *id);
     }
 
     /// Polls the handlers that were woken. Says whether more were woken than one turn takes.
     fn settle_running(&mut self, cx: &TaskContext<'_>) -> bool {
-        let Self { running, answers, answered, .. } = self;
-        running.poll(cx, TURN, |id, answer| give(answers, answered, id, answer))
+        let Self { running, answers, .. } = self;
+        running.poll(cx, TURN, |answered| answers.push(answered))
     }
 
     /// Gives the answers to the session and sends what is ready. Says whether there is more to do at once.
@@ -407,7 +427,7 @@ impl Driver {
             let draining = state.session.state() == State::ShuttingDown;
             drop(state);
             self.run_events(core);
-            if !self.answers.is_empty() {
+            if !self.answers.list.is_empty() {
                 continue;
             }
             let flushed = self.io.poll_flush(cx);
@@ -427,9 +447,12 @@ impl Driver {
                 acted = self.run_events(core);
             }
             busy |= acted;
+            if self.is_tired() && !self.events.is_empty() {
+                return true;
+            }
             // What did not fit before may fit now, also when nothing fitted, and what has just ended may have last
             // words.
-            let quiet = all && self.events.is_empty() && self.answers.is_empty();
+            let quiet = all && self.events.is_empty() && self.answers.list.is_empty();
             let stuck = !pushed && !self.io.has_room();
             if waiting || !acted && (quiet || stuck) {
                 return busy;
@@ -524,14 +547,6 @@ impl Driver {
         drop(state);
         self.stage = Stage::Gone;
     }
-}
-
-/// Puts an answer with the others, and counts its bytes.
-fn give(answers: &mut Vec<Answered>, bytes: &mut usize, id: RequestId, answer: Result<Reply, ErrorObject>) {
-    if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answer {
-        *bytes += result.len();
-    }
-    answers.push((id, answer));
 }
 
 /// The cause with what is known only after the link has ended: the exit status of a child, answers that were not written.

@@ -28,8 +28,32 @@ pub(super) struct Work {
 }
 
 pub(super) enum WorkFuture {
-    Request(RequestId, Answer),
+    Request { id: RequestId, number: u64, future: Answer },
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+/// The answer of a handler, and to which request.
+pub(super) struct Answered {
+    pub(super) id: RequestId,
+    /// Tells it from a later one, when it was cancelled and its id is used again.
+    pub(super) number: u64,
+    pub(super) answer: Result<Reply, ErrorObject>,
+}
+
+/// Answers that the session has not been given, with the bytes of all it has not taken in yet.
+#[derive(Default)]
+pub(super) struct Answers {
+    pub(super) list: Vec<Answered>,
+    pub(super) bytes: usize,
+}
+
+impl Answers {
+    pub(super) fn push(&mut self, answered: Answered) {
+        if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answered.answer {
+            self.bytes += result.len();
+        }
+        self.list.push(answered);
+    }
 }
 
 /// The handlers at work. Whoever is woken is polled once in the turn that follows, in the order of the wakes.
@@ -121,7 +145,7 @@ impl Running {
             self.places.push(Place { work: None, waker: Waker::from(alarm.clone()), alarm });
             place
         });
-        if let WorkFuture::Request(id, _) = &work.future {
+        if let WorkFuture::Request { id, .. } = &work.future {
             self.requests.insert(id.clone(), place);
         }
         let entry = &mut self.places[place];
@@ -153,7 +177,7 @@ impl Running {
         &mut self,
         cx: &TaskContext<'_>,
         mut count: usize,
-        mut done: impl FnMut(RequestId, Result<Reply, ErrorObject>),
+        mut done: impl FnMut(Answered),
     ) -> bool {
         self.has_new = false;
         if self.len() == 0 {
@@ -187,7 +211,7 @@ impl Running {
         }
     }
 
-    fn poll_place(&mut self, place: usize, done: &mut impl FnMut(RequestId, Result<Reply, ErrorObject>)) {
+    fn poll_place(&mut self, place: usize, done: &mut impl FnMut(Answered)) {
         let Some(entry) = self.places.get_mut(place) else { return };
         // Before it is polled: a wake during the poll counts for the next one.
         entry.alarm.rung.store(false, Ordering::Release);
@@ -195,10 +219,12 @@ impl Running {
         let mut cx = TaskContext::from_waker(&entry.waker);
         let mut clock = Instant::now();
         let answer = match &mut work.future {
-            WorkFuture::Request(_, future) => match poll_answer(future, &work.method, &mut cx, &mut clock) {
-                Poll::Ready(answer) => Some(answer),
-                Poll::Pending => return,
-            },
+            WorkFuture::Request { future, .. } => {
+                match poll_answer(future, &work.method, &mut cx, &mut clock) {
+                    Poll::Ready(answer) => Some(answer),
+                    Poll::Pending => return,
+                }
+            }
             WorkFuture::Notification(future) => {
                 if poll_notification(future, &work.method, &mut cx, &mut clock).is_pending() {
                     return;
@@ -207,9 +233,9 @@ impl Running {
             }
         };
         let Some(work) = self.leave(place) else { return };
-        if let (WorkFuture::Request(id, _), Some(answer)) = (&work.future, answer) {
+        if let (WorkFuture::Request { id, number, .. }, Some(answer)) = (&work.future, answer) {
             self.requests.remove(id);
-            done(id.clone(), answer);
+            done(Answered { id: id.clone(), number: *number, answer });
         }
         discard(work);
     }

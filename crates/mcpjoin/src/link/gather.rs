@@ -69,7 +69,7 @@ impl Gather {
             }
             Outbound::Batch { messages, .. } => encode::batch(messages, &mut self.open),
             // There are no exchanges to close: the session cancels with a notification here.
-            Outbound::Abort { .. } => return,
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => return,
         }
         self.open.put_u8(b'\n');
         self.waiting = self.waiting.saturating_add(self.open.len() - before);
@@ -87,7 +87,7 @@ impl Gather {
         match outbound {
             Outbound::Message { message, .. } => encode::message(message, &mut line),
             Outbound::Batch { messages, .. } => encode::batch(messages, &mut line),
-            Outbound::Abort { .. } => {}
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => {}
         }
         line
     }

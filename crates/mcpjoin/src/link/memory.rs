@@ -73,7 +73,7 @@ impl Io for Memory {
                 self.sender.push(Inbound::Batch { parts, origin }, size);
             }
             // There are no exchanges to close: the session cancels with a notification here.
-            Outbound::Abort { .. } => {}
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => {}
         }
     }
 

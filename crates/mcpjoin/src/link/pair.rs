@@ -183,7 +183,7 @@ impl Io for Pair {
         let size = match &outbound {
             Outbound::Message { message, .. } => weight(message),
             Outbound::Batch { messages, .. } => messages.iter().map(weight).sum(),
-            Outbound::Abort { .. } => size_of::<Outbound>(),
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => size_of::<Outbound>(),
         };
         self.sender.push(outbound, size);
     }

@@ -167,6 +167,24 @@ impl Context {
         }
     }
 
+    /// Lets the client hang up and come back for the answer: the event stream of its request is closed, the work goes
+    /// on, and what belongs to the request from here on, its result above all, is kept until the client asks for it
+    /// with `Last-Event-ID`. That is after the time that `HttpOptions::retry` tells it (1 s). For work that takes
+    /// long, so that no connection is held open all the while; it may be called again whenever the client is back.
+    ///
+    /// Does nothing where the client would not come back, or something would be lost: over other links than
+    /// Streamable HTTP, in other revisions than 2025-11-25, at a server that keeps no sessions or no events or answers
+    /// with plain JSON alone, in a task, and when the client has left already.
+    /// <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server>
+    pub fn close_sse_stream(&self) {
+        if self.0.task.is_some() {
+            return;
+        }
+        if let Err(refused) = self.0.connection.close_sse_stream() {
+            tracing::debug!(target: "mcpjoin", %refused, "no stream was closed");
+        }
+    }
+
     /// Whether nobody waits for the answer any more. A handler's own future is dropped then; this is for work
     /// that it has given to somebody else.
     #[must_use]

@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod batches;
+mod fairness;
 mod guards;
 mod http_sse;
 mod legacy;
 mod modern;
+mod polling;
 mod resumption;
 mod sessions;
 mod shutdown;

@@ -3,11 +3,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use http::Method;
 use http::request::Parts;
 use mcpjoin::link::HttpOptions;
-use serde_json::json;
+use mcpjoin::proto::session::Limits;
+use serde_json::{Value, json};
 
-use crate::support::{LEGACY, begins, initialize, peer, run, settle, text};
+use crate::support::{
+    Gate, LEGACY, Peer, begins, builder, call, initialize, peer, run, server, settle, text,
+};
 
 fn bearer(parts: &Parts) -> Option<String> {
     parts.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned())
@@ -41,7 +45,7 @@ fn cve_2026_52869_a_session_belongs_to_whoever_opened_it() {
             assert_eq!(other.call_in_session(1, "echo", json!({})).await.error().await, (404, -32600));
             assert_eq!(other.get().await.status, 404);
             assert_eq!(other.with("last-event-id", "0-0").get().await.status, 404);
-            assert_eq!(other.send(http::Method::DELETE, "/mcp", "").await.status, 404);
+            assert_eq!(other.send(Method::DELETE, "/mcp", "").await.status, 404);
         }
         assert_eq!(session.call_in_session(1, "echo", json!({})).await.status, 200);
     });
@@ -101,6 +105,81 @@ fn cve_2026_59951_sessions_are_capped_and_a_client_beyond_is_asked_to_come_again
 }
 
 #[test]
+fn a_session_begins_with_a_message_of_its_own_bound() {
+    run(async {
+        // With the members that a client adds to what it says of itself, to a byte.
+        let of_length = |length: usize| {
+            let mut message = initialize(LEGACY, json!({ "experimental": { "x": {} } }));
+            let pad = length - message.to_string().len() - r#""p":"""#.len();
+            message["params"]["capabilities"]["experimental"]["x"] = json!({ "p": "x".repeat(pad) });
+            assert_eq!(message.to_string().len(), length);
+            message
+        };
+        for (options, limit) in
+            [(HttpOptions::new(), 64 * 1024), (HttpOptions::new().max_initialize(1_000), 1_000)]
+        {
+            let (peer, _) = peer(options.clone());
+            assert_eq!(peer.post(of_length(limit)).await.status, 200);
+            let reply = peer.post(of_length(limit + 1)).await;
+            assert_eq!(reply.status, 413);
+            let why = reply.json().await["error"]["message"].to_string();
+            assert!(why.contains(&format!("`initialize` of {limit} bytes")), "{why}");
+            assert_eq!(peer.service.sessions(), 1);
+            // Without sessions, too, and over HTTP+SSE.
+            let stateless = Peer::new(&server().0, options.stateless(true));
+            assert_eq!(stateless.post(of_length(limit + 1)).await.status, 413);
+            let mut stream = peer.send(Method::GET, "/sse", "").await;
+            let endpoint = stream.event().await.unwrap().1;
+            let long = peer.send(Method::POST, &endpoint, of_length(limit + 1).to_string()).await;
+            assert_eq!(long.status, 413);
+            let fits = peer.send(Method::POST, &endpoint, of_length(limit).to_string()).await;
+            assert_eq!(fits.status, 202);
+            assert_eq!(stream.message().await.unwrap()["id"], "open");
+        }
+        let (peer, _) = peer(HttpOptions::new().max_initialize(1));
+        assert_eq!(peer.post(initialize(LEGACY, json!({}))).await.status, 413);
+        // What is no `initialize` has the bound of any message.
+        assert_eq!(peer.call(1, "echo", json!({ "message": "x".repeat(100_000) })).await.status, 200);
+        assert_eq!(peer.service.sessions(), 0);
+    });
+}
+
+#[test]
+fn a_session_whose_connection_is_over_is_not_counted_and_takes_no_place() {
+    run(async {
+        // A client that takes nothing of what it is owed is given up.
+        let mut limits = Limits::default();
+        (limits.message, limits.queued_replies, limits.write_stall) = (4_096, 4_096, Duration::from_secs(3));
+        let server = builder(&Gate::new()).limits(limits).build().unwrap();
+        let peer = Peer::new(&server, HttpOptions::new().max_sessions(2));
+        let session = peer.open(LEGACY).await;
+        let mut stream = peer.send(Method::GET, "/sse", "").await;
+        let endpoint = stream.event().await.unwrap().1;
+        let say = async |message: Value| {
+            assert_eq!(peer.send(Method::POST, &endpoint, message.to_string()).await.status, 202);
+        };
+        say(initialize("2024-11-05", json!({}))).await;
+        say(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        assert_eq!(peer.post(initialize(LEGACY, json!({}))).await.status, 503);
+        for id in 0..6 {
+            say(call(id, "echo", json!({ "message": "x".repeat(3_000) }))).await;
+        }
+        assert_eq!(peer.service.sessions(), 2);
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(peer.service.sessions(), 1);
+        let another = peer.open(LEGACY).await;
+        assert_eq!(peer.service.sessions(), 2);
+        assert_eq!(peer.post(initialize(LEGACY, json!({}))).await.status, 503);
+        for open in [session, another] {
+            assert_eq!(open.call_in_session(1, "echo", json!({})).await.status, 200);
+        }
+        // Those that the server has ended itself are not counted either.
+        peer.service.drain().await;
+        assert_eq!(peer.service.sessions(), 0);
+    });
+}
+
+#[test]
 fn cve_2026_67430_a_session_that_is_not_used_is_over_after_its_time() {
     run(async {
         let (peer, gate) = peer(HttpOptions::new().session_idle(Duration::from_secs(100)));
@@ -143,7 +222,7 @@ fn ending_a_session_ends_what_is_under_way_in_it() {
         assert_eq!(stream.event().await.unwrap().0, "0-0");
         let mut waiting = Box::pin(session.call_in_session(1, "wait", json!({})));
         begins(&mut waiting).await;
-        assert_eq!(session.send(http::Method::DELETE, "/mcp", "").await.status, 204);
+        assert_eq!(session.send(Method::DELETE, "/mcp", "").await.status, 204);
         assert_eq!(waiting.await.error().await, (404, -32600));
         assert_eq!(stream.message().await, None);
         settle().await;
@@ -173,11 +252,11 @@ fn f113_who_is_sent_away_is_told_when_to_come_again() {
         let (peer, _) = peer(HttpOptions::new().max_sessions(1));
         let session = peer.open(LEGACY).await;
         for reply in
-            [peer.post(initialize(LEGACY, json!({}))).await, peer.send(http::Method::GET, "/sse", "").await]
+            [peer.post(initialize(LEGACY, json!({}))).await, peer.send(Method::GET, "/sse", "").await]
         {
             assert_eq!((reply.status, &reply.headers["retry-after"]), (503, &"1".parse().unwrap()));
         }
-        assert_eq!(session.send(http::Method::DELETE, "/mcp", "").await.status, 204);
-        assert_eq!(peer.send(http::Method::GET, "/sse", "").await.status, 200);
+        assert_eq!(session.send(Method::DELETE, "/mcp", "").await.status, 204);
+        assert_eq!(peer.send(Method::GET, "/sse", "").await.status, 200);
     });
 }

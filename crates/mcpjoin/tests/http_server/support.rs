@@ -115,6 +115,21 @@ pub(crate) fn builder(gate: &Gate) -> ServerBuilder {
                 }
             }
         })
+        // The same, and sends its client away after each step.
+        .raw_tool(Tool::new("part", any_object()), {
+            let gate = gate.clone();
+            move |arguments, cx: Context| {
+                let gate = gate.clone();
+                async move {
+                    for step in 1..=member(&arguments, "n").as_u64().unwrap_or(1) {
+                        cx.progress(step as f64, None, None);
+                        cx.close_sse_stream();
+                        gate.open.acquire().await.unwrap().forget();
+                    }
+                    "parted".to_owned()
+                }
+            }
+        })
         .raw_tool(Tool::new("wait", any_object()), move |_, _| {
             let gate = gate.clone();
             async move {

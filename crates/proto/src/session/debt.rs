@@ -47,6 +47,8 @@ pub(super) struct Notes {
     pub(super) progress: Option<Place>,
     /// What was last reported.
     pub(super) reported: Option<f64>,
+    /// That its stream is to be closed may still wait in the queue.
+    pub(super) closing: Option<Place>,
 }
 
 #[derive(Debug)]
@@ -111,7 +113,7 @@ impl Incoming {
 
 impl Notes {
     fn is_something(&self) -> bool {
-        let Self { progress_token, log_level, asker, batch, uri, progress, reported } = self;
+        let Self { progress_token, log_level, asker, batch, uri, progress, reported, closing } = self;
         progress_token.is_some()
             || log_level.is_some()
             || asker.is_some()
@@ -119,6 +121,7 @@ impl Notes {
             || uri.is_some()
             || progress.is_some()
             || reported.is_some()
+            || closing.is_some()
     }
 }
 

@@ -106,6 +106,13 @@ pub enum Outbound {
         /// Our request.
         id: RequestId,
     },
+    /// Close the stream of a request of the peer, so that the peer comes back for what is still to be sent on it: a
+    /// server may do so in 2025-11-25. The request goes on. Only a link that loses nothing by it does so: HTTP, where
+    /// events are kept. For every other link this is nothing.
+    CloseStream {
+        /// The peer's request.
+        id: RequestId,
+    },
 }
 
 /// Where a message goes on a link that has more than one way.

@@ -427,6 +427,19 @@ impl Session {
         self.notify(notification, Route::ReplyTo(id.clone()))
     }
 
+    /// Closes the stream of a request of the peer, which comes back for the reply. Nothing is closed where the peer
+    /// would not come back: on links without exchanges, and in revisions that do not know it.
+    ///
+    /// # Errors
+    /// When the request is no longer being handled.
+    pub fn close_stream(&mut self, id: &RequestId) -> Result<(), NotifyRefused> {
+        let polled = self.profile().is_some_and(|profile| profile.http_priming_event);
+        if !polled || !self.shared.caps.exchanges {
+            return Ok(());
+        }
+        self.shared.close_stream(id)
+    }
+
     /// Ends the session from this side. Calls under way fail; a server ends the streams of its clients in
     /// the orderly way.
     pub fn close(&mut self) {

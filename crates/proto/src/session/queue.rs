@@ -124,6 +124,12 @@ impl Queue {
         place
     }
 
+    /// To close the stream of a request, behind what is to be sent on it. Said once, however often it is wanted.
+    pub(super) fn push_close_stream(&mut self, older: Option<Place>, id: RequestId) -> Place {
+        let waits = older.filter(|place| self.replies.waiting(*place).is_some());
+        waits.unwrap_or_else(|| self.replies.push(Outbound::CloseStream { id }))
+    }
+
     pub(super) fn pop(&mut self) -> Option<Outbound> {
         if self.replies.items.is_empty() { self.own.pop() } else { self.replies.pop() }
     }
@@ -141,6 +147,7 @@ fn size(outbound: &Outbound) -> usize {
         Outbound::Message { message, .. } => message_size(message),
         Outbound::Batch { messages, .. } => messages.iter().map(message_size).sum(),
         Outbound::Abort { .. } => ENVELOPE,
+        Outbound::CloseStream { id } => id.held() + ENVELOPE,
     }
 }
 

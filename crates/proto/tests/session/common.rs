@@ -37,13 +37,21 @@ pub(crate) fn client_of(version: &Version, limits: Limits) -> Session {
 }
 
 pub(crate) fn server(limits: Limits) -> Session {
+    server_over(LinkCaps::default(), limits)
+}
+
+fn server_over(caps: LinkCaps, limits: Limits) -> Session {
     let role = ServerRole::new(Implementation::new("s", "1"), raw(SERVER).decode().unwrap());
-    Session::new(Role::Server(role.into()), LinkCaps::default(), limits)
+    Session::new(Role::Server(role.into()), caps, limits)
 }
 
 /// A legacy server of that version whose client is played by the test, and agreed with it.
 pub(crate) fn opened_server(version: &str, limits: Limits) -> Session {
-    let mut server = server(limits);
+    opened_server_over(LinkCaps::default(), version, limits)
+}
+
+pub(crate) fn opened_server_over(caps: LinkCaps, version: &str, limits: Limits) -> Session {
+    let mut server = server_over(caps, limits);
     server.open(Time::ZERO);
     say(
         &mut server,
@@ -97,7 +105,9 @@ pub(crate) fn text(outbound: &Outbound) -> String {
     match outbound {
         Outbound::Message { message, .. } => encode::message(message, &mut line),
         Outbound::Batch { messages, .. } => encode::batch(messages, &mut line),
-        Outbound::Abort { id } => panic!("an exchange {id} on a link that has none"),
+        Outbound::Abort { id } | Outbound::CloseStream { id } => {
+            panic!("an exchange {id} on a link that has none")
+        }
     }
     String::from_utf8(line.to_vec()).unwrap()
 }
@@ -173,6 +183,7 @@ pub(crate) fn arrives(outbound: Outbound, origin: &Arc<Origin>) -> Inbound {
             Inbound::Batch { parts: messages.into_iter().map(Ok).collect(), origin }
         }
         Outbound::Abort { id } => Inbound::Detached { id },
+        Outbound::CloseStream { id } => panic!("the stream of {id} is closed on a link that has none"),
     }
 }
 

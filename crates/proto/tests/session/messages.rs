@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::session::{Call, CallError, Event, Limits, Reply, Violation};
+use mcpjoin_proto::session::{
+    Call, CallError, Event, Limits, LinkCaps, NotifyRefused, Outbound, Reply, Violation,
+};
 use mcpjoin_proto::{Method, RequestId, Time};
 
 use crate::common::*;
@@ -221,5 +223,35 @@ fn what_is_remembered_of_a_modern_client_does_not_keep_its_message() {
         server.respond(&RequestId::from(1), Ok(Reply::empty()));
         assert_eq!(sent(&mut server).len(), 1);
         assert!(line.is_unique(), "{length}");
+    }
+}
+
+#[test]
+fn a_stream_is_closed_once_and_only_where_the_client_comes_back() {
+    let exchanges = LinkCaps { exchanges: true, ..LinkCaps::default() };
+    let ask =
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":7}}}"#;
+    for (version, caps, closes) in [
+        ("2025-11-25", exchanges, true),
+        ("2025-11-25", LinkCaps::default(), false),
+        ("2025-06-18", exchanges, false),
+    ] {
+        let mut server = opened_server_over(caps, version, Limits::default());
+        say(&mut server, ask);
+        events(&mut server);
+        let id = RequestId::from(7);
+        server.progress(&id, 1.0, None, None).unwrap();
+        for _ in 0..1_000 {
+            server.close_stream(&id).unwrap();
+        }
+        let sent: Vec<_> = std::iter::from_fn(|| server.poll_transmit()).collect();
+        assert!(matches!(sent[0], Outbound::Message { .. }), "{sent:?}");
+        let expected = [Outbound::CloseStream { id: id.clone() }];
+        assert_eq!(sent[1..], expected[..usize::from(closes)], "{version} {caps:?}");
+        server.respond(&id, Ok(Reply::empty()));
+        assert!(matches!(server.poll_transmit(), Some(Outbound::Message { .. })));
+        let late = server.close_stream(&id);
+        assert_eq!(late, if closes { Err(NotifyRefused::NoSuchRequest) } else { Ok(()) });
+        assert_eq!(server.poll_transmit(), None);
     }
 }

@@ -136,6 +136,7 @@ impl Side {
                 Sent::Line { line, is_reply: true }
             }
             Outbound::Abort { id } => Sent::Abort(id),
+            Outbound::CloseStream { id } => panic!("nobody wanted the stream of {id} to be closed"),
         };
         self.check();
         Some(sent)

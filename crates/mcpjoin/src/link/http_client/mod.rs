@@ -500,7 +500,9 @@ impl Io for HttpLink {
             self.abort(id);
             return;
         }
-        if cancelled(&outbound).is_some_and(|id| self.withdraw(&id)) {
+        // Only a server closes streams.
+        let closes = matches!(outbound, Outbound::CloseStream { .. });
+        if closes || cancelled(&outbound).is_some_and(|id| self.withdraw(&id)) {
             return;
         }
         let waiting = Waiting::new(outbound);

@@ -68,7 +68,7 @@ impl Waiting {
             }
             Outbound::Message { message: Message::Response(_), .. } => told("a response", What::Told),
             Outbound::Batch { .. } => told("a batch of responses", What::Told),
-            Outbound::Abort { .. } => return None,
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => return None,
         })
     }
 
@@ -76,7 +76,7 @@ impl Waiting {
         let size = match &outbound {
             Outbound::Message { message, .. } => super::super::memory::weight(message),
             Outbound::Batch { messages, .. } => messages.iter().map(super::super::memory::weight).sum(),
-            Outbound::Abort { .. } => 0,
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => 0,
         };
         Self { outbound, size, again: false }
     }

@@ -41,8 +41,9 @@ pub(crate) trait Served: Send + Sync {
 /// What runs a connection until it is over. Dropping it ends the connection at once.
 pub(crate) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How often a connection that always has more to do is polled in one go.
-const TURNS: usize = 16;
+/// How often a connection that always has more to do is polled in one go. Twice is what a handler takes that is not
+/// ready at once; whoever has thousands of calls under way is not to keep others waiting for more than that.
+const TURNS: usize = 2;
 
 const IDLE: u8 = 0;
 /// A task is on its way that polls it.

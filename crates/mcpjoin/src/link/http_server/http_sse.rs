@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
-use http::{Method, Response};
+use http::{Method as HttpMethod, Response};
 use http_body::Body;
 use mcpjoin_proto::codec::sse::Writing;
-use mcpjoin_proto::decode::decode;
+use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::session::Origin;
+use mcpjoin_proto::{Message, Method};
 
 use super::body::{HttpBody, read};
 use super::events::SessionId;
@@ -27,7 +28,7 @@ const PARAMETER: &str = "sessionId";
 
 /// Opens the stream, and with it the session.
 pub(super) fn stream(shared: &Arc<Shared>, parts: &Parts) -> Response<HttpBody> {
-    if parts.method != Method::GET {
+    if parts.method != HttpMethod::GET {
         return reply::not_allowed("GET");
     }
     if let Err(refused) = RequestHead::new(parts).check_accept(&[MediaType::EventStream]) {
@@ -68,7 +69,7 @@ pub(super) async fn message<B>(
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
-    if parts.method != Method::POST {
+    if parts.method != HttpMethod::POST {
         return reply::not_allowed("POST");
     }
     if let Err(refused) = RequestHead::new(parts).check_body() {
@@ -88,6 +89,9 @@ where
         Err(unread) => return shared.unread(unread),
     };
     let inbound = match decode(&body, &shared.limits.decode) {
+        Ok(decoded) if opens(&decoded) && body.len() > shared.options.initialize => {
+            return shared.too_long_initialize();
+        }
         Ok(decoded) => inbound(decoded, said_by(origin, principal.as_deref())),
         Err(error) => return reply::error(400, error.id.clone(), error.to_error_object()),
     };
@@ -96,4 +100,9 @@ where
     }
     session.entry.run();
     reply::bare(202)
+}
+
+/// Whether it is what opens a session.
+fn opens(decoded: &Decoded) -> bool {
+    matches!(decoded, Decoded::Message(Message::Request(request)) if request.method == Method::Initialize)
 }

@@ -142,7 +142,8 @@ impl Wire {
             let event = Event { id, bytes: bytes.clone(), last: slot.ended };
             events.append(&agreed.session, event);
         }
-        if slot.holder.is_some() || stream == STANDING {
+        // What comes behind a parting is for whoever comes back.
+        if (slot.holder.is_some() && !slot.parted) || stream == STANDING {
             slot.bytes += bytes.len();
             let length = bytes.len();
             slot.queue.push_back((id.number, bytes));
@@ -198,6 +199,7 @@ impl Io for HttpIo {
             }
             // A server closes an exchange by answering.
             Outbound::Abort { .. } => {}
+            Outbound::CloseStream { id } => self.0.part(&id),
         }
     }
 

@@ -40,7 +40,7 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use mcpjoin_proto::decode::{Decoded, decode};
-use mcpjoin_proto::http::classify::{Class, HttpMethod, Offer, SessionLookup, classify};
+use mcpjoin_proto::http::classify::{Class, HttpMethod, LegacyKind, Offer, SessionLookup, classify};
 use mcpjoin_proto::session::{Limits, Origin};
 use mcpjoin_proto::{DecodeError, Era, ErrorObject, Message, RequestId, Version, code};
 use tokio::runtime::Handle;
@@ -225,6 +225,9 @@ where
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
     let came = Came { decoded, size, origin };
     match class {
+        Class::Legacy { kind: LegacyKind::Initialize, .. } if size > shared.options.initialize => {
+            shared.too_long_initialize()
+        }
         Class::Modern { .. } => modern::post(shared, head, came).await,
         Class::Legacy { kind, version } if stateless => stateless::answer(shared, kind, version, came).await,
         Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, principal, came).await,
@@ -330,6 +333,12 @@ impl Shared {
         }
     }
 
+    /// What opens a session is longer than what a session may keep of it.
+    fn too_long_initialize(&self) -> Response<HttpBody> {
+        let limit = self.options.initialize;
+        reply::refuse(413, &format!("the body is above the limit `initialize` of {limit} bytes"))
+    }
+
     /// Opens a connection, unless the end has begun.
     fn open(self: &Arc<Self>, routing: Routing) -> Result<Arc<Entry>, Refusal> {
         let outside = |_| Box::new(reply::refuse(500, "the service was called outside of a tokio runtime"));
@@ -354,6 +363,7 @@ impl Shared {
     }
 
     fn forget(&self, number: u64) {
+        self.sessions.one_may_be_over();
         let mut entries = self.entries();
         entries.remove(&number);
         let none = entries.is_empty();

@@ -41,6 +41,7 @@ pub struct HttpOptions {
     pub(super) json_only: bool,
     pub(super) stateless: bool,
     pub(super) sessions: usize,
+    pub(super) initialize: usize,
     pub(super) session_idle: Duration,
     pub(super) header_time: Duration,
     pub(super) body_time: Duration,
@@ -64,6 +65,7 @@ impl HttpOptions {
             json_only: false,
             stateless: false,
             sessions: 10_000,
+            initialize: 64 * 1024,
             session_idle: Duration::from_secs(30 * 60),
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
@@ -156,6 +158,16 @@ impl HttpOptions {
     #[must_use]
     pub const fn max_sessions(mut self, sessions: usize) -> Self {
         self.sessions = sessions;
+        self
+    }
+
+    /// How many bytes the `initialize` of a legacy session may have: 64 KiB. What it says of the client is kept as long
+    /// as the session, so that 10,000 sessions that begin with messages of the largest size, 10 MiB, would hold 98 GiB;
+    /// with this bound it is 640 MiB. Clients send some hundred bytes. One above it is refused with 413. A modern client
+    /// has no such message: its requests are held to the limit of any message, and nothing is kept of them.
+    #[must_use]
+    pub const fn max_initialize(mut self, bytes: usize) -> Self {
+        self.initialize = bytes;
         self
     }
 

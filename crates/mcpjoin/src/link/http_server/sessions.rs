@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(super) struct Sessions {
     idle: Duration,
     epoch: Instant,
     events: Option<Arc<dyn EventStore>>,
+    /// There may be sessions in the table that are over.
+    stale: AtomicBool,
     table: Mutex<Table>,
 }
 
@@ -71,6 +73,11 @@ impl Session {
         self.exchanges.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Its connection is over, by itself or because the server is.
+    fn is_over(&self) -> bool {
+        self.entry.wire.is_closed()
+    }
+
     fn idle(&self) -> Duration {
         if self.exchanges.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
@@ -82,19 +89,37 @@ impl Session {
 
 impl Sessions {
     pub(super) fn new(limit: usize, idle: Duration, events: Option<Arc<dyn EventStore>>) -> Arc<Self> {
-        Arc::new(Self { limit, idle, epoch: Instant::now(), events, table: Mutex::default() })
+        let (epoch, stale) = (Instant::now(), AtomicBool::new(false));
+        Arc::new(Self { limit, idle, epoch, events, stale, table: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many are open. One whose connection is over has its entry until somebody looks for it.
     pub(super) fn len(&self) -> usize {
-        self.lock().sessions.len()
+        self.lock().sessions.values().filter(|session| !session.is_over()).count()
+    }
+
+    /// A connection is over, which may have been a session's.
+    pub(super) fn one_may_be_over(&self) {
+        self.stale.store(true, Ordering::Release);
     }
 
     /// Takes a place for a session; `None` when there are too many.
     pub(super) fn reserve(self: &Arc<Self>) -> Option<Place> {
+        self.place().or_else(|| {
+            // Looked for once for each end, so that to be refused stays cheap.
+            if !self.stale.swap(false, Ordering::AcqRel) {
+                return None;
+            }
+            self.end_those(|session| session.is_over());
+            self.place()
+        })
+    }
+
+    fn place(self: &Arc<Self>) -> Option<Place> {
         let mut table = self.lock();
         if table.sessions.len() + table.reserved >= self.limit {
             return None;
@@ -139,7 +164,7 @@ impl Sessions {
         if session.principal.as_deref() != principal {
             return None;
         }
-        if session.entry.wire.is_closed() {
+        if session.is_over() {
             self.end(id);
             return None;
         }
@@ -159,15 +184,18 @@ impl Sessions {
     }
 
     fn end_idle(&self) {
-        let idle: Vec<SessionId> = {
-            let table = self.lock();
-            for session in table.sessions.values() {
-                session.entry.wire.shrink();
-            }
-            let over = |session: &Session| session.idle() >= self.idle || session.entry.wire.is_closed();
-            table.sessions.values().filter(|session| over(session)).map(|session| session.id).collect()
-        };
-        for id in idle {
+        for session in self.lock().sessions.values() {
+            session.entry.wire.shrink();
+        }
+        self.end_those(|session| session.idle() >= self.idle || session.is_over());
+    }
+
+    fn end_those(&self, over: impl Fn(&Session) -> bool) {
+        let table = self.lock();
+        let ids: Vec<SessionId> =
+            table.sessions.values().filter(|session| over(session)).map(|session| session.id).collect();
+        drop(table);
+        for id in ids {
             self.end(&id);
         }
     }

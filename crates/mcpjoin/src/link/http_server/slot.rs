@@ -59,6 +59,8 @@ pub(super) struct Slot {
     pub(super) holder: Option<u64>,
     /// Nobody can come back for it.
     pub(super) forsaken: bool,
+    /// Its reader is sent away behind what waits, and comes back for what follows.
+    pub(super) parted: bool,
 }
 
 #[derive(Default)]

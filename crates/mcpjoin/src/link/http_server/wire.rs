@@ -238,7 +238,7 @@ impl Wire {
             }
             return Poll::Ready(Some(bytes));
         }
-        if slot.ended || closed {
+        if slot.ended || slot.parted || closed {
             return Poll::Ready(None);
         }
         keep(&mut slot.waker, cx.waker());
@@ -285,13 +285,34 @@ impl Wire {
         }
     }
 
+    /// Ends the stream of a request for whoever reads it, who comes back for the rest. Only where it can be had then,
+    /// and where a client knows that it has to come.
+    pub(super) fn part(&self, id: &RequestId) {
+        let polled = self.agreed.get().is_some_and(|agreed| agreed.profile.http_priming_event);
+        if self.json_only || !polled || !self.is_resumable() {
+            return;
+        }
+        let mut state = self.lock();
+        let Some(stream) = state.owed.get(id).copied() else { return };
+        let Some(slot) = state.posts.get_mut(&stream).filter(|slot| slot.holder.is_some()) else { return };
+        if matches!(slot.form, Form::Open) {
+            self.make_stream(stream, slot);
+        }
+        slot.parted = true;
+        let waker = slot.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     /// Opens the stream that belongs to no POST. `None` when somebody has it open.
     pub(super) fn open_standing(&self) -> Option<Holder> {
         let mut state = self.lock();
         if state.closed || state.standing.holder.is_some() {
             return None;
         }
-        Some(self.attach(&mut state, STANDING, true))
+        Some(self.attach(&mut state, STANDING))
     }
 
     /// Opens a stream again, behind the event with that number. Gives the number of the event with which it goes on
@@ -318,21 +339,19 @@ impl Wire {
         if slot.holder.is_some() {
             wake.add(self.took(&mut state, bytes));
         }
-        let holder = self.attach(&mut state, stream, false);
+        let holder = self.attach(&mut state, stream);
         drop(state);
         wake.all();
         Some((holder, next))
     }
 
-    fn attach(&self, state: &mut State, stream: u64, prime: bool) -> Holder {
+    fn attach(&self, state: &mut State, stream: u64) -> Holder {
         let holder = state.hold(stream);
         if let Some(slot) = state.slot(stream) {
             slot.holder = Some(holder.number);
             self.buffered.fetch_add(slot.bytes, Ordering::Relaxed);
-            slot.form = Form::Stream;
-            if prime {
-                self.prime(stream, slot);
-            }
+            slot.parted = false;
+            self.make_stream(stream, slot);
         }
         holder
     }
