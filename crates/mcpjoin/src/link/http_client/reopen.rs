@@ -49,13 +49,7 @@ impl Reopening {
 
     fn sending(&self, message: Message, about: &str, headers: HeaderMap) -> Sending {
         let body = body(&Outbound::Message { message, route: Route::Session });
-        Sending {
-            method: HttpMethod::POST,
-            url: self.wire.url.clone(),
-            headers,
-            body: Some(body),
-            about: about.into(),
-        }
+        Sending { headers, body: Some(body), ..self.wire.sending(HttpMethod::POST, about) }
     }
 
     /// The second member of an error: nothing that comes later can be better.

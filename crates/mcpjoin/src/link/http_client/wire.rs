@@ -3,6 +3,7 @@
 //! Called by `exchange`, `listen` and `sse2024`. It follows a redirect only within the origin of the link's URL, so
 //! that no header, no session and no body ever leaves it (CVE-2026-64684, CVE-2026-111769), and it never reads a body.
 
+use std::collections::hash_map::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use super::credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, ErasedCredentials, ROUNDS,
 };
 use super::failure;
+use super::proxy::Proxy;
 
 /// How many redirects of one request are followed.
 const REDIRECTS: usize = 5;
@@ -29,8 +31,12 @@ pub(super) struct Wire {
     headers: HeaderMap,
     credentials: Option<Arc<dyn ErasedCredentials>>,
     connect_timeout: Duration,
+    /// The proxy that is asked in place of the server, in words.
+    via: Option<Arc<str>>,
     pub(super) limits: Limits,
     pub(super) origin: Arc<Origin>,
+    /// What the events of the session are marked with.
+    pub(super) marks: RandomState,
 }
 
 /// A request to make.
@@ -42,6 +48,8 @@ pub(super) struct Sending {
     pub(super) body: Option<Bytes>,
     /// What it is for: the method of MCP, in errors.
     pub(super) about: Box<str>,
+    /// The proxy on the way, in errors.
+    pub(super) via: Option<Arc<str>>,
 }
 
 /// A request that brought no response.
@@ -50,6 +58,8 @@ pub(super) struct Unanswered {
     pub(super) error: LinkError,
     /// No connection was made: the server has seen nothing of it.
     pub(super) unsent: bool,
+    /// Nobody listens there.
+    pub(super) refused: bool,
 }
 
 impl Wire {
@@ -59,9 +69,31 @@ impl Wire {
         headers: HeaderMap,
         credentials: Option<Arc<dyn ErasedCredentials>>,
         connect_timeout: Duration,
+        proxy: Option<&Proxy>,
     ) -> Self {
-        let origin = Arc::new(Origin { link: "http", peer: Some(shown(&url).into()) });
-        Self { client, url, headers, credentials, connect_timeout, limits: Limits::default(), origin }
+        Self {
+            origin: Arc::new(Origin { link: "http", peer: Some(shown(&url).into()) }),
+            client,
+            url,
+            headers,
+            credentials,
+            connect_timeout,
+            via: proxy.map(|proxy| proxy.to_string().into()),
+            limits: Limits::default(),
+            marks: RandomState::new(),
+        }
+    }
+
+    /// A request to the server's URL, without headers and without a body.
+    pub(super) fn sending(&self, method: Method, about: impl Into<Box<str>>) -> Sending {
+        Sending {
+            method,
+            url: self.url.clone(),
+            headers: HeaderMap::new(),
+            body: None,
+            about: about.into(),
+            via: self.via.clone(),
+        }
     }
 
     /// Sends a request, and again where a redirect or a refused authorization asks for that. A 401 or 403 comes back
@@ -114,7 +146,7 @@ impl Wire {
             let value = credentials.authorization(request).await;
             let unsent = |error| {
                 let error = sending.error(error, false).of(LinkErrorKind::Unauthorized);
-                Unanswered { error, unsent: true }
+                Unanswered { error, unsent: true, refused: false }
             };
             let value = value.map_err(|error| unsent(format!("not sent, no authorization: {error}")))?;
             if let Some(mut value) = value {
@@ -127,9 +159,10 @@ impl Wire {
             request = request.body(body.clone());
         }
         request.send().await.map_err(|error| {
-            let unsent = error.is_connect();
-            let (kind, what, retryable) = failure::describe(&error, url, self.connect_timeout);
-            Unanswered { error: sending.error(what, retryable).of(kind), unsent }
+            let (unsent, refused) = (error.is_connect(), failure::is_refused(&error));
+            let proxied = self.via.is_some();
+            let (kind, what, retryable) = failure::describe(&error, url, self.connect_timeout, proxied);
+            Unanswered { error: sending.error(what, retryable).of(kind), unsent, refused }
         })
     }
 }
@@ -165,12 +198,14 @@ fn target(sending: &Sending, url: &Url, response: &Response) -> Result<Url, Stri
 impl Sending {
     /// The error for this request.
     pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> LinkError {
-        let message = format!("{} {} ({}): {}", self.method, shown(&self.url), self.about, what.as_ref());
+        let via = self.via.as_ref().map(|via| format!(", {via}")).unwrap_or_default();
+        let message =
+            format!("{} {} ({}{via}): {}", self.method, shown(&self.url), self.about, what.as_ref());
         LinkError::new(message, retryable)
     }
 
     fn fail(&self, what: String, retryable: bool) -> Unanswered {
-        Unanswered { error: self.error(what, retryable), unsent: false }
+        Unanswered { error: self.error(what, retryable), unsent: false, refused: false }
     }
 }
 
