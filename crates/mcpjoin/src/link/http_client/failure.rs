@@ -150,7 +150,7 @@ pub(super) fn refuses(status: StatusCode) -> bool {
 
 /// Bytes as a person reads them, on one line: what a terminal would obey, or show nothing for, is made visible. Quotes and
 /// letters of any language are what they are.
-pub(super) fn readable(bytes: &[u8]) -> String {
+pub(crate) fn readable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {

@@ -52,6 +52,9 @@ pub use connect::{HttpConnect, HttpHandle, HttpSetupError, HttpWay};
 pub use credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
+pub(crate) use failure::readable;
+pub(crate) use proxy::Proxy;
+pub(crate) use wire::shown;
 
 use self::exchange::{Exchange, News, Post, Refused, Role, body};
 use self::heard::Heard;

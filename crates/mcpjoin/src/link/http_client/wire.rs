@@ -187,6 +187,7 @@ fn target(sending: &Sending, url: &Url, response: &Response) -> Result<Url, Stri
     })?;
     let keeps_method = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if sending.method != Method::GET && !keeps_method {
+        let followed = Url::parse(&followed).map(|to| shown(&to)).unwrap_or(followed);
         return Err(format!(
             "{status} leads to {followed}; it would turn {} into GET, so it is not followed: use that URL",
             sending.method
@@ -210,7 +211,7 @@ impl Sending {
 }
 
 /// A URL for people: without what may be secret in its query.
-pub(super) fn shown(url: &Url) -> String {
+pub(crate) fn shown(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let query = if url.query().is_some() { "?..." } else { "" };
