@@ -139,6 +139,35 @@ async fn denies(second: Option<Arc<Notify>>) -> Scripted {
     .await
 }
 
+#[test]
+fn f113_a_server_that_is_busy_while_a_session_is_opened_again_loses_no_call() {
+    run(async {
+        let made = Arc::new(AtomicUsize::new(0));
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let number = match seen.about().as_str() {
+                "initialize" => made.fetch_add(1, Ordering::SeqCst),
+                _ => made.load(Ordering::SeqCst),
+            };
+            async move {
+                match (seen.about().as_str(), number) {
+                    ("initialize", 1) => talk.answer(503, &[("Retry-After", "0")], "").await,
+                    ("initialize", _) => legacy(V2025_11, &format!("s{number}"), seen, talk).await,
+                    // It knows no session but the one that was made last.
+                    ("tools/call", 1) => talk.status(404).await,
+                    _ => {
+                        let named = seen.header("mcp-session-id").unwrap_or("none").to_owned();
+                        legacy(V2025_11, &named, seen, talk).await
+                    }
+                }
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(call(&client, "a").await.as_deref(), Ok("a"));
+        assert_eq!(server.count("initialize"), 3);
+    });
+}
+
 fn ended(server: &Scripted) -> Vec<String> {
     let seen = server.seen();
     let ends = seen.iter().filter(|seen| seen.about() == "DELETE");

@@ -152,14 +152,15 @@ impl Exchange {
         let about = &self.post.sending.about;
         let sending = resumption(&self.wire, session, Some(last));
         let (mut failures, mut refusals) = (0, Refusals::default());
+        let mut reason = why.clone();
         loop {
             if let Some(wait) = wait {
-                tracing::info!(target: "mcpjoin", "{about}: {why}; resuming it in {} ms", wait.as_millis());
+                let wait_ms = wait.as_millis();
+                tracing::info!(target: "mcpjoin", "{about}: {reason}; its stream is resumed in {wait_ms} ms");
                 sleep(wait).await;
             }
             let (failed, asked) = match self.wire.send(&sending).await {
                 Err(unanswered) if unanswered.refused => {
-                    tracing::info!(target: "mcpjoin", "{about}: resuming its stream was refused: nobody listens there");
                     let Some(next) = refusals.next() else {
                         let count = refusals.count;
                         let what = unanswered.error.message;
@@ -168,7 +169,7 @@ impl Exchange {
                             AWAY.as_secs()
                         )));
                     };
-                    wait = Some(next);
+                    (wait, reason) = (Some(next), "connection refused, nobody listens there".into());
                     continue;
                 }
                 Err(unanswered) => (String::from(unanswered.error.message), None),
@@ -198,7 +199,6 @@ impl Exchange {
             };
             refusals = Refusals::default();
             failures += 1;
-            tracing::info!(target: "mcpjoin", "{about}: resuming its stream failed: {failed}");
             if failures == RESUMPTIONS {
                 return Err(lost(format!(
                     "{why}; resuming failed: {failed}; given up after {RESUMPTIONS} attempts"
@@ -206,6 +206,7 @@ impl Exchange {
             }
             let next = pause(events.retry(), failures);
             wait = Some(asked.map_or(next, |asked| asked.max(next)));
+            reason = failed;
         }
     }
 }
