@@ -172,7 +172,7 @@ impl Exchange {
                     (wait, reason) = (Some(next), "connection refused, nobody listens there".into());
                     continue;
                 }
-                Err(unanswered) => (String::from(unanswered.error.message), None),
+                Err(unanswered) => (unanswered.error.message, None),
                 Ok(response) => {
                     let status = response.status();
                     let stream = status.is_success() && media_type(&response) == MediaType::EventStream;
