@@ -16,7 +16,7 @@ use mcpjoin::proto::Raw;
 use mcpjoin::{Client, Link};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
@@ -121,8 +121,8 @@ fn cut_of(request: &[u8]) -> Option<u64> {
 #[derive(Clone, Copy)]
 struct Patience {
     all: Duration,
-    /// On a stream that goes on from an event. The server's example of a store gives it what has been said until then, and
-    /// nothing of what comes after.
+    /// On a stream that goes on from an event. The server's store gives it what has been said until then, and nothing of
+    /// what comes after.
     resumed: Duration,
 }
 
@@ -142,6 +142,8 @@ struct Proxy {
     cuts: Arc<Mutex<BTreeMap<u64, Cut>>>,
     /// Told of every connection that was silent for too long.
     dropped: Arc<Notify>,
+    /// Whoever holds it keeps those who come waiting for the server.
+    way: Arc<RwLock<()>>,
     task: JoinHandle<()>,
 }
 
@@ -157,12 +159,14 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let cuts: Arc<Mutex<BTreeMap<u64, Cut>>> = Arc::default();
         let dropped = Arc::new(Notify::new());
-        let (noted, told) = (cuts.clone(), dropped.clone());
+        let way = Arc::new(RwLock::new(()));
+        let (noted, told, open) = (cuts.clone(), dropped.clone(), way.clone());
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let (noted, told) = (noted.clone(), told.clone());
+                let (noted, told, open) = (noted.clone(), told.clone(), open.clone());
                 connections.spawn(async move {
+                    drop(open.read().await);
                     let server = TcpStream::connect(server).await.unwrap();
                     if pass(client, server, patience, &noted).await == Over::Silent {
                         told.notify_one();
@@ -170,7 +174,7 @@ impl Proxy {
                 });
             }
         });
-        Self { address, cuts, dropped, task }
+        Self { address, cuts, dropped, way, task }
     }
 
     fn cut(&self, cut: u64) -> Cut {
@@ -248,8 +252,8 @@ async fn pass(
     }
 }
 
-/// Cuts replies and nothing else, as far as the server lets it.
-const CUTTING: Patience = Patience { all: DEADLINE, resumed: Duration::from_secs(3) };
+/// Cuts replies and nothing else.
+const CUTTING: Patience = Patience { all: DEADLINE, resumed: DEADLINE };
 
 /// Calls with each of these cuts, one after the other on each of the clients.
 async fn cut_at(cuts: impl Iterator<Item = u64>, clients: &[Client]) -> BTreeMap<u64, Ended> {
@@ -342,19 +346,29 @@ fn a_reply_cut_at_every_byte_is_neither_lost_nor_doubled() {
     });
 }
 
-/// The server's example of a store gives a stream that goes on what was said on every stream of the session.
+/// The server's store gives a stream that goes on what was said on every stream of the session.
 #[test]
 fn of_calls_in_one_session_each_gets_its_own_however_they_are_cut() {
     run(async {
         let server = everything();
         let proxy = Proxy::new(server.address(), CUTTING).await;
-        let (client, _) = connect(proxy.address).await;
+        let (client, broken) = connect(proxy.address).await;
         let (first, last) = places(&client, &proxy).await;
         let cuts: Vec<u64> = (1..=last).step_by(7).collect();
         let ended = cut_at(cuts.iter().copied(), &vec![client.clone(); 32]).await;
         let kept = cuts.iter().filter(|cut| **cut >= first).count();
         assert_eq!((ended.len(), nothing_is_lost(&ended, &proxy)), (cuts.len(), kept));
         assert_eq!(echo(&client, "still here").await.unwrap(), "Echo: still here");
+        // What is said of a call that has failed comes with the others, and each of it once.
+        let mut heard: BTreeMap<String, u32> = BTreeMap::new();
+        for told in broken.lock().unwrap().iter() {
+            *heard.entry(told.clone()).or_default() += 1;
+        }
+        for (told, count) in heard {
+            let most = if told.starts_with("progress for") { STEPS } else { 1 };
+            // The server's store also has what opens a stream, as an empty object.
+            assert!(count <= most || told.contains("begins `{}`"), "{count} times {told}");
+        }
         client.close().await;
     });
 }
@@ -402,10 +416,14 @@ async fn under_way(client: &Client, total: Duration) -> JoinHandle<Ended> {
 fn a_call_under_way_when_the_server_is_restarted_fails_and_says_so() {
     run(async {
         let mut server = everything();
-        let (client, _) = connect(server.address()).await;
+        let proxy = Proxy::new(server.address(), CUTTING).await;
+        let (client, _) = connect(proxy.address).await;
         let calling = under_way(&client, DEADLINE).await;
+        // However long a start takes, nobody is refused.
+        let starting = proxy.way.write().await;
         server.crash();
         let server = started_again(server).await;
+        drop(starting);
         let back = Instant::now();
         let ended = calling.await.unwrap();
         let error = ended.outcome.unwrap_err();
@@ -447,27 +465,89 @@ fn a_call_under_way_when_the_server_is_gone_fails_within_its_time_and_says_so() 
 }
 
 #[test]
+fn a_call_whose_server_does_not_come_back_fails_soon_and_says_what_was_tried() {
+    run(async {
+        let mut server = everything();
+        let (client, _) = connect(server.address()).await;
+        let calling = under_way(&client, DEADLINE).await;
+        server.crash();
+        let gone = Instant::now();
+        let ended = calling.await.unwrap();
+        let error = ended.outcome.unwrap_err();
+        for why in ["the event stream broke before the reply", "attempts to resume it within 5 s", "refused"]
+        {
+            assert!(error.contains(why), "{error}");
+        }
+        let after = ended.at.duration_since(gone);
+        assert!(after < Duration::from_secs(30), "{after:?}");
+        grows(&ended.progress, 3000);
+        drop(client);
+    });
+}
+
+/// How a call ends behind a proxy, and how many connections that dropped meanwhile.
+async fn dropped_meanwhile(
+    proxy: &Proxy,
+    client: &Client,
+    seconds: &'static str,
+    steps: u32,
+) -> (Ended, usize) {
+    let client = client.clone();
+    let calling = tokio::spawn(async move { call(&client, seconds, steps, DEADLINE).await });
+    let mut drops = 0;
+    let dropped = async {
+        loop {
+            proxy.dropped.notified().await;
+            drops += 1;
+        }
+    };
+    let ended = tokio::select! {
+        ended = calling => ended.unwrap(),
+        () = dropped => unreachable!(),
+    };
+    (ended, drops)
+}
+
+#[test]
+fn a_call_that_is_silent_behind_a_proxy_that_drops_what_is_silent_gets_its_reply_once() {
+    run(async {
+        let server = everything();
+        let short = Duration::from_millis(300);
+        let proxy = Proxy::new(server.address(), Patience { all: short, resumed: short }).await;
+        let (client, broken) = connect(proxy.address).await;
+        let (ended, drops) = dropped_meanwhile(&proxy, &client, "20", 1).await;
+        assert_eq!(ended.outcome.unwrap(), completed("20", 1));
+        grows(&ended.progress, 1);
+        assert!(drops >= 8, "{drops}");
+        assert_eq!(*broken.lock().unwrap(), [""; 0]);
+        client.close().await;
+    });
+}
+
+/// The server's store gives the stream that is resumed nothing of what comes later, and the stream stays open.
+#[test]
+fn a_call_that_outlasts_its_resumption_gets_its_reply_once() {
+    run(async {
+        let server = everything();
+        let patience = Patience { all: Duration::from_millis(300), resumed: DEADLINE };
+        let proxy = Proxy::new(server.address(), patience).await;
+        let (client, broken) = connect(proxy.address).await;
+        let (ended, _) = dropped_meanwhile(&proxy, &client, "9", 2).await;
+        assert_eq!(ended.outcome.unwrap(), completed("9", 2));
+        grows(&ended.progress, 2);
+        assert_eq!(*broken.lock().unwrap(), [""; 0]);
+        client.close().await;
+    });
+}
+
+#[test]
 fn a_proxy_that_drops_what_is_silent_costs_a_call_nothing() {
     run(async {
         let server = everything();
         let short = Duration::from_millis(300);
         let proxy = Proxy::new(server.address(), Patience { all: short, resumed: short }).await;
         let (client, _) = connect(proxy.address).await;
-        let calling = tokio::spawn({
-            let client = client.clone();
-            async move { call(&client, "6", 4, DEADLINE).await }
-        });
-        let mut drops = 0;
-        let dropped = async {
-            loop {
-                proxy.dropped.notified().await;
-                drops += 1;
-            }
-        };
-        let ended = tokio::select! {
-            ended = calling => ended.unwrap(),
-            () = dropped => unreachable!(),
-        };
+        let (ended, drops) = dropped_meanwhile(&proxy, &client, "6", 4).await;
         assert_eq!(ended.outcome.unwrap(), completed("6", 4));
         grows(&ended.progress, 4);
         assert!(drops >= 3, "{drops}");

@@ -1,6 +1,7 @@
 //! An HTTP exchange: a request and what came of it. The parts are noted one by one in a [`Run`](crate::Run); the rules
 //! read them put together.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -218,12 +219,32 @@ fn heading(first: &str, second: &str, headers: &[(Box<str>, Bytes)]) -> String {
     let mut text = format!("{first} {second}");
     for (place, (name, value)) in headers.iter().enumerate() {
         let before = if place == 0 { " (" } else { ", " };
-        let _ = write!(text, "{before}{name}: {}", String::from_utf8_lossy(value));
+        let _ = write!(text, "{before}{name}: {}", shown(name, value));
     }
     if !headers.is_empty() {
         text.push(')');
     }
     text
+}
+
+/// The value of a header, without what lets somebody into a session or may be a secret in a URL.
+fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
+    if name.eq_ignore_ascii_case(name::SESSION_ID) {
+        return format!("<{} bytes>", value.len()).into();
+    }
+    let text = String::from_utf8_lossy(value);
+    if !name.eq_ignore_ascii_case("location") {
+        return text;
+    }
+    let address = text.split(['?', '#']).next().unwrap_or_default();
+    match address.split_once("//") {
+        Some((scheme, rest)) if scheme.is_empty() || scheme.ends_with(':') => {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = host.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}//{host}{path}").into()
+        }
+        _ => address.to_owned().into(),
+    }
 }
 
 fn append(text: &mut String, body: Option<&Bytes>) {
@@ -238,4 +259,41 @@ fn path(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find('/').map_or("/", |slash| &rest[slash..]);
     path.split(['?', '#']).next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HttpRequest, HttpResponse};
+    use crate::exchange::Exchange;
+    use crate::trace::Probe;
+
+    #[test]
+    fn a_finding_lets_nobody_into_a_session_and_names_where_a_redirect_leads() {
+        let request = HttpRequest {
+            method: "POST".into(),
+            url: "http://h/mcp?key=hunter2".into(),
+            headers: vec![("mcp-session-id".into(), "hunter2".into()), ("mcp-method".into(), "ping".into())],
+        };
+        for (location, told) in [
+            ("http://me:hunter2@other/there?key=hunter2#x", "location: http://other/there)"),
+            ("/there?hunter2", "location: /there)"),
+            ("//me:hunter2@other", "location: //other)"),
+        ] {
+            let response = HttpResponse {
+                status: 307,
+                headers: vec![
+                    ("Mcp-Session-Id".into(), "hunter2".into()),
+                    ("Location".into(), location.into()),
+                ],
+            };
+            let mut exchange = Exchange::new(Probe::Ping, &request);
+            exchange.response = Some(&response);
+            let finding = exchange.finding("");
+            let sent = String::from_utf8_lossy(finding.sent.as_ref().expect("a request")).into_owned();
+            assert_eq!(sent, "POST /mcp (mcp-session-id: <7 bytes>, mcp-method: ping)");
+            let received = finding.received.as_ref().expect("a response");
+            let received = String::from_utf8_lossy(received).to_lowercase();
+            assert!(received.contains(told) && !received.contains("hunter2"), "{received}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! `-vv`: what the library says by itself, through [`tracing`], on standard error.
+//! What the library says by itself, through [`tracing`], on standard error: with `-v` what it does about a connection that
+//! is in trouble (up to `INFO`), with `-vv` everything that it notices (up to `DEBUG`).
 //!
 //! Installed by `connect::plan`. Small on purpose: the library has events and no spans, and all that is done with them is
 //! to show them.
@@ -14,19 +15,25 @@ use crate::ui::{FAINT, Ui};
 /// What the library's targets begin with: its crates' name.
 const LIBRARY: &str = "mcpjoin";
 
-/// From now on shows what the library says.
+/// From now on shows what the library says, as far as it was asked for.
 pub(crate) fn show(ui: &Ui) {
+    let most = match ui.verbosity() {
+        0 => return,
+        1 => Level::INFO,
+        _ => Level::DEBUG,
+    };
     // Where a client is made twice, the second time changes nothing.
-    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone() });
+    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most });
 }
 
 struct Shown {
     ui: Ui,
+    most: Level,
 }
 
 impl Subscriber for Shown {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::DEBUG && metadata.target().starts_with(LIBRARY)
+        *metadata.level() <= self.most && metadata.target().starts_with(LIBRARY)
     }
 
     fn event(&self, event: &Event<'_>) {

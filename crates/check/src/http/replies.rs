@@ -93,11 +93,16 @@ pub(super) static RULES: [Rule; 6] = [
         sentence: "Two clients may use one id at the same time, and each gets the reply to its own request.",
         sources: &both(Must, "basic#responses", "basic#responses"),
         judge: |seen| {
-            let asked = seen
-                .exchanges
-                .values()
-                .filter(|exchange| exchange.probe == Probe::SameId && !exchange.is_broken());
-            let judged = asked.filter_map(|exchange| {
+            let mut asked =
+                seen.exchanges.values().filter(|exchange| exchange.probe == Probe::SameId).peekable();
+            let nothing = match asked.peek() {
+                Some(_) => "of what two clients asked at the same time, nothing was answered",
+                None => "no two clients asked at the same time",
+            };
+            // That there is no reply, or none that can be read, is judged elsewhere: whose it is cannot be said.
+            let answered =
+                asked.filter(|exchange| !exchange.is_broken() && exchange.responses().next().is_some());
+            let judged = answered.filter_map(|exchange| {
                 let (_, method) = exchange.asked().next()?;
                 // A method that exists brings a result, another one an error.
                 let good =
@@ -108,7 +113,7 @@ pub(super) static RULES: [Rule; 6] = [
                     }),
                 )
             });
-            Outcome::of(judged, "no two clients asked at the same time")
+            Outcome::of(judged, nothing)
         },
     },
     Rule {

@@ -26,8 +26,11 @@ pub(super) static RULES: [Rule; 8] = [
         judge: |seen| {
             let judged = seen.exchanges.values().filter_map(|exchange| {
                 let id = exchange.header(name::SESSION_ID)?;
-                let visible = !id.is_empty() && id.iter().all(|byte| (0x21..=0x7e).contains(byte));
-                Some((!visible).then(|| exchange.finding("the id is empty, or has another character")))
+                let problem = match id.iter().find(|byte| !(0x21..=0x7e).contains(*byte)) {
+                    Some(byte) => Some(format!("the id has the byte 0x{byte:02X}")),
+                    None => id.is_empty().then(|| "the id is empty".to_owned()),
+                };
+                Some(problem.map(|problem| exchange.finding(problem)))
             });
             Outcome::of(judged, "the server gave no session an id")
         },
@@ -46,8 +49,9 @@ pub(super) static RULES: [Rule; 8] = [
                     earlier(seen).into_iter().find_map(|other| {
                         let same = id.iter().zip(other).take_while(|(one, other)| one == other).count();
                         let counted = id.len() == other.len() && id.len() - same <= COUNTED;
-                        counted.then(|| {
-                            format!("the id of another session is {}", String::from_utf8_lossy(other))
+                        counted.then(|| match id.len() - same {
+                            0 => "another session has the same id".to_owned(),
+                            rest => format!("the id of another session differs in its last {rest} bytes"),
                         })
                     })
                 };

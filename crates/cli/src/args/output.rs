@@ -9,8 +9,8 @@ pub(crate) struct Output {
     /// Prints the result as one JSON document, and a failure as one JSON object on standard error
     #[arg(long)]
     pub(crate) json: bool,
-    /// Shows the server's standard error and log messages; twice: also what the connection notices, like messages
-    /// against the specification
+    /// Shows the server's standard error and log messages, and what is done about a connection in trouble; twice: also
+    /// what the connection notices, like messages against the specification
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// Shows nothing but results and failures

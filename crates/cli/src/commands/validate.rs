@@ -167,6 +167,10 @@ fn failure(error: ValidateError) -> Failure {
             Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
                 .hint("say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted")
         }
+        error @ ValidateError::Redirected { .. } => {
+            Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string())
+                .hint("nothing was sent there: name that address if it is the right one")
+        }
         ValidateError::NotMcp { ref head, .. } => {
             let mut failure =
                 Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string())

@@ -7,7 +7,7 @@ use super::Dialect;
 use super::filter::ToolFilter;
 use super::servers_toml::TOP_LEVEL;
 use super::source::Problem;
-use super::tree::{Fields, Member, Node, Text};
+use super::tree::{Fields, Member, Node, Text, Value};
 
 /// What an entry says, nothing expanded yet.
 #[derive(Debug, PartialEq)]
@@ -72,7 +72,9 @@ impl Definition {
         let mut fields = Fields::new(entry.members("an entry")?);
         let mut warnings = Vec::new();
         let way = match dialect {
-            Dialect::McpServersJson => Way::read(&mut fields, entry.at, &["type", "transport"])?,
+            Dialect::McpServersJson => {
+                Way::read(&mut fields, entry.at, &["type", "transport"], &mut warnings)?
+            }
             Dialect::ServersToml => {
                 // Its name is known by now.
                 fields.take(&["name"])?;
@@ -83,7 +85,7 @@ impl Definition {
                     )
                 })?;
                 let mut transport_fields = Fields::new(transport.node.members("transport")?);
-                let way = Way::read(&mut transport_fields, transport.at, &["type"])?;
+                let way = Way::read(&mut transport_fields, transport.at, &["type"], &mut warnings)?;
                 warnings.extend(transport_fields.unknown());
                 way
             }
@@ -124,8 +126,14 @@ impl Definition {
 }
 
 impl Way {
-    /// `at`: where to say what is missing; `types`: the spellings of the member that names the type.
-    fn read(fields: &mut Fields<'_>, at: usize, types: &[&'static str]) -> Result<Self, Problem> {
+    /// `at`: where to say what is missing; `types`: the spellings of the member that names the type; `warnings`: takes what
+    /// belongs to the other way to come by a server, and is not used.
+    fn read(
+        fields: &mut Fields<'_>,
+        at: usize,
+        types: &[&'static str],
+        warnings: &mut Vec<Problem>,
+    ) -> Result<Self, Problem> {
         let kind = fields.take(types)?;
         let command = fields.take(&["command"])?;
         let args = fields.take(&["args"])?;
@@ -154,6 +162,11 @@ impl Way {
             let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
             let text = url.node.text(&url.name)?;
             let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+            if let Some("sse+http" | "sse+https") = scheme.as_deref() {
+                let problem =
+                    format!("{} must begin with http:// or https://; for HTTP+SSE, type is sse", url.name);
+                return Err(Problem::new(text.at, problem));
+            }
             // A variable may hold the whole of it.
             if !matches!(scheme.as_deref(), Some("http" | "https")) && !text.text.starts_with("${") {
                 return Err(Problem::new(
@@ -161,9 +174,11 @@ impl Way {
                     format!("{} must begin with http:// or https://", url.name),
                 ));
             }
+            warnings.extend(unused(&[command, args, env, cwd], "the server is reached over HTTP"));
             return Ok(Self::Http(Remote { url: text, headers: headers(header)?, sse: kind == Type::Sse }));
         }
         let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
+        warnings.extend(unused(&[url, header], "the server is started as a program"));
         let command = command.node.text("command").map_err(|mut problem| {
             problem.text.push_str("; its arguments stand in args");
             problem
@@ -177,6 +192,18 @@ impl Way {
         };
         Ok(Self::Child(Child { command, args: texts(args)?, env: variables(env)?, cwd }))
     }
+}
+
+/// What is said of members that have no meaning where the server is come by in the other way. One that says nothing is none.
+fn unused(members: &[Option<&Member>], why: &str) -> Vec<Problem> {
+    let empty = |value: &Value| match value {
+        Value::List(items) => items.is_empty(),
+        Value::Table(members) => members.is_empty(),
+        Value::Text(text) => text.is_empty(),
+        _ => false,
+    };
+    let given = members.iter().flatten().filter(|member| !empty(&member.node.value));
+    given.map(|member| Problem::new(member.at, format!("{} is not used: {why}", member.name))).collect()
 }
 
 fn texts(member: Option<&Member>) -> Result<Vec<Text>, Problem> {

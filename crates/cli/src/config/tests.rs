@@ -175,6 +175,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
 "headers": {"url": "http://h", "headers": {"A": 1}},
 "header": {"url": "http://h", "headers": {"A B": "c"}},
 "header twice": {"url": "http://h", "headers": {"A-B": "c", "a-b": "d"}},
+"transport": {"url": "SSE+http://h/sse"},
 "good": {"command": "a", "args": null, "env": null}
 }}"#;
     let configuration = read("a.json", text).unwrap();
@@ -218,6 +219,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
             "a.json:26:49: headers.A must be a string, and is a number",
             "a.json:27:43: headers has a name that cannot be one",
             "a.json:28:61: a-b is given twice",
+            "a.json:29:22: url must begin with http:// or https://; for HTTP+SSE, type is sse",
         ]
     );
 
@@ -242,6 +244,34 @@ fn f30_one_bad_entry_never_hides_the_others() {
     ] {
         assert_eq!(definition(&configuration, name).unwrap_err(), told);
     }
+}
+
+#[test]
+fn f30_what_belongs_to_the_other_way_to_come_by_a_server_is_told_with_its_line() {
+    let text = "{\"mcpServers\":{\n\"web\":{\"type\":\"http\",\"url\":\"http://h\",\n\"command\":\"a\",\n\
+                \"args\":[\"b\"],\"env\":{},\n\"cwd\":\"/\"},\n\"bare\":{\"url\":\"http://h\",\n\
+                \"env\":{\"A\":\"b\"}, \"args\": null},\n\"child\":{\"type\":\"stdio\",\"command\":\"a\",\n\
+                \"url\":\"http://h\",\"headers\":{\"A\":\"b\"}}}}";
+    let configuration = read("a.json", text).unwrap();
+    let http = "is not used: the server is reached over HTTP";
+    assert_eq!(
+        warnings(&configuration, "web"),
+        [
+            format!("a.json:3:1: command {http}"),
+            format!("a.json:4:1: args {http}"),
+            format!("a.json:5:1: cwd {http}")
+        ]
+    );
+    assert_eq!(warnings(&configuration, "bare"), [format!("a.json:7:1: env {http}")]);
+    let child = "is not used: the server is started as a program";
+    assert_eq!(
+        warnings(&configuration, "child"),
+        [format!("a.json:9:1: url {child}"), format!("a.json:9:18: headers {child}")]
+    );
+    let text = "[[servers]]\nname = \"a\"\n\
+                transport = { type = \"http\", url = \"http://h\", env = { A = \"b\" } }\n";
+    let configuration = read("a.toml", text).unwrap();
+    assert_eq!(warnings(&configuration, "a"), [format!("a.toml:3:48: env {http}")]);
 }
 
 #[test]

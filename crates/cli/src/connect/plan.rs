@@ -1,6 +1,7 @@
 //! From what was typed to what is started or reached and how it is talked to: checked, and nothing done yet.
 
 use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
 use mcpjoin::Link;
 use mcpjoin::client::{Client, ClientBuilder};
@@ -66,6 +67,19 @@ pub(crate) fn limits(connect: &Connect) -> Limits {
     if let Some(time) = connect.connect_timeout {
         limits.initialize = time;
         limits.probe = limits.probe.min(time);
+    }
+    limits
+}
+
+/// The same for a server over HTTP: what is known to answer requests at all is asked for its era and, where it stays
+/// silent, in the legacy way, and the time that was asked for is for both together.
+fn limits_over_http(connect: &Connect) -> Limits {
+    /// A connection that is not made within the time says so itself, which says more.
+    const LATER: Duration = Duration::from_millis(50);
+    let mut limits = limits(connect);
+    if let (Some(time), None) = (connect.connect_timeout, era(connect)) {
+        limits.probe = limits.probe.min(time / 2);
+        limits.initialize = (time - limits.probe).saturating_add(LATER);
     }
     limits
 }
@@ -216,6 +230,7 @@ fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result
     let (to, hidden) = http::link(&remote, connect)?;
     about.announce(ui, &hidden);
     let (client, first) = client(ui, connect)?;
+    let client = client.limits(limits_over_http(connect));
     let verdict = if asks(connect) { Verdict::of_url(&remote.address.url) } else { None };
     let remembered = remembered(ui, connect, verdict)?;
     let way = Way { to: To::Http(to), trace: trace(ui, connect)? };
@@ -311,9 +326,7 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
         let ui = ui.clone();
         client = client.on_notification(move |notification| show(&ui, &notification));
     }
-    if ui.verbosity() > 1 {
-        events::show(ui);
-    }
+    events::show(ui);
     let first = if era.or(asked) == Some(Era::Legacy) { Phase::Initialize } else { Phase::Probe };
     Ok((client, first))
 }

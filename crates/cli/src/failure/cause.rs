@@ -239,7 +239,11 @@ impl Failure {
                 "E_CONNECT",
                 Exit::Connection,
                 "no connection",
-                "does a server listen there, and may you reach it?",
+                // Where there is one, every error of the link names it.
+                match error.message.contains("through the proxy ") {
+                    true => "is that the proxy to use? NO_PROXY names the hosts that are reached without one",
+                    false => "does a server listen there, and may you reach it?",
+                },
             ),
             LinkErrorKind::Untrusted => (
                 "E_TLS",

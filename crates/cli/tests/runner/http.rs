@@ -171,10 +171,13 @@ fn what_is_to_be_tried_fits_what_has_failed() {
         ),
         (
             "HTTP/1.1 429 No\r\nretry-after: 120\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            &["(E_LINK)", "429", "it asks to come again in 120 s"],
+            &["(E_LINK)", "429", "the server asks to try again after 120 s"],
         ),
         // The reply never comes.
-        ("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: \n\n", &["(E_LINK)", "no ids"]),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: \n\n",
+            &["(E_LINK)", "no event had come"],
+        ),
     ] {
         let (url, _received) = answering(response);
         let ran = line(&format!("ping {url}")).exits(4).says(told).says(&["doing    connect"]);
@@ -190,6 +193,113 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     assert!(!ran.stderr.contains(misfit), "{}", ran.stderr);
     line("ping localhost:1").exits(4).says(&["(E_SPAWN_NOT_FOUND)", "write http:// or tcp:// before it"]);
     line("ping -H Host:x http://127.0.0.1:1/").exits(2).says(&["leave that header out"]);
+}
+
+#[test]
+fn f14_why_we_are_not_let_in_is_told_as_the_server_says_it() {
+    let (url, _received) = answering(
+        "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer error=\"invalid_token\", \
+         error_description=\"The token expired\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    );
+    line(&format!("ping {url}"))
+        .exits(3)
+        .says(&["(E_AUTH)", "the server says: invalid_token: The token expired"]);
+}
+
+#[test]
+fn a_proxy_that_fails_is_named_without_its_user_and_with_the_variable_that_names_it() {
+    let refused =
+        "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let (proxy, _received) = answering(refused);
+    let alive = proxy.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+    for (variable, proxy, scheme, told) in [
+        ("HTTP_PROXY", "127.0.0.1:1", "http", &["(E_CONNECT)", "no proxy listens there", "NO_PROXY"][..]),
+        ("ALL_PROXY", "127.0.0.1:1", "https", &["(E_CONNECT)", "no proxy listens there"]),
+        ("http_proxy", &alive, "http", &["407 Proxy Authentication Required"]),
+        ("https_proxy", &alive, "https", &["(E_CONNECT)", "the proxy made no connection to server.invalid"]),
+    ] {
+        for verb in ["ping", "validate"] {
+            let mut command = command([verb, &format!("{scheme}://server.invalid/mcp")]);
+            for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+                command.env_remove(name).env_remove(name.to_lowercase());
+            }
+            command.env(variable, format!("http://me:hunter2@{proxy}"));
+            let ran = start(command).finish().exits(4);
+            let via = format!("through the proxy http://{proxy} of {variable}");
+            assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+            if verb == "ping" {
+                ran.says(told).says(&[&via]);
+            } else if !told[0].starts_with("407") {
+                ran.says(&["(E_CONNECT)", &via]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_time_to_connect_is_waited_once_for_a_server_that_is_silent() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", silent.local_addr().unwrap());
+    let failure = line(&format!("ping --json --connect-timeout 4s {url}")).exits(4).failure();
+    let took = failure["elapsedMs"].as_u64().unwrap();
+    assert!((4000..7000).contains(&took), "{took}");
+}
+
+/// A legacy server whose call is cut behind an event with an id. It ends with the test.
+fn cutting() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let json = |body: String| {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s\r\n";
+            format!("{head}content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+        };
+        let stream = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let result = |id: u64, result: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        let mut call = 0;
+        for stream_of in listener.incoming() {
+            let Ok(mut to) = stream_of else { return };
+            let mut head = String::new();
+            let mut lines = BufReader::new(to.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            let _ = lines.read_exact(&mut body);
+            let asked: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let id = asked["id"].as_u64().unwrap_or_default();
+            let said = match asked["method"].as_str() {
+                Some("initialize") => json(result(
+                    id,
+                    r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"n","version":"1"}}"#,
+                )),
+                Some("tools/list") => {
+                    json(result(id, r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}"#))
+                }
+                Some("tools/call") => {
+                    call = id;
+                    format!("{stream}retry: 100\nid: 1\ndata:\n\n")
+                }
+                None if head.to_lowercase().contains("last-event-id: 1") => {
+                    let reply = result(call, r#"{"content":[{"type":"text","text":"after all"}]}"#);
+                    format!("{stream}id: 2\ndata: {reply}\n\n")
+                }
+                None => "HTTP/1.1 405 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".into(),
+                _ => "HTTP/1.1 202 Yes\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".into(),
+            };
+            let _ = to.write_all(said.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn v_shows_what_is_done_about_a_stream_that_ends_too_early() {
+    let url = cutting();
+    let told = "mcpjoin: [info] tools/call: the event stream ended before the reply; its stream is resumed in 100 ms";
+    let ran = line(&format!("call --era legacy -v {url} t")).exits(0).says(&[told]);
+    assert_eq!(ran.stdout, "after all\n");
+    let ran = line(&format!("call --era legacy {url} t")).exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("after all\n", ""));
 }
 
 #[cfg(target_os = "linux")]
@@ -218,14 +328,19 @@ fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
 fn a_validation_says_of_what_came_at_once_that_it_came() {
     for (response, told) in [
         (
+            "HTTP/1.1 302 There\r\nlocation: //me:hunter2@elsewhere/?hunter2\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            "the server redirects (status 302) to http://elsewhere/?...",
+        ),
+        (
             "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
             "status 202, no content type",
         ),
         ("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", "status 200, text/event-stream"),
     ] {
         let (url, _received) = answering(response);
-        let ran =
-            line(&format!("validate {url}")).exits(4).says(&["(E_NO_ENDPOINT)", told, "is the path right?"]);
-        assert!(!ran.stderr.contains("within"), "{}", ran.stderr);
+        let ran = line(&format!("validate {url}")).exits(4).says(&["(E_NO_ENDPOINT)", told]);
+        let hint = if told.contains("redirects") { "nothing was sent there" } else { "is the path right?" };
+        assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("within") && !ran.stderr.contains("hunter2"), "{}", ran.stderr);
     }
 }

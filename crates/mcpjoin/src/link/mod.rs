@@ -37,12 +37,12 @@ pub use bare::BareLink;
 #[cfg(unix)]
 pub use child::{ChildCommand, ChildHandle};
 #[cfg(feature = "http")]
-pub(crate) use http_client::Checked;
-#[cfg(feature = "http")]
 pub use http_client::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError, HttpConnect,
     HttpHandle, HttpSetupError, HttpWay,
 };
+#[cfg(feature = "http")]
+pub(crate) use http_client::{Checked, Proxy, readable, shown};
 #[cfg(feature = "http")]
 pub use http_server::{
     Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,

@@ -106,6 +106,17 @@ pub enum ValidateError {
         /// 401 or 403.
         status: u16,
     },
+    /// It says that it is elsewhere. A redirect is not followed: what is looked at is what was named.
+    #[error(
+        "the server redirects (status {status}) {}",
+        location.as_deref().map_or_else(|| "without saying where to".to_owned(), |to| format!("to {to}"))
+    )]
+    Redirected {
+        /// The status of the response.
+        status: u16,
+        /// Where it leads, without user, password and query; `None` when that cannot be read.
+        location: Option<String>,
+    },
     /// What came is not of this protocol.
     #[error("the server answers, and not in this protocol: status {status}, {}", content_type.as_deref().unwrap_or("no content type"))]
     NotMcp {

@@ -52,6 +52,52 @@ fn f14_every_status_is_a_readable_error_that_names_what_was_asked() {
 }
 
 #[test]
+fn f14_what_is_shown_of_a_body_is_readable() {
+    run(async {
+        let server = calls(|_, talk: Talk| async move {
+            talk.answer(500, &[JSON], "{\"detail\": \"n\u{f6} \u{1b}[2J\n\u{202e}\"}").await
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let error = call(&client, "a").await.unwrap_err();
+        let shown = "it begins `{\"detail\": \"n\u{f6} \\u{1b}[2J\\n\\u{202e}\"}`";
+        assert!(error.contains(shown), "{error}");
+        assert!(!error.contains("\\\""), "{error}");
+    });
+}
+
+#[test]
+fn f14_why_an_authorization_is_refused_is_told_as_far_as_the_server_says_it() {
+    run(async {
+        let long = format!("Bearer error=\"invalid_token\", error_description=\"{}\"", "long ".repeat(200));
+        let table: [(&str, &str); 6] = [
+            (
+                "Bearer realm=\"x, error=no\", error=\"invalid_token\", error_description=\"The \\\"token\\\" expired\"",
+                "the server says: invalid_token: The \"token\" expired",
+            ),
+            ("Basic realm=\"x\", bearer ERROR=insufficient_scope", "the server says: insufficient_scope"),
+            ("Bearer error_description=\"only this\"", "the server says: only this"),
+            ("Bearer error=\"a\tb\"", "the server says: a\\tb"),
+            (&long, "the server says: invalid_token: long long"),
+            ("Bearer", "401"),
+        ];
+        for (challenge, told) in table {
+            let value = challenge.to_owned();
+            let server = calls(move |_, talk: Talk| {
+                let value = value.clone();
+                async move { talk.answer(401, &[("WWW-Authenticate", &value)], "").await }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains(told), "{told}: {error}");
+            assert!(error.len() < 600, "{error}");
+            assert_eq!(error.contains("the server says"), challenge != "Bearer", "{error}");
+        }
+    });
+}
+
+#[test]
 fn what_is_forbidden_later_fails_alone() {
     run(async {
         let server = Scripted::new(|seen: Seen, talk: Talk| async move {

@@ -9,6 +9,7 @@ mod errors;
 mod http_sse;
 mod opening;
 mod redirects;
+mod resuming;
 mod scripted;
 mod sessions;
 mod streams;

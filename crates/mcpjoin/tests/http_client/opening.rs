@@ -358,6 +358,52 @@ fn what_may_have_been_executed_is_never_sent_again() {
 }
 
 #[test]
+fn f113_a_call_that_may_have_been_executed_behind_a_503_fails_at_once_and_says_when_to_come_again() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "tools/call" => talk.answer(503, &[("Retry-After", "0")], "").await,
+                _ => modern(seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let error = call(&client, "a").await.unwrap_err();
+        let told = "the server asks to try again after 0 s";
+        assert!(error.contains("503") && error.contains(told), "{error}");
+        assert_eq!(server.count("tools/call"), 1);
+    });
+}
+
+#[test]
+fn f113_what_has_no_effects_is_asked_again_on_a_503_and_what_is_unknown_is_not() {
+    run(async {
+        for (method, times) in
+            [("tools/list", 2), ("resources/read", 2), ("x/unknown", 1), ("tasks/cancel", 1)]
+        {
+            let refused = Arc::new(AtomicUsize::new(0));
+            let server = Scripted::new(move |seen: Seen, talk: Talk| {
+                let refused = refused.clone();
+                async move {
+                    if seen.about() == method && refused.fetch_add(1, Ordering::SeqCst) < 1 {
+                        return talk.answer(503, &[("Retry-After", "0")], "").await;
+                    }
+                    if seen.about() == method {
+                        return talk.json(&seen.result(&serde_json::json!({"resultType": "complete"}))).await;
+                    }
+                    modern(seen, talk).await
+                }
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let asked = client.send_request(method, Some(mcpjoin::proto::Raw::empty_object())).await;
+            assert_eq!(server.count(method), times, "{method}");
+            assert_eq!(asked.is_ok(), times > 1, "{method}");
+        }
+    });
+}
+
+#[test]
 fn initialize_waits_for_a_probe_that_was_put_off() {
     run(async {
         let refused = Arc::new(AtomicUsize::new(0));

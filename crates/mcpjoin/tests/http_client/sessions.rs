@@ -114,6 +114,97 @@ fn f112_a_second_404_fails_clearly() {
     });
 }
 
+/// A server that makes a session with each `initialize`, and does every call with 404.
+async fn denies(second: Option<Arc<Notify>>) -> Scripted {
+    let made = Arc::new(AtomicUsize::new(0));
+    Scripted::new(move |seen: Seen, talk: Talk| {
+        let (made, second) = (made.clone(), second.clone());
+        async move {
+            match seen.about().as_str() {
+                "tools/call" => talk.status(404).await,
+                "initialize" => {
+                    let number = made.fetch_add(1, Ordering::SeqCst);
+                    if let (1, Some(second)) = (number, second) {
+                        second.notified().await;
+                    }
+                    legacy(V2025_11, &format!("s{number}"), seen, talk).await
+                }
+                _ => {
+                    let named = seen.header("mcp-session-id").unwrap_or("none").to_owned();
+                    legacy(V2025_11, &named, seen, talk).await
+                }
+            }
+        }
+    })
+    .await
+}
+
+#[test]
+fn f113_a_server_that_is_busy_while_a_session_is_opened_again_loses_no_call() {
+    run(async {
+        let made = Arc::new(AtomicUsize::new(0));
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let number = match seen.about().as_str() {
+                "initialize" => made.fetch_add(1, Ordering::SeqCst),
+                _ => made.load(Ordering::SeqCst),
+            };
+            async move {
+                match (seen.about().as_str(), number) {
+                    ("initialize", 1) => talk.answer(503, &[("Retry-After", "0")], "").await,
+                    ("initialize", _) => legacy(V2025_11, &format!("s{number}"), seen, talk).await,
+                    // It knows no session but the one that was made last.
+                    ("tools/call", 1) => talk.status(404).await,
+                    _ => {
+                        let named = seen.header("mcp-session-id").unwrap_or("none").to_owned();
+                        legacy(V2025_11, &named, seen, talk).await
+                    }
+                }
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        assert_eq!(call(&client, "a").await.as_deref(), Ok("a"));
+        assert_eq!(server.count("initialize"), 3);
+    });
+}
+
+fn ended(server: &Scripted) -> Vec<String> {
+    let seen = server.seen();
+    let ends = seen.iter().filter(|seen| seen.about() == "DELETE");
+    ends.map(|seen| seen.header("mcp-session-id").unwrap().to_owned()).collect()
+}
+
+#[test]
+fn f112_a_second_404_opens_no_third_session_and_the_second_one_is_ended() {
+    run(async {
+        let server = denies(None).await;
+        let client = server.connect().await.unwrap();
+        call(&client, "a").await.unwrap_err();
+        client.close().await;
+        assert_eq!((server.count("initialize"), ended(&server)), (2, vec!["s1".to_owned()]));
+    });
+}
+
+#[test]
+fn a_session_that_is_made_while_the_link_closes_is_ended() {
+    run(async {
+        let second = Arc::new(Notify::new());
+        let server = denies(Some(second.clone())).await;
+        let client = server.connect().await.unwrap();
+        let calling = tokio::spawn({
+            let client = client.clone();
+            async move { call(&client, "a").await }
+        });
+        server.wait("initialize", 2).await;
+        tokio::join!(client.close(), async {
+            tokio::task::yield_now().await;
+            second.notify_one();
+        });
+        assert!(calling.await.unwrap().is_err());
+        assert_eq!(ended(&server), ["s1"]);
+    });
+}
+
 #[test]
 fn f112_a_404_about_the_method_is_no_forgotten_session() {
     run(async {

@@ -122,14 +122,16 @@ async fn a_redirect_is_not_followed() {
     let front = Front::new(Fault {
         instead: |_, _| {
             let mut reply = full(307, "text/plain", "");
-            reply.headers_mut().insert("location", "http://127.0.0.1:1/mcp".parse().unwrap());
+            let to = "http://me:hunter2@127.0.0.1:1/mcp?key=hunter2";
+            reply.headers_mut().insert("location", to.parse().unwrap());
             Some(reply)
         },
         ..Fault::default()
     })
     .await;
     let outcome = looked(front.validator()).await;
-    assert!(matches!(outcome, Err(ValidateError::NotMcp { status: 307, .. })), "{outcome:?}");
+    let text = outcome.unwrap_err().to_string();
+    assert_eq!(text, "the server redirects (status 307) to http://127.0.0.1:1/mcp?...");
     assert!(elsewhere.came.lock().unwrap().is_empty());
 }
 

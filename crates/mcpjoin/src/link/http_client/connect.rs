@@ -13,6 +13,7 @@ use reqwest::Url;
 use super::super::Link;
 use super::HttpLink;
 use super::credentials::{Credentials, ErasedCredentials};
+use super::proxy::Proxy;
 use super::tls;
 use super::wire::Wire;
 
@@ -193,8 +194,8 @@ impl HttpConnect {
     pub fn build(self) -> Result<Link, HttpSetupError> {
         let Checked { url, headers, tls } = self.checked()?;
         let mut client = reqwest::Client::builder();
-        if Origin::of(url.as_str()).is_ok_and(|origin| origin.is_loopback()) {
-            // No proxy leads back to this machine.
+        let proxy = Proxy::to(&url);
+        if proxy.is_none() {
             client = client.no_proxy();
         }
         let client = client
@@ -212,7 +213,7 @@ impl HttpConnect {
             .http2_keep_alive_timeout(KEEP_ALIVE_AGAIN * KEEP_ALIVE_TRIES)
             .build()
             .map_err(|error| HttpSetupError::Client(super::failure::root(&error)))?;
-        let wire = Wire::new(client, url, headers, self.credentials, self.connect_timeout);
+        let wire = Wire::new(client, url, headers, self.credentials, self.connect_timeout, proxy.as_ref());
         Ok(Link::new(HttpLink::new(wire, self.legacy_sse, self.get_stream, self.handle)))
     }
 

@@ -10,44 +10,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method as HttpMethod, StatusCode};
+use http::StatusCode;
+use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::{Probe, ProbeBody, ProbeVerdict, verdict};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::http::reply::{forgets_session, retry_after};
+use mcpjoin_proto::http::reply::forgets_session;
 use mcpjoin_proto::session::{Inbound, LinkEnd, LinkError, LinkErrorKind, Outbound};
 use mcpjoin_proto::{ErrorObject, Message, Raw, Request, RequestId, code};
 use reqwest::{Response, Url};
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::again::{FIRST_WAIT, LONGEST_WAIT, Repeatable, UNASKED_RETRIES, told_to_wait};
 use super::failure;
+use super::heard::Mark;
 use super::legacy::LegacySession;
-use super::reading::{Events, Next, Whole, compressed, read, settles, too_long, whole};
+use super::reading::{Whole, compressed, read, settles, too_long, whole};
+use super::resuming::LINGER;
 use super::wire::{Sending, Unanswered, Wire, media_type};
-
-/// How long a stream may take to end after it has brought the reply, so that its connection can be used again.
-const LINGER: Duration = Duration::from_millis(100);
-/// How often a server that cannot answer now is asked again while a connection opens and it does not say when to come.
-const UNASKED_RETRIES: u32 = 3;
-/// The first of these waits; doubled each time.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The least wait when the server says when to come; doubled each time, so that `Retry-After: 0` is no tight loop.
-const LEAST_WAIT: Duration = Duration::from_millis(100);
-/// The longest wait that a server may ask for (adversarial case 113).
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The longest wait that is told to a person: a day. What asks for more does not mean it.
-const LONGEST_TOLD: Duration = Duration::from_secs(86_400);
-/// How often in a row a stream is resumed without anything new on it, before its request is given up.
-pub(super) const RESUMPTIONS: u32 = 8;
-/// The longest wait between two of these attempts.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What an exchange tells the link.
 pub(super) enum News {
     /// Something for the session.
     Came(Inbound),
+    /// The same from an event with an id, in a legacy session: it may have come before. `of`: the request whose stream it
+    /// came on.
+    Heard { inbound: Inbound, mark: Mark, of: Option<RequestId> },
     /// The server has accepted `initialize`.
     Initialized { session: LegacySession, reply: Inbound },
     /// The server asks to come again before it says what era it is of: nothing else is asked meanwhile.
@@ -96,6 +85,8 @@ pub(super) enum Role {
 pub(super) struct Post {
     pub(super) sending: Sending,
     pub(super) role: Role,
+    /// Whether it may be sent again when the server cannot answer now.
+    pub(super) repeatable: Repeatable,
     /// The request that is to be answered.
     pub(super) owed: Option<RequestId>,
     /// The session that it belongs to.
@@ -106,6 +97,8 @@ pub(super) struct Post {
     pub(super) elsewhere: bool,
     /// What it was made of. `None` when it is not to be sent a second time.
     pub(super) outbound: Option<Outbound>,
+    /// It was refused once, and not executed.
+    pub(super) again: bool,
 }
 
 /// A response that was read, and is no event stream.
@@ -122,8 +115,8 @@ enum Said {
 }
 
 pub(super) struct Exchange {
-    wire: Arc<Wire>,
-    post: Post,
+    pub(super) wire: Arc<Wire>,
+    pub(super) post: Post,
     news: Sender<News>,
 }
 
@@ -135,7 +128,7 @@ impl Exchange {
     /// Runs it to its end.
     pub(super) async fn run(self) {
         if let Some(owed) = self.post.owed.clone() {
-            return self.ask(&owed).await;
+            return self.ask(owed).await;
         }
         let limit = self.wire.limits.request;
         match timeout(limit, self.tell()).await {
@@ -146,16 +139,16 @@ impl Exchange {
         }
     }
 
-    async fn say(&self, news: News) {
+    pub(super) async fn say(&self, news: News) {
         // The link has gone, and with it everybody who would hear.
         let _ = self.news.send(news).await;
     }
 
-    async fn lose(&self, owed: &RequestId, cause: LinkError) {
+    pub(super) async fn lose(&self, owed: &RequestId, cause: LinkError) {
         self.say(News::Came(Inbound::Lost { id: owed.clone(), cause })).await;
     }
 
-    fn error(&self, what: impl AsRef<str>, retryable: bool) -> LinkError {
+    pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> LinkError {
         self.post.sending.error(what, retryable)
     }
 
@@ -194,7 +187,8 @@ impl Exchange {
 
     // ---- what is asked ----
 
-    async fn ask(&self, owed: &RequestId) {
+    async fn ask(self, owed: RequestId) {
+        let owed = &owed;
         let budget = match self.post.role {
             Role::Probe(_) => self.wire.limits.initialize,
             _ => self.wire.limits.request,
@@ -228,10 +222,13 @@ impl Exchange {
         loop {
             let response = self.wire.send(&self.post.sending).await?;
             let left = budget.saturating_sub(started.elapsed());
-            let Some(pause) = self.pause(&response, waits) else { return Ok(response) };
+            let (status, head) = (response.status(), response.headers());
+            let Some(pause) = self.post.repeatable.pause(status, head, waits) else { return Ok(response) };
             if pause > left.min(LONGEST_WAIT) {
                 return Ok(response);
             }
+            let about = &self.post.sending.about;
+            tracing::info!(target: "mcpjoin", "{about}: {status}; sent again in {} ms", pause.as_millis());
             drop(response);
             if waits == 0 && self.post.role == Role::Probe(Probe::Discover) {
                 self.say(News::Postponed).await;
@@ -241,36 +238,12 @@ impl Exchange {
         }
     }
 
-    /// How long to wait before the same is sent again; `None` when it is not to be. Only what was not executed is sent
-    /// again, and what opens a connection, which changes nothing.
-    fn pause(&self, response: &Response, waits: u32) -> Option<Duration> {
-        let opening = matches!(self.post.role, Role::Probe(_));
-        let status = response.status();
-        let refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        let busy = refused
-            || opening
-                && matches!(
-                    status,
-                    StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
-                );
-        if !busy {
-            return None;
-        }
-        let asked = asked_to_wait(response.headers())
-            .map(|asked| asked.max(LEAST_WAIT * 2_u32.saturating_pow(waits)));
-        let unasked = opening && waits < UNASKED_RETRIES;
-        asked.or_else(|| unasked.then(|| FIRST_WAIT * 2_u32.saturating_pow(waits)))
-    }
-
     /// Reads a response that is no event stream.
     async fn read(&self, response: Response, owed: &RequestId) -> Answer {
         let (status, head) = (response.status(), response.headers().clone());
         let limits = &self.wire.limits;
-        // Said of what was not tried again: it would have taken too long, or nobody may try it again.
-        let later = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        let wait = asked_to_wait(&head).filter(|wait| later && *wait <= LONGEST_TOLD);
-        let page = |what: String| match wait {
-            Some(wait) => Said::Page(format!("{what}; it asks to come again in {} s", wait.as_secs())),
+        let page = |what: String| match told_to_wait(status, &head) {
+            Some(wait) => Said::Page(format!("{what}; {wait}")),
             None => Said::Page(what),
         };
         let json = media_type(&response) == MediaType::Json;
@@ -282,11 +255,11 @@ impl Exchange {
             Whole::TooLong { head, length } => {
                 Said::Inbound(too_long(&head, limits.message, length, &self.wire.origin, Some(owed)))
             }
-            Whole::Text(text) if text.trim_ascii().is_empty() => page(format!("{status} with an empty body")),
+            Whole::Text(text) if text.trim_ascii().is_empty() => page(failure::page_of(status, &head, &[])),
             Whole::Text(text) => match read(&text, &limits.decode, &self.wire.origin, Some(owed)) {
                 // Whoever does not say that it is JSON, or refuses, may say something else.
                 Inbound::Malformed { error, .. } if !json || !status.is_success() => {
-                    page(format!("{}: {error}", failure::page_of(status, &head, &text)))
+                    page(format!("{}: {}", failure::page_of(status, &head, &text), error.kind))
                 }
                 Inbound::Malformed { mut error, excerpt, origin } => {
                     // The body of a response is the reply, or nothing is.
@@ -302,6 +275,10 @@ impl Exchange {
     /// The reply to a request that is no probe.
     async fn answered(&self, answer: Answer, owed: &RequestId) {
         if let Some(generation) = self.gone(answer.status, answer.error()) {
+            if self.post.again {
+                // A session that was made for it did not help. Whoever comes next may try another one.
+                return self.lose(owed, self.error(answer.text(), true)).await;
+            }
             let again = self.post.outbound.clone().map(Box::new);
             if again.is_none() {
                 self.lose(owed, self.error(answer.text(), true)).await;
@@ -387,7 +364,7 @@ impl Exchange {
     }
 
     /// `initialize` was answered.
-    async fn initialized(&self, reply: Inbound, head: &HeaderMap, owed: &RequestId) {
+    pub(super) async fn initialized(&self, reply: Inbound, head: &HeaderMap, owed: &RequestId) {
         match LegacySession::of(&reply, head, owed) {
             Ok(Some(session)) => self.say(News::Initialized { session, reply }).await,
             Ok(None) => self.hand_in(reply, owed).await,
@@ -409,143 +386,6 @@ impl Exchange {
         let session = self.post.session.as_ref().filter(|session| session.id.is_some())?;
         (!self.post.elsewhere && forgets_session(status.as_u16(), error)).then_some(session.generation)
     }
-
-    // ---- event streams ----
-
-    /// Reads the stream until it has brought the reply; resumes it where that can be done.
-    async fn follow(&self, mut response: Response, head: &HeaderMap, owed: &RequestId) {
-        let limits = &self.wire.limits;
-        let mut events = Events::new(limits.message);
-        let mut fruitless = 0;
-        loop {
-            let why = loop {
-                match events.next(&mut response, &limits.decode, &self.wire.origin, Some(owed)).await {
-                    Next::Inbound(inbound) => {
-                        let settled = settles(&inbound, owed);
-                        if settled && self.post.role == Role::Probe(Probe::Initialize) {
-                            self.initialized(inbound, head, owed).await;
-                        } else {
-                            self.say(News::Came(inbound)).await;
-                        }
-                        if settled {
-                            return self.linger(response, events).await;
-                        }
-                    }
-                    Next::Other(_) => {}
-                    Next::Ended => break "the event stream ended before the reply".to_owned(),
-                    Next::Broke(error) => break format!("the event stream broke before the reply: {error}"),
-                }
-            };
-            if events.fruitful {
-                fruitless = 0;
-            }
-            match self.resume(&mut events, &mut fruitless, &why).await {
-                Ok(next) => response = next,
-                Err(NotResumed { cause, gone }) => {
-                    self.lose(owed, cause).await;
-                    if let Some(generation) = gone {
-                        self.say(News::Gone { generation, again: None }).await;
-                    }
-                    return;
-                }
-            }
-            events.next_body();
-        }
-    }
-
-    /// What a server still says after the reply is heard for a moment; the connection is whole again when the stream
-    /// ends in it.
-    async fn linger(&self, mut response: Response, mut events: Events) {
-        let limits = &self.wire.limits;
-        let rest = async {
-            while let Next::Inbound(inbound) =
-                events.next(&mut response, &limits.decode, &self.wire.origin, None).await
-            {
-                self.say(News::Came(inbound)).await;
-            }
-        };
-        let _ = timeout(LINGER, rest).await;
-    }
-
-    /// The stream goes on in another response, after the last event that has come.
-    async fn resume(
-        &self,
-        events: &mut Events,
-        fruitless: &mut u32,
-        why: &str,
-    ) -> Result<Response, NotResumed> {
-        let lost = |what: String| NotResumed { cause: self.error(what, true), gone: None };
-        if self.post.modern {
-            return Err(lost(format!("{why}; the request is lost, this revision has no resumption")));
-        }
-        let Some(last) = events.last().cloned() else {
-            return Err(lost(format!("{why}, and it cannot be resumed: its events have no ids")));
-        };
-        let Some(session) = &self.post.session else {
-            return Err(lost(format!("{why}, and there is no session to resume it in")));
-        };
-        let mut failed = String::new();
-        while *fruitless < RESUMPTIONS {
-            let doubled = if failed.is_empty() { 0 } else { *fruitless };
-            sleep(pause(events.retry(), doubled)).await;
-            *fruitless += 1;
-            let sending = resumption(&self.wire, session, Some(&last));
-            let response = match self.wire.send(&sending).await {
-                Ok(response) => response,
-                Err(unanswered) => {
-                    failed = format!("; resuming failed: {}", unanswered.error.message);
-                    continue;
-                }
-            };
-            let status = response.status();
-            if status.is_success() && media_type(&response) == MediaType::EventStream {
-                return Ok(response);
-            }
-            let what = failure::page(response).await;
-            failed = format!("; resuming failed: {what}");
-            // Nothing else can be wrong with this request than what it names.
-            let forgotten = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
-            if forgotten && session.id.is_some() {
-                let cause = self.error(format!("{why}{failed}"), true);
-                return Err(NotResumed { cause, gone: Some(session.generation) });
-            }
-            // 409: over there the stream that broke is still open.
-            let later = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT);
-            if !status.is_server_error() && !later {
-                return Err(lost(format!("{why}{failed}")));
-            }
-        }
-        Err(lost(format!("{why}{failed}; given up after {RESUMPTIONS} attempts without anything new")))
-    }
-}
-
-struct NotResumed {
-    cause: LinkError,
-    gone: Option<u64>,
-}
-
-/// GET for a stream of a session, from its beginning or after an event.
-pub(super) fn resumption(wire: &Wire, session: &LegacySession, last: Option<&HeaderValue>) -> Sending {
-    let mut headers = HeaderMap::new();
-    session.write(&mut headers);
-    headers.insert(name::ACCEPT, HeaderValue::from_static("text/event-stream"));
-    if let Some(last) = last {
-        headers.insert(name::LAST_EVENT_ID, last.clone());
-    }
-    let about = if last.is_some() { "resuming a stream" } else { "the stream of the session" };
-    Sending { method: HttpMethod::GET, url: wire.url.clone(), headers, body: None, about: about.into() }
-}
-
-/// The wait before a reconnection: what the server has asked for, and more each time that it fails.
-pub(super) fn pause(retry: Duration, failures: u32) -> Duration {
-    retry.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_PAUSE.max(retry))
-}
-
-/// What a server says about when to come again.
-pub(super) fn asked_to_wait(head: &HeaderMap) -> Option<Duration> {
-    let value = head.get(name::RETRY_AFTER)?;
-    let date = head.get(header::DATE).map(HeaderValue::as_bytes);
-    retry_after(value.as_bytes(), date)
 }
 
 impl Answer {

@@ -11,6 +11,7 @@ use mcpjoin_proto::session::LinkErrorKind;
 use reqwest::{Response, Url};
 use rustls::CertificateError;
 
+use super::challenge;
 use super::tls::Untrusted;
 
 /// How much of a body that is no message is shown, in bytes.
@@ -21,10 +22,11 @@ pub(super) fn describe(
     error: &reqwest::Error,
     url: &Url,
     connect_timeout: Duration,
+    proxied: bool,
 ) -> (LinkErrorKind, String, bool) {
     let host = url.host_str().unwrap_or_default();
     let unreached = |what| (LinkErrorKind::Unreached, what, true);
-    if error.is_dns() {
+    if error.is_dns() && !proxied {
         return unreached(format!("the name {host} was not resolved: {}", root(error)));
     }
     if let Some(tls) = find::<rustls::Error>(error) {
@@ -38,15 +40,21 @@ pub(super) fn describe(
         if error.is_timeout() {
             return unreached(format!("no connection within {} ms", connect_timeout.as_millis()));
         }
-        let refused =
-            find::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-        return unreached(match refused {
-            true => "connection refused: nothing listens there".into(),
-            false => format!("no connection: {}", root(error)),
+        return unreached(match (is_refused(error), proxied) {
+            (true, false) => "connection refused: nothing listens there".into(),
+            (true, true) => "connection refused: no proxy listens there".into(),
+            (false, false) => format!("no connection: {}", root(error)),
+            (false, true) => format!("the proxy made no connection to {host}: {}", root(error)),
         });
     }
     let what = format!("the connection broke before a response came: {}", root(error));
     (LinkErrorKind::Broken, what, true)
+}
+
+/// Nobody listens there.
+pub(super) fn is_refused(error: &reqwest::Error) -> bool {
+    let system = find::<io::Error>(error);
+    error.is_connect() && system.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// What a status says when no message came with it.
@@ -115,15 +123,9 @@ pub(super) fn root(error: &(dyn Error + 'static)) -> String {
 
 /// The head of a response that is not what it should be: status, type, and how the body begins.
 pub(super) async fn page(response: Response) -> String {
-    let status = response.status();
-    let kind = content_type(response.headers());
+    let (status, headers) = (response.status(), response.headers().clone());
     let body = beginning(response).await;
-    let body = body.trim_ascii();
-    match (kind, body.is_empty()) {
-        (_, true) => format!("{status} with an empty body"),
-        (None, false) => format!("{status} without a content type; it begins `{}`", body.escape_ascii()),
-        (Some(kind), false) => format!("{status} {kind}; it begins `{}`", body.escape_ascii()),
-    }
+    page_of(status, &headers, &body)
 }
 
 /// The same of a body that was read.
@@ -131,15 +133,43 @@ pub(super) fn page_of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> S
     let body = body.trim_ascii();
     let body = &body[..body.len().min(EXCERPT)];
     let kind = content_type(headers).unwrap_or_else(|| "without a content type".into());
-    match body {
+    let page = match body {
         [] => format!("{status} with an empty body"),
-        body => format!("{status} {kind}; it begins `{}`", body.escape_ascii()),
+        body => format!("{status} {kind}; it begins `{}`", readable(body)),
+    };
+    match refuses(status).then(|| challenge::reason(headers)).flatten() {
+        Some(reason) => format!("{page}; the server says: {reason}"),
+        None => page,
     }
+}
+
+/// The server wants to know who asks, or does not let them in.
+pub(super) fn refuses(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// Bytes as a person reads them, on one line: what a terminal would obey, or show nothing for, is made visible. Quotes and
+/// letters of any language are what they are.
+pub(crate) fn readable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                // Printed as it is; Rust's own escape has all others.
+                '"' | '\'' | '\\' => text.push(character),
+                character => text.extend(character.escape_debug()),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+    text
 }
 
 fn content_type(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(name::CONTENT_TYPE).map(HeaderValue::as_bytes)?;
-    Some(value[..value.len().min(80)].escape_ascii().to_string())
+    Some(readable(&value[..value.len().min(80)]))
 }
 
 /// How a body begins. Reading ends with the first piece that is long enough, or when nothing comes for a moment.

@@ -10,15 +10,17 @@ use mcpjoin_proto::http::origin::MediaType;
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
-use super::exchange::{LONGEST_PAUSE, News, asked_to_wait, pause, resumption};
+use super::again::asked_to_wait;
+use super::exchange::News;
 use super::legacy::LegacySession;
 use super::reading::{Events, Next, compressed};
+use super::resuming::{LONGEST_PAUSE, pause, resumption};
 use super::wire::{Wire, media_type};
 
 /// Opens the stream, reads it, and opens it again where it ended, for as long as the server has one.
 pub(super) async fn listen(wire: Arc<Wire>, session: Arc<LegacySession>, news: Sender<News>) {
     let limits = &wire.limits;
-    let mut events = Events::new(limits.message);
+    let mut events = Events::new(limits.message, &wire.marks);
     let mut failures = 0_u32;
     let mut opened = false;
     loop {
@@ -33,8 +35,12 @@ pub(super) async fn listen(wire: Arc<Wire>, session: Arc<LegacySession>, news: S
                 opened = true;
                 loop {
                     match events.next(&mut response, &limits.decode, &wire.origin, None).await {
-                        Next::Inbound(inbound) => {
-                            if news.send(News::Came(inbound)).await.is_err() {
+                        Next::Inbound(inbound, mark) => {
+                            let came = match mark {
+                                Some(mark) => News::Heard { inbound, mark, of: None },
+                                None => News::Came(inbound),
+                            };
+                            if news.send(came).await.is_err() {
                                 return;
                             }
                         }

@@ -9,17 +9,23 @@
 //! The link owns its exchanges and polls them itself, so that dropping it ends them all at once. It never answers for
 //! the session, and sends nothing twice that may have been executed.
 
+mod again;
+mod challenge;
 mod connect;
 mod credentials;
 mod exchange;
 mod failure;
+mod heard;
 mod issuer;
 mod legacy;
 mod listen;
 mod outgoing;
+mod proxy;
 mod reading;
+mod refused;
 mod relist;
 mod reopen;
+mod resuming;
 mod running;
 mod sse2024;
 mod tls;
@@ -35,8 +41,8 @@ use std::time::Duration;
 use http::Method as HttpMethod;
 use http::header::HeaderMap;
 use mcpjoin_proto::http::classify::Probe;
-use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound, Route};
-use mcpjoin_proto::{Message, Method, Raw, Request, RequestId};
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Outbound};
+use mcpjoin_proto::{Message, Method, RequestId};
 use reqwest::Url;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Sleep, sleep};
@@ -46,12 +52,14 @@ pub use connect::{HttpConnect, HttpHandle, HttpSetupError, HttpWay};
 pub use credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
+pub(crate) use failure::readable;
+pub(crate) use proxy::Proxy;
+pub(crate) use wire::shown;
 
 use self::exchange::{Exchange, News, Post, Refused, Role, body};
+use self::heard::Heard;
 use self::legacy::{LegacySession, Memory};
 use self::outgoing::{Outgoing, message_headers};
-use self::relist::Relisting;
-use self::reopen::Reopening;
 use self::running::{Running, Ticket, What};
 use self::waiting::{Gate, Kind, Waiting, cancelled};
 use self::wire::{Sending, Wire};
@@ -78,6 +86,8 @@ struct HttpLink {
     gate: Gate,
     session: Option<Arc<LegacySession>>,
     memory: Memory,
+    /// The events of the session that have been taken.
+    heard_events: Heard,
     outgoing: Outgoing,
     /// Messages for which the gate is not open.
     waiting: VecDeque<Waiting>,
@@ -128,6 +138,7 @@ impl HttpLink {
             gate: Gate::Open,
             session: None,
             memory: Memory::default(),
+            heard_events: Heard::default(),
             outgoing: Outgoing::default(),
             waiting: VecDeque::new(),
             queued: VecDeque::new(),
@@ -163,7 +174,7 @@ impl HttpLink {
                 self.open_stream();
             }
             What::Cancel(id) => self.abort(&id),
-            What::Told | What::Background => {}
+            What::Told | What::Reopening | What::Background => {}
         }
     }
 
@@ -229,7 +240,7 @@ impl HttpLink {
     fn start(&mut self, waiting: Waiting) {
         self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.size);
         self.sent += 1;
-        let Some(Kind { role, about, what, owed }) = waiting.kind() else { return };
+        let Some(Kind { role, repeatable, about, what, owed }) = waiting.kind() else { return };
         // Whatever came back to the probe, the session has not taken it for an agreement.
         self.opened &= role != Role::Probe(Probe::Initialize);
         // Later ones, when everything is agreed, are requests like others; so are those whose reply comes on another
@@ -248,8 +259,7 @@ impl HttpLink {
             Way::HttpSse { endpoint: Some(endpoint), .. } => endpoint.clone(),
             _ => self.wire.url.clone(),
         };
-        let mut sending =
-            Sending { method: HttpMethod::POST, url, headers: HeaderMap::new(), body: None, about };
+        let mut sending = Sending { url, ..self.wire.sending(HttpMethod::POST, about) };
         let session = self.session.clone().filter(|_| !elsewhere);
         let modern = if elsewhere {
             sending.headers = message_headers();
@@ -279,7 +289,7 @@ impl HttpLink {
         let refusable = session.is_some() || role == Role::Probe(Probe::Initialize);
         let keep = !once && (refusable || modern && &*sending.about == Method::CallTool.as_str());
         let outbound = keep.then_some(outbound);
-        let post = Post { sending, role, owed, session, modern, elsewhere, outbound };
+        let post = Post { sending, role, repeatable, owed, session, modern, elsewhere, outbound, again };
         let exchange = Exchange::new(Arc::clone(&self.wire), post, self.news.clone());
         self.running.begin(what, exchange.run());
     }
@@ -320,6 +330,19 @@ impl HttpLink {
     fn hear(&mut self, news: News) {
         match news {
             News::Came(inbound) => self.hand_in(inbound),
+            News::Heard { inbound, mark, of } => {
+                if !self.heard_events.is_new(mark) {
+                    return;
+                }
+                if let Inbound::Message { message: Message::Response(reply), .. } = &inbound
+                    && let Some(id) =
+                        reply.id.as_ref().filter(|id| mark.is_resumed() && of.as_ref() != Some(id))
+                {
+                    // The reply of another exchange: it has nothing to wait for any more.
+                    self.running.end_request(id);
+                }
+                self.hand_in(inbound);
+            }
             News::Initialized { session, reply } => {
                 if let Some(probe) = self.probe.take() {
                     // Whatever it still brings decides nothing any more.
@@ -351,6 +374,7 @@ impl HttpLink {
             News::Relisted { call, refusal, pages } => self.relisted(call, refusal, &pages),
             News::Reopened(session) => {
                 self.session = Some(Arc::new(session));
+                self.heard_events = Heard::default();
                 self.gate = Gate::Open;
                 self.open_stream();
             }
@@ -389,51 +413,6 @@ impl HttpLink {
         }
     }
 
-    /// The server has forgotten the session: it is opened again, and what was refused for that reason is sent again.
-    fn gone(&mut self, generation: u64, again: Option<Box<Outbound>>) {
-        if let Some(again) = again {
-            self.send_again(*again);
-        }
-        let current = self.session.as_ref().is_some_and(|session| session.generation == generation);
-        if !current || self.gate == Gate::Reopening || self.closing.is_some() {
-            return;
-        }
-        let (Some(old), Some(initialize)) = (self.session.clone(), self.memory.initialize.clone()) else {
-            return;
-        };
-        tracing::debug!(target: "mcpjoin", "the server has forgotten the session: opening it again");
-        self.gate = Gate::Reopening;
-        let restore = self.memory.requests();
-        let reopening = Reopening { wire: Arc::clone(&self.wire), old, initialize, restore };
-        let news = self.news.clone();
-        self.running.begin(What::Background, reopening.run(news));
-    }
-
-    /// What was refused unexecuted goes first, and not a third time.
-    fn send_again(&mut self, outbound: Outbound) {
-        let waiting = Waiting { again: true, ..Waiting::new(outbound) };
-        self.waiting_bytes = self.waiting_bytes.saturating_add(waiting.size);
-        self.waiting.push_front(waiting);
-    }
-
-    /// A call was refused for its headers: the tools are listed in its place.
-    fn relist(&mut self, call: Outbound, refusal: Inbound) {
-        let Outbound::Message { message: Message::Request(call), .. } = call else { return };
-        let Some(headers) = self.outgoing.of_list() else { return self.hand_in(refusal) };
-        let id = call.id.clone();
-        let relisting = Relisting { wire: Arc::clone(&self.wire), call, refusal, headers };
-        let news = self.news.clone();
-        self.running.begin(What::Request { id, counted: true }, relisting.run(news));
-    }
-
-    fn relisted(&mut self, call: Request, refusal: Inbound, pages: &[Raw]) {
-        if self.outgoing.relearn(pages, &call) {
-            self.send_again(Outbound::Message { message: Message::Request(call), route: Route::Session });
-        } else {
-            self.hand_in(refusal);
-        }
-    }
-
     /// Moves everything on that can move.
     fn drive(&mut self, cx: &mut Context<'_>) {
         loop {
@@ -461,8 +440,7 @@ impl HttpLink {
         }
         let mut headers = HeaderMap::new();
         session.write(&mut headers);
-        let about = "the end of the session".into();
-        Some(Sending { method: HttpMethod::DELETE, url: self.wire.url.clone(), headers, body: None, about })
+        Some(Sending { headers, ..self.wire.sending(HttpMethod::DELETE, "the end of the session") })
     }
 }
 

@@ -20,6 +20,7 @@ use mcpjoin_proto::{DecodeError, DecodeErrorKind, DecodeLimits, Message, Request
 use reqwest::Response;
 
 use super::failure::{self, EXCERPT};
+use super::heard::Mark;
 use super::wire::{Wire, media_type};
 
 /// How much of a body that is too long is kept, to learn whose it was.
@@ -96,11 +97,11 @@ pub(super) async fn reply(wire: &Wire, mut response: Response, owed: &RequestId)
         let inbound = read(&text, &limits.decode, &wire.origin, Some(owed));
         return settles(&inbound, owed).then_some(inbound);
     }
-    let mut events = Events::new(limits.message);
+    let mut events = Events::new(limits.message, &wire.marks);
     loop {
         match events.next(&mut response, &limits.decode, &wire.origin, Some(owed)).await {
-            Next::Inbound(inbound) if settles(&inbound, owed) => return Some(inbound),
-            Next::Inbound(_) | Next::Other(_) => {}
+            Next::Inbound(inbound, _) if settles(&inbound, owed) => return Some(inbound),
+            Next::Inbound(..) | Next::Other(_) => {}
             Next::Ended | Next::Broke(_) => return None,
         }
     }
@@ -163,8 +164,8 @@ pub(super) fn compressed(response: &Response) -> Option<String> {
 
 /// What an event stream says next.
 pub(super) enum Next {
-    /// A message, or something that should be one.
-    Inbound(Inbound),
+    /// A message, or something that should be one, and by what its event is known where it has an id.
+    Inbound(Inbound, Option<Mark>),
     /// An event of another name than `message`.
     Other(Event),
     /// The body has ended in order.
@@ -174,8 +175,9 @@ pub(super) enum Next {
 }
 
 /// An event stream that may come in several bodies, one after the other.
-pub(super) struct Events {
+pub(super) struct Events<'a> {
     decoder: SseDecoder,
+    marks: &'a RandomState,
     limit: usize,
     /// After which event to go on.
     last: Option<HeaderValue>,
@@ -185,19 +187,34 @@ pub(super) struct Events {
     resumed: bool,
     /// Something new has come since [`Events::next_body`].
     pub(super) fruitful: bool,
+    /// An event has come.
+    any: bool,
 }
 
-impl Events {
-    pub(super) fn new(limit: usize) -> Self {
+impl<'a> Events<'a> {
+    /// `marks`: what the events of one session are marked with.
+    pub(super) fn new(limit: usize, marks: &'a RandomState) -> Self {
         Self {
             decoder: SseDecoder::new(limit),
+            marks,
             limit,
             last: None,
             retry: RETRY,
             seen: Seen::default(),
             resumed: false,
             fruitful: false,
+            any: false,
         }
+    }
+
+    /// Whether any event has come, with data or without.
+    pub(super) const fn any(&self) -> bool {
+        self.any
+    }
+
+    /// Whether this body continues another one.
+    pub(super) const fn is_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// The id of the last event: what `Last-Event-ID` is to say. `None` when the stream cannot be resumed.
@@ -229,6 +246,7 @@ impl Events {
             while let Some(event) = self.decoder.poll_event() {
                 match event {
                     SseEvent::Event(event) => {
+                        self.any = true;
                         if !self.moved(event.id.as_ref()) || event.data.is_empty() {
                             continue;
                         }
@@ -236,16 +254,19 @@ impl Events {
                         if event.name.as_ref().is_some_and(|name| name != "message") {
                             return Next::Other(event);
                         }
-                        return Next::Inbound(read(&event.data, limits, origin, owed));
+                        let mark = self.mark(event.id.as_ref(), &event.data);
+                        return Next::Inbound(read(&event.data, limits, origin, owed), mark);
                     }
                     SseEvent::TooLong { head, id } => {
-                        self.fruitful = true;
+                        (self.any, self.fruitful) = (true, true);
                         if self.moved(id.as_ref()) {
                             let length = self.limit.saturating_add(1);
-                            return Next::Inbound(too_long(&head, self.limit, length, origin, owed));
+                            let mark = self.mark(id.as_ref(), &head);
+                            return Next::Inbound(too_long(&head, self.limit, length, origin, owed), mark);
                         }
                     }
                     SseEvent::Id(id) => {
+                        self.any = true;
                         self.moved(Some(&id));
                     }
                     SseEvent::Retry(milliseconds) => self.retry = clamp_retry(milliseconds),
@@ -258,6 +279,12 @@ impl Events {
                 Err(error) => return Next::Broke(failure::root(&error)),
             }
         }
+    }
+
+    /// By what an event is known in its session.
+    fn mark(&self, id: Option<&Bytes>, data: &[u8]) -> Option<Mark> {
+        let id = id.filter(|id| !id.is_empty())?;
+        Some(Mark::new(self.marks, id, data, self.resumed))
     }
 
     /// Notes the id of an event; says whether the event is new.

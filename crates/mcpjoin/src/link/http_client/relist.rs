@@ -58,11 +58,9 @@ impl Relisting {
         let params = Some(Payload::from_raw(self.params(cursor)?));
         let message = Message::Request(Request { id: id.clone(), method: Method::ListTools, params });
         let sending = Sending {
-            method: HttpMethod::POST,
-            url: self.wire.url.clone(),
             headers: self.headers.clone(),
             body: Some(body(&Outbound::Message { message, route: Route::Session })),
-            about: "tools/list".into(),
+            ..self.wire.sending(HttpMethod::POST, "tools/list")
         };
         let response = self.wire.send(&sending).await.ok()?;
         match reply(&self.wire, response, &id).await? {

@@ -11,8 +11,9 @@ use http::header::HeaderMap;
 use mcpjoin_proto::session::{LinkError, Outbound, Route};
 use mcpjoin_proto::{Message, Method, Notification, Request};
 use tokio::sync::mpsc::Sender;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use super::again::Repeatable;
 use super::exchange::{News, body};
 use super::failure;
 use super::legacy::LegacySession;
@@ -49,13 +50,7 @@ impl Reopening {
 
     fn sending(&self, message: Message, about: &str, headers: HeaderMap) -> Sending {
         let body = body(&Outbound::Message { message, route: Route::Session });
-        Sending {
-            method: HttpMethod::POST,
-            url: self.wire.url.clone(),
-            headers,
-            body: Some(body),
-            about: about.into(),
-        }
+        Sending { headers, body: Some(body), ..self.wire.sending(HttpMethod::POST, about) }
     }
 
     /// The second member of an error: nothing that comes later can be better.
@@ -64,9 +59,18 @@ impl Reopening {
         let failed = |what: String, fatal: bool| {
             (sending.error(format!("the server has forgotten the session; {what}"), !fatal), fatal)
         };
-        let response = match self.wire.send(&sending).await {
-            Ok(response) => response,
-            Err(unanswered) => return Err((unanswered.error, false)),
+        let mut waits = 0;
+        let response = loop {
+            let response = match self.wire.send(&sending).await {
+                Ok(response) => response,
+                Err(unanswered) => return Err((unanswered.error, false)),
+            };
+            // A server that is just starting has forgotten its sessions, and may not be ready for others.
+            match Repeatable::Opening.pause(response.status(), response.headers(), waits) {
+                Some(pause) if pause < self.wire.limits.initialize => sleep(pause).await,
+                _ => break response,
+            }
+            waits += 1;
         };
         let head = response.headers().clone();
         let status = response.status();

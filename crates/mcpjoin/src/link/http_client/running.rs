@@ -26,6 +26,8 @@ pub(super) enum What {
     Initialized,
     /// A cancellation: when it has arrived, the exchange is of no use any more.
     Cancel(RequestId),
+    /// A session is being opened again: what comes of it is to be ended with the link.
+    Reopening,
     /// Streams and the like.
     Background,
 }
@@ -108,7 +110,7 @@ impl Running {
         }
     }
 
-    /// Ends everything but what only tells the server something.
+    /// Ends everything but what only tells the server something, and what makes a session there.
     pub(super) fn end_all_but_told(&self) {
         for entry in self.entries.values() {
             if matches!(entry.what, What::Request { .. } | What::Background) {

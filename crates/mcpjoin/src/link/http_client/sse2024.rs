@@ -23,13 +23,7 @@ use super::wire::{Sending, Wire, media_type};
 pub(super) async fn listen(wire: Arc<Wire>, news: Sender<News>) {
     let mut headers = HeaderMap::new();
     headers.insert(name::ACCEPT, HeaderValue::from_static("text/event-stream"));
-    let sending = Sending {
-        method: Method::GET,
-        url: wire.url.clone(),
-        headers,
-        body: None,
-        about: "the event stream of HTTP+SSE".into(),
-    };
+    let sending = Sending { headers, ..wire.sending(Method::GET, "the event stream of HTTP+SSE") };
     let last = match read(&wire, &sending, &news).await {
         Ok(()) => return,
         Err(last) => last,
@@ -56,7 +50,7 @@ async fn read(wire: &Wire, sending: &Sending, news: &Sender<News>) -> Result<(),
     if let Some(what) = compressed(&response) {
         return Err(News::NoHttpSse(sending.error(what, false)));
     }
-    let mut events = Events::new(limits.message);
+    let mut events = Events::new(limits.message, &wire.marks);
     let mut posts_to = None;
     loop {
         let next = events.next(&mut response, &limits.decode, &wire.origin, None);
@@ -73,7 +67,7 @@ async fn read(wire: &Wire, sending: &Sending, news: &Sender<News>) -> Result<(),
             }
             // A second endpoint would move the session in the middle; nothing in the specification allows that.
             Next::Other(_) => continue,
-            Next::Inbound(inbound) => News::Came(inbound),
+            Next::Inbound(inbound, _) => News::Came(inbound),
             Next::Ended | Next::Broke(_) if posts_to.is_none() => {
                 let what = "the stream ended before it named an endpoint";
                 return Err(News::NoHttpSse(sending.error(what, true)));
@@ -99,7 +93,7 @@ fn ended(cause: LinkError) -> News {
 
 /// Where to post, which is of one origin with the stream.
 fn endpoint(wire: &Wire, data: &[u8]) -> Result<Url, String> {
-    let shown = data[..data.len().min(failure::EXCERPT)].escape_ascii().to_string();
+    let shown = failure::readable(&data[..data.len().min(failure::EXCERPT)]);
     let text = std::str::from_utf8(data).map_err(|_| format!("the endpoint `{shown}` is not UTF-8"))?;
     let url =
         resolve_same_origin(wire.url.as_str(), text.trim_matches([' ', '\t'])).map_err(

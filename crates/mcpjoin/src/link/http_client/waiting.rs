@@ -5,6 +5,7 @@ use mcpjoin_proto::session::Outbound;
 use mcpjoin_proto::types::CancelledParams;
 use mcpjoin_proto::{Message, Method, Request, RequestId};
 
+use super::again::Repeatable;
 use super::exchange::Role;
 use super::running::What;
 
@@ -33,6 +34,8 @@ pub(super) struct Waiting {
 /// What a message is to the link.
 pub(super) struct Kind {
     pub(super) role: Role,
+    /// Whether it may be sent again when the server cannot answer now.
+    pub(super) repeatable: Repeatable,
     /// What it is about, in errors.
     pub(super) about: Box<str>,
     pub(super) what: What,
@@ -43,11 +46,14 @@ pub(super) struct Kind {
 impl Waiting {
     /// What it is; `None` when it is nothing to be sent.
     pub(super) fn kind(&self) -> Option<Kind> {
-        let told = |about: &str, what| Kind { role: Role::Told, about: about.into(), what, owed: None };
+        let repeatable = Repeatable::of(&self.outbound);
+        let told =
+            |about: &str, what| Kind { role: Role::Told, repeatable, about: about.into(), what, owed: None };
         Some(match &self.outbound {
             Outbound::Message { message: Message::Request(request), .. } => {
                 let id = request.id.clone();
                 Kind {
+                    repeatable,
                     role: match request.method {
                         Method::Discover => Role::Probe(Probe::Discover),
                         Method::Initialize => Role::Probe(Probe::Initialize),

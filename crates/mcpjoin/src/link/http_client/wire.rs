@@ -3,6 +3,7 @@
 //! Called by `exchange`, `listen` and `sse2024`. It follows a redirect only within the origin of the link's URL, so
 //! that no header, no session and no body ever leaves it (CVE-2026-64684, CVE-2026-111769), and it never reads a body.
 
+use std::collections::hash_map::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, ErasedCredentials, ROUNDS,
 };
 use super::failure;
+use super::proxy::Proxy;
 use crate::link::{Authorization, Standing};
 
 /// How many redirects of one request are followed.
@@ -31,8 +33,12 @@ pub(super) struct Wire {
     headers: HeaderMap,
     credentials: Option<Arc<dyn ErasedCredentials>>,
     connect_timeout: Duration,
+    /// The proxy that is asked in place of the server, in words.
+    via: Option<Arc<str>>,
     pub(super) limits: Limits,
     pub(super) origin: Arc<Origin>,
+    /// What the events of the session are marked with.
+    pub(super) marks: RandomState,
 }
 
 /// A request to make.
@@ -44,6 +50,8 @@ pub(super) struct Sending {
     pub(super) body: Option<Bytes>,
     /// What it is for: the method of MCP, in errors.
     pub(super) about: Box<str>,
+    /// The proxy on the way, in errors.
+    pub(super) via: Option<Arc<str>>,
 }
 
 /// A request that brought no response.
@@ -52,6 +60,8 @@ pub(super) struct Unanswered {
     pub(super) error: LinkError,
     /// No connection was made: the server has seen nothing of it.
     pub(super) unsent: bool,
+    /// Nobody listens there.
+    pub(super) refused: bool,
 }
 
 impl Wire {
@@ -61,9 +71,31 @@ impl Wire {
         headers: HeaderMap,
         credentials: Option<Arc<dyn ErasedCredentials>>,
         connect_timeout: Duration,
+        proxy: Option<&Proxy>,
     ) -> Self {
-        let origin = Arc::new(Origin { link: "http", peer: Some(shown(&url).into()), principal: None });
-        Self { client, url, headers, credentials, connect_timeout, limits: Limits::default(), origin }
+        Self {
+            origin: Arc::new(Origin { link: "http", peer: Some(shown(&url).into()), principal: None }),
+            client,
+            url,
+            headers,
+            credentials,
+            connect_timeout,
+            via: proxy.map(|proxy| proxy.to_string().into()),
+            limits: Limits::default(),
+            marks: RandomState::new(),
+        }
+    }
+
+    /// A request to the server's URL, without headers and without a body.
+    pub(super) fn sending(&self, method: Method, about: impl Into<Box<str>>) -> Sending {
+        Sending {
+            method,
+            url: self.url.clone(),
+            headers: HeaderMap::new(),
+            body: None,
+            about: about.into(),
+            via: self.via.clone(),
+        }
     }
 
     /// Where it leads, and in whose name: that of the credentials, or of a header that is always the same. It is named by
@@ -140,7 +172,7 @@ impl Wire {
             let value = credentials.authorization(request).await;
             let unsent = |error| {
                 let error = sending.error(error, false).of(LinkErrorKind::Unauthorized);
-                Unanswered { error, unsent: true }
+                Unanswered { error, unsent: true, refused: false }
             };
             let value = value.map_err(|error| unsent(format!("not sent, no authorization: {error}")))?;
             if let Some(mut value) = value {
@@ -153,9 +185,10 @@ impl Wire {
             request = request.body(body.clone());
         }
         request.send().await.map_err(|error| {
-            let unsent = error.is_connect();
-            let (kind, what, retryable) = failure::describe(&error, url, self.connect_timeout);
-            Unanswered { error: sending.error(what, retryable).of(kind), unsent }
+            let (unsent, refused) = (error.is_connect(), failure::is_refused(&error));
+            let proxied = self.via.is_some();
+            let (kind, what, retryable) = failure::describe(&error, url, self.connect_timeout, proxied);
+            Unanswered { error: sending.error(what, retryable).of(kind), unsent, refused }
         })
     }
 }
@@ -180,6 +213,7 @@ fn target(sending: &Sending, url: &Url, response: &Response) -> Result<Url, Stri
     })?;
     let keeps_method = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if sending.method != Method::GET && !keeps_method {
+        let followed = Url::parse(&followed).map(|to| shown(&to)).unwrap_or(followed);
         return Err(format!(
             "{status} leads to {followed}; it would turn {} into GET, so it is not followed: use that URL",
             sending.method
@@ -191,17 +225,19 @@ fn target(sending: &Sending, url: &Url, response: &Response) -> Result<Url, Stri
 impl Sending {
     /// The error for this request.
     pub(super) fn error(&self, what: impl AsRef<str>, retryable: bool) -> LinkError {
-        let message = format!("{} {} ({}): {}", self.method, shown(&self.url), self.about, what.as_ref());
+        let via = self.via.as_ref().map(|via| format!(", {via}")).unwrap_or_default();
+        let message =
+            format!("{} {} ({}{via}): {}", self.method, shown(&self.url), self.about, what.as_ref());
         LinkError::new(message, retryable)
     }
 
     fn fail(&self, what: String, retryable: bool) -> Unanswered {
-        Unanswered { error: self.error(what, retryable), unsent: false }
+        Unanswered { error: self.error(what, retryable), unsent: false, refused: false }
     }
 }
 
 /// A URL for people: without what may be secret in its query.
-pub(super) fn shown(url: &Url) -> String {
+pub(crate) fn shown(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let query = if url.query().is_some() { "?..." } else { "" };

@@ -68,6 +68,8 @@ pub(super) struct Reply {
     /// Why there was none.
     pub(super) failure: Option<String>,
     pub(super) content_type: Option<String>,
+    /// Where it leads, as it may be shown.
+    pub(super) location: Option<String>,
     /// The id of a session that came with it.
     pub(super) session: Option<HeaderValue>,
     /// The response to the first request in it.
@@ -228,6 +230,7 @@ impl<'w> Live<'w> {
             status: Some(response.status().as_u16()),
             failure: None,
             content_type: response.headers().get(CONTENT_TYPE).map(text),
+            location: self.wire.location(&response),
             session: response.headers().get(name::SESSION_ID).cloned(),
             opened: Opened::Nothing,
             body: Bytes::new(),
@@ -355,6 +358,7 @@ impl Reply {
             status: None,
             failure: Some(failure),
             content_type: None,
+            location: None,
             session: None,
             opened: Opened::Nothing,
             body: Bytes::new(),

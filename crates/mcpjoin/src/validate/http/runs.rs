@@ -581,6 +581,9 @@ impl From<Box<Refusal>> for ValidateError {
             Opened::Nothing if (200..300).contains(&status) && took >= within => {
                 Self::NoSession(OpeningFailure::TimedOut { method, after: within, garbage: None })
             }
+            Opened::Nothing if (300..400).contains(&status) => {
+                Self::Redirected { status, location: reply.location }
+            }
             Opened::Nothing => Self::NotMcp { status, content_type: reply.content_type, head: reply.body },
         }
     }

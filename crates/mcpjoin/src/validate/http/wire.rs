@@ -7,11 +7,11 @@ use bytes::Bytes;
 use mcpjoin_check::{HttpRequest, HttpResponse};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Response, Url};
 
 use super::Tap;
-use crate::link::{Checked, Crossed, HttpConnect, HttpSetupError, Way};
+use crate::link::{Checked, Crossed, HttpConnect, HttpSetupError, Proxy, Way, shown};
 
 /// The headers of ours that say something to the rules.
 const NOTED: [&str; 7] = [
@@ -33,6 +33,8 @@ pub(super) struct Wire {
     /// Writes the names of headers in other letters, over connections of its own.
     other: Client,
     pub(super) is_loopback: bool,
+    /// The proxy that is asked in place of the server, in words.
+    via: Option<String>,
     tap: Option<Arc<Mutex<Tap>>>,
 }
 
@@ -51,6 +53,7 @@ impl Wire {
     /// When the URL, a header or a certificate cannot be used.
     pub(super) fn new(connect: &HttpConnect, tap: Option<Tap>) -> Result<Self, HttpSetupError> {
         let Checked { url, headers, mut tls } = connect.checked()?;
+        let proxy = Proxy::to(&url);
         let is_loopback = Origin::of(url.as_str()).is_ok_and(|origin| origin.is_loopback());
         // One request a connection, with its headers as they are: no HTTP/2.
         tls.alpn_protocols.clear();
@@ -63,11 +66,11 @@ impl Wire {
                 .connect_timeout(connect.connect_within())
                 .http1_only();
             let builder = if other { builder.http1_title_case_headers() } else { builder };
-            // No proxy leads back to this machine.
-            let builder = if is_loopback { builder.no_proxy() } else { builder };
+            let builder = if proxy.is_none() { builder.no_proxy() } else { builder };
             builder.build().map_err(|error| HttpSetupError::Client(told(&error)))
         };
         Ok(Self {
+            via: proxy.as_ref().map(ToString::to_string),
             client: client(false)?,
             other: client(true)?,
             url,
@@ -110,7 +113,16 @@ impl Wire {
         if let Some(body) = body {
             request = request.body(body);
         }
-        request.send().await.map_err(|error| told(&error))
+        request.send().await.map_err(|error| match &self.via {
+            Some(via) => format!("{} ({via})", told(&error)),
+            None => told(&error),
+        })
+    }
+
+    /// Where a redirect leads, without what may be secret in it.
+    pub(super) fn location(&self, response: &Response) -> Option<String> {
+        let location = response.headers().get(LOCATION)?.to_str().ok()?;
+        self.url.join(location).ok().map(|to| shown(&to))
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::wire;
 use super::{Live, MOMENT, MOST_BYTES, MOST_EVENTS, Reply, Until};
-use crate::link::Way;
+use crate::link::{Way, readable};
 
 /// So many requests of the server wait to be answered.
 const MOST_ASKED: usize = 100;
@@ -189,7 +189,10 @@ impl Live<'_> {
             let address = String::from_utf8_lossy(&data);
             match resolve_same_origin(self.wire.url.as_str(), &address) {
                 Ok(resolved) => self.endpoint = Url::parse(&resolved).ok(),
-                Err(error) => self.elsewhere = Some(format!("its endpoint is {address:?}: {error}")),
+                Err(error) => {
+                    let told = address.split(['?', '#']).next().unwrap_or_default();
+                    self.elsewhere = Some(format!("its endpoint is {}: {error}", readable(told.as_bytes())));
+                }
             }
         }
         self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data }));

@@ -1,0 +1,72 @@
+//! Which proxy stands before a server, for whoever reads that something has failed.
+//!
+//! The HTTP client finds it by itself, by the same rules, which are those of curl. Nothing here connects to anything, and
+//! nobody's name or password is kept.
+
+use std::fmt;
+
+use hyper_util::client::proxy::matcher::Matcher;
+use mcpjoin_proto::http::origin::Origin;
+use reqwest::Url;
+
+/// A proxy that is asked in place of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    /// Without user and password.
+    url: String,
+    /// What names it.
+    source: &'static str,
+}
+
+impl Proxy {
+    /// The proxy to a URL, by the environment and the settings of the system.
+    pub(crate) fn to(url: &Url) -> Option<Self> {
+        if Origin::of(url.as_str()).is_ok_and(|origin| origin.is_loopback()) {
+            // None leads back to this machine.
+            return None;
+        }
+        let destination: http::Uri = url.as_str().parse().ok()?;
+        let found = Matcher::from_system().intercept(&destination)?;
+        let uri = found.uri();
+        let given = |name: &&&str| std::env::var(name).is_ok_and(|value| names(&value, uri));
+        let variables: &[&str] = match url.scheme() {
+            "https" => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
+            _ => &["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
+        };
+        let source = variables.iter().find(given).copied().unwrap_or("the settings of the system");
+        Some(Self { url: shown(uri), source })
+    }
+}
+
+/// Whether the value of a variable names that proxy.
+fn names(value: &str, found: &http::Uri) -> bool {
+    let Ok(uri) = value.parse::<http::Uri>() else { return false };
+    uri.host().is_some() && uri.host() == found.host() && uri.port_u16() == found.port_u16()
+}
+
+fn shown(uri: &http::Uri) -> String {
+    let port = uri.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", uri.scheme_str().unwrap_or("http"), uri.host().unwrap_or_default())
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "through the proxy {} of {}", self.url, self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_named_without_its_user() {
+        let found = Matcher::builder().all("http://me:hunter2@proxy.example:3128/x").build();
+        let found = found.intercept(&http::Uri::from_static("https://server.example/mcp"));
+        let found = found.expect("a proxy").uri().clone();
+        assert_eq!(shown(&found), "http://proxy.example:3128");
+        assert!(names("http://me:hunter2@proxy.example:3128/x", &found));
+        assert!(names("proxy.example:3128", &found));
+        assert!(!names("http://proxy.example", &found) && !names("", &found));
+    }
+}

@@ -1,0 +1,400 @@
+//! Streams that are resumed for longer than a moment: silent ones, cut ones, and those of a server that is gone.
+//!
+//! The time is that of the test: it moves on when nothing else can.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mcpjoin::Client;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+
+use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, text};
+
+/// In a time that stands still while anything can be done. It is no time of a clock, so the deadline is far away.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let deadline = Duration::from_secs(3600);
+    runtime.block_on(async { tokio::time::timeout(deadline, test).await.expect("the test hangs") })
+}
+
+/// A legacy server whose call is cut behind an event with the id 1, and whose GETs, by their number, `resume` plays. They
+/// are given the reply.
+async fn cut<R, A>(resume: R) -> Scripted
+where
+    R: Fn(usize, String, Talk) -> A + Send + Sync + Clone + 'static,
+    A: Future<Output = Option<Talk>> + Send + 'static,
+{
+    let reply: Arc<Mutex<String>> = Arc::default();
+    let gets = Arc::new(AtomicUsize::new(0));
+    Scripted::new(move |seen: Seen, talk: Talk| {
+        let (resume, reply, gets) = (resume.clone(), reply.clone(), gets.clone());
+        async move {
+            match (seen.about().as_str(), seen.header("last-event-id")) {
+                ("tools/call", _) => {
+                    *reply.lock().unwrap() = seen.result(&text("at last"));
+                    let mut talk = talk.stream(&[]).await;
+                    talk.event(Some("1"), "").await;
+                    None
+                }
+                ("GET", Some(last)) => {
+                    assert_eq!(last, "1");
+                    let reply = reply.lock().unwrap().clone();
+                    resume(gets.fetch_add(1, Ordering::SeqCst), reply, talk).await
+                }
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        }
+    })
+    .await
+}
+
+async fn connect(server: &Scripted) -> Client {
+    builder().connect(server.link().build().unwrap()).await.unwrap()
+}
+
+#[test]
+fn f15_a_resumed_stream_that_stays_silent_is_asked_for_again() {
+    run(async {
+        // A store that gives a resumed stream what it has, and nothing of what comes later.
+        let server = cut(|number, reply, talk: Talk| async move {
+            let mut talk = talk.stream(&[]).await;
+            if number < 12 {
+                talk.piece(": still here\n\n").await;
+                talk.gone().await;
+                return None;
+            }
+            talk.event(Some("2"), &reply).await;
+            talk.finish().await
+        })
+        .await;
+        let client = connect(&server).await;
+        let began = Instant::now();
+        assert_eq!(call(&client, "a").await.as_deref(), Ok("at last"));
+        let took = began.elapsed();
+        // A second before the first, and three between two of them.
+        assert!(took >= Duration::from_secs(36) && took < Duration::from_secs(55), "{took:?}");
+        assert_eq!(server.count("tools/call"), 1);
+    });
+}
+
+#[test]
+fn f15_a_stream_that_is_cut_while_it_is_idle_is_resumed_as_long_as_its_call_has_time() {
+    run(async {
+        let server = cut(|number, reply, talk: Talk| async move {
+            let mut talk = talk.stream(&[]).await;
+            if number < 40 {
+                return None;
+            }
+            talk.event(Some("2"), &reply).await;
+            talk.finish().await
+        })
+        .await;
+        let client = connect(&server).await;
+        let began = Instant::now();
+        assert_eq!(call(&client, "a").await.as_deref(), Ok("at last"));
+        let took = began.elapsed();
+        // A second between two, which is what is waited where the server does not ask for another time.
+        assert!(took >= Duration::from_secs(40) && took < Duration::from_secs(58), "{took:?}");
+    });
+}
+
+#[test]
+fn f15_a_call_whose_stream_brings_nothing_ends_when_its_time_is_over() {
+    run(async {
+        let server = cut(|_, _, talk: Talk| async move { talk.stream(&[]).await.finish().await }).await;
+        let client = connect(&server).await;
+        let began = Instant::now();
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("was not answered within 60 s"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
+        server.wait("notifications/cancelled", 1).await;
+        // Nobody asks for its stream any more.
+        let asked = server.count("GET");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(server.count("GET"), asked);
+    });
+}
+
+#[test]
+fn a_server_that_fails_to_resume_is_not_asked_for_ever() {
+    run(async {
+        let server = cut(|_, _, talk: Talk| talk.status(500)).await;
+        let client = connect(&server).await;
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("given up after 8 attempts") && error.contains("500"), "{error}");
+    });
+}
+
+#[test]
+fn f105_a_resumed_stream_that_is_compressed_is_refused_like_the_first() {
+    run(async {
+        let server = cut(|_, reply, talk: Talk| async move {
+            let mut talk = talk.stream(&[("Content-Encoding", "gzip")]).await;
+            talk.event(Some("2"), &reply).await;
+            talk.finish().await
+        })
+        .await;
+        let client = connect(&server).await;
+        let error = call(&client, "a").await.unwrap_err();
+        assert!(error.contains("resuming failed") && error.contains("compressed (gzip)"), "{error}");
+        assert_eq!(server.count("GET"), 2, "one for the stream of the session, one to resume");
+    });
+}
+
+// ---- a server that is gone ----
+
+/// What the library tells through `tracing` about what it does, from the level on that `-v` shows.
+struct Told(mpsc::UnboundedSender<String>);
+
+impl tracing::Subscriber for Told {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::INFO && metadata.target() == "mcpjoin"
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Words(String);
+        impl Visit for Words {
+            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!("{}: {value:?}; ", field.name());
+            }
+        }
+        let mut words = Words(String::new());
+        event.record(&mut words);
+        let _ = self.0.send(words.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// A server whose call has begun, and which is gone then: nobody listens at its port.
+async fn dies(
+    client: impl AsyncFn(&Scripted) -> Client,
+) -> (u16, tokio::task::JoinHandle<Result<String, String>>) {
+    let began = Arc::new(Notify::new());
+    let told = began.clone();
+    let server = Scripted::new(move |seen: Seen, talk: Talk| {
+        let told = told.clone();
+        async move {
+            if seen.about() != "tools/call" {
+                return legacy(V2025_11, "s", seen, talk).await;
+            }
+            let mut talk = talk.stream(&[]).await;
+            let log = json!({"jsonrpc": "2.0", "method": "notifications/message",
+                "params": {"level": "info", "data": "begun"}});
+            talk.event(Some("1"), &log.to_string()).await;
+            told.notify_one();
+            talk.gone().await;
+            None
+        }
+    })
+    .await;
+    let client = client(&server).await;
+    let calling = tokio::spawn(async move { call(&client, "a").await });
+    began.notified().await;
+    (server.port, calling)
+}
+
+#[test]
+fn a_server_that_is_gone_is_given_five_seconds_and_every_attempt_is_told() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    tracing::subscriber::with_default(Told(tell), || {
+        run(async {
+            let (heard, mut hears) = mpsc::unbounded_channel();
+            let (_, calling) = dies(async |server| {
+                let heard = heard.clone();
+                builder()
+                    .on_notification(move |note| drop(heard.send(note)))
+                    .connect(server.link().get_stream(false).build().unwrap())
+                    .await
+                    .unwrap()
+            })
+            .await;
+            hears.recv().await.unwrap();
+            let began = Instant::now();
+            let error = calling.await.unwrap().unwrap_err();
+            for part in
+                ["the event stream broke before the reply", "connection refused", "attempts", "within 5 s"]
+            {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+            // A second until the first attempt, and five from there on.
+            let took = began.elapsed();
+            assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(8), "{took:?}");
+        });
+    });
+    let mut attempts = 0;
+    while let Ok(line) = told.try_recv() {
+        attempts += usize::from(line.contains("resum") && line.contains("tools/call"));
+    }
+    assert!(attempts >= 3, "{attempts}");
+}
+
+#[test]
+fn a_server_that_is_back_within_five_seconds_goes_on() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    tracing::subscriber::with_default(Told(tell), || {
+        run(async {
+            let (port, calling) = dies(async |server| {
+                builder().connect(server.link().get_stream(false).build().unwrap()).await.unwrap()
+            })
+            .await;
+            let mut refused = 0;
+            while refused < 2 {
+                refused += usize::from(told.recv().await.unwrap().contains("refused"));
+            }
+            let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+            let server = Scripted::on(listener, |seen: Seen, talk: Talk| async move {
+                assert_eq!((seen.about().as_str(), seen.header("last-event-id")), ("GET", Some("1")));
+                let mut talk = talk.stream(&[]).await;
+                let reply = json!({"jsonrpc": "2.0", "id": 3, "result": text("as if nothing had been")});
+                talk.event(Some("2"), &reply.to_string()).await;
+                talk.finish().await
+            });
+            assert_eq!(calling.await.unwrap().as_deref(), Ok("as if nothing had been"));
+            drop(server);
+        });
+    });
+}
+
+// ---- several streams of one session ----
+
+fn note(text: &str) -> String {
+    let params = json!({"level": "info", "data": text});
+    json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
+}
+
+/// Where two calls of one session are: `other` has a stream of its own, `cut` goes on in another one.
+#[derive(Default)]
+struct Both {
+    /// The reply to `other`.
+    other: Mutex<String>,
+    /// The reply to `cut`.
+    cut: Mutex<String>,
+    /// `other` may end.
+    go_on: Notify,
+}
+
+/// A store that gives whoever resumes everything that was said in the session.
+async fn gives_everything(both: &Arc<Both>, reply_too: bool) -> Scripted {
+    let both = both.clone();
+    Scripted::new(move |seen: Seen, talk: Talk| {
+        let both = both.clone();
+        async move {
+            let name = seen.json()["params"]["name"].as_str().unwrap_or_default().to_owned();
+            match (seen.about().as_str(), name.as_str()) {
+                ("tools/call", "other") => {
+                    let reply = seen.result(&text("other"));
+                    both.other.lock().unwrap().clone_from(&reply);
+                    let mut talk = talk.stream(&[]).await;
+                    talk.event(Some("o1"), &note("of the other")).await;
+                    both.go_on.notified().await;
+                    talk.event(Some("o2"), &reply).await;
+                    talk.finish().await
+                }
+                ("tools/call", _) => {
+                    *both.cut.lock().unwrap() = seen.result(&text("cut"));
+                    let mut talk = talk.stream(&[]).await;
+                    talk.event(Some("c1"), "").await;
+                    None
+                }
+                ("GET", _) if seen.header("last-event-id") == Some("c1") => {
+                    let mut talk = talk.stream(&[]).await;
+                    talk.event(Some("o1"), &note("of the other")).await;
+                    if reply_too {
+                        let reply = both.other.lock().unwrap().clone();
+                        talk.event(Some("o2"), &reply).await;
+                    }
+                    let reply = both.cut.lock().unwrap().clone();
+                    talk.event(Some("c2"), &reply).await;
+                    talk.finish().await
+                }
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        }
+    })
+    .await
+}
+
+#[test]
+fn f116_an_event_that_comes_on_two_streams_of_a_session_is_taken_once() {
+    for reply_too in [false, true] {
+        run(async {
+            let both = Arc::new(Both::default());
+            let server = gives_everything(&both, reply_too).await;
+            let (heard, mut hears) = mpsc::unbounded_channel();
+            let broken: Arc<Mutex<Vec<String>>> = Arc::default();
+            let rules = broken.clone();
+            let client = builder()
+                .on_notification(move |note| drop(heard.send(note)))
+                .on_violation(move |violation| rules.lock().unwrap().push(violation.to_string()))
+                .connect(server.link().build().unwrap())
+                .await
+                .unwrap();
+            let other = tokio::spawn({
+                let client = client.clone();
+                async move { call(&client, "other").await }
+            });
+            let mut said = vec![hears.recv().await.unwrap()];
+            assert_eq!(call(&client, "cut").await.as_deref(), Ok("cut"));
+            both.go_on.notify_one();
+            assert_eq!(other.await.unwrap().as_deref(), Ok("other"));
+            assert_eq!(call(&client, "cut").await.as_deref(), Ok("cut"));
+            client.close().await;
+            while let Ok(more) = hears.try_recv() {
+                said.push(more);
+            }
+            let said: Vec<Value> = said.iter().map(data).collect();
+            assert_eq!(said, ["of the other"], "{reply_too}");
+            assert_eq!(*broken.lock().unwrap(), [""; 0]);
+        });
+    }
+}
+
+fn data(note: &mcpjoin::proto::Notification) -> Value {
+    let params: Value = note.params.as_ref().unwrap().raw().decode().unwrap();
+    params["data"].clone()
+}
+
+/// A server that counts the events of each stream for itself: against the specification, and seen.
+#[test]
+fn events_of_equal_ids_that_say_different_things_are_different_events() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "tools/call" => {
+                    let name = seen.json()["params"]["name"].as_str().unwrap().to_owned();
+                    let mut talk = talk.stream(&[]).await;
+                    talk.event(Some("1"), &note(&name)).await;
+                    talk.event(Some("2"), &seen.result(&text(&name))).await;
+                    talk.finish().await
+                }
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        })
+        .await;
+        let (heard, mut hears) = mpsc::unbounded_channel();
+        let client = builder()
+            .on_notification(move |note| drop(heard.send(note)))
+            .connect(server.link().build().unwrap())
+            .await
+            .unwrap();
+        for name in ["a", "b", "c"] {
+            assert_eq!(call(&client, name).await.as_deref(), Ok(name));
+            assert_eq!(data(&hears.recv().await.unwrap()), name);
+        }
+    });
+}
