@@ -1,0 +1,103 @@
+//! Whether a message is what a line of a transcript expects.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// What was kept under a name: `"$=name"` in one line, `"$name"` in those behind it.
+pub(crate) type Kept = BTreeMap<String, Value>;
+
+/// In an object: there may be more members; at the end of an array: more items.
+const MORE: &str = "...";
+
+/// Where a message is something else than the pattern says.
+pub(crate) fn matches(pattern: &Value, seen: &Value, kept: &mut Kept) -> Result<(), String> {
+    let mut found = kept.clone();
+    at("", pattern, seen, &mut found)?;
+    *kept = found;
+    Ok(())
+}
+
+fn at(path: &str, pattern: &Value, seen: &Value, kept: &mut Kept) -> Result<(), String> {
+    match (pattern, seen) {
+        (Value::String(word), _) if word.starts_with('$') => placeholder(path, word, seen, kept),
+        (Value::Object(expected), Value::Object(there)) => {
+            for (name, value) in expected.iter().filter(|(name, _)| *name != MORE) {
+                let member = there.get(name).ok_or_else(|| format!("{path}: `{name}` is missing"))?;
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                at(&path, value, member, kept)?;
+            }
+            let extra =
+                there.keys().find(|name| !expected.contains_key(*name) && !expected.contains_key(MORE));
+            extra.map_or(Ok(()), |name| Err(format!("{path}: `{name}` is too much")))
+        }
+        (Value::Array(expected), Value::Array(there)) => {
+            if let [Value::String(each), every] = &expected[..]
+                && each == "$each"
+            {
+                let mut items = there.iter().enumerate();
+                return match there.is_empty() {
+                    true => Err(format!("{path} is empty")),
+                    false => {
+                        items.try_for_each(|(place, item)| at(&format!("{path}[{place}]"), every, item, kept))
+                    }
+                };
+            }
+            if let [Value::String(some), one] = &expected[..]
+                && some == "$some"
+            {
+                let found = there.iter().any(|item| at(path, one, item, kept).is_ok());
+                return if found { Ok(()) } else { Err(format!("{path}: no item is {one}")) };
+            }
+            let (expected, more) = match expected.split_last() {
+                Some((Value::String(word), rest)) if word == MORE => (rest, true),
+                _ => (&expected[..], false),
+            };
+            if there.len() < expected.len() || (there.len() > expected.len() && !more) {
+                return Err(format!("{path}: {} items instead of {}", there.len(), expected.len()));
+            }
+            let mut pairs = expected.iter().zip(there).enumerate();
+            pairs.try_for_each(|(place, (value, item))| at(&format!("{path}[{place}]"), value, item, kept))
+        }
+        _ if pattern == seen => Ok(()),
+        _ => Err(format!("{path}: {seen} instead of {pattern}")),
+    }
+}
+
+fn placeholder(path: &str, word: &str, seen: &Value, kept: &mut Kept) -> Result<(), String> {
+    let fits = match word {
+        "$any" => true,
+        "$string" => seen.is_string(),
+        "$number" => seen.is_number(),
+        "$time" => seen.as_str().is_some_and(|time| time.len() >= 20 && time.ends_with('Z')),
+        _ => {
+            if let Some(name) = word.strip_prefix("$=") {
+                kept.insert(name.to_owned(), seen.clone());
+                return Ok(());
+            }
+            let known = kept.get(&word[1..]).ok_or_else(|| format!("{path}: nothing is kept as {word}"))?;
+            known == seen
+        }
+    };
+    if fits { Ok(()) } else { Err(format!("{path}: {seen} instead of {word}")) }
+}
+
+/// The line with what was kept in the place of its names.
+pub(crate) fn filled_in(line: &Value, kept: &Kept) -> Value {
+    match line {
+        Value::String(word) => {
+            let known = word.strip_prefix('$').and_then(|name| kept.get(name));
+            known.unwrap_or(line).clone()
+        }
+        Value::Array(items) => items.iter().map(|item| filled_in(item, kept)).collect(),
+        Value::Object(members) => {
+            // A name may be kept too: that of a question.
+            let member = |(name, value): (&String, &Value)| {
+                let known = name.strip_prefix('$').and_then(|name| kept.get(name)?.as_str());
+                (known.unwrap_or(name).to_owned(), filled_in(value, kept))
+            };
+            members.iter().map(member).collect()
+        }
+        _ => line.clone(),
+    }
+}
