@@ -23,6 +23,7 @@ pub(crate) enum Authorization {
     /// Whoever has this key has the same one. No secret: it is kept.
     Known(Arc<str>),
     /// It may change, and this says its key at every time; `None`: that cannot be told.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only a link over HTTP has credentials"))]
     Told(Arc<dyn Fn() -> Option<String> + Send + Sync>),
 }
 
