@@ -170,7 +170,9 @@ impl Suite {
                 .current_dir(folder)
                 .stdin(Stdio::null()),
         )
-        .context("the suite needs npm to be installed; on Debian or Ubuntu: apt-get install nodejs npm")?;
+        .context(
+            "cannot install the suite, which needs npm (on Debian or Ubuntu: apt-get install nodejs npm)",
+        )?;
         if !there() {
             bail!("installed, and still there is no {NODE} or no {SUITE}");
         }
