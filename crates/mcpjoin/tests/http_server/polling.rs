@@ -50,7 +50,9 @@ fn a_result_waits_for_a_client_that_comes_late() {
         while reply.event().await.is_some() {}
         drop(reply);
         gate.open.add_permits(1);
-        tokio::time::sleep(Duration::from_secs(600)).await;
+        settle().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+        settle().await;
         for after in ["1-1", "1-0", "1-1"] {
             let mut resumed = resume(&session, after).await;
             let mut last = Value::Null;

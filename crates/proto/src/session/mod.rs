@@ -24,6 +24,7 @@ mod link;
 mod modern;
 mod numbered;
 mod opening;
+mod parting;
 mod queue;
 mod role;
 mod shared;
@@ -425,19 +426,6 @@ impl Session {
             Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
         let notification = Notification { method: Method::LogMessage, params: Some(params) };
         self.notify(notification, Route::ReplyTo(id.clone()))
-    }
-
-    /// Closes the stream of a request of the peer, which comes back for the reply. Nothing is closed where the peer
-    /// would not come back: on links without exchanges, and in revisions that do not know it.
-    ///
-    /// # Errors
-    /// When the request is no longer being handled.
-    pub fn close_stream(&mut self, id: &RequestId) -> Result<(), NotifyRefused> {
-        let polled = self.profile().is_some_and(|profile| profile.http_priming_event);
-        if !polled || !self.shared.caps.exchanges {
-            return Ok(());
-        }
-        self.shared.close_stream(id)
     }
 
     /// Ends the session from this side. Calls under way fail; a server ends the streams of its clients in

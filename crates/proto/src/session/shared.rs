@@ -507,14 +507,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Closes the stream of a request of the peer, behind what was said on it so far.
-    pub(super) fn close_stream(&mut self, id: &RequestId) -> Result<(), NotifyRefused> {
-        let incoming = self.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let notes = incoming.notes_mut();
-        notes.closing = Some(self.queue.push_close_stream(notes.closing, id.clone()));
-        Ok(())
-    }
-
     /// Sends a notification that belongs to a request of the peer. Log messages are dropped, and counted,
     /// when the peer takes too little.
     pub(super) fn send_related(
