@@ -96,7 +96,7 @@ async fn everything_asks_what_is_meant() {
 #[tokio::test]
 async fn everything_asks_what_is_meant_over_http() {
     let server = listening();
-    asks_what_is_meant(Link::http(&format!("http://{}/mcp", server.address())).build().unwrap()).await;
+    asks_what_is_meant(Link::http(format!("http://{}/mcp", server.address())).build().unwrap()).await;
 }
 
 #[test]

@@ -143,6 +143,8 @@ async fn call(ui: &Ui, client: &Client, held: &Held, params: CallToolParams) -> 
 
 /// Takes up a task: the same, without the call.
 async fn take_up(ui: &Ui, client: &Client, held: &Held, id: &str) -> Result<Exit, Failure> {
+    // It is there, as far as is known, before it has answered.
+    *held.0.borrow_mut() = Some(client.task(id));
     exchange::hear_logs(ui, client).await;
     let mut result = client.task(id).result();
     let mut waiting = Waiting::new(ui, "waiting");
