@@ -14,3 +14,4 @@ mod shutdown;
 mod sockets;
 mod stateless;
 mod support;
+mod tasks;
