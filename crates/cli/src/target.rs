@@ -7,7 +7,7 @@
 //! 3. Verbs with operands and without `--`: the first word is the target.
 //! 4. A word with a scheme is a URL; one that begins with `.`, `/` or a drive letter is a path; another one that stands
 //!    alone is an entry of a configuration, or a program where there is no such entry: `config` looks.
-//! 5. `NAME/TOOL` only where NAME is an entry; `--server NAME` for names that no word can be.
+//! 5. `NAME/TOOL` and `FILE#NAME/TOOL` only where NAME is an entry; `--server NAME` for names that no word can be.
 //!
 //! What the grammar has and this version cannot do yet is refused by name, never taken for something else.
 
@@ -79,6 +79,7 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("NAME", "one bare word: an entry of a configuration file, or else a program on PATH"),
     ("NAME/TOOL", "an entry and one of its tools, in place of TARGET TOOL"),
     ("FILE#NAME", "an entry of this file: mcpServers in JSON, or [[servers]] in TOML"),
+    ("FILE#NAME/TOOL", "the same and one of its tools; FILE ends in .json, .jsonc, .json5 or .toml"),
     ("--server NAME", "an entry, whatever its name is: an option in place of TARGET"),
     ("http://..., https://...", "a server over HTTP, whatever revision it speaks"),
     ("sse+http://...", "HTTP+SSE of 2024-11-05, without trying anything newer; sse+https:// too"),
@@ -223,6 +224,11 @@ pub(crate) fn with_operands(
         });
     };
     let operands: Vec<OsString> = words.collect();
+    if let Some((file, name, tool)) = first.to_str().and_then(tool_of_entry) {
+        let operands = std::iter::once(OsString::from(tool)).chain(operands).collect();
+        let target = named(Some(file.into()), name, false, String::new());
+        return Ok(Invocation { target, operands, notes: Vec::new() });
+    }
     match Word::of(&first) {
         Word::Bare => {
             let typed: Vec<String> =
@@ -243,6 +249,17 @@ pub(crate) fn with_operands(
             notes: Vec::new(),
         }),
     }
+}
+
+/// `FILE#NAME/TOOL`: a path may look like that, too, so the file must be called as a configuration is.
+fn tool_of_entry(word: &str) -> Option<(&str, &str, &str)> {
+    let (at, _) = word.match_indices('#').find(|(at, _)| {
+        let extension = word[..*at].rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+        extension.is_some_and(|extension| matches!(&*extension, "json" | "jsonc" | "json5" | "toml"))
+    })?;
+    let (name, tool) = word[at + 1..].split_once('/')?;
+    let spelled_so = !name.is_empty() && !tool.is_empty() && !word[..at].contains("://");
+    spelled_so.then_some((&word[..at], name, tool))
 }
 
 /// `operands`: what stands for them in a line of this verb.

@@ -153,6 +153,13 @@ impl Ui {
         }
     }
 
+    /// Something about a result that the result says itself where it is shown as JSON.
+    pub(crate) fn remark(&self, text: &str) {
+        if !self.json {
+            self.note(text);
+        }
+    }
+
     /// Something that `-v` asks for.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose > 0 {
@@ -215,7 +222,7 @@ impl Ui {
     pub(crate) fn clap(&self, error: &clap::Error) -> Result<(), Unwritten> {
         let text = error.render().ansi().to_string();
         if error.use_stderr() {
-            self.diagnostic(text.trim_end());
+            self.diagnostic(with_id(text.trim_end()).as_ref());
             Ok(())
         } else {
             self.result(&text)
@@ -231,7 +238,17 @@ impl Ui {
     }
 }
 
-/// Writes a text to its end, which is a line feed.
+/// clap's words with the id that they have as JSON, too, at the end of what is wrong. Help that nobody asked for stays as
+/// it is.
+fn with_id(text: &str) -> Cow<'_, str> {
+    let (first, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
+    if !anstream::adapter::strip_str(first).to_string().starts_with("error:") {
+        return Cow::Borrowed(text);
+    }
+    let (problem, colon) = first.strip_suffix(':').map_or((first, ""), |problem| (problem, ":"));
+    format!("{problem} {FAINT}(E_USAGE){FAINT:#}{colon}{rest}").into()
+}
+
 /// What the surroundings say of colours. A terminal that can do nothing gets none, wherever it is: the library that asks
 /// the rest of it believes a variable `CI` more than TERM.
 fn automatic() -> ColorChoice {
@@ -243,6 +260,7 @@ fn dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
+/// Writes a text to its end, which is a line feed.
 fn finish(mut out: impl Write, text: &str) -> Result<(), Unwritten> {
     let written = out
         .write_all(text.as_bytes())

@@ -42,7 +42,8 @@ pub(crate) struct Connect {
     /// The era of the protocol to speak: with `initialize` (legacy), without (modern), or what the server speaks
     #[arg(long, value_name = "ERA", default_value = "auto")]
     pub(crate) era: EraChoice,
-    /// Asks the server for its era even if it is known from an earlier run, and remembers nothing
+    /// Uses nothing that is remembered, and remembers nothing: neither its era from an earlier run, nor results that the
+    /// server calls fresh in this one
     #[arg(long)]
     pub(crate) no_cache: bool,
     /// The one version of the protocol to speak

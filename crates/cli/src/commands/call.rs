@@ -187,18 +187,18 @@ async fn detach(
     let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
         Begun::Task(task) => task,
         Begun::Result(result) => {
-            ui.note(&format!("{called} was answered at once: there is no task"));
+            ui.remark(&format!("{called} was answered at once: there is no task"));
             return print(ui, &called, &result).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };
     let created = task.created().and_then(|created| Raw::from_value(created).ok());
     let exit = printed(ui, &created.unwrap_or_else(Raw::empty_object), || task.id().to_owned()).await;
-    ui.note(&format!("take it up again with: {}", line(task.id())));
+    ui.remark(&format!("take it up again with: {}", line(task.id())));
     if client.child().is_some() {
-        ui.note("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
+        ui.remark("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
     } else if client.profile().core_tasks {
-        ui.note("a server of this revision may keep a task for the session alone in which it began, which is over now");
+        ui.remark("a server of this revision may keep a task for the session alone in which it began, which is over now");
     }
     Ok(exit)
 }
@@ -213,7 +213,7 @@ async fn print(ui: &Ui, what: &str, result: &Raw) -> Result<Exit, Failure> {
     }
     let exit = printed(ui, result, || page(&members)).await;
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
-        ui.note(&format!("{what} says that it has failed"));
+        ui.remark(&format!("{what} says that it has failed"));
         return Ok(Exit::ServerError);
     }
     Ok(exit)

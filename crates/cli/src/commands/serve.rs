@@ -191,6 +191,9 @@ async fn serve(limits: Limits) -> Result<Exit, Failure> {
         // The client has closed its side: that is how this ends.
         CloseCause::Local => Ok(Exit::Done),
         CloseCause::Link(end) if end.kind == LinkEndKind::EndOfStream => Ok(Exit::Done),
+        CloseCause::Link(_) => {
+            Err(Failure::closed(&cause, Phase::Serve).hint("look at what standard input and output lead to"))
+        }
         cause => Err(Failure::closed(cause, Phase::Serve)),
     }
 }

@@ -301,6 +301,9 @@ fn client(ui: &Ui, connect: &Connect) -> Result<(ClientBuilder, Phase), Failure>
     if let Some(era) = era {
         client = client.ask(Ask::Only(era));
     }
+    if connect.no_cache {
+        client = client.no_cache();
+    }
     if let Some(version) = &connect.protocol_version {
         client = client.protocol_version(version.clone());
     }

@@ -206,6 +206,27 @@ fn rule_5_a_name_with_a_tool_needs_an_entry() {
 }
 
 #[test]
+fn rule_5_an_entry_of_a_file_may_have_a_tool_with_it() {
+    for (line, file, name, operands) in [
+        (".mcp.json#files/read path=x", ".mcp.json", "files", "read path=x"),
+        ("/a/b#c.toml#files/read", "/a/b#c.toml", "files", "read"),
+        ("a.JSON#x#y/a/b c:=1", "a.JSON", "x#y", "a/b c:=1"),
+        ("./a.jsonc#files read", "./a.jsonc", "files", "read"),
+        ("./a#files read", "./a", "files", "read"),
+    ] {
+        let invocation = call(line).unwrap();
+        assert_eq!(invocation.target, entry(Some(file), name), "{line}");
+        assert_eq!(invocation.operands, words(operands), "{line}");
+    }
+    // What is not called as a configuration is, is a path, and a name with a tool is no server to list.
+    assert_eq!(call("./a#b/server x").unwrap().target, child("./a#b/server"));
+    assert_eq!(call("./a.json#/server x").unwrap().target, child("./a.json#/server"));
+    assert_eq!(list("./a.json#files/read").unwrap().target, child("./a.json#files/read"));
+    let Target::Http(url) = call("http://localhost/a.json#b/c x").unwrap().target else { panic!("a URL") };
+    assert_eq!(url.to_string(), "http://localhost/a.json");
+}
+
+#[test]
 fn rule_5_any_name_is_an_entry_after_server() {
     for name in ["files", "a/b", "a#b", "a b", "demo:", "./x", ""] {
         let invocation = without_operands("list", Some(name), Vec::new(), false).unwrap();

@@ -22,6 +22,7 @@ mod ping;
 mod prompt;
 mod read;
 mod readme;
+mod schema;
 mod secrets;
 mod signals;
 mod sockets;

@@ -83,6 +83,26 @@ fn r47_spawn_initialize_initialized_list_call_close_exit_in_this_order() {
 }
 
 #[test]
+fn answers_that_cannot_be_written_are_no_success() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut serve = command(["serve", "demo"]);
+    serve.stdin(Stdio::piped()).stdout(full());
+    let mut running = start(serve);
+    let mut stdin = running.child.stdin.take().unwrap();
+    writeln!(stdin, "{INITIALIZE}").unwrap();
+    drop(stdin);
+    running.finish().exits(4).says(&[
+        "(E_LINK)",
+        "No space left on device",
+        "what standard input and output lead to",
+    ]);
+    // Who was asked nothing had nothing to write.
+    let mut serve = command(["serve", "demo"]);
+    serve.stdout(full());
+    start(serve).finish().exits(0);
+}
+
+#[test]
 fn c19_the_end_of_input_ends_the_demonstration_with_zero() {
     let ran = served(&[]).exits(0);
     assert_eq!(ran.stdout, "");

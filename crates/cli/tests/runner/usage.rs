@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::config::Folder;
 use super::support::{line, run};
 
 #[test]
@@ -180,4 +181,38 @@ fn numbers_that_cannot_be_meant_name_the_bounds() {
     for number in ["0", "100001", "1e9", "99999999999999999999", "-1"] {
         line(&format!("ping -n {number} demo:")).exits(2).says(&["from 1 to 100000"]);
     }
+}
+
+#[test]
+fn words_that_clap_refuses_have_their_id() {
+    for (words, first) in [
+        ("list --nonsense demo:", "error: unexpected argument '--nonsense' found (E_USAGE)\n"),
+        ("call -t soon demo: echo", "error: invalid value 'soon' for '--timeout <TIME>'"),
+        ("serve", "error: the following required arguments were not provided (E_USAGE):\n"),
+        ("nonsense", "error: unrecognized subcommand 'nonsense' (E_USAGE)\n"),
+    ] {
+        let ran = line(words).exits(2);
+        assert!(ran.stderr.starts_with(first), "{words}: {}", ran.stderr);
+        assert_eq!(ran.stderr.matches("(E_USAGE)").count(), 1, "{words}: {}", ran.stderr);
+        assert!(ran.stderr.lines().next().unwrap().contains("(E_USAGE)"), "{words}: {}", ran.stderr);
+    }
+    // Help that was not asked for is no error that has one.
+    assert!(!run([""; 0]).exits(2).stderr.contains("E_USAGE"));
+}
+
+#[test]
+fn with_json_a_tool_that_has_failed_says_so_on_standard_output_alone() {
+    let ran = line("call --json demo: test_error_handling").exits(5);
+    assert_eq!((&ran.json()["isError"], ran.stderr.as_str()), (&json!(true), ""));
+}
+
+#[test]
+fn a_tool_of_an_entry_of_a_file_is_called() {
+    let folder = Folder::new("file-entry-tool");
+    let entries = json!({"mcpServers": {"a": {
+        "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"]}}});
+    std::fs::write(folder.path().join("here/some.json"), entries.to_string()).unwrap();
+    assert_eq!(folder.run(&["call", "some.json#a/echo", "message=hi"]).exits(0).stdout, "hi\n");
+    assert_eq!(folder.run(&["call", "./some.json#a/echo", "message=hi"]).exits(0).stdout, "hi\n");
+    folder.run(&["call", "some.json#b/echo", "message=hi"]).exits(2).says(&["b", "some.json"]);
 }

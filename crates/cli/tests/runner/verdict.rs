@@ -100,6 +100,23 @@ fn a_legacy_server_is_probed_once() {
 }
 
 #[test]
+fn no_cache_uses_nothing_that_is_remembered_and_remembers_nothing() {
+    let server = Server::new("no-cache");
+    server.run(&[]).exits(0);
+    let kept = fs::read(server.file()).unwrap();
+    server.asked();
+    for (options, asked) in [(&[][..], "initialized"), (&["--no-cache"], "probed initialized")] {
+        server.run(options).exits(0).says(&["(legacy)"]);
+        assert_eq!(server.asked(), asked, "{options:?}");
+    }
+    // What it finds out to be different is not remembered either.
+    server.mode("modern");
+    server.run(&["--no-cache"]).exits(0).says(&["(modern)"]);
+    assert_eq!(server.asked(), "discovered");
+    assert_eq!(fs::read(server.file()).unwrap(), kept);
+}
+
+#[test]
 fn an_entry_is_remembered_like_its_command() {
     let server = Server::new("entry");
     let entries = r#"{"mcpServers": {"a": {"command": "sh", "args": ["server.sh"]}}}"#;

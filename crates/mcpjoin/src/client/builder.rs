@@ -12,7 +12,8 @@ use mcpjoin_proto::{ErrorObject, Notification, Profile, Version};
 
 use super::input::{Answers, OnNotification};
 use super::opening::Plan;
-use super::{Client, ConnectError};
+use super::remembered::{Caching, Store};
+use super::{Cache, Client, ConnectError};
 use crate::connection::OnViolation;
 use crate::connection::rounds::MAX_ROUNDS;
 use crate::link::Link;
@@ -34,6 +35,7 @@ pub struct ClientBuilder {
     answers: Answers,
     on_notification: Option<OnNotification>,
     on_violation: Option<OnViolation>,
+    caching: Caching,
 }
 
 impl ClientBuilder {
@@ -48,6 +50,7 @@ impl ClientBuilder {
             answers: Answers::default(),
             on_notification: None,
             on_violation: None,
+            caching: Caching::default(),
         }
     }
 
@@ -89,6 +92,38 @@ impl ClientBuilder {
     /// [`ClientError::TooManyPages`](super::ClientError::TooManyPages): 1,000.
     pub const fn max_pages(mut self, pages: usize) -> Self {
         self.max_pages = pages;
+        self
+    }
+
+    /// Remembers results that the server calls fresh in this cache, for all clients that it is given to: results that are
+    /// for everybody (`cacheScope` `public`) are shared by those of the same server, others by those of the same
+    /// authorization ([`ClientBuilder::cache_partition`]).
+    ///
+    /// Servers are told apart by their URL where they are reached by one, and by what they say of themselves: name,
+    /// version, revision and capabilities. A server could take another one's name, so one cache is for clients of one
+    /// server, or of servers that are reached over HTTP. A server that says something else of itself after a restart
+    /// finds nothing. Unless this is called, a client has a cache of its own, which is empty for each connection: also
+    /// for each run of [`ClientBuilder::restarting`].
+    pub fn cache(mut self, cache: Cache) -> Self {
+        self.caching.store = Store::Shared(cache);
+        self
+    }
+
+    /// Remembers no result: everything is asked of the server. For one question at a time there is [`Client::anew`].
+    pub fn no_cache(mut self) -> Self {
+        self.caching.store = Store::Nothing;
+        self
+    }
+
+    /// Names whose authorization the client uses: results that the server means for one user alone (`cacheScope`
+    /// `private`) are shared by clients of the same [`Cache`] that have the same name here, and by no others. The name is
+    /// kept with the results: it is not the secret itself. Another access token needs another name.
+    ///
+    /// Without it a link over HTTP knows by its `Authorization` header, or asks its
+    /// [`Credentials`](crate::link::Credentials::cache_partition). Where nobody knows, private results are kept for the
+    /// connection that brought them alone.
+    pub fn cache_partition(mut self, name: impl Into<String>) -> Self {
+        self.caching.partition = Some(name.into().into());
         self
     }
 
@@ -210,6 +245,7 @@ impl ClientBuilder {
             answers,
             on_notification: self.on_notification,
             on_violation: self.on_violation,
+            caching: self.caching,
         };
         (plan, self.ask)
     }

@@ -19,16 +19,19 @@
 //!
 //! There is one method per method of the [specification](https://modelcontextprotocol.io/specification), named after
 //! it, with its parameters as one value and its result as another, and the same in both eras: where a revision does
-//! something in another way, the client does it that way. What a server asks for meanwhile is answered by what the
+//! something in another way, the client does it that way. Results that a server calls fresh are remembered for as long
+//! ([`Cache`]). What a server asks for meanwhile is answered by what the
 //! [`ClientBuilder`] was given. Nothing here knows how messages travel, and nothing is ever sent twice by itself. A client
 //! stays with its connection; [`ClientBuilder::restarting`] is for servers that are to be started again when they die.
 
 mod builder;
+mod cache;
 mod catalogue;
 mod error;
 mod input;
 mod opening;
 mod pages;
+mod remembered;
 mod restart;
 mod rounds;
 mod subscription;
@@ -51,6 +54,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use builder::ClientBuilder;
+pub use cache::Cache;
 pub use error::{ClientError, ConnectError, Phase};
 pub use pages::{Listed, Pages};
 pub use restart::{NoClient, Restart, RestartingClient, RunEnd, RunEvent, Runs};
@@ -60,6 +64,7 @@ pub use task::{Beginning, Begun, TaskHandle, TaskResult};
 
 use self::catalogue::Catalogue;
 use self::input::{Answers, OnNotification};
+use self::remembered::{Known, Remembered};
 use self::subscription::Watched;
 use self::task::Board;
 use crate::connection::Connection;
@@ -73,6 +78,8 @@ use crate::link::ChildHandle;
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+    /// Asks also for what is remembered.
+    anew: bool,
 }
 
 struct Inner {
@@ -86,6 +93,7 @@ struct Inner {
     tasks: Arc<Board>,
     on_notification: Option<OnNotification>,
     catalogue: Catalogue,
+    remembered: Remembered,
     /// One more than the place of the level in [`LoggingLevel::ALL`]; 0: none.
     log_level: AtomicU8,
     max_rounds: usize,
@@ -113,6 +121,15 @@ impl Client {
     /// Begins to build a client that describes itself with this name and version.
     pub fn builder(name: &str, version: &str) -> ClientBuilder {
         ClientBuilder::new(name, version)
+    }
+
+    /// The same client, which asks the server also for what it remembers as fresh; what comes is remembered in its
+    /// place. For one question: `client.anew().list_tools()`.
+    ///
+    /// There may be reasons to know better than the server's hint: a call that fails because the tool is unknown.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self { inner: self.inner.clone(), anew: true }
     }
 
     // ---- facts ----
@@ -199,7 +216,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_tools_page(&self, params: PageParams) -> Result<ListToolsResult, ClientError> {
-        let mut page: ListToolsResult = self.ask(Method::ListTools, &params).await?;
+        let mut page: ListToolsResult = self.ask_page(Method::ListTools, &params).await?;
         self.inner.catalogue.retain(&mut page.tools);
         Ok(page)
     }
@@ -233,7 +250,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_resources_page(&self, params: PageParams) -> Result<ListResourcesResult, ClientError> {
-        self.ask(Method::ListResources, &params).await
+        self.ask_page(Method::ListResources, &params).await
     }
 
     /// All resource templates, page after page.
@@ -249,7 +266,7 @@ impl Client {
         &self,
         params: PageParams,
     ) -> Result<ListResourceTemplatesResult, ClientError> {
-        self.ask(Method::ListResourceTemplates, &params).await
+        self.ask_page(Method::ListResourceTemplates, &params).await
     }
 
     /// Reads a resource.
@@ -269,7 +286,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_prompts_page(&self, params: PageParams) -> Result<ListPromptsResult, ClientError> {
-        self.ask(Method::ListPrompts, &params).await
+        self.ask_page(Method::ListPrompts, &params).await
     }
 
     /// Has a prompt filled in.
@@ -301,16 +318,16 @@ impl Client {
         if self.has(&Method::Ping) {
             self.ask_bare::<EmptyResult>(Method::Ping).await.map(drop)
         } else {
-            self.discover().await.map(drop)
+            self.anew().discover().await.map(drop)
         }
     }
 
-    /// What a modern server is and speaks, asked anew.
+    /// What a modern server is and speaks.
     ///
     /// # Errors
     /// See [`ClientError`]; in the legacy era it is always refused.
     pub async fn discover(&self) -> Result<DiscoverResult, ClientError> {
-        self.ask_bare(Method::Discover).await
+        self.ask_remembered(Method::Discover, None, true).await
     }
 
     /// From which level on log messages are wanted. In the legacy era the server is told; in the modern era it is
@@ -394,6 +411,52 @@ impl Client {
         let call = self.call(method.clone()).with_params(encode(&method, params)?);
         let reply = self.inner.connection.call(call).await?;
         decode(&method, &complete(&method, reply)?)
+    }
+
+    async fn ask_page<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: &PageParams,
+    ) -> Result<R, ClientError> {
+        // The pages of a list have one scope, and here that of the first one is not known.
+        let first = params.cursor.is_none();
+        let outcome = self.ask_remembered(method.clone(), Some(encode(&method, params)?), first).await;
+        if let Err(ClientError::Call(CallError::Remote(_))) = &outcome
+            && !first
+        {
+            self.inner.remembered.forget(&method);
+        }
+        outcome
+    }
+
+    /// Gives what is remembered, or asks; `shared`: the answer may be given to others.
+    async fn ask_remembered<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: Option<Raw>,
+        shared: bool,
+    ) -> Result<R, ClientError> {
+        let asked = match self.known(&method, params.as_ref()) {
+            Known::Fresh(result) => return decode(&method, &result),
+            Known::Nothing(asked) => asked,
+        };
+        let mut call = self.call(method.clone());
+        call.params = params.map(Payload::from_raw);
+        let mut calling = self.inner.connection.call(call);
+        let result = complete(&method, (&mut calling).await?)?;
+        let value = decode(&method, &result)?;
+        if let Some(asked) = asked {
+            self.inner.remembered.keep(asked, &result, calling.arrived(), shared);
+        }
+        Ok(value)
+    }
+
+    /// What is remembered. Nothing when the connection is over: everything fails then.
+    fn known(&self, method: &Method, params: Option<&Raw>) -> Known {
+        if !method.is_cacheable() || self.is_closed() {
+            return Known::Nothing(None);
+        }
+        self.inner.remembered.look(method, params, self.anew)
     }
 
     async fn ask_bare<R: DeserializeOwned>(&self, method: Method) -> Result<R, ClientError> {

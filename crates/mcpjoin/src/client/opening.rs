@@ -7,15 +7,17 @@ use std::time::Duration;
 use mcpjoin_proto::session::{Ask, ClientRole, Limits, Peer, Role};
 use tokio::time::{Instant, timeout};
 
+use super::cache::Cache;
 use super::catalogue::Catalogue;
 use super::input::{Answers, ClientHandler, OnNotification};
+use super::remembered::{Caching, Remembered};
 use super::subscription::Watched;
 use super::task::Board;
 use super::{Client, ConnectError, Inner, OpenConnection};
-use crate::connection::{Connection, OnViolation, Setup};
+use crate::connection::{Connection, OnViolation, Overhears, Setup};
 #[cfg(unix)]
 use crate::link::ChildHandle;
-use crate::link::Link;
+use crate::link::{Link, Standing};
 
 /// How long an error in connecting waits for the end of what was started. With what it takes to be certain of a child's
 /// death it stays below half a second.
@@ -30,6 +32,7 @@ pub(super) struct Plan {
     pub(super) answers: Arc<Answers>,
     pub(super) on_notification: Option<OnNotification>,
     pub(super) on_violation: Option<OnViolation>,
+    pub(super) caching: Caching,
 }
 
 /// A connection whose peers do not agree yet. Dropping it ends it.
@@ -42,6 +45,8 @@ pub(super) struct Opening<'a> {
     child: Option<ChildHandle>,
     /// Each request has an exchange of its own.
     exchanges: bool,
+    standing: Standing,
+    cache: Option<Cache>,
     started: Instant,
 }
 
@@ -49,12 +54,14 @@ impl Plan {
     /// Begins to open a connection, in a task of its own.
     pub(super) fn begin(&self, link: Link, ask: Ask) -> Opening<'_> {
         let started = Instant::now();
+        let cache = self.caching.of_connection();
         let mut role = self.role.clone();
         role.ask = ask;
         let setup = Setup {
             role: Role::Client(role.into()),
             limits: self.limits.clone(),
             on_violation: self.on_violation.clone(),
+            overhears: cache.clone().map(|cache| -> Overhears { Box::new(move |told| cache.hear(told)) }),
         };
         let tasks = Arc::<Board>::default();
         let handler = ClientHandler {
@@ -65,6 +72,7 @@ impl Plan {
         #[cfg(unix)]
         let child = link.child();
         let exchanges = link.caps().exchanges;
+        let standing = link.standing();
         let (connection, driver) = Connection::new(link, setup, Arc::new(handler));
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
@@ -75,6 +83,8 @@ impl Plan {
             #[cfg(unix)]
             child,
             exchanges,
+            standing,
+            cache,
             started,
         }
     }
@@ -113,7 +123,12 @@ impl Opening<'_> {
     pub(super) fn client(self, peer: Arc<Peer>) -> Client {
         // Only there arguments travel in headers.
         let marks = self.exchanges && peer.profile.http_method_headers;
+        let plan = self.plan;
+        let partition = plan.caching.partition.clone();
+        let capabilities = &plan.role.capabilities;
+        let remembered = Remembered::of(self.cache, &peer, capabilities, partition, self.standing);
         Client {
+            anew: false,
             inner: Arc::new(Inner {
                 watched: Watched::default(),
                 #[cfg(unix)]
@@ -123,6 +138,7 @@ impl Opening<'_> {
                 answers: self.plan.answers.clone(),
                 tasks: self.tasks,
                 on_notification: self.plan.on_notification.clone(),
+                remembered,
                 catalogue: Catalogue { marks, on_violation: self.plan.on_violation.clone() },
                 log_level: AtomicU8::new(0),
                 max_rounds: self.plan.max_rounds,

@@ -10,13 +10,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
-use mcpjoin_proto::session::Reply;
+use mcpjoin_proto::session::{CallError, Reply};
 use mcpjoin_proto::types::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListTasksResult, ListToolsResult,
     PageParams, Prompt, Resource, ResourceTemplate, Task, Tool,
 };
 use mcpjoin_proto::{Method, Raw};
+use tokio::time::Instant;
 
+use super::cache::is_public;
+use super::remembered::{Asked, Known};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::Calling;
 
@@ -24,6 +27,11 @@ use crate::connection::Calling;
 ///
 /// Also a [`Stream`]. Ends after the first error: a page that failed, a cursor that came twice, or more pages than the
 /// bound. Dropping it cancels the request for the page under way.
+///
+/// Pages that are remembered as fresh are not asked for, each for itself ([`Cache`](super::Cache)); when the list has
+/// changed meanwhile, items may come twice or be missing, as with a list that changes while it is read.
+/// [`Client::anew`] reads a list as it is. When the server refuses the cursor of a remembered page, all pages of the list
+/// are forgotten, and it is read from the beginning as long as no item has been handed out.
 #[must_use = "nothing is asked before it is polled"]
 pub struct Pages<T: Listed> {
     client: Client,
@@ -31,12 +39,24 @@ pub struct Pages<T: Listed> {
     asked: usize,
     seen: BTreeSet<String>,
     stage: Stage,
+    /// The page before was remembered.
+    from_memory: bool,
+    /// An earlier page was for this client alone, and so is the whole list.
+    private: bool,
+    /// Items were handed out that cannot be taken back.
+    handed_out: bool,
+    /// The list was begun again, and what was read before is void.
+    begun_again: bool,
 }
 
 enum Stage {
     /// The next page begins there; the first one nowhere in particular.
     Next(Option<String>),
-    Reading(Calling),
+    Reading {
+        calling: Calling,
+        asked: Option<Asked>,
+        first: bool,
+    },
     /// Told when the items before it are taken.
     Failed(Box<ClientError>),
     Over,
@@ -99,12 +119,16 @@ impl<T: Listed> Pages<T> {
             asked: 0,
             seen: BTreeSet::new(),
             stage: Stage::Next(None),
+            from_memory: false,
+            private: false,
+            handed_out: false,
+            begun_again: false,
         }
     }
 
     /// The next item; `None` at the end and after an error. Cancel-safe.
     pub async fn next(&mut self) -> Option<Result<T, ClientError>> {
-        poll_fn(|cx| self.poll_item(cx)).await
+        poll_fn(|cx| self.poll_handed(cx)).await
     }
 
     /// All items that are left.
@@ -113,11 +137,21 @@ impl<T: Listed> Pages<T> {
     /// The first that occurs: what was read before it is dropped.
     pub async fn all(mut self) -> Result<Vec<T>, ClientError> {
         let mut items = Vec::new();
-        while let Some(item) = self.next().await {
-            items.push(item?);
+        loop {
+            let item = poll_fn(|cx| self.poll_item(cx)).await.transpose()?;
+            if std::mem::take(&mut self.begun_again) {
+                items.clear();
+            }
+            let Some(item) = item else { return Ok(items) };
+            items.push(item);
             items.extend(self.items.by_ref());
         }
-        Ok(items)
+    }
+
+    fn poll_handed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, ClientError>>> {
+        let item = self.poll_item(cx);
+        self.handed_out |= matches!(item, Poll::Ready(Some(Ok(_))));
+        item
     }
 
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, ClientError>>> {
@@ -129,13 +163,13 @@ impl<T: Listed> Pages<T> {
                 Stage::Over => return Poll::Ready(None),
                 Stage::Failed(error) => return Poll::Ready(Some(Err(*error))),
                 Stage::Next(cursor) => self.ask(cursor),
-                Stage::Reading(mut calling) => match Pin::new(&mut calling).poll(cx) {
+                Stage::Reading { mut calling, asked, first } => match Pin::new(&mut calling).poll(cx) {
                     Poll::Pending => {
-                        self.stage = Stage::Reading(calling);
+                        self.stage = Stage::Reading { calling, asked, first };
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(reply)) => self.read(reply),
-                    Poll::Ready(Err(error)) => Err(error.into()),
+                    Poll::Ready(Ok(reply)) => self.take(reply, asked, calling.arrived()),
+                    Poll::Ready(Err(error)) => self.refused(error, first),
                 },
             };
             self.stage = next.unwrap_or_else(|error| Stage::Failed(Box::new(error)));
@@ -150,12 +184,53 @@ impl<T: Listed> Pages<T> {
         self.asked += 1;
         let mut params = PageParams::new();
         params.cursor = cursor;
-        let call = self.client.call(T::METHOD).with_params(encode(&T::METHOD, &params)?);
-        Ok(Stage::Reading(self.client.inner.connection.call(call)))
+        let first = params.cursor.is_none();
+        let params = encode(&T::METHOD, &params)?;
+        let asked = match self.client.known(&T::METHOD, Some(&params)) {
+            Known::Fresh(result) => {
+                self.from_memory = true;
+                self.private |= !is_public(&result);
+                return self.read(T::page(&result)?);
+            }
+            Known::Nothing(asked) => asked,
+        };
+        let call = self.client.call(T::METHOD).with_params(params);
+        Ok(Stage::Reading { calling: self.client.inner.connection.call(call), asked, first })
     }
 
-    fn read(&mut self, reply: Reply) -> Result<Stage, ClientError> {
-        let (mut items, next) = T::page(&super::complete(&T::METHOD, reply)?)?;
+    /// Takes a page that was asked for.
+    fn take(
+        &mut self,
+        reply: Reply,
+        asked: Option<Asked>,
+        arrived: Option<Instant>,
+    ) -> Result<Stage, ClientError> {
+        let result = super::complete(&T::METHOD, reply)?;
+        let page = T::page(&result)?;
+        self.from_memory = false;
+        if let Some(asked) = asked {
+            self.private |= !is_public(&result);
+            self.client.inner.remembered.keep(asked, &result, arrived, !self.private);
+        }
+        self.read(page)
+    }
+
+    /// A page that is refused for its cursor shows that nothing is known of the list.
+    fn refused(&mut self, error: CallError, first: bool) -> Result<Stage, ClientError> {
+        if first || !matches!(error, CallError::Remote(_)) {
+            return Err(error.into());
+        }
+        self.client.inner.remembered.forget(&T::METHOD);
+        // What is remembered is gone, so that this happens once, and the bound of the pages goes on.
+        if !std::mem::take(&mut self.from_memory) || self.handed_out {
+            return Err(error.into());
+        }
+        self.seen.clear();
+        (self.private, self.begun_again) = (false, true);
+        Ok(Stage::Next(None))
+    }
+
+    fn read(&mut self, (mut items, next): (Vec<T>, Option<String>)) -> Result<Stage, ClientError> {
         T::retain(&self.client, &mut items);
         self.items = items.into_iter();
         let Some(cursor) = next else { return Ok(Stage::Over) };
@@ -170,7 +245,7 @@ impl<T: Listed> Stream for Pages<T> {
     type Item = Result<T, ClientError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut().poll_item(cx)
+        self.get_mut().poll_handed(cx)
     }
 }
 

@@ -237,7 +237,8 @@ impl ClientBuilder {
     /// What is under way when it dies fails at once, with its exit status and the end of its standard error, and is
     /// never made again by itself: a tool may have run although its answer was lost. What is registered in this builder
     /// holds for every run, and so do the roots that [`Client::set_roots`] has set. Everything else ends with the run:
-    /// subscriptions in both eras, listening streams, the level of log messages. [`RestartingClient::runs`] is where
+    /// subscriptions in both eras, listening streams, the level of log messages, and what is remembered unless a
+    /// [`ClientBuilder::cache`] was given. [`RestartingClient::runs`] is where
     /// they are asked for anew.
     ///
     /// The first start is made once: what was never there is told at once, with the reason.

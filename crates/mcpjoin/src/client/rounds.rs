@@ -21,6 +21,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Sleep;
 
+use super::cache::ttl;
+use super::remembered::{Asked, Known};
 use super::task::{Beginning, Begun, Following, Patience, TaskHandle, asking, created, must_ask};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE};
@@ -59,6 +61,8 @@ pub struct RoundTrip<P: Question> {
     pause: Duration,
     task: TaskWish,
     stage: Stage,
+    /// What the answer to the request under way may be kept under.
+    asked: Option<Asked>,
 }
 
 /// What is to become of a call that may be a task.
@@ -170,6 +174,7 @@ impl<P: Question> RoundTrip<P> {
             pause: FIRST_PAUSE,
             task: TaskWish { wanted: false, handed: false, within: None, settled: false },
             stage: Stage::Unsent,
+            asked: None,
         }
     }
 
@@ -273,7 +278,13 @@ impl<P: Question> RoundTrip<P> {
                 Stage::Unsent
             }
             Stage::Calling(calling) => {
-                let reply = ready!(Pin::new(calling).poll(cx));
+                let reply = ready!(Pin::new(&mut *calling).poll(cx));
+                let arrived = calling.arrived();
+                if let (Ok(Reply::Complete(result)), Some(asked)) = (&reply, self.asked.take())
+                    && (ttl(result).is_zero() || result.decode::<P::Result>().is_ok())
+                {
+                    self.client.inner.remembered.keep(asked, result, arrived, true);
+                }
                 self.judge(reply)
             }
             Stage::Answering(answers) => match ready!(answers.as_mut().poll(cx)) {
@@ -310,21 +321,23 @@ impl<P: Question> RoundTrip<P> {
                 )));
             }
         }
-        match self.send() {
-            Ok(calling) => Stage::Calling(calling),
-            Err(error) => Stage::Done(Err(error)),
-        }
+        self.send().unwrap_or_else(|error| Stage::Done(Err(error)))
     }
 
-    fn send(&mut self) -> Result<Calling, ClientError> {
-        let mut call = Call::new(P::METHOD).with_params(encode(&P::METHOD, &self.params)?);
+    fn send(&mut self) -> Result<Stage, ClientError> {
+        let params = encode(&P::METHOD, &self.params)?;
+        self.asked = match self.client.known(&P::METHOD, Some(&params)) {
+            Known::Fresh(result) => return Ok(Stage::Done(Ok(result))),
+            Known::Nothing(asked) => asked,
+        };
+        let mut call = Call::new(P::METHOD).with_params(params);
         call.lacks_meta = self.params.meta_is_absent();
         call.timeout = self.timeout;
         call.total = self.total;
         // A task may tell of its progress for as long as it lives, when nobody listens for that any more.
         call.progress = self.progress && !self.asks_for_a_task();
         call.log_level = self.log_level.or_else(|| self.client.remembered_level());
-        Ok(self.client.inner.connection.call(call))
+        Ok(Stage::Calling(self.client.inner.connection.call(call)))
     }
 
     fn judge(&mut self, reply: Result<Reply, CallError>) -> Stage {

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
 use mcpjoin_proto::types::{ExtensionTask, ProgressParams};
 use mcpjoin_proto::{Notification, RequestId, Time};
+use tokio::time::Instant;
 
 use super::core::{Core, Locked, Slot};
 
@@ -25,6 +26,8 @@ pub struct Calling {
     stage: Stage,
     /// Its place among those who wait for room.
     place: Option<Place>,
+    /// When the outcome came that was given.
+    arrived: Option<Time>,
 }
 
 /// A place among those who wait for room.
@@ -55,7 +58,7 @@ pub enum CallEvent {
 
 impl Calling {
     pub(super) fn new(core: Arc<Core>, call: Call) -> Self {
-        Self { core, stage: Stage::Unsent(Box::new(call)), place: None }
+        Self { core, stage: Stage::Unsent(Box::new(call)), place: None, arrived: None }
     }
 
     /// The id of the request, once it is sent.
@@ -65,6 +68,11 @@ impl Calling {
             Stage::Sent(id) => Some(RequestId::from(id)),
             _ => None,
         }
+    }
+
+    /// When the outcome came that was given, which may be long before somebody took it.
+    pub(crate) fn arrived(&self) -> Option<Instant> {
+        self.arrived.map(|arrived| self.core.instant(arrived))
     }
 
     /// Notifications that were dropped because nobody looked at them in time.
@@ -187,6 +195,7 @@ impl Future for Calling {
             wait(slot, cx);
             return Poll::Pending;
         };
+        this.arrived = Some(slot.arrived);
         state.slots.remove(id);
         this.stage = Stage::Over;
         Poll::Ready(outcome)

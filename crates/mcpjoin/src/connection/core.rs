@@ -65,6 +65,8 @@ impl Drop for WokenLast {
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) outcome: Option<Result<Reply, CallError>>,
+    /// When the outcome came.
+    pub(crate) arrived: Time,
     /// Progress that nobody has looked at yet: the newest says all.
     pub(crate) progress: Option<ProgressParams>,
     /// Notifications that belong to the call and that nobody has looked at yet.

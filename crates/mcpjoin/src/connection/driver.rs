@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State};
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, LinkEndKind, Reply, State};
 use mcpjoin_proto::{ErrorObject, Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
-use super::OnViolation;
 use super::context::Context;
 use super::core::{Core, Inner};
 use super::running::{Running, Work, WorkFuture, panicked, poll_answer, poll_notification};
+use super::{OnViolation, Overhears};
 use crate::handler::ErasedHandler;
 use crate::link::Io;
 
@@ -45,6 +45,9 @@ pub struct Driver {
     io: Box<dyn Io>,
     handler: Box<dyn ErasedHandler>,
     on_violation: Option<OnViolation>,
+    overhears: Option<Overhears>,
+    /// When this turn began.
+    now: Time,
     running: Running,
     timer: Option<Pin<Box<Sleep>>>,
     timer_at: Time,
@@ -86,13 +89,15 @@ impl Driver {
         core: Arc<Core>,
         io: Box<dyn Io>,
         handler: Box<dyn ErasedHandler>,
-        on_violation: Option<OnViolation>,
+        (on_violation, overhears): (Option<OnViolation>, Option<Overhears>),
     ) -> Self {
         Self {
             core,
             io,
             handler,
             on_violation,
+            overhears,
+            now: Time::ZERO,
             running: Running::new(),
             timer: None,
             timer_at: Time::FAR,
@@ -113,6 +118,7 @@ impl Driver {
     fn turn(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
         let core = self.core.clone();
         let now = core.now();
+        self.now = now;
         if matches!(self.stage, Stage::Starting) {
             core.lock().session.open(now);
             self.stage = Stage::Running;
@@ -235,6 +241,7 @@ impl Driver {
                         (slot, mem::replace(event, Event::Opened))
                     {
                         slot.outcome = Some(outcome);
+                        slot.arrived = self.now;
                         self.wake.extend(slot.waker.take());
                     }
                 }
@@ -247,7 +254,10 @@ impl Driver {
                         self.wake.extend(slot.waker.take());
                     }
                 }
-                Event::Notification { call, .. } => {
+                Event::Notification { call, notification } => {
+                    if let Some(overhears) = &self.overhears {
+                        overhears(notification);
+                    }
                     let Some(slot) = call.as_ref().and_then(|id| state.slot(id)) else {
                         left = true;
                         continue;
@@ -524,11 +534,17 @@ fn give(answers: &mut Vec<Answered>, bytes: &mut usize, id: RequestId, answer: R
     answers.push((id, answer));
 }
 
-/// The cause with what is known only after the link has ended: the exit status of a child.
+/// The cause with what is known only after the link has ended: the exit status of a child, answers that were not written.
 fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
     match cause {
         CloseCause::Link(first) if first.exit.is_none() && end.exit.is_some() => {
             CloseCause::Link(LinkEnd { kind: first.kind, ..end })
+        }
+        // The peer had said everything, and was not told everything.
+        CloseCause::Link(first)
+            if first.kind == LinkEndKind::EndOfStream && matches!(end.kind, LinkEndKind::Failed(_)) =>
+        {
+            CloseCause::Link(LinkEnd { kind: end.kind, ..first })
         }
         cause => cause,
     }

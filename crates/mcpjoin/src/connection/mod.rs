@@ -45,7 +45,12 @@ pub(crate) struct Setup {
     pub(crate) role: Role,
     pub(crate) limits: Limits,
     pub(crate) on_violation: Option<OnViolation>,
+    pub(crate) overhears: Option<Overhears>,
 }
+
+/// Hears every notification when it arrives, before whoever it is for: what belongs to a call may wait there until
+/// somebody looks. Called under the connection's lock: it takes a moment and calls nothing of the connection.
+pub(crate) type Overhears = Box<dyn Fn(&Notification) + Send + Sync>;
 
 impl Connection {
     /// A connection over a link, and the driver that must be run for anything to happen.
@@ -54,7 +59,7 @@ impl Connection {
         io.configure(&setup.limits);
         let session = Session::new(setup.role, io.caps(), setup.limits);
         let core = Arc::new(Core::new(session));
-        let driver = Driver::new(core.clone(), io, Box::new(handler), setup.on_violation);
+        let driver = Driver::new(core.clone(), io, Box::new(handler), (setup.on_violation, setup.overhears));
         (Self { core }, driver)
     }
 

@@ -19,6 +19,7 @@ mod memory;
 mod pair;
 mod queue;
 mod socket;
+mod standing;
 #[cfg(unix)]
 mod stdio;
 mod stream;
@@ -51,6 +52,7 @@ pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 pub use socket::{
     Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
 };
+pub(crate) use standing::{Authorization, Standing};
 use tap::Tap;
 pub use tap::{Crossed, Way};
 
@@ -107,6 +109,11 @@ pub(crate) trait Io: Send {
         None
     }
 
+    /// With whom it connects, and in whose name.
+    fn standing(&self) -> Standing {
+        Standing::default()
+    }
+
     /// Shows everything that crosses to `tap`, as the bytes that it is. A link that has none gives the tap back,
     /// and messages are shown instead.
     fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
@@ -130,6 +137,10 @@ impl Link {
 
     pub(crate) fn caps(&self) -> LinkCaps {
         self.0.caps()
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.0.standing()
     }
 
     pub(crate) fn into_io(self) -> Box<dyn Io> {

@@ -93,6 +93,8 @@ pub(super) struct Stream<R, W> {
     reader: R,
     /// `None` when our side is closed or writing has failed.
     writer: Option<W>,
+    /// Writing has failed, and not because nobody reads any more.
+    unwritten: Option<LinkError>,
     lines: LineDecoder,
     gather: Gather,
     reading: Reading,
@@ -134,6 +136,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
             reader,
             writer: Some(writer),
             lines: LineDecoder::new(limits.message),
+            unwritten: None,
             gather: Gather::default(),
             reading: Reading::Open,
             limit: limits.message,
@@ -322,7 +325,9 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
         let written = self.gather.poll_write(cx, Pin::new(writer), &mut self.sent);
         if let Poll::Ready(Err(error)) = written {
             drop(self.take_writer());
-            return Poll::Ready(Err(LinkEnd::failed(link_error(&error))));
+            let error = link_error(&error);
+            self.unwritten = Some(error.clone()).filter(|error| !error.retryable);
+            return Poll::Ready(Err(LinkEnd::failed(error)));
         }
         written.map_err(|error| LinkEnd::failed(link_error(&error)))
     }
@@ -346,6 +351,9 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
             if let Err(error) = closed {
                 return Poll::Ready(LinkEnd::failed(link_error(&error)));
             }
+        }
+        if let Some(error) = self.unwritten.take() {
+            return Poll::Ready(LinkEnd::failed(error));
         }
         let kind = match &mut self.reading {
             Reading::Open => LinkEndKind::EndOfStream,

@@ -118,4 +118,8 @@ impl Io for Tapped {
     fn child(&self) -> Option<super::ChildHandle> {
         self.io.child()
     }
+
+    fn standing(&self) -> super::Standing {
+        self.io.standing()
+    }
 }

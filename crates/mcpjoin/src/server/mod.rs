@@ -157,7 +157,12 @@ impl Server {
         };
         let listed = Listed { server: self.0.clone(), number };
         let role = if one_client { self.0.role.clone() } else { self.0.role_for_many() };
-        let setup = Setup { role: Role::Server(role), limits: self.0.limits.clone(), on_violation: None };
+        let setup = Setup {
+            role: Role::Server(role),
+            limits: self.0.limits.clone(),
+            on_violation: None,
+            overhears: None,
+        };
         let service = Service { server: self.0.clone(), session: one_client.then_some(number) };
         let (connection, driver) = Connection::new(link, setup, service);
         (connection.clone(), Serving { connection, driver, outbox, listed })

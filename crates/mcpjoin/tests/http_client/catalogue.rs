@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mcpjoin::Client;
+use mcpjoin::client::Cache;
 use mcpjoin::proto::Raw;
 use serde_json::{Value, json};
 
@@ -127,5 +128,155 @@ fn s18_marked_arguments_are_repeated_in_headers() {
         assert_eq!(region(r#"{"region":null,"n":1.5}"#).await.unwrap(), "none");
         let error = region(r#"{"region":{}}"#).await.unwrap_err().to_string();
         assert!(error.contains("not sent") && error.contains("Mcp-Param-Region"), "{error}");
+    });
+}
+
+/// A tool whose argument is marked like this, in a list with these hints.
+fn marked(mark: &str, hints: &Value) -> Value {
+    let mut list = json!({"resultType": "complete", "tools": [{"name": "t", "inputSchema": {"type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": mark}}}}]});
+    for (key, hint) in hints.as_object().unwrap() {
+        list[key] = hint.clone();
+    }
+    list
+}
+
+/// A server whose tool wants its argument under another name in each list, of which it counts the lists and accepts the
+/// name of the list with this number.
+async fn renaming(accepted: usize, hints: Value) -> Scripted {
+    let lists = Arc::new(Mutex::new(0));
+    Scripted::new(move |seen: Seen, talk: Talk| {
+        let (lists, hints) = (lists.clone(), hints.clone());
+        async move {
+            match seen.about().as_str() {
+                "tools/list" => {
+                    let number = {
+                        let mut lists = lists.lock().unwrap();
+                        *lists += 1;
+                        *lists
+                    };
+                    talk.json(&seen.result(&marked(&format!("R{number}"), &hints))).await
+                }
+                "tools/call" if seen.header(&format!("mcp-param-r{accepted}")) == Some("eu") => {
+                    talk.json(&seen.result(&text("mirrored"))).await
+                }
+                "tools/call" => {
+                    let error = seen.error(-32020, "Header mismatch");
+                    talk.answer(400, &[("Content-Type", "application/json")], &error).await
+                }
+                _ => modern(seen, talk).await,
+            }
+        }
+    })
+    .await
+}
+
+fn region() -> Option<Raw> {
+    Some(Raw::parse(r#"{"region":"eu"}"#).unwrap())
+}
+
+#[test]
+fn s18_a_list_that_has_changed_is_read_again_once_and_the_call_made_once_more() {
+    run(async {
+        let server = renaming(2, json!({})).await;
+        let client = server.connect().await.unwrap();
+        names(&client).await;
+        client.call_tool("t", region()).await.unwrap();
+        client.call_tool("t", region()).await.unwrap();
+        let asked = ["tools/list", "tools/call", "tools/list", "tools/call", "tools/call"];
+        assert_eq!(server.abouts()[1..], asked, "what was learnt is kept");
+        // A server that is never content is asked no third time.
+        let server = renaming(0, json!({})).await;
+        let client = server.connect().await.unwrap();
+        let error = client.call_tool("t", region()).await.unwrap_err().to_string();
+        assert!(error.contains("-32020"), "{error}");
+        assert_eq!(server.abouts()[1..], ["tools/call", "tools/list", "tools/call"]);
+    });
+}
+
+#[test]
+fn s18_arguments_are_mirrored_when_the_list_came_from_memory() {
+    run(async {
+        let hints = json!({"ttlMs": 60_000, "cacheScope": "public"});
+        let server = renaming(1, hints.clone()).await;
+        let client = server.connect().await.unwrap();
+        assert_eq!((names(&client).await, names(&client).await), (vec!["t".into()], vec!["t".into()]));
+        client.call_tool("t", region()).await.unwrap();
+        assert_eq!(server.abouts()[1..], ["tools/list", "tools/call"], "the second list came from memory");
+
+        // The list came over the link of another client: this one learns it when the server refuses the call.
+        let cache = Cache::new();
+        let server = renaming(2, hints).await;
+        let connect =
+            async || builder().cache(cache.clone()).connect(server.link().build().unwrap()).await.unwrap();
+        let (first, second) = (connect().await, connect().await);
+        names(&first).await;
+        assert_eq!(names(&second).await, ["t"]);
+        second.call_tool("t", region()).await.unwrap();
+        let asked: Vec<String> =
+            server.abouts().into_iter().filter(|about| about != "server/discover").collect();
+        assert_eq!(asked, ["tools/list", "tools/call", "tools/list", "tools/call"]);
+    });
+}
+
+#[test]
+fn s18_a_page_that_is_read_again_leaves_the_marks_of_the_others() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "tools/list" if seen.json()["params"]["cursor"].is_null() => {
+                    // Stale at once.
+                    let page = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public",
+                        "tools": [{"name": "other", "inputSchema": {"type": "object"}}], "nextCursor": "2"});
+                    talk.json(&seen.result(&page)).await
+                }
+                "tools/list" => {
+                    // Nobody reads the name of the keyword by its letters alone.
+                    let hints = json!({"ttlMs": 60_000, "cacheScope": "public"});
+                    let page = seen.result(&marked("Region", &hints));
+                    talk.json(&page.replace("x-mcp-header", r"\u0078-mcp-header")).await
+                }
+                "tools/call" => {
+                    let region = seen.header("mcp-param-region").unwrap_or("none").to_owned();
+                    talk.json(&seen.result(&text(&region))).await
+                }
+                _ => modern(seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(names(&client).await, ["other", "t"]);
+            let result = client.call_tool("t", region()).await.unwrap();
+            assert_eq!(serde_json::to_value(&result.content).unwrap()[0]["text"], "eu");
+        }
+        let lists = server.abouts().iter().filter(|about| *about == "tools/list").count();
+        assert_eq!(lists, 3, "the second page came from memory");
+    });
+}
+
+#[test]
+fn s18_reading_the_list_again_has_an_end() {
+    run(async {
+        let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+            match seen.about().as_str() {
+                "tools/list" => {
+                    let mut page = marked("Region", &json!({}));
+                    page["nextCursor"] = json!("more");
+                    page["tools"][0]["name"] = json!("another");
+                    talk.json(&seen.result(&page)).await
+                }
+                "tools/call" => {
+                    let error = seen.error(-32020, "Header mismatch");
+                    talk.answer(400, &[("Content-Type", "application/json")], &error).await
+                }
+                _ => modern(seen, talk).await,
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        let error = client.call_tool("t", region()).await.unwrap_err().to_string();
+        assert!(error.contains("-32020"), "{error}");
+        assert_eq!(server.abouts().iter().filter(|about| *about == "tools/list").count(), 100);
     });
 }

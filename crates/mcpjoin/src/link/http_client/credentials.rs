@@ -75,6 +75,17 @@ pub trait Credentials: Send + Sync + 'static {
         request: AuthorizationRequest<'_>,
     ) -> impl Future<Output = Result<Option<HeaderValue>, CredentialsError>> + Send;
 
+    /// Names whose authorization this is now, without being a secret itself: results that are meant for one user alone
+    /// are kept for as long as this says the same, and are shared with other clients of the same
+    /// [`Cache`](crate::client::Cache) for which it says so, too. `None`, unless this is implemented: that cannot be told,
+    /// and such results are not kept.
+    ///
+    /// The [specification](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#cache-scope-field)
+    /// wants another name for another access token. Must not block.
+    fn cache_partition(&self) -> Option<String> {
+        None
+    }
+
     /// The server has refused a request: what to do.
     fn challenged(
         &self,
@@ -94,6 +105,8 @@ pub(super) trait ErasedCredentials: Send + Sync {
         request: AuthorizationRequest<'a>,
     ) -> Boxed<'a, Result<Option<HeaderValue>, CredentialsError>>;
 
+    fn cache_partition(&self) -> Option<String>;
+
     fn challenged<'a>(&'a self, challenge: AuthorizationChallenge<'a>) -> Boxed<'a, AfterChallenge>;
 }
 
@@ -103,6 +116,10 @@ impl<C: Credentials> ErasedCredentials for C {
         request: AuthorizationRequest<'a>,
     ) -> Boxed<'a, Result<Option<HeaderValue>, CredentialsError>> {
         Box::pin(Credentials::authorization(self, request))
+    }
+
+    fn cache_partition(&self) -> Option<String> {
+        Credentials::cache_partition(self)
     }
 
     fn challenged<'a>(&'a self, challenge: AuthorizationChallenge<'a>) -> Boxed<'a, AfterChallenge> {

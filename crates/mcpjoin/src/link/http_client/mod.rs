@@ -582,6 +582,10 @@ impl Io for HttpLink {
         }
     }
 
+    fn standing(&self) -> crate::link::Standing {
+        self.wire.standing()
+    }
+
     fn poll_reopen(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
         Poll::Ready(Err(cannot_reopen()))
     }

@@ -3,7 +3,7 @@
 //! Called by the link for every message that it posts. The rules are those of `proto::http`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mcpjoin_proto::http::headers::{encode_value, name, named_by};
@@ -30,8 +30,8 @@ pub(super) fn message_headers() -> HeaderMap {
 pub(super) struct Outgoing {
     /// The revision of the last request that named one itself.
     modern: Option<HeaderValue>,
-    /// Our requests for lists of tools, and whether each is for the first page.
-    listing: BTreeMap<RequestId, bool>,
+    /// Our requests for lists of tools.
+    listing: BTreeSet<RequestId>,
     /// The arguments that a tool wants repeated in headers: of tools that have any.
     marks: BTreeMap<String, Vec<HeaderMark>>,
 }
@@ -106,8 +106,7 @@ impl Outgoing {
                 }
             }
             Method::ListTools if self.listing.len() < REMEMBERED => {
-                let cursor = params.and_then(|params| params.raw().member("cursor"));
-                self.listing.insert(request.id.clone(), cursor.is_none());
+                self.listing.insert(request.id.clone());
             }
             _ => {}
         }
@@ -125,20 +124,18 @@ impl Outgoing {
             Inbound::Malformed { error, .. } => error.id.as_ref(),
             _ => None,
         };
-        let Some(first) = id.and_then(|id| self.listing.remove(id)) else { return };
+        if !id.is_some_and(|id| self.listing.remove(id)) {
+            return;
+        }
         let Inbound::Message { message: Message::Response(reply), .. } = inbound else { return };
         if let Ok(result) = &reply.outcome {
-            self.learn_page(first, result.raw());
+            self.learn_page(result.raw());
         }
     }
 
-    /// Learns from a page of tools.
-    fn learn_page(&mut self, first: bool, page: &Raw) {
-        if first {
-            self.marks.clear();
-        }
-        // Most tools have none, and looking for the word costs less than reading the list.
-        if memchr::memmem::find(page.as_bytes(), b"x-mcp-header").is_none() {
+    /// Learns from a page of tools. It says nothing of those on other pages, which may be fresh and come from memory.
+    fn learn_page(&mut self, page: &Raw) {
+        if self.marks.is_empty() && !is_marked(page) {
             return;
         }
         let Ok(list) = page.decode::<ListToolsResult>() else { return };
@@ -154,11 +151,12 @@ impl Outgoing {
         }
     }
 
-    /// Learns from a whole list; says whether a call has other headers from now on.
+    /// Learns from all pages of a list that have marks; says whether a call has other headers from now on.
     pub(super) fn relearn(&mut self, pages: &[Raw], call: &Request) -> bool {
         let before = self.marks_of(call).cloned();
-        for (place, page) in pages.iter().enumerate() {
-            self.learn_page(place == 0, page);
+        self.marks.clear();
+        for page in pages {
+            self.learn_page(page);
         }
         before.as_ref() != self.marks_of(call)
     }
@@ -179,6 +177,12 @@ impl Outgoing {
     pub(super) fn forget(&mut self, id: &RequestId) {
         self.listing.remove(id);
     }
+}
+
+/// Whether there may be marks in a page. Most tools have none, and looking for the word costs less than reading the list;
+/// an escape could hide it.
+pub(super) fn is_marked(page: &Raw) -> bool {
+    [&b"x-mcp-header"[..], b"\\u"].iter().any(|sign| memchr::memmem::find(page.as_bytes(), sign).is_some())
 }
 
 /// The revision that a request names itself.

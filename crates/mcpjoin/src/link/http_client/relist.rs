@@ -15,6 +15,7 @@ use mcpjoin_proto::{Message, Method, Payload, Raw, Request, RequestId};
 use tokio::sync::mpsc::Sender;
 
 use super::exchange::{News, body};
+use super::outgoing::is_marked;
 use super::reading::reply;
 use super::wire::{Sending, Wire};
 
@@ -34,13 +35,17 @@ pub(super) struct Relisting {
 
 impl Relisting {
     pub(super) async fn run(self, news: Sender<News>) {
-        let mut pages = Vec::new();
+        let (mut pages, mut bytes) = (Vec::new(), 0);
         let mut cursor = None;
-        while pages.len() < PAGES {
+        for _ in 0..PAGES {
             let Some(page) = self.page(cursor.as_ref()).await else { break };
             cursor = page.member("nextCursor").filter(|cursor| cursor.to_string_value().is_some());
-            pages.push(page);
-            if cursor.is_none() {
+            if is_marked(&page) {
+                bytes += page.len();
+                pages.push(page);
+            }
+            // One message may be as large, so what is kept of several is no larger than twice that.
+            if cursor.is_none() || bytes >= self.wire.limits.message {
                 break;
             }
         }

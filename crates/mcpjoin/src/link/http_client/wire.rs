@@ -13,11 +13,13 @@ use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, OriginError, resolve_same_origin};
 use mcpjoin_proto::session::{Limits, LinkError, LinkErrorKind, Origin};
 use reqwest::{Response, Url};
+use sha2::{Digest, Sha256};
 
 use super::credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, ErasedCredentials, ROUNDS,
 };
 use super::failure;
+use crate::link::{Authorization, Standing};
 
 /// How many redirects of one request are followed.
 const REDIRECTS: usize = 5;
@@ -62,6 +64,30 @@ impl Wire {
     ) -> Self {
         let origin = Arc::new(Origin { link: "http", peer: Some(shown(&url).into()), principal: None });
         Self { client, url, headers, credentials, connect_timeout, limits: Limits::default(), origin }
+    }
+
+    /// Where it leads, and in whose name: that of the credentials, or of a header that is always the same. It is named by
+    /// a digest, because what is named is kept.
+    pub(super) fn standing(&self) -> Standing {
+        let authorization = match &self.credentials {
+            Some(credentials) => {
+                let credentials = Arc::clone(credentials);
+                Authorization::Told(Arc::new(move || credentials.cache_partition()))
+            }
+            None if self.headers.contains_key(header::AUTHORIZATION) => {
+                let mut digest = Sha256::new();
+                for (key, value) in &self.headers {
+                    digest.update((key.as_str().len() as u64).to_be_bytes());
+                    digest.update(key.as_str());
+                    digest.update((value.len() as u64).to_be_bytes());
+                    digest.update(value.as_bytes());
+                }
+                let key: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+                Authorization::Known(key.into())
+            }
+            None => Authorization::Lasting,
+        };
+        Standing { place: Some(self.url.to_string()), authorization }
     }
 
     /// Sends a request, and again where a redirect or a refused authorization asks for that. A 401 or 403 comes back
