@@ -29,8 +29,7 @@ const LIMIT: Duration = Duration::from_secs(150);
 const GRACE: Duration = Duration::from_secs(10);
 
 const TYPESCRIPT: [&str; 8] = ["open", "stream", "input", "failure", "cancel", "list", "misuse", "end"];
-const PYTHON_SDK: [&str; 9] =
-    ["open", "poll", "wait", "input", "failure", "cancel", "list", "misuse", "end"];
+const PYTHON_SDK: [&str; 9] = ["open", "poll", "wait", "input", "failure", "cancel", "list", "misuse", "end"];
 
 /// Ended when it is dropped.
 struct Running(Child);

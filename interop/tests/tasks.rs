@@ -30,8 +30,9 @@ fn sdk_1() -> Listening {
 fn everything_researches_in_a_task() {
     let ran = Peer::installed(EVERYTHING).run(&["call", "-v", "simulate-research-query", "topic=tea"]);
     assert!(ran.text().contains("# Research Report: tea"), "{}", ran.stdout);
-    for stage in ["working: Gathering sources...", "working: Generating report...", "completed"] {
-        assert!(ran.stderr.contains(stage), "`{stage}` is not in {}", ran.stderr);
+    // Which of its stages are seen depends on when it is looked at.
+    for status in ["working", "completed"] {
+        assert!(ran.stderr.contains(status), "`{status}` is not in {}", ran.stderr);
     }
 }
 
@@ -96,7 +97,7 @@ async fn everything_asks_what_is_meant() {
 #[tokio::test]
 async fn everything_asks_what_is_meant_over_http() {
     let server = listening();
-    asks_what_is_meant(Link::http(&format!("http://{}/mcp", server.address())).build().unwrap()).await;
+    asks_what_is_meant(Link::http(format!("http://{}/mcp", server.address())).build().unwrap()).await;
 }
 
 #[test]

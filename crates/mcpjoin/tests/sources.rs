@@ -20,7 +20,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 const THEIR_OWN: [&str; 2] = ["mcpjoin/src/process/keeper.rs", "mcpjoin/src/process/guard.rs"];
 
 /// The dates of tasks, which the specification wants as text.
-const DATES: &str = "mcpjoin/src/server/task.rs";
+const DATES: &str = "mcpjoin/src/server/task/time.rs";
 
 /// Every source file of these folders, with its text.
 fn all(folders: &[&str]) -> Vec<(PathBuf, String)> {

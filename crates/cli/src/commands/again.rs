@@ -28,7 +28,14 @@ pub(super) fn line(argv: &[OsString], words: &Words, separated: bool, target: &T
     } else if !named && let Some(first) = words.words.first() {
         match target {
             // The word may name a tool of it, too.
-            Target::Entry(entry) if entry.file.is_none() => push(&OsString::from(&entry.name)),
+            Target::Entry(entry) => {
+                let mut word = entry.file.clone().unwrap_or_default();
+                if entry.file.is_some() {
+                    word.push("#");
+                }
+                word.push(&entry.name);
+                push(&word);
+            }
             _ => push(first),
         }
     }
@@ -102,6 +109,8 @@ mod tests {
             (&["--detach", "--era=modern", "-t5s", "unix:/s", "t"], "--era=modern -t5s unix:/s"),
             (&["--detach", "--cwd", "t", "t", "--", "t", "--detach"], "--cwd t -- t --detach"),
             (&["--detach", "-c", "a b", "name/t"], "-c 'a b' name"),
+            (&["--detach", "a.json#b/t", "a=1"], "a.json#b"),
+            (&["--detach", "a.json#b", "t"], "a.json#b"),
             (&["--detach", "--server", "a/b", "t"], "--server a/b"),
             (&["--detach", "demo:", "t"], "demo:"),
         ] {

@@ -143,6 +143,8 @@ async fn call(ui: &Ui, client: &Client, held: &Held, params: CallToolParams) -> 
 
 /// Takes up a task: the same, without the call.
 async fn take_up(ui: &Ui, client: &Client, held: &Held, id: &str) -> Result<Exit, Failure> {
+    // It is there, as far as is known, before it has answered.
+    *held.0.borrow_mut() = Some(client.task(id));
     exchange::hear_logs(ui, client).await;
     let mut result = client.task(id).result();
     let mut waiting = Waiting::new(ui, "waiting");
@@ -185,18 +187,18 @@ async fn detach(
     let task = match call.await.map_err(|error| Failure::client(&error, Phase::Call))? {
         Begun::Task(task) => task,
         Begun::Result(result) => {
-            ui.note(&format!("{called} was answered at once: there is no task"));
+            ui.remark(&format!("{called} was answered at once: there is no task"));
             return print(ui, &called, &result).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };
     let created = task.created().and_then(|created| Raw::from_value(created).ok());
     let exit = printed(ui, &created.unwrap_or_else(Raw::empty_object), || task.id().to_owned()).await;
-    ui.note(&format!("take it up again with: {}", line(task.id())));
+    ui.remark(&format!("take it up again with: {}", line(task.id())));
     if client.child().is_some() {
-        ui.note("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
+        ui.remark("this server was started for the call: the task ends with it, unless the server keeps it elsewhere");
     } else if client.profile().core_tasks {
-        ui.note("a server of this revision may keep a task for the session alone in which it began, which is over now");
+        ui.remark("a server of this revision may keep a task for the session alone in which it began, which is over now");
     }
     Ok(exit)
 }

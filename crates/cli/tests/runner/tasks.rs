@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::sockets::Demo;
 use super::support::{Running, command, line, run, start};
@@ -28,18 +28,13 @@ fn until_running(url: &str, count: i64) {
     while running() != json!({ "running": count }) {}
 }
 
-/// Leaves a computation of a second to run; what that printed, its id, and the line that takes it up again.
-fn left(options: &str, url: &str) -> (Value, String, String) {
+/// Leaves a computation of a second to run; its id, and the line that takes it up again.
+fn left(options: &str, url: &str) -> (String, String) {
     let ran = line(&format!("call --detach {options} {url} slow_compute seconds=1 label=it")).exits(0);
-    let again = ran.stderr.lines().find_map(|line| line.strip_prefix("take it up again with: mcpjoin "));
-    let again = again.unwrap_or_else(|| panic!("no line in {}", ran.stderr)).to_owned();
-    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
-    if options.contains("--json") {
-        let task = ran.json();
-        let id = task["taskId"].as_str().unwrap().to_owned();
-        return (task, id, again);
-    }
-    (Value::Null, ran.stdout.trim_end().to_owned(), again)
+    let again = ran.stderr.strip_prefix("take it up again with: mcpjoin ");
+    let again = again.unwrap_or_else(|| panic!("no line in {}", ran.stderr));
+    assert_eq!(again.lines().count(), 1, "{}", ran.stderr);
+    (ran.stdout.trim_end().to_owned(), again.trim_end().to_owned())
 }
 
 #[test]
@@ -63,7 +58,7 @@ fn a_tool_that_only_runs_as_a_task_ends_as_it_does() {
 #[test]
 fn a_task_is_taken_up_again_by_another_process() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
-    let (_, id, again) = left("--era modern", &url);
+    let (id, again) = left("--era modern", &url);
     assert_eq!(again, format!("call --task {id} --era modern {url}"));
     let ran = line(&again).exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("it is there, after 1 s\n", ""));
@@ -72,10 +67,13 @@ fn a_task_is_taken_up_again_by_another_process() {
     let call = line(&format!("call --json {url} slow_compute seconds=1 label=it")).exits(0).json();
     assert_eq!(again["content"], call["content"]);
 
-    let (task, _, again) = left("--json", &url);
+    let left = line(&format!("call --json --detach {url} slow_compute seconds=1 label=it")).exits(0);
+    assert_eq!(left.stderr, "");
+    let task = left.json();
     assert_eq!(task["status"], "working");
-    assert!(again.contains("--json"), "{again}");
-    assert_eq!(line(&again).exits(0).json()["content"], call["content"]);
+    let id = task["taskId"].as_str().unwrap();
+    let ran = line(&format!("call --json --task {id} {url}")).exits(0);
+    assert_eq!(ran.json()["content"], call["content"]);
     // A failure is one, whoever waited for it.
     let fails = line(&format!("call --detach {url} failing_job")).exits(0);
     let ran = line(&format!("call --task {} {url}", fails.stdout.trim_end())).exits(5);

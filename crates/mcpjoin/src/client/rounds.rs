@@ -269,7 +269,7 @@ impl<P: Question> RoundTrip<P> {
     /// One stage further.
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.stage = match &mut self.stage {
-            Stage::Unsent => self.begin_round().unwrap_or_else(|error| Stage::Done(Err(error))),
+            Stage::Unsent => self.begin_round(),
             Stage::Asking(asking) => {
                 let task = ready!(asking.as_mut().poll(cx));
                 if let Some(call) = self.params.tool() {
@@ -305,22 +305,26 @@ impl<P: Question> RoundTrip<P> {
         Poll::Ready(())
     }
 
-    /// Sends the request, unless something has to be known before, or the answer is.
-    fn begin_round(&mut self) -> Result<Stage, ClientError> {
+    /// Sends the request, unless something has to be known before.
+    fn begin_round(&mut self) -> Stage {
         if !self.task.settled {
             self.task.settled = true;
             if let Some(call) = self.params.tool()
                 && must_ask(&self.client, call)
             {
                 let TaskWish { wanted, within, .. } = self.task;
-                return Ok(Stage::Asking(Box::pin(asking(
+                return Stage::Asking(Box::pin(asking(
                     self.client.clone(),
                     call.name.clone(),
                     wanted,
                     within,
-                ))));
+                )));
             }
         }
+        self.send().unwrap_or_else(|error| Stage::Done(Err(error)))
+    }
+
+    fn send(&mut self) -> Result<Stage, ClientError> {
         let params = encode(&P::METHOD, &self.params)?;
         self.asked = match self.client.known(&P::METHOD, Some(&params)) {
             Known::Fresh(result) => return Ok(Stage::Done(Ok(result))),
