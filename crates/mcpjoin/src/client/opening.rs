@@ -51,7 +51,7 @@ impl Plan {
         role.ask = ask;
         let setup = Setup {
             role: Role::Client(role.into()),
-            limits: self.limits.clone(),
+            limits: Arc::new(self.limits.clone()),
             on_violation: self.on_violation.clone(),
         };
         let handler =

@@ -143,8 +143,7 @@ fn send(
             Poll::Pending
         }
         (CallRefused::Closed, Some(cause)) => {
-            let cause = Arc::new(cause.clone());
-            Poll::Ready(Err(CallError::Closed(cause)))
+            Poll::Ready(Err(CallError::Closed(cause.clone())))
         }
         (refused, _) => Poll::Ready(Err(CallError::Refused(refused))),
     }

@@ -45,7 +45,8 @@ pub struct Driver {
     io: Box<dyn Io>,
     handler: Box<dyn ErasedHandler>,
     on_violation: Option<OnViolation>,
-    running: Running,
+    /// Made for the first handler that has to wait.
+    running: Option<Box<Running>>,
     timer: Option<Pin<Box<Sleep>>>,
     timer_at: Time,
     /// What the timer wakes.
@@ -58,7 +59,9 @@ pub struct Driver {
     watches_link: bool,
     stage: Stage,
     /// Sending has failed. Until then what the peer may still have said is read.
-    deaf_peer: Option<(LinkEnd, Time)>,
+    deaf_peer: Option<Box<(LinkEnd, Time)>>,
+    /// One of thousands, which mostly lie idle: between its turns it keeps no room.
+    frugal: bool,
     /// Room that is used again in every turn.
     inbound: Vec<Inbound>,
     events: VecDeque<Event>,
@@ -76,8 +79,8 @@ enum Stage {
     Running,
     Reopening,
     /// The session is over; what it still has to say may leave until then.
-    Farewell(CloseCause, Time),
-    Closing(CloseCause),
+    Farewell(Box<CloseCause>, Time),
+    Closing(Box<CloseCause>),
     Gone,
 }
 
@@ -90,10 +93,11 @@ impl Driver {
     ) -> Self {
         Self {
             core,
+            frugal: io.caps().exchanges,
             io,
             handler,
             on_violation,
-            running: Running::new(),
+            running: None,
             timer: None,
             timer_at: Time::FAR,
             timer_wakes: Waker::noop().clone(),
@@ -119,7 +123,7 @@ impl Driver {
         }
         let mut busy = self.read(cx, &core, now);
         busy |= self.settle_running(cx);
-        busy |= self.send(cx, &core, now) | self.running.has_new();
+        busy |= self.send(cx, &core, now) | self.running.as_ref().is_some_and(|running| running.has_new());
         // Nobody has asked the link for what came in, and nobody will be woken for it.
         busy |= mem::take(&mut self.held_back) && core.lock().session.wants_input();
         // A session that is over because its time is has last words, too: they are sent in the turn that follows.
@@ -138,8 +142,22 @@ impl Driver {
         }
         if busy {
             cx.waker().wake_by_ref();
+        } else if self.frugal {
+            self.rest(&core);
         }
         Poll::Pending
+    }
+
+    /// Gives back the room that the turn has used.
+    fn rest(&mut self, core: &Core) {
+        self.inbound = Vec::new();
+        self.answers = Vec::new();
+        self.wake = Vec::new();
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+        self.running.take_if(|running| running.len() == 0);
+        core.lock().session.shrink();
     }
 
     /// Reads what is there, up to a bound, and handles it piece by piece. Says whether more may be there.
@@ -262,7 +280,7 @@ impl Driver {
                     self.wake.extend(state.take_watchers());
                 }
                 Event::Closed(cause) => {
-                    state.closed = Some(cause.clone());
+                    state.closed = Some(Arc::new(cause.clone()));
                     self.wake.extend(state.take_watchers());
                     state.all_ended(&mut self.wake);
                     left = true;
@@ -313,8 +331,8 @@ impl Driver {
                 }
                 Event::Reopen => self.stage = Stage::Reopening,
                 Event::Closed(cause) => {
-                    self.running.clear();
-                    self.stage = Stage::Farewell(cause, core.now() + FAREWELL);
+                    self.running = None;
+                    self.stage = Stage::Farewell(Box::new(cause), core.now() + FAREWELL);
                 }
                 _ => {}
             }
@@ -352,7 +370,7 @@ impl Driver {
         let mut cx = TaskContext::from_waker(Waker::noop());
         match poll_answer(&mut future, &method, &mut cx, &mut clock) {
             Poll::Ready(answer) => self.answer(id, answer),
-            Poll::Pending => self.running.push(Work { method, future: WorkFuture::Request(id, future) }),
+            Poll::Pending => self.wait_for(Work { method, future: WorkFuture::Request(id, future) }),
         }
         Some(clock)
     }
@@ -363,22 +381,29 @@ impl Driver {
             Ok(mut future) => {
                 let mut cx = TaskContext::from_waker(Waker::noop());
                 if poll_notification(&mut future, &method, &mut cx, &mut Instant::now()).is_pending() {
-                    self.running.push(Work { method, future: WorkFuture::Notification(future) });
+                    self.wait_for(Work { method, future: WorkFuture::Notification(future) });
                 }
             }
             Err(panic) => drop(panicked(&method, &*panic)),
         }
     }
 
+    /// Keeps a handler that was not ready at once.
+    fn wait_for(&mut self, work: Work) {
+        self.running.get_or_insert_with(|| Box::new(Running::new())).push(work);
+    }
+
     /// Nobody waits for the answer any more: the handler's future is dropped where it waits.
     fn cancel(&mut self, id: &RequestId) {
-        self.running.cancel(id);
+        if let Some(running) = &mut self.running {
+            running.cancel(id);
+        }
         self.answers.retain(|(answered, _)| answered != id);
     }
 
     /// Polls the handlers that were woken. Says whether more were woken than one turn takes.
     fn settle_running(&mut self, cx: &TaskContext<'_>) -> bool {
-        let Self { running, answers, answered, .. } = self;
+        let Self { running: Some(running), answers, answered, .. } = self else { return false };
         running.poll(cx, TURN, |id, answer| give(answers, answered, id, answer))
     }
 
@@ -404,7 +429,7 @@ impl Driver {
             let waiting = flushed.is_pending();
             if let Poll::Ready(Err(end)) = flushed {
                 tracing::debug!(target: "mcpjoin", %end, "sending has failed");
-                self.deaf_peer.get_or_insert((end, now + FAREWELL));
+                self.deaf_peer.get_or_insert_with(|| Box::new((end, now + FAREWELL)));
             }
             let mut acted = false;
             if waiting || self.watches_link || draining {
@@ -429,10 +454,10 @@ impl Driver {
 
     /// Does what is due, and sets the timer to what is due next.
     fn keep_time(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
-        let deaf = self.deaf_peer.take_if(|(_, until)| *until <= now);
+        let deaf = self.deaf_peer.take_if(|deaf| deaf.1 <= now);
         if deaf.is_some() || self.due.is_some_and(|due| due <= now) {
             let mut state = core.lock();
-            if let Some((cause, _)) = deaf {
+            if let Some((cause, _)) = deaf.map(|deaf| *deaf) {
                 state.session.handle(now, Inbound::Closed { cause });
             }
             state.session.handle_timeout(now);
@@ -448,7 +473,7 @@ impl Driver {
             Stage::Farewell(_, until) => Some(*until),
             _ => None,
         };
-        let deaf = self.deaf_peer.as_ref().map(|(_, until)| *until);
+        let deaf = self.deaf_peer.as_ref().map(|deaf| deaf.1);
         if let Some(at) = [self.due, farewell, deaf].into_iter().flatten().min() {
             self.ring_at(cx, core, now, at);
         }
@@ -505,9 +530,9 @@ impl Driver {
         }
         let Stage::Closing(cause) = &self.stage else { return };
         let Poll::Ready(end) = self.io.poll_close(cx) else { return };
-        let cause = with_exit(cause.clone(), end);
+        let cause = with_exit(CloseCause::clone(cause), end);
         let mut state = core.lock();
-        state.closed = Some(cause);
+        state.closed = Some(Arc::new(cause));
         state.gone = true;
         self.wake.extend(state.take_watchers());
         state.take_room(now, &mut self.wake);
@@ -554,7 +579,7 @@ impl Future for Driver {
 /// Whoever still waits is told: the driver was dropped before the connection was over.
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.running.clear();
+        self.running = None;
         if matches!(self.stage, Stage::Gone) {
             return;
         }
@@ -562,7 +587,7 @@ impl Drop for Driver {
         let mut state = core.lock();
         state.session.close();
         self.take_events(&mut state);
-        state.closed.get_or_insert(CloseCause::Local);
+        state.closed.get_or_insert_with(|| Arc::new(CloseCause::Local));
         state.gone = true;
         self.wake.extend(state.take_watchers());
         self.wake.extend(state.room.take_all());
@@ -576,6 +601,6 @@ impl Drop for Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("running", &self.running.len()).finish_non_exhaustive()
+        f.debug_struct("Driver").field("running", &self.running.as_ref().map_or(0, |running| running.len())).finish_non_exhaustive()
     }
 }

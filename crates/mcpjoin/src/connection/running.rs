@@ -136,12 +136,6 @@ impl Running {
         work.into_iter().for_each(discard);
     }
 
-    /// Drops all of it.
-    pub(super) fn clear(&mut self) {
-        let Self { places, .. } = mem::replace(self, Self::new());
-        places.into_iter().filter_map(|place| place.work).for_each(discard);
-    }
-
     fn leave(&mut self, place: usize) -> Option<Work> {
         let work = self.places.get_mut(place)?.work.take()?;
         self.free.push(place);
@@ -158,7 +152,7 @@ impl Running {
         self.has_new = false;
         if self.len() == 0 {
             if self.places.len() > KEPT_PLACES {
-                self.clear();
+                *self = Self::new();
             }
             return false;
         }
@@ -212,6 +206,12 @@ impl Running {
             done(id.clone(), answer);
         }
         discard(work);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.places.drain(..).filter_map(|place| place.work).for_each(discard);
     }
 }
 

@@ -67,7 +67,7 @@ impl Server {
 impl Serves for Server {
     fn open(&self, link: Link) -> (Box<dyn Served>, Serving) {
         let (connection, serving) = Self::open(self, link);
-        (Box::new(connection), Box::pin(serving.run()))
+        (Box::new(connection), Box::pin(serving))
     }
 
     fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {

@@ -282,6 +282,13 @@ impl Debt {
         handled
     }
 
+    /// Gives back its room when nothing is owed.
+    pub(super) fn shrink(&mut self) {
+        if self.len() == 0 && self.batches.is_empty() {
+            *self = Self { numbers: self.numbers, ..Self::default() };
+        }
+    }
+
     /// Begins a batch, whose requests are then admitted with its number.
     pub(super) fn open_batch(&mut self) -> u64 {
         self.numbers += 1;

@@ -30,6 +30,7 @@ mod shared;
 mod state;
 mod violation;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -69,7 +70,7 @@ pub struct Session {
     phase: Phase,
     shared: Shared,
     /// Nothing more is read, for this reason; what is being handled may still be answered until then.
-    draining: Option<(Time, CloseCause)>,
+    draining: Option<(Time, Box<CloseCause>)>,
     /// Since when the peer has taken nothing of what waits for it, and how much it had taken by then.
     stall: Option<(Time, u64)>,
 }
@@ -78,7 +79,7 @@ enum Phase {
     /// Nothing was said yet.
     Idle,
     /// We are the client and find out how the server speaks.
-    Asking(ClientOpening),
+    Asking(Box<ClientOpening>),
     /// We are the server and wait for the first request.
     Waiting,
     Legacy(Legacy),
@@ -87,10 +88,11 @@ enum Phase {
 }
 
 impl Session {
-    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`].
+    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`]. Limits that many sessions
+    /// have are shared between them.
     #[must_use]
-    pub fn new(role: Role, caps: LinkCaps, limits: Limits) -> Self {
-        Self { phase: Phase::Idle, shared: Shared::new(role, caps, limits), draining: None, stall: None }
+    pub fn new(role: Role, caps: LinkCaps, limits: impl Into<Arc<Limits>>) -> Self {
+        Self { phase: Phase::Idle, shared: Shared::new(role, caps, limits.into()), draining: None, stall: None }
     }
 
     /// Begins: a client sends its first request, a server waits for one. The far end exists by now (a child
@@ -102,7 +104,7 @@ impl Session {
         self.phase = match self.shared.role.clone() {
             Role::Client(client) => {
                 let (opening, decided) = ClientOpening::start(&mut self.shared, &client, now);
-                self.phase = Phase::Asking(opening);
+                self.phase = Phase::Asking(Box::new(opening));
                 return self.decide(decided);
             }
             Role::Server(_) => Phase::Waiting,
@@ -513,6 +515,17 @@ impl Session {
         }
     }
 
+    /// Gives back the room of what is over. For an owner of thousands of sessions that mostly lie idle.
+    pub fn shrink(&mut self) {
+        let shared = &mut self.shared;
+        shared.calls.shrink();
+        shared.debt.shrink();
+        shared.queue.shrink();
+        if shared.events.is_empty() {
+            shared.events = VecDeque::new();
+        }
+    }
+
     /// Whether a request of the peer is still to be answered by its handler: the one with that id and that
     /// [`number`](RequestContext::number).
     #[must_use]
@@ -590,7 +603,7 @@ impl Session {
 
     /// The bounds in force.
     #[must_use]
-    pub const fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 }

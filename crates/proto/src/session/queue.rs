@@ -14,7 +14,7 @@ use crate::{Message, Method, Notification, Request, RequestId};
 /// What a message costs beside its payload: a generous bound on the text around it.
 const ENVELOPE: usize = 96;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Queue {
     replies: Lane,
     own: Lane,
@@ -56,14 +56,6 @@ impl Lane {
     fn waiting(&mut self, place: Place) -> Option<&mut Outbound> {
         let index = usize::try_from(place.0.checked_sub(self.first)?).ok()?;
         self.items.get_mut(index)
-    }
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        // Room for one reply: thousands of sessions lie idle, and the first growth by itself would be to four.
-        let replies = Lane { items: VecDeque::with_capacity(1), bytes: 0, first: 0 };
-        Self { replies, own: Lane::default(), changes: Vec::new() }
     }
 }
 
@@ -126,6 +118,18 @@ impl Queue {
 
     pub(super) fn pop(&mut self) -> Option<Outbound> {
         if self.replies.items.is_empty() { self.own.pop() } else { self.replies.pop() }
+    }
+
+    /// Gives back the room that nothing waits in.
+    pub(super) fn shrink(&mut self) {
+        for lane in [&mut self.replies, &mut self.own] {
+            if lane.items.is_empty() {
+                lane.items = VecDeque::new();
+            }
+        }
+        if self.own.items.is_empty() {
+            self.changes = Vec::new();
+        }
     }
 
     /// Forgets everything: nobody can take it any more.

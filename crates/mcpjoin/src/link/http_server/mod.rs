@@ -16,6 +16,7 @@ mod exchange;
 mod head;
 mod http_sse;
 mod io;
+mod lasting;
 mod legacy;
 mod modern;
 mod options;
@@ -85,7 +86,7 @@ pub struct HttpFuture(Pin<Box<dyn Future<Output = Response<HttpBody>> + Send>>);
 /// What all exchanges share.
 pub(super) struct Shared {
     options: HttpOptions,
-    limits: Limits,
+    limits: Arc<Limits>,
     versions: Vec<Version>,
     legacy: bool,
     served: Box<dyn Serves>,
@@ -107,7 +108,7 @@ const POOL: usize = 256;
 impl HttpService {
     pub(crate) fn new(
         options: HttpOptions,
-        limits: Limits,
+        limits: Arc<Limits>,
         versions: Vec<Version>,
         served: impl Serves + 'static,
     ) -> Self {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -28,7 +28,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::head::{HEADER_BYTES, HEADERS};
-use super::{HttpBody, HttpOptions, HttpService, answer};
+use super::lasting::{self, Asked, Handover, Sending};
+use super::{HttpOptions, HttpService, answer};
 
 /// How long a connection may stay open on which no request is under way.
 const IDLE: Duration = Duration::from_secs(90);
@@ -172,8 +173,7 @@ impl HttpListener {
 
 /// What is known about a connection from outside. Times are milliseconds since it began, one more, so that 0 is
 /// never.
-#[derive(Debug)]
-struct Use {
+pub(super) struct Use {
     began: Instant,
     /// Requests whose responses are not sent.
     requests: AtomicUsize,
@@ -183,6 +183,7 @@ struct Use {
     head_since: AtomicU64,
     /// Since when the client has taken nothing.
     stalled_since: AtomicU64,
+    pub(super) handover: Handover,
 }
 
 impl Use {
@@ -194,6 +195,7 @@ impl Use {
             // Who has come has something to say.
             head_since: AtomicU64::new(1),
             stalled_since: AtomicU64::new(0),
+            handover: Handover::default(),
         })
     }
 
@@ -226,13 +228,17 @@ impl Use {
 }
 
 /// A request that is being answered.
-struct Answering(Arc<Use>);
+pub(super) struct Answering(Arc<Use>);
 
 impl Answering {
     fn new(connection: &Arc<Use>) -> Self {
         connection.requests.fetch_add(1, Ordering::Relaxed);
         connection.head_since.store(0, Ordering::Relaxed);
         Self(connection.clone())
+    }
+
+    pub(super) const fn connection(&self) -> &Arc<Use> {
+        &self.0
     }
 }
 
@@ -257,12 +263,11 @@ async fn connection(
     let origin = Arc::new(Origin { link: "http", peer: Some(peer.to_string().into()) });
     let watched = watch.connection.clone();
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let answering = Answering::new(&watched);
+        let (answering, asked) = (Answering::new(&watched), Asked::new(&request));
         // On the heap: on its way to where it is polled, it would be copied several times.
         let answered = Box::pin(answer(service.0.clone(), request, origin.clone()));
         async move {
-            let response: Response<HttpBody> = answered.await;
-            Ok::<_, Infallible>(response.map(|body| body.counted(Box::new(answering))))
+            Ok::<_, Infallible>(Sending::response(answered.await, asked, answering))
         }
     });
     let io = TokioIo::new(Watched { stream, connection: watch.connection.clone() });
@@ -270,11 +275,14 @@ async fn connection(
     if is_http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.max_concurrent_streams(256).max_header_list_size(2 * HEADER_BYTES as u32);
-        watch.run(builder.serve_connection(io, answers), |served| served.graceful_shutdown()).await;
+        let served = Box::pin(builder.serve_connection(io, answers));
+        watch.run(served, |served| served.as_mut().graceful_shutdown()).await;
     } else {
         let mut builder = http1::Builder::new();
         builder.max_headers(2 * HEADERS).max_buf_size(2 * HEADER_BYTES).header_read_timeout(None);
-        watch.run(builder.serve_connection(io, answers), |served| served.graceful_shutdown()).await;
+        let served = builder.serve_connection(io, answers);
+        let connection = watch.connection.clone();
+        watch.run(lasting::Connection::new(served, connection), lasting::Connection::end).await;
     }
 }
 
@@ -306,15 +314,15 @@ struct Watch {
 }
 
 impl Watch {
-    async fn run<C>(mut self, served: C, end: impl Fn(Pin<&mut C>))
+    async fn run<C, E>(mut self, mut served: C, end: impl Fn(&mut C))
     where
-        C: Future<Output = hyper::Result<()>>,
+        C: Future<Output = Result<(), E>> + Unpin,
+        E: fmt::Display,
     {
-        let mut served = pin!(served);
         let mut check = pin!(sleep(self.header_time));
         let mut leaving = *self.ending.borrow();
         if leaving {
-            end(served.as_mut());
+            end(&mut served);
         }
         loop {
             tokio::select! {
@@ -328,7 +336,7 @@ impl Watch {
                 changed = self.ending.changed(), if !leaving => {
                     leaving = true;
                     if changed.is_ok() {
-                        end(served.as_mut());
+                        end(&mut served);
                     }
                 }
                 () = &mut check => {
@@ -346,7 +354,7 @@ impl Watch {
 }
 
 /// A connection whose use is watched.
-struct Watched {
+pub(super) struct Watched {
     stream: TcpStream,
     connection: Arc<Use>,
 }
@@ -385,6 +393,7 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.handover.flushed();
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

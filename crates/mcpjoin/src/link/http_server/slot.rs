@@ -154,6 +154,7 @@ impl State {
         let over = |slot: &Slot| slot.owes == 0 && slot.holder.is_none();
         if self.posts.get(&stream).is_some_and(|slot| over(slot)) {
             self.posts.remove(&stream);
+            self.shrink();
         }
     }
 
