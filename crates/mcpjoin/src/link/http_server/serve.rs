@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::head::{HEADER_BYTES, HEADERS};
+use super::head::HEADER_BYTES;
 use super::lasting::{self, Asked, Handover, Sending};
 use super::{HttpOptions, HttpService, answer};
 
@@ -279,7 +279,8 @@ async fn connection(
         watch.run(served, |served| served.as_mut().graceful_shutdown()).await;
     } else {
         let mut builder = http1::Builder::new();
-        builder.max_headers(2 * HEADERS).max_buf_size(2 * HEADER_BYTES).header_read_timeout(None);
+        // No more headers than hyper takes by itself, 100: for more it would need room on the heap for each request.
+        builder.max_buf_size(2 * HEADER_BYTES).header_read_timeout(None);
         let served = builder.serve_connection(io, answers);
         let connection = watch.connection.clone();
         watch.run(lasting::Connection::new(served, connection), lasting::Connection::end).await;
