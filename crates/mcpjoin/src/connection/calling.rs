@@ -142,9 +142,7 @@ fn send(
             *place = Some(Place { number, since });
             Poll::Pending
         }
-        (CallRefused::Closed, Some(cause)) => {
-            Poll::Ready(Err(CallError::Closed(cause.clone())))
-        }
+        (CallRefused::Closed, Some(cause)) => Poll::Ready(Err(CallError::Closed(cause.clone()))),
         (refused, _) => Poll::Ready(Err(CallError::Refused(refused))),
     }
 }

@@ -60,7 +60,7 @@ pub struct Driver {
     stage: Stage,
     /// Sending has failed. Until then what the peer may still have said is read.
     deaf_peer: Option<Box<(LinkEnd, Time)>>,
-    /// One of thousands, which mostly lie idle: between its turns it keeps no room.
+    /// One of thousands, which mostly lie idle: between its turns it keeps room for one of each.
     frugal: bool,
     /// Room that is used again in every turn.
     inbound: Vec<Inbound>,
@@ -148,14 +148,18 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Gives back the room that the turn has used.
+    /// Gives back the room that the turn has used, but for what a single request needs.
     fn rest(&mut self, core: &Core) {
-        self.inbound = Vec::new();
-        self.answers = Vec::new();
-        self.wake = Vec::new();
-        if self.events.is_empty() {
+        if self.inbound.capacity() > 1 {
+            self.inbound = Vec::new();
+        }
+        if self.answers.capacity() > 1 {
+            self.answers = Vec::new();
+        }
+        if self.events.is_empty() && self.events.capacity() > 1 {
             self.events = VecDeque::new();
         }
+        self.wake = Vec::new();
         self.running.take_if(|running| running.len() == 0);
         core.lock().session.shrink();
     }
@@ -546,6 +550,9 @@ fn give(answers: &mut Vec<Answered>, bytes: &mut usize, id: RequestId, answer: R
     if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answer {
         *bytes += result.len();
     }
+    if answers.capacity() == 0 {
+        answers.reserve_exact(1);
+    }
     answers.push((id, answer));
 }
 
@@ -601,6 +608,8 @@ impl Drop for Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("running", &self.running.as_ref().map_or(0, |running| running.len())).finish_non_exhaustive()
+        f.debug_struct("Driver")
+            .field("running", &self.running.as_ref().map_or(0, |running| running.len()))
+            .finish_non_exhaustive()
     }
 }

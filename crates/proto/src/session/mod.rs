@@ -92,7 +92,12 @@ impl Session {
     /// have are shared between them.
     #[must_use]
     pub fn new(role: Role, caps: LinkCaps, limits: impl Into<Arc<Limits>>) -> Self {
-        Self { phase: Phase::Idle, shared: Shared::new(role, caps, limits.into()), draining: None, stall: None }
+        Self {
+            phase: Phase::Idle,
+            shared: Shared::new(role, caps, limits.into()),
+            draining: None,
+            stall: None,
+        }
     }
 
     /// Begins: a client sends its first request, a server waits for one. The far end exists by now (a child
@@ -515,13 +520,14 @@ impl Session {
         }
     }
 
-    /// Gives back the room of what is over. For an owner of thousands of sessions that mostly lie idle.
+    /// Gives back the room of what is over, but for that of one request. For an owner of thousands of sessions that
+    /// mostly lie idle.
     pub fn shrink(&mut self) {
         let shared = &mut self.shared;
         shared.calls.shrink();
         shared.debt.shrink();
         shared.queue.shrink();
-        if shared.events.is_empty() {
+        if shared.events.is_empty() && shared.events.capacity() > 1 {
             shared.events = VecDeque::new();
         }
     }

@@ -79,7 +79,8 @@ impl<T> Numbered<T> {
 
     /// Takes everything out, in the order of the numbers.
     pub fn take_all(&mut self) -> impl Iterator<Item = (i64, T)> + use<T> {
-        let Kept { first, ring, older, mut values, .. } = self.kept.take().map_or_else(Kept::default, |kept| *kept);
+        let Kept { first, ring, older, mut values, .. } =
+            self.kept.take().map_or_else(Kept::default, |kept| *kept);
         let recent = ring.into_iter().enumerate().filter_map(move |(index, place)| {
             let number = first.checked_add(i64::try_from(index).ok()?)?;
             Some((number, place?))

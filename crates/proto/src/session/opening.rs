@@ -508,7 +508,8 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     let asked_for = Profile::of(&params.protocol_version)
         .filter(|profile| profile.era == Era::Legacy && server.versions.contains(&profile.version));
     let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
-    let asker = Arc::new(Asker { info: Some(Arc::new(params.client_info)), capabilities: params.capabilities });
+    let asker =
+        Arc::new(Asker { info: Some(Arc::new(params.client_info)), capabilities: params.capabilities });
     let capabilities = with_a_handshake(server.capabilities.clone());
     let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
         .with_instructions(server.instructions.clone());

@@ -39,6 +39,10 @@ pub(super) struct Place(u64);
 impl Lane {
     fn push(&mut self, outbound: Outbound) -> Place {
         self.bytes += size(&outbound);
+        if self.items.capacity() == 0 {
+            // Mostly there is never more than one, and the first growth by itself would be to four.
+            self.items.reserve_exact(1);
+        }
         self.items.push_back(outbound);
         Place(self.first + self.items.len() as u64 - 1)
     }
@@ -120,10 +124,10 @@ impl Queue {
         if self.replies.items.is_empty() { self.own.pop() } else { self.replies.pop() }
     }
 
-    /// Gives back the room that nothing waits in.
+    /// Gives back the room that nothing waits in, but for one.
     pub(super) fn shrink(&mut self) {
         for lane in [&mut self.replies, &mut self.own] {
-            if lane.items.is_empty() {
+            if lane.items.is_empty() && lane.items.capacity() > 1 {
                 lane.items = VecDeque::new();
             }
         }

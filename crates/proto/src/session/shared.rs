@@ -56,7 +56,8 @@ impl Shared {
             calls: Calls::default(),
             debt: Debt::default(),
             queue: Queue::default(),
-            events: VecDeque::new(),
+            // Room for one: thousands of sessions lie idle, and the first growth by itself would be to four.
+            events: VecDeque::with_capacity(1),
             ended_streams: VecDeque::new(),
             dropped_logs: 0,
         }

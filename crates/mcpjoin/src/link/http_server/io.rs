@@ -1,6 +1,5 @@
 //! The connection's end of a wire: what it says finds its exchange here.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -174,7 +173,6 @@ impl Io for HttpIo {
         let mut state = self.0.lock();
         if let Some(inbound) = state.unread.pop_front() {
             if state.unread.is_empty() {
-                state.unread = VecDeque::new();
                 state.unread_bytes = 0;
             }
             return Poll::Ready(inbound);

@@ -24,7 +24,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
-use mcpjoin_proto::http::headers::name;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use super::HttpBody;
@@ -47,6 +46,7 @@ pub(super) struct Handover {
 struct Lasting {
     body: HttpBody,
     chunked: bool,
+    _answering: Answering,
 }
 
 impl Handover {
@@ -70,38 +70,57 @@ impl Handover {
 /// What a request says of how its response is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    /// A stream that answers it lasts.
+    /// With GET: a stream that answers it lasts.
     listens: bool,
     version: Version,
 }
 
 impl Asked {
     pub(super) fn new<B>(request: &Request<B>) -> Self {
-        let listens = || request.headers().get(name::METHOD).is_some_and(|method| method == "subscriptions/listen");
-        Self { listens: request.method() == Method::GET || listens(), version: request.version() }
+        Self { listens: request.method() == Method::GET, version: request.version() }
     }
 }
 
+/// Says of a response that it lasts although nobody has asked with GET.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listens;
+
 /// The body of a response on a connection of ours.
 pub(super) enum Sending {
-    Whole(HttpBody),
+    Here(HttpBody, #[expect(dead_code, reason = "the request is answered when it is dropped")] Answering),
     /// It is written here as soon as hyper has written the head.
-    Handed(Arc<Use>),
+    Handed(Handed),
+}
+
+/// What hyper has of a body that is written here.
+pub(super) struct Handed(Arc<Use>);
+
+impl Drop for Handed {
+    /// hyper has given the response up before its head was sent, or the body is with us by now.
+    fn drop(&mut self) {
+        let given = self.0.handover.given().take();
+        drop(given);
+    }
 }
 
 impl Sending {
     /// The response as hyper gets it.
-    pub(super) fn response(response: Response<HttpBody>, asked: Asked, answering: Answering) -> Response<Self> {
-        let connection = answering.connection().clone();
-        let mut response = response.map(|body| body.counted(Box::new(answering)));
+    pub(super) fn response(
+        mut response: Response<HttpBody>,
+        asked: Asked,
+        answering: Answering,
+    ) -> Response<Self> {
         let is_stream = response.body().size_hint().exact().is_none();
-        if !is_stream || !asked.listens || asked.version > Version::HTTP_11 {
-            return response.map(Self::Whole);
+        let listens = asked.listens || response.extensions().get::<Listens>().is_some();
+        if !is_stream || !listens || asked.version > Version::HTTP_11 {
+            return response.map(|body| Self::Here(body, answering));
         }
+        let connection = answering.connection().clone();
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response.map(|body| {
-            *connection.handover.given() = Some(Lasting { body, chunked: asked.version == Version::HTTP_11 });
-            Self::Handed(connection)
+            let chunked = asked.version == Version::HTTP_11;
+            *connection.handover.given() = Some(Lasting { body, chunked, _answering: answering });
+            Self::Handed(Handed(connection))
         })
     }
 }
@@ -115,8 +134,8 @@ impl Body for Sending {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(cx),
-            Self::Handed(connection) => {
+            Self::Here(body, _) => Pin::new(body).poll_frame(cx),
+            Self::Handed(Handed(connection)) => {
                 // Asked for when the head is written.
                 connection.handover.written.store(true, Ordering::Relaxed);
                 Poll::Pending
@@ -126,14 +145,14 @@ impl Body for Sending {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(body) => body.is_end_stream(),
+            Self::Here(body, _) => body.is_end_stream(),
             Self::Handed(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(body) => body.size_hint(),
+            Self::Here(body, _) => body.size_hint(),
             Self::Handed(_) => SizeHint::new(),
         }
     }
@@ -227,7 +246,7 @@ impl Stream {
             if self.ended {
                 return Pin::new(&mut self.io).poll_shutdown(cx);
             }
-            let Lasting { body, chunked } = &mut self.lasting;
+            let Lasting { body, chunked, .. } = &mut self.lasting;
             self.out = match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if *chunked => chunk(&data),

@@ -6,13 +6,13 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use http::Request;
@@ -266,9 +266,7 @@ async fn connection(
         let (answering, asked) = (Answering::new(&watched), Asked::new(&request));
         // On the heap: on its way to where it is polled, it would be copied several times.
         let answered = Box::pin(answer(service.0.clone(), request, origin.clone()));
-        async move {
-            Ok::<_, Infallible>(Sending::response(answered.await, asked, answering))
-        }
+        async move { Ok::<_, Infallible>(Sending::response(answered.await, asked, answering)) }
     });
     let io = TokioIo::new(Watched { stream, connection: watch.connection.clone() });
     // Larger heads are refused by the service, as far as they get there.
@@ -315,42 +313,57 @@ struct Watch {
 }
 
 impl Watch {
-    async fn run<C, E>(mut self, mut served: C, end: impl Fn(&mut C))
+    async fn run<C, E>(self, mut served: C, end: impl Fn(&mut C))
     where
         C: Future<Output = Result<(), E>> + Unpin,
         E: fmt::Display,
     {
-        let mut check = pin!(sleep(self.header_time));
-        let mut leaving = *self.ending.borrow();
+        let Self { connection, header_time, peer, mut ending } = self;
+        let mut leaving = *ending.borrow();
         if leaving {
             end(&mut served);
         }
-        loop {
-            tokio::select! {
-                biased;
-                ended = &mut served => {
-                    if let Err(error) = ended {
-                        tracing::debug!(target: "mcpjoin", peer = %self.peer, %error, "an HTTP connection has failed");
+        let told = ending.clone();
+        let mut ended = pin!(ending.changed());
+        let mut check = pin!(sleep(header_time));
+        let mut wakes = Waker::noop().clone();
+        poll_fn(|cx| {
+            loop {
+                if let Poll::Ready(over) = Pin::new(&mut served).poll(cx) {
+                    if let Err(error) = over {
+                        tracing::debug!(target: "mcpjoin", %peer, %error, "an HTTP connection has failed");
                     }
-                    return;
+                    return Poll::Ready(());
                 }
-                changed = self.ending.changed(), if !leaving => {
+                // Both know whom to wake. They are polled again only when there is something to hear: to be asked with each
+                // request, they would take more time than its way through the session.
+                let known = wakes.will_wake(cx.waker());
+                let leave = !leaving && (!known || told.has_changed().unwrap_or(true));
+                if leave && let Poll::Ready(changed) = ended.as_mut().poll(cx) {
                     leaving = true;
                     if changed.is_ok() {
                         end(&mut served);
+                        continue;
                     }
                 }
-                () = &mut check => {
-                    let left = self.connection.left(self.header_time);
+                if (!known || check.is_elapsed()) && check.as_mut().poll(cx).is_ready() {
+                    let left = connection.left(header_time);
                     if left.is_zero() {
-                        tracing::debug!(target: "mcpjoin", peer = %self.peer, "an HTTP connection took too long");
-                        return;
+                        tracing::debug!(target: "mcpjoin", %peer, "an HTTP connection took too long");
+                        return Poll::Ready(());
                     }
-                    let next = left.min(self.header_time).max(Duration::from_millis(1));
+                    let next = left.min(header_time).max(Duration::from_millis(1));
                     check.as_mut().reset(Instant::now() + next);
+                    wakes = Waker::noop().clone();
+                    continue;
                 }
+                if !known {
+                    wakes.clone_from(cx.waker());
+                }
+                return Poll::Pending;
             }
-        }
+        })
+        .await;
     }
 }
 

@@ -179,6 +179,9 @@ impl Sessions {
     fn end_idle(&self) {
         let idle: Vec<SessionId> = {
             let table = self.lock();
+            for session in table.sessions.values() {
+                session.entry.wire.shrink();
+            }
             let over = |session: &Session| session.idle() >= self.idle || session.entry.wire.is_closed();
             table.sessions.values().filter(|session| over(session)).map(|session| session.id).collect()
         };

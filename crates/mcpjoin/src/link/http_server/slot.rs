@@ -154,13 +154,13 @@ impl State {
         let over = |slot: &Slot| slot.owes == 0 && slot.holder.is_none();
         if self.posts.get(&stream).is_some_and(|slot| over(slot)) {
             self.posts.remove(&stream);
-            self.shrink();
         }
     }
 
     /// An empty map keeps the room that it had.
     pub(super) fn shrink(&mut self) {
-        if self.posts.is_empty() && self.owed.is_empty() {
+        if self.posts.is_empty() && self.owed.is_empty() && self.unread.is_empty() {
+            self.unread = VecDeque::new();
             self.posts = BTreeMap::new();
             self.owed = BTreeMap::new();
         }

@@ -111,6 +111,11 @@ impl Wire {
         let _ = self.agreed.set(agreed);
     }
 
+    /// Gives back what a session that is not used does not need.
+    pub(super) fn shrink(&self) {
+        self.lock().shrink();
+    }
+
     pub(super) fn agreed(&self) -> Option<&Agreed> {
         self.agreed.get()
     }
@@ -194,7 +199,6 @@ impl Wire {
                 let head = Head::Json { status: *status, body: std::mem::take(body) };
                 if holder.stream != STANDING {
                     state.posts.remove(&holder.stream);
-                    state.shrink();
                 }
                 Poll::Ready(head)
             }
