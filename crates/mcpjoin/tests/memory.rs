@@ -63,3 +63,92 @@ fn a1_a_gibibyte_without_a_line_feed_fills_no_memory() {
     // The limit of a message, and 16 MiB.
     assert!(grown < 26 * 1024, "{grown} KiB");
 }
+
+/// Sends a request and reads the head of the response, and its body where the head says how long it is.
+#[cfg(feature = "http")]
+async fn ask(stream: &mut tokio::net::TcpStream, method: &str, headers: &str, body: &str) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let length = body.len();
+    let request = format!(
+        "{method} /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = length.map_or(0, |length| length.parse().unwrap());
+    stream.read_exact(&mut vec![0; length]).await.unwrap();
+    head
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn an_http_session_that_lies_idle_holds_4_kib_at_most_and_10_with_an_open_stream() {
+    use mcpjoin::link::{HttpListener, HttpOptions};
+    use mcpjoin::server::{NoArguments, Server, tool};
+    use tokio::net::TcpStream;
+
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    const CALL: &str =
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}"#;
+
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    run(async {
+        // A handler that is not ready at once, so that everything has been needed that a call may need.
+        let server = Server::builder("s", "1").tool(tool("wait"), |_: NoArguments, _| async {
+            tokio::task::yield_now().await;
+            "waited"
+        });
+        let server = server.build().unwrap();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let address = listener.address();
+        let serving = tokio::spawn(async move {
+            server.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
+        });
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        let mut sessions = Vec::new();
+        let mut streams = Vec::new();
+        let mut open_sessions = async |sessions: &mut Vec<String>, count: usize, then: &[&str]| {
+            for _ in 0..count {
+                let head = ask(&mut connection, "POST", "", INITIALIZE).await;
+                let id = head.lines().find(|line| line.starts_with("mcp-session-id: ")).unwrap();
+                let headers = format!("{id}\r\nmcp-protocol-version: 2025-11-25\r\n");
+                for body in then {
+                    let head = ask(&mut connection, "POST", &headers, body).await;
+                    assert!(head.starts_with("HTTP/1.1 20"), "{head}");
+                }
+                sessions.push(headers);
+            }
+        };
+        let open_streams = async |streams: &mut Vec<std::net::TcpStream>, sessions: &[String]| {
+            for headers in sessions {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let head = ask(&mut stream, "GET", headers, "").await;
+                assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+                // Out of the runtime, which would keep something for our side too.
+                streams.push(stream.into_std().unwrap());
+            }
+        };
+        open_sessions(&mut sessions, 100, &[INITIALIZED, CALL]).await;
+        open_streams(&mut streams, &sessions).await;
+        let before = memory("RssAnon");
+        sessions.clear();
+        open_sessions(&mut sessions, 2000, &[INITIALIZED]).await;
+        let idle = memory("RssAnon") - before;
+        assert!(idle <= 2000 * 4, "{idle} KiB for 2000 sessions");
+        open_streams(&mut streams, &sessions[..300]).await;
+        let streaming = memory("RssAnon") - before - idle;
+        assert!(streaming <= 300 * 6, "{streaming} KiB for 300 streams");
+        // What a call needs is kept until the next sweep.
+        let before = memory("RssAnon");
+        open_sessions(&mut sessions, 1000, &[INITIALIZED, CALL]).await;
+        let called = memory("RssAnon") - before;
+        assert!(called <= 1000 * 5, "{called} KiB for 1000 sessions that have called");
+        serving.abort();
+    });
+}

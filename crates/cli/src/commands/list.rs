@@ -193,7 +193,7 @@ pub(super) async fn find(client: &Client, section: &Section, name: &str) -> Resu
 fn document(client: &Client, lists: &[(&Section, Vec<Raw>)]) -> String {
     let peer = client.peer();
     let version = Raw::string(peer.profile.version.as_str());
-    let info = peer.info.as_ref().and_then(|info| Raw::from_value(info).ok());
+    let info = peer.info.as_ref().and_then(|info| Raw::from_value(info.as_ref()).ok());
     let capabilities = peer.server_capabilities().and_then(|server| Raw::from_value(server).ok());
     let instructions = peer.instructions.as_deref().map(Raw::string);
     let arrays: Vec<(&str, String)> =

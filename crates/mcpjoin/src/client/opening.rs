@@ -59,7 +59,7 @@ impl Plan {
         role.ask = ask;
         let setup = Setup {
             role: Role::Client(role.into()),
-            limits: self.limits.clone(),
+            limits: Arc::new(self.limits.clone()),
             on_violation: self.on_violation.clone(),
             overhears: cache.clone().map(|cache| -> Overhears { Box::new(move |told| cache.hear(told)) }),
         };

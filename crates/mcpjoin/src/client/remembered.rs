@@ -189,7 +189,7 @@ fn identity(peer: &Peer, capabilities: &ClientCapabilities, place: Option<&str>)
         text.push_str(part.as_ref().map_or("", Raw::as_str));
     };
     part(Some(Raw::string(peer.profile.version.as_str())));
-    part(peer.info.as_ref().and_then(|info| Raw::from_value(info).ok()));
+    part(peer.info.as_ref().and_then(|info| Raw::from_value(&**info).ok()));
     part(peer.server_capabilities().and_then(|known| Raw::from_value(known).ok()));
     part(Raw::from_value(capabilities).ok());
     text

@@ -153,10 +153,7 @@ fn send(
             *place = Some(Place { number, since });
             Poll::Pending
         }
-        (CallRefused::Closed, Some(cause)) => {
-            let cause = Arc::new(cause.clone());
-            Poll::Ready(Err(CallError::Closed(cause)))
-        }
+        (CallRefused::Closed, Some(cause)) => Poll::Ready(Err(CallError::Closed(cause.clone()))),
         (refused, _) => Poll::Ready(Err(CallError::Refused(refused))),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     /// The peers agree.
     pub(crate) opened: bool,
     /// Why the session is over.
-    pub(crate) closed: Option<CloseCause>,
+    pub(crate) closed: Option<Arc<CloseCause>>,
     /// The link and what it has started are gone too.
     pub(crate) gone: bool,
 }

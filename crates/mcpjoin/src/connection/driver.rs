@@ -3,6 +3,8 @@
 //! One task per connection runs it. A turn reads what is there, handles it, runs handlers where they are,
 //! and sends everything that is ready in one go; after a bounded amount it lets others have the thread.
 
+mod ending;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, LinkEndKind, State};
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, State};
 use mcpjoin_proto::{Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
@@ -50,7 +52,8 @@ pub struct Driver {
     overhears: Option<Overhears>,
     /// When this turn began.
     now: Time,
-    running: Running,
+    /// Made for the first handler that has to wait.
+    running: Option<Box<Running>>,
     timer: Option<Pin<Box<Sleep>>>,
     timer_at: Time,
     /// What the timer wakes.
@@ -63,7 +66,9 @@ pub struct Driver {
     watches_link: bool,
     stage: Stage,
     /// Sending has failed. Until then what the peer may still have said is read.
-    deaf_peer: Option<(LinkEnd, Time)>,
+    deaf_peer: Option<Box<(LinkEnd, Time)>>,
+    /// One of thousands, which mostly lie idle: between its turns it keeps room for one of each.
+    frugal: bool,
     /// Room that is used again in every turn.
     inbound: Vec<Inbound>,
     events: VecDeque<Event>,
@@ -78,8 +83,8 @@ enum Stage {
     Running,
     Reopening,
     /// The session is over; what it still has to say may leave until then.
-    Farewell(CloseCause, Time),
-    Closing(CloseCause),
+    Farewell(Box<CloseCause>, Time),
+    Closing(Box<CloseCause>),
     Gone,
 }
 
@@ -92,12 +97,13 @@ impl Driver {
     ) -> Self {
         Self {
             core,
+            frugal: io.caps().exchanges,
             io,
             handler,
             on_violation,
             overhears,
             now: Time::ZERO,
-            running: Running::new(),
+            running: None,
             timer: None,
             timer_at: Time::FAR,
             timer_wakes: Waker::noop().clone(),
@@ -125,7 +131,7 @@ impl Driver {
         }
         let mut busy = self.read(cx, &core, now);
         busy |= self.settle_running(cx);
-        busy |= self.send(cx, &core, now) | self.running.has_new();
+        busy |= self.send(cx, &core, now) | self.running.as_ref().is_some_and(|running| running.has_new());
         // Nobody has asked the link for what came in, and nobody will be woken for it.
         busy |= mem::take(&mut self.held_back) && core.lock().session.wants_input();
         // A session that is over because its time is has last words, too: they are sent in the turn that follows.
@@ -144,8 +150,24 @@ impl Driver {
         }
         if busy {
             cx.waker().wake_by_ref();
+        } else if self.frugal {
+            self.rest(&core);
         }
         Poll::Pending
+    }
+
+    /// Gives back the room that the turn has used, but for what a single request needs.
+    fn rest(&mut self, core: &Core) {
+        if self.inbound.capacity() > 1 {
+            self.inbound = Vec::new();
+        }
+        self.answers.shrink();
+        if self.events.is_empty() && self.events.capacity() > 1 {
+            self.events = VecDeque::new();
+        }
+        self.wake = Vec::new();
+        self.running.take_if(|running| running.len() == 0);
+        core.lock().session.shrink();
     }
 
     /// Reads what is there, up to a bound, and handles it piece by piece. Says whether more may be there.
@@ -275,7 +297,7 @@ impl Driver {
                     self.wake.extend(state.take_watchers());
                 }
                 Event::Closed(cause) => {
-                    state.closed = Some(cause.clone());
+                    state.closed = Some(Arc::new(cause.clone()));
                     self.wake.extend(state.take_watchers());
                     state.all_ended(&mut self.wake);
                     left = true;
@@ -333,8 +355,8 @@ impl Driver {
                 }
                 Event::Reopen => self.stage = Stage::Reopening,
                 Event::Closed(cause) => {
-                    self.running.clear();
-                    self.stage = Stage::Farewell(cause, core.now() + FAREWELL);
+                    self.running = None;
+                    self.stage = Stage::Farewell(Box::new(cause), core.now() + FAREWELL);
                 }
                 _ => {}
             }
@@ -381,7 +403,7 @@ impl Driver {
         match poll_answer(&mut future, &method, &mut cx, &mut clock) {
             Poll::Ready(answer) => self.answers.push(Answered { id, number, answer }),
             Poll::Pending => {
-                self.running.push(Work { method, future: WorkFuture::Request { id, number, future } });
+                self.wait_for(Work { method, future: WorkFuture::Request { id, number, future } });
             }
         }
         Some(clock)
@@ -393,22 +415,29 @@ impl Driver {
             Ok(mut future) => {
                 let mut cx = TaskContext::from_waker(Waker::noop());
                 if poll_notification(&mut future, &method, &mut cx, &mut Instant::now()).is_pending() {
-                    self.running.push(Work { method, future: WorkFuture::Notification(future) });
+                    self.wait_for(Work { method, future: WorkFuture::Notification(future) });
                 }
             }
             Err(panic) => drop(panicked(&method, &*panic)),
         }
     }
 
+    /// Keeps a handler that was not ready at once.
+    fn wait_for(&mut self, work: Work) {
+        self.running.get_or_insert_with(|| Box::new(Running::new())).push(work);
+    }
+
     /// Nobody waits for the answer any more: the handler's future is dropped where it waits.
     fn cancel(&mut self, id: &RequestId) {
-        self.running.cancel(id);
+        if let Some(running) = &mut self.running {
+            running.cancel(id);
+        }
         self.answers.list.retain(|answered| answered.id != *id);
     }
 
     /// Polls the handlers that were woken. Says whether more were woken than one turn takes.
     fn settle_running(&mut self, cx: &TaskContext<'_>) -> bool {
-        let Self { running, answers, .. } = self;
+        let Self { running: Some(running), answers, .. } = self else { return false };
         running.poll(cx, TURN, |answered| answers.push(answered))
     }
 
@@ -434,7 +463,7 @@ impl Driver {
             let waiting = flushed.is_pending();
             if let Poll::Ready(Err(end)) = flushed {
                 tracing::debug!(target: "mcpjoin", %end, "sending has failed");
-                self.deaf_peer.get_or_insert((end, now + FAREWELL));
+                self.deaf_peer.get_or_insert_with(|| Box::new((end, now + FAREWELL)));
             }
             let mut acted = false;
             if waiting || self.watches_link || draining {
@@ -462,10 +491,10 @@ impl Driver {
 
     /// Does what is due, and sets the timer to what is due next.
     fn keep_time(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
-        let deaf = self.deaf_peer.take_if(|(_, until)| *until <= now);
+        let deaf = self.deaf_peer.take_if(|deaf| deaf.1 <= now);
         if deaf.is_some() || self.due.is_some_and(|due| due <= now) {
             let mut state = core.lock();
-            if let Some((cause, _)) = deaf {
+            if let Some((cause, _)) = deaf.map(|deaf| *deaf) {
                 state.session.handle(now, Inbound::Closed { cause });
             }
             state.session.handle_timeout(now);
@@ -481,7 +510,7 @@ impl Driver {
             Stage::Farewell(_, until) => Some(*until),
             _ => None,
         };
-        let deaf = self.deaf_peer.as_ref().map(|(_, until)| *until);
+        let deaf = self.deaf_peer.as_ref().map(|deaf| deaf.1);
         if let Some(at) = [self.due, farewell, deaf].into_iter().flatten().min() {
             self.ring_at(cx, core, now, at);
         }
@@ -504,65 +533,6 @@ impl Driver {
         }
         self.timer_wakes.clone_from(cx.waker());
     }
-
-    fn reopen(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>) -> bool {
-        let Poll::Ready(outcome) = self.io.poll_reopen(cx) else { return false };
-        let mut state = core.lock();
-        match outcome {
-            Ok(()) => {
-                state.session.reopened(core.now());
-                self.stage = Stage::Running;
-            }
-            Err(cause) => {
-                self.stage = Stage::Running;
-                state.session.handle(core.now(), Inbound::Closed { cause });
-                self.take_events(&mut state);
-            }
-        }
-        drop(state);
-        self.run_events(core);
-        true
-    }
-
-    /// Lets the last messages leave, then closes the link.
-    fn say_farewell(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
-        if let Stage::Farewell(cause, until) = &self.stage {
-            let flushed = self.io.poll_flush(cx);
-            if flushed.is_pending() && now < *until {
-                return;
-            }
-            if flushed.is_pending() {
-                self.io.discard();
-            }
-            self.stage = Stage::Closing(cause.clone());
-        }
-        let Stage::Closing(cause) = &self.stage else { return };
-        let Poll::Ready(end) = self.io.poll_close(cx) else { return };
-        let cause = with_exit(cause.clone(), end);
-        let mut state = core.lock();
-        state.closed = Some(cause);
-        state.gone = true;
-        self.wake.extend(state.take_watchers());
-        state.take_room(now, &mut self.wake);
-        drop(state);
-        self.stage = Stage::Gone;
-    }
-}
-
-/// The cause with what is known only after the link has ended: the exit status of a child, answers that were not written.
-fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
-    match cause {
-        CloseCause::Link(first) if first.exit.is_none() && end.exit.is_some() => {
-            CloseCause::Link(LinkEnd { kind: first.kind, ..end })
-        }
-        // The peer had said everything, and was not told everything.
-        CloseCause::Link(first)
-            if first.kind == LinkEndKind::EndOfStream && matches!(end.kind, LinkEndKind::Failed(_)) =>
-        {
-            CloseCause::Link(LinkEnd { kind: end.kind, ..first })
-        }
-        cause => cause,
-    }
 }
 
 /// The bytes of what came in, as far as it is worth counting.
@@ -582,31 +552,10 @@ impl Future for Driver {
     }
 }
 
-/// Whoever still waits is told: the driver was dropped before the connection was over.
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.running.clear();
-        if matches!(self.stage, Stage::Gone) {
-            return;
-        }
-        let core = self.core.clone();
-        let mut state = core.lock();
-        state.session.close();
-        self.take_events(&mut state);
-        state.closed.get_or_insert(CloseCause::Local);
-        state.gone = true;
-        self.wake.extend(state.take_watchers());
-        self.wake.extend(state.room.take_all());
-        state.all_ended(&mut self.wake);
-        drop(state);
-        for waker in self.wake.drain(..) {
-            waker.wake();
-        }
-    }
-}
-
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("running", &self.running.len()).finish_non_exhaustive()
+        f.debug_struct("Driver")
+            .field("running", &self.running.as_ref().map_or(0, |running| running.len()))
+            .finish_non_exhaustive()
     }
 }

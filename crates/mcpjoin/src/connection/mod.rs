@@ -15,7 +15,7 @@ mod running;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context as TaskContext, Poll};
 
 use mcpjoin_proto::Notification;
 use mcpjoin_proto::session::{
@@ -43,7 +43,7 @@ pub(crate) type OnViolation = Arc<dyn Fn(&Violation) + Send + Sync>;
 /// What a connection is made of, beside its link.
 pub(crate) struct Setup {
     pub(crate) role: Role,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) on_violation: Option<OnViolation>,
     pub(crate) overhears: Option<Overhears>,
 }
@@ -76,7 +76,7 @@ impl Connection {
         poll_fn(|cx| {
             let mut state = self.core.lock();
             if let Some(cause) = &state.closed {
-                return Poll::Ready(Err(cause.clone()));
+                return Poll::Ready(Err(CloseCause::clone(cause)));
             }
             match state.session.peer().filter(|_| state.opened) {
                 Some(peer) => Poll::Ready(Ok(peer.clone())),
@@ -105,21 +105,18 @@ impl Connection {
         outcome
     }
 
-    /// Waits until own messages may be sent: too many of them wait for the peer to take them.
-    pub(crate) async fn room(&self) {
-        let mut place = None;
-        poll_fn(|cx| {
-            let mut state = self.core.lock();
-            if let Some(place) = place.take() {
-                state.room.leave(place);
-            }
-            if state.session.has_room() || state.closed.is_some() {
-                return Poll::Ready(());
-            }
-            place = Some(state.wait_for_room(None, None, cx.waker()));
-            Poll::Pending
-        })
-        .await;
+    /// Whether own messages may be sent: else too many of them wait for the peer to take them. `place` is that among
+    /// those who wait, kept by the caller.
+    pub(crate) fn poll_room(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
+        let mut state = self.core.lock();
+        if let Some(place) = place.take() {
+            state.room.leave(place);
+        }
+        if state.session.has_room() || state.closed.is_some() {
+            return Poll::Ready(());
+        }
+        *place = Some(state.wait_for_room(None, None, cx.waker()));
+        Poll::Pending
     }
 
     /// The other side, once the peers agree.
@@ -144,7 +141,7 @@ impl Connection {
     /// Why the connection is over; `None` while it is not.
     #[must_use]
     pub fn close_cause(&self) -> Option<CloseCause> {
-        self.core.lock().closed.clone()
+        self.core.lock().closed.as_deref().cloned()
     }
 
     /// Requests of ours that have no answer yet, and requests of the peer that have none.
@@ -178,7 +175,7 @@ impl Connection {
         poll_fn(|cx| {
             let mut state = self.core.lock();
             match (&state.closed, state.gone) {
-                (Some(cause), true) => Poll::Ready(cause.clone()),
+                (Some(cause), true) => Poll::Ready(CloseCause::clone(cause)),
                 _ => {
                     watching.place = Some(state.watch(watching.place, cx.waker()));
                     Poll::Pending

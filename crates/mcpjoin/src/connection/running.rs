@@ -52,7 +52,17 @@ impl Answers {
         if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answered.answer {
             self.bytes += result.len();
         }
+        if self.list.capacity() == 0 {
+            self.list.reserve_exact(1);
+        }
         self.list.push(answered);
+    }
+
+    /// Gives back the room for more than one.
+    pub(super) fn shrink(&mut self) {
+        if self.list.is_empty() && self.list.capacity() > 1 {
+            self.list = Vec::new();
+        }
     }
 }
 
@@ -160,12 +170,6 @@ impl Running {
         work.into_iter().for_each(discard);
     }
 
-    /// Drops all of it.
-    pub(super) fn clear(&mut self) {
-        let Self { places, .. } = mem::replace(self, Self::new());
-        places.into_iter().filter_map(|place| place.work).for_each(discard);
-    }
-
     fn leave(&mut self, place: usize) -> Option<Work> {
         let work = self.places.get_mut(place)?.work.take()?;
         self.free.push(place);
@@ -182,7 +186,7 @@ impl Running {
         self.has_new = false;
         if self.len() == 0 {
             if self.places.len() > KEPT_PLACES {
-                self.clear();
+                *self = Self::new();
             }
             return false;
         }
@@ -238,6 +242,12 @@ impl Running {
             done(Answered { id: id.clone(), number: *number, answer });
         }
         discard(work);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.places.drain(..).filter_map(|place| place.work).for_each(discard);
     }
 }
 

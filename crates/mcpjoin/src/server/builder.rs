@@ -306,7 +306,7 @@ impl ServerBuilder {
         role.versions = described.versions;
         Ok(Server(Arc::new(Shared {
             role: role.into(),
-            limits: described.limits,
+            limits: Arc::new(described.limits),
             page_size: described.page_size,
             offer: RwLock::new(described.offer),
             completions: described.completions,

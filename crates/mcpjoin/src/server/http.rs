@@ -75,7 +75,7 @@ struct OverHttp {
 impl Serves for OverHttp {
     fn open(&self, link: Link) -> (Box<dyn Served>, Serving) {
         let (connection, serving) = self.server.open(link, self.sessions);
-        (Box::new(connection), Box::pin(serving.run()))
+        (Box::new(connection), Box::pin(serving))
     }
 
     fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {

@@ -44,7 +44,7 @@ impl Server {
                 }
                 link = listener.accept() => {
                     let (connection, serving) = self.open(link, true);
-                    open.insert(tasks.spawn(serving.run()).id(), connection);
+                    open.insert(tasks.spawn(serving).id(), connection);
                 }
             }
         }

@@ -6,18 +6,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 
 use mcpjoin_proto::types::ResourceUpdatedParams;
 use mcpjoin_proto::{Method, Notification, Payload, Raw};
-use tokio::sync::Notify;
 
 use crate::connection::Connection;
 
 /// What a connection has to be told.
 #[derive(Default)]
-pub(super) struct Outbox {
-    changes: Mutex<Changes>,
-    changed: Notify,
+pub(super) struct Outbox(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    /// Made for the first of them.
+    changes: Option<Box<Changes>>,
+    /// Whoever tells them.
+    teller: Option<Waker>,
 }
 
 /// Each change once.
@@ -51,65 +56,92 @@ impl ChangedList {
 }
 
 impl Outbox {
-    fn lock(&self) -> MutexGuard<'_, Changes> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a change known. It says whether there is something new to tell.
+    fn change(&self, change: impl FnOnce(&mut Changes) -> bool) {
+        let mut waiting = self.lock();
+        let new = change(waiting.changes.get_or_insert_default());
+        let teller = waiting.teller.take_if(|_| new);
+        drop(waiting);
+        if let Some(teller) = teller {
+            teller.wake();
+        }
     }
 
     pub(super) fn list_changed(&self, list: ChangedList) {
-        self.lock().lists.insert(list);
-        self.changed.notify_one();
+        self.change(|changes| changes.lists.insert(list));
     }
 
     /// `limit`: how many resources may wait to be told of.
     pub(super) fn resource_updated(&self, uri: &str, limit: usize) {
-        let mut changes = self.lock();
-        if changes.resources.len() >= limit && !changes.resources.contains(uri) {
-            changes.dropped += 1;
-            let dropped = changes.dropped;
-            tracing::warn!(target: "mcpjoin", dropped, "too many updated resources: one is not told of");
-            return;
-        }
-        changes.resources.insert(uri.to_owned());
-        drop(changes);
-        self.changed.notify_one();
+        self.change(|changes| {
+            if changes.resources.len() >= limit && !changes.resources.contains(uri) {
+                changes.dropped += 1;
+                let dropped = changes.dropped;
+                tracing::warn!(target: "mcpjoin", dropped, "too many updated resources: one is not told of");
+                return false;
+            }
+            changes.resources.insert(uri.to_owned())
+        });
     }
 
     /// `limit`: how many tasks may wait to be told of. What is not told, a client learns when it asks.
     pub(super) fn task_changed(&self, id: &str, method: Method, task: Raw, limit: usize) {
-        let mut changes = self.lock();
-        if changes.tasks.len() < limit || changes.tasks.contains_key(id) {
-            changes.tasks.insert(id.to_owned(), (method, task));
-            drop(changes);
-            self.changed.notify_one();
-        }
+        self.change(|changes| {
+            let fits = changes.tasks.len() < limit || changes.tasks.contains_key(id);
+            if fits {
+                changes.tasks.insert(id.to_owned(), (method, task));
+            }
+            fits
+        });
     }
 
     /// The same of how far a task is: the newest alone.
     pub(super) fn task_progress(&self, id: &str, progress: Raw, limit: usize) {
-        let mut changes = self.lock();
-        if changes.progress.len() < limit || changes.progress.contains_key(id) {
-            changes.progress.insert(id.to_owned(), progress);
-            drop(changes);
-            self.changed.notify_one();
-        }
+        self.change(|changes| {
+            let fits = changes.progress.len() < limit || changes.progress.contains_key(id);
+            if fits {
+                changes.progress.insert(id.to_owned(), progress);
+            }
+            fits
+        });
     }
 
-    /// Tells the peer of every change. Ends only by being dropped.
-    pub(super) async fn run(&self, connection: &Connection) {
-        loop {
-            self.changed.notified().await;
-            while let Some(notification) = self.next() {
-                connection.room().await;
-                let method = notification.method.clone();
-                if let Err(refused) = connection.notify(notification) {
-                    tracing::debug!(target: "mcpjoin", %method, %refused, "a change was not told");
-                }
+    /// Tells the peer of every change that there is, as far as there is room. `place` is that among those who wait for
+    /// room. Whoever calls this is woken when there is more to tell.
+    pub(super) fn tell(&self, connection: &Connection, place: &mut Option<u64>, cx: &mut Context<'_>) {
+        while self.has_changes(cx) {
+            if connection.poll_room(place, cx).is_pending() {
+                return;
+            }
+            let Some(notification) = self.next() else { continue };
+            let method = notification.method.clone();
+            if let Err(refused) = connection.notify(notification) {
+                tracing::debug!(target: "mcpjoin", %method, %refused, "a change was not told");
             }
         }
     }
 
+    /// Whether there is something to tell. If not, whoever asks is woken when there is.
+    fn has_changes(&self, cx: &Context<'_>) -> bool {
+        let Waiting { changes, teller } = &mut *self.lock();
+        let known = changes.as_ref().is_some_and(|changes| !changes.is_empty());
+        if !known {
+            *changes = None;
+            match teller {
+                Some(teller) => teller.clone_from(cx.waker()),
+                None => *teller = Some(cx.waker().clone()),
+            }
+        }
+        known
+    }
+
     fn next(&self) -> Option<Notification> {
-        let mut changes = self.lock();
+        let mut waiting = self.lock();
+        let changes = waiting.changes.as_mut()?;
         if let Some(list) = changes.lists.pop_first() {
             return Some(Notification { method: list.method(), params: None });
         }
@@ -123,5 +155,14 @@ impl Outbox {
             None => changes.tasks.pop_first()?.1,
         };
         Some(Notification { method, params: Some(Payload::from_raw(params)) })
+    }
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.lists.is_empty()
+            && self.resources.is_empty()
+            && self.progress.is_empty()
+            && self.tasks.is_empty()
     }
 }

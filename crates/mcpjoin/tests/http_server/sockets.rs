@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mcpjoin::link::{HttpListenError, HttpListener, HttpOptions};
 use mcpjoin::proto::codec::sse::{SseDecoder, SseEvent};
 use mcpjoin::proto::session::Limits;
+use mcpjoin::server::ServerHandle;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -19,6 +20,7 @@ use crate::support::{Gate, LEGACY, MODERN, builder, call, initialize, modern, ru
 struct Listening {
     address: SocketAddr,
     gate: Gate,
+    handle: ServerHandle,
     end: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
 }
@@ -31,6 +33,7 @@ impl Listening {
     async fn with_limits(options: HttpOptions, limits: Limits) -> Self {
         let gate = Gate::new();
         let server = builder(&gate).limits(limits).build().unwrap();
+        let handle = server.handle();
         let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
         let address = listener.address();
         let (end, ended) = oneshot::channel::<()>();
@@ -41,7 +44,7 @@ impl Listening {
                 })
                 .await;
         });
-        Self { address, gate, end: Some(end), serving }
+        Self { address, gate, handle, end: Some(end), serving }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -271,7 +274,11 @@ fn n93_a_large_reply_that_nobody_reads_keeps_nobody_else_waiting() {
 
 /// The events of a stream as far as it has come.
 fn events(bytes: &[u8]) -> Vec<(String, String)> {
-    let mut decoder = SseDecoder::new(1 << 20);
+    events_up_to(bytes, 1 << 20)
+}
+
+fn events_up_to(bytes: &[u8], limit: usize) -> Vec<(String, String)> {
+    let mut decoder = SseDecoder::new(limit);
     decoder.push(Bytes::copy_from_slice(bytes));
     std::iter::from_fn(|| decoder.poll_event())
         .filter_map(|event| match event {
@@ -325,6 +332,131 @@ fn f116_a_stream_cut_at_any_byte_is_resumed_without_loss_or_doubling() {
                 assert_eq!((text(&last), &last["id"]), ("stepped", &json!(cut + 1)));
             }
         }
+    });
+}
+
+// ---- streams that last ----
+
+fn listen(session: &str) -> String {
+    format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n{session}\r\n")
+}
+
+/// Reads up to there, and gives everything that came before it too.
+async fn up_to(stream: &mut TcpStream, end: &str) -> String {
+    let mut all = Vec::new();
+    while !all.ends_with(end.as_bytes()) {
+        all.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(all).unwrap()
+}
+
+/// What is in the chunks of a body; none may be left open.
+fn joined(mut chunks: &str) -> String {
+    let mut all = String::new();
+    loop {
+        let (length, rest) = chunks.split_once("\r\n").unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        let (data, rest) = rest.split_at(length);
+        all.push_str(data);
+        chunks = rest.strip_prefix("\r\n").unwrap();
+        if length == 0 {
+            assert_eq!(chunks, "");
+            return all;
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_lasts_has_a_connection_of_its_own_and_ends_in_order() {
+    run_for_real(async {
+        let listening = Listening::new(HttpOptions::new()).await;
+        let session = open(&listening).await;
+        let mut stream = listening.connect().await;
+        stream.write_all(listen(&session).as_bytes()).await.unwrap();
+        let head = up_to(&mut stream, "\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
+        assert!(head.contains("transfer-encoding: chunked"), "{head}");
+        // What a client says there all the same is not answered, and does no harm.
+        stream.write_all(modern_call(1, "echo").as_bytes()).await.unwrap();
+        listening.handle.remove_tool("echo").unwrap();
+        let mut came = up_to(&mut stream, "list_changed\"}\n\n\r\n").await;
+        listening.ends().await;
+        came.push_str(&to_end(&mut stream).await);
+        let ids: Vec<String> = events(joined(&came).as_bytes()).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["0-0", "0-1"]);
+    });
+}
+
+#[test]
+fn what_was_asked_before_a_stream_that_lasts_is_answered_whole() {
+    run_for_real(async {
+        let listening = Listening::new(HttpOptions::new()).await;
+        let session = open(&listening).await;
+        let asked = call(1, "echo", json!({ "message": "x".repeat(6 * 1024 * 1024) })).to_string();
+        let ahead = post(&session, &asked).replace("connection: close\r\n", "");
+        let mut stream = listening.connect().await;
+        let (mut reading, mut writing) = stream.split();
+        let all = format!("{ahead}{}", listen(&session));
+        let mut came = Vec::new();
+        let read = async {
+            while !came.windows(7).rev().take(64 * 1024).any(|end| end == b"id: 0-0") {
+                assert!(reading.read_buf(&mut came).await.unwrap() > 0);
+            }
+        };
+        let (written, ()) = tokio::join!(writing.write_all(all.as_bytes()), read);
+        written.unwrap();
+        let came = String::from_utf8(came).unwrap();
+        let (first, second) = came.split_at(came.rfind("HTTP/1.1 200").unwrap());
+        assert!(first.len() > 6 * 1024 * 1024 && first.ends_with("}"), "{} bytes", first.len());
+        assert!(second.contains("text/event-stream"));
+    });
+}
+
+#[test]
+fn a_client_that_leaves_a_stream_that_lasts_may_open_it_again() {
+    run_for_real(async {
+        let listening = Listening::new(HttpOptions::new()).await;
+        let session = open(&listening).await;
+        for _ in 0..3 {
+            // The server may see only now that the one before has left.
+            loop {
+                let mut stream = listening.connect().await;
+                stream.write_all(listen(&session).as_bytes()).await.unwrap();
+                let head = up_to(&mut stream, "\r\n\r\n").await;
+                if head.starts_with("HTTP/1.1 200") {
+                    assert!(up_to(&mut stream, "\n\n").await.contains("id: 0-"));
+                    break;
+                }
+                assert!(head.starts_with("HTTP/1.1 409"), "{head}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_large_event_on_a_stream_that_lasts_arrives_whole() {
+    run_for_real(async {
+        let listening = Listening::new(HttpOptions::new()).await;
+        let mut stream = listening.connect().await;
+        let get = "GET /sse HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
+        stream.write_all(get.as_bytes()).await.unwrap();
+        let opened = up_to(&mut stream, "\n\n\r\n").await;
+        let endpoint = opened.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        let tell = |body: Value| post("", &body.to_string()).replace("/mcp", endpoint);
+        let (initialized, message) = ("notifications/initialized", "x".repeat(6 * 1024 * 1024));
+        for body in [
+            initialize("2024-11-05", json!({})),
+            json!({ "jsonrpc": "2.0", "method": initialized }),
+            call(2, "echo", json!({ "message": message })),
+        ] {
+            assert!(listening.says(&tell(body)).await.starts_with("HTTP/1.1 202"));
+        }
+        // Nothing was read meanwhile. The end of the stream comes behind everything that is due on it.
+        let (rest, ()) = tokio::join!(to_end(&mut stream), listening.ends());
+        let all = joined(&format!("{}{rest}", body(&opened)));
+        let events = events_up_to(all.as_bytes(), 1 << 24);
+        let last: Value = serde_json::from_str(&events.last().unwrap().1).unwrap();
+        assert_eq!((&last["id"], text(&last).len()), (&json!(2), message.len()));
     });
 }
 

@@ -51,6 +51,11 @@ pub trait Headers {
     fn value(&self, name: &str) -> Option<&[u8]> {
         self.values(name).next()
     }
+
+    /// Whether there is more than one value under a name.
+    fn is_repeated(&self, name: &str) -> bool {
+        self.values(name).nth(1).is_some()
+    }
 }
 
 /// A list of names and values: what tests and links without an HTTP library use.
@@ -217,7 +222,7 @@ pub(super) fn single<'a>(
     written: &str,
 ) -> Result<Option<&'a [u8]>, HeaderMismatch> {
     let first = headers.value(name);
-    if headers.values(name).nth(1).is_some() {
+    if headers.is_repeated(name) {
         return Err(HeaderMismatch::new(written, HeaderProblem::Repeated));
     }
     Ok(first)

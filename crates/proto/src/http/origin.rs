@@ -329,7 +329,7 @@ fn is_local(host: &Host) -> bool {
 
 /// The only value under a name.
 fn only<'a>(headers: &'a (impl Headers + ?Sized), name: &str) -> Result<Option<&'a [u8]>, ()> {
-    if headers.values(name).nth(1).is_some() { Err(()) } else { Ok(headers.value(name)) }
+    if headers.is_repeated(name) { Err(()) } else { Ok(headers.value(name)) }
 }
 
 fn text(value: &[u8]) -> Option<&str> {

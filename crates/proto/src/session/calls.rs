@@ -205,6 +205,13 @@ impl Calls {
         Some(())
     }
 
+    /// Gives back its room when nothing is waited for.
+    pub(super) fn shrink(&mut self) {
+        if self.pending.is_empty() {
+            *self = Self { last: self.last, ..Self::default() };
+        }
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(time, _)| *time)
     }

@@ -235,6 +235,11 @@ impl Debt {
                 place
             }
             None => {
+                if self.places.capacity() == 0 {
+                    // Mostly there is one at a time, and the first growth by itself would be to four.
+                    self.places.reserve_exact(1);
+                    self.free.reserve_exact(1);
+                }
                 self.places.push(incoming);
                 self.places.len() - 1
             }
@@ -263,6 +268,9 @@ impl Debt {
             Some(number) => self.integers.remove(&number),
             None => self.others.remove(id),
         }?;
+        if self.others.is_empty() {
+            self.others = BTreeMap::new();
+        }
         let entry = self.places.get_mut(place)?.take()?;
         self.free.push(place);
         if self.places.len() > KEPT_PLACES && self.len() == 0 {
@@ -283,6 +291,13 @@ impl Debt {
         // Their numbers are never used again.
         *self = Self { numbers: self.numbers, ..Self::default() };
         handled
+    }
+
+    /// Gives back its room when nothing is owed, but for that of one request.
+    pub(super) fn shrink(&mut self) {
+        if self.places.capacity() > 1 && self.len() == 0 && self.batches.is_empty() {
+            *self = Self { numbers: self.numbers, ..Self::default() };
+        }
     }
 
     /// Begins a batch, whose requests are then admitted with its number.

@@ -4,6 +4,7 @@
 //! [`Limits::drain`](super::Limits::drain). Nothing here decides that a session ends because something broke.
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown>
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::{CallError, CloseCause, Event, Phase, Session};
@@ -30,7 +31,7 @@ impl Session {
             modern.end_streams(&mut self.shared);
         }
         self.fail_own_calls(&cause);
-        self.draining = Some((now + self.shared.limits.drain, cause));
+        self.draining = Some((now + self.shared.limits.drain, Box::new(cause)));
         self.finish_draining(now);
     }
 
@@ -47,7 +48,7 @@ impl Session {
         let Some((until, cause)) = &self.draining else { return };
         let done = self.shared.debt.len() == 0 && self.shared.queue.is_empty() && self.stall.is_none();
         if done || *until <= now {
-            let cause = cause.clone();
+            let cause = CloseCause::clone(cause);
             self.shared.refuse_all();
             self.finish(cause);
         }

@@ -108,7 +108,7 @@ pub struct RequestContext {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asker {
     /// Its name and version, for display alone.
-    pub info: Option<Implementation>,
+    pub info: Option<Arc<Implementation>>,
     /// What it can do.
     pub capabilities: ClientCapabilities,
 }
@@ -119,7 +119,7 @@ pub struct Peer {
     /// The facts of the agreed revision.
     pub profile: &'static Profile,
     /// The peer's name and version, where it gives them.
-    pub info: Option<Implementation>,
+    pub info: Option<Arc<Implementation>>,
     /// What the peer can do.
     pub capabilities: PeerCapabilities,
     /// How a server wants to be used, in its own words.

@@ -31,6 +31,7 @@ mod shared;
 mod state;
 mod violation;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -61,8 +62,7 @@ use shared::Shared;
 use crate::decode::Shape;
 use crate::types::{LogMessageParams, LoggingLevel};
 use crate::{
-    DecodeError, ErrorObject, Message, Method, Notification, Payload, Profile, Request, RequestId, Response,
-    Time,
+    DecodeError, ErrorObject, Message, Method, Notification, Payload, Request, RequestId, Response, Time,
 };
 
 /// One side of a conversation between two peers.
@@ -70,7 +70,7 @@ pub struct Session {
     phase: Phase,
     shared: Shared,
     /// Nothing more is read, for this reason; what is being handled may still be answered until then.
-    draining: Option<(Time, CloseCause)>,
+    draining: Option<(Time, Box<CloseCause>)>,
     /// Since when the peer has taken nothing of what waits for it, and how much it had taken by then.
     stall: Option<(Time, u64)>,
 }
@@ -79,7 +79,7 @@ enum Phase {
     /// Nothing was said yet.
     Idle,
     /// We are the client and find out how the server speaks.
-    Asking(ClientOpening),
+    Asking(Box<ClientOpening>),
     /// We are the server and wait for the first request.
     Waiting,
     Legacy(Legacy),
@@ -88,10 +88,16 @@ enum Phase {
 }
 
 impl Session {
-    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`].
+    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`]. Limits that many sessions
+    /// have are shared between them.
     #[must_use]
-    pub fn new(role: Role, caps: LinkCaps, limits: Limits) -> Self {
-        Self { phase: Phase::Idle, shared: Shared::new(role, caps, limits), draining: None, stall: None }
+    pub fn new(role: Role, caps: LinkCaps, limits: impl Into<Arc<Limits>>) -> Self {
+        Self {
+            phase: Phase::Idle,
+            shared: Shared::new(role, caps, limits.into()),
+            draining: None,
+            stall: None,
+        }
     }
 
     /// Begins: a client sends its first request, a server waits for one. The far end exists by now (a child
@@ -103,7 +109,7 @@ impl Session {
         self.phase = match self.shared.role.clone() {
             Role::Client(client) => {
                 let (opening, decided) = ClientOpening::start(&mut self.shared, &client, now);
-                self.phase = Phase::Asking(opening);
+                self.phase = Phase::Asking(Box::new(opening));
                 return self.decide(decided);
             }
             Role::Server(_) => Phase::Waiting,
@@ -514,84 +520,15 @@ impl Session {
         }
     }
 
-    /// Whether a request of the peer is still to be answered by its handler: the one with that id and that
-    /// [`number`](RequestContext::number).
-    #[must_use]
-    pub fn is_handling(&self, id: &RequestId, number: u64) -> bool {
-        self.shared.debt.is_handled(id, number)
-    }
-
-    /// Whether the session wants to read. It stops only when the replies that the peer does not take pass
-    /// their bound, so that no wait is without an end.
-    #[must_use]
-    pub fn wants_input(&self) -> bool {
-        self.shared.queue.reply_bytes() <= self.shared.limits.queued_replies
-            && !matches!(self.phase, Phase::Over | Phase::Idle)
-            && self.draining.is_none()
-    }
-
-    /// Whether more may be owed to the peer: less than half of the bound of replies waits for it. An owner that
-    /// runs many handlers in one go asks in between.
-    #[must_use]
-    pub fn has_reply_room(&self) -> bool {
-        self.shared.has_reply_room()
-    }
-
-    /// Whether a call may be made now; if not, room comes with the next answer or when the link takes more.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.shared.check_room().is_ok()
-    }
-
-    /// The other side, once the peers agree.
-    #[must_use]
-    pub fn peer(&self) -> Option<&Arc<Peer>> {
-        self.shared.peer.as_ref()
-    }
-
-    /// Where the session stands.
-    #[must_use]
-    pub const fn state(&self) -> State {
-        match &self.phase {
-            _ if self.draining.is_some() => State::ShuttingDown,
-            Phase::Idle | Phase::Over => State::Disconnected,
-            Phase::Asking(_) | Phase::Waiting => State::Connecting,
-            Phase::Legacy(legacy) if !legacy.is_ready() => State::Initializing,
-            Phase::Legacy(_) | Phase::Modern(_) => State::Ready,
+    /// Gives back the room of what is over, but for that of one request. For an owner of thousands of sessions that
+    /// mostly lie idle.
+    pub fn shrink(&mut self) {
+        let shared = &mut self.shared;
+        shared.calls.shrink();
+        shared.debt.shrink();
+        shared.queue.shrink();
+        if shared.events.is_empty() && shared.events.capacity() > 1 {
+            shared.events = VecDeque::new();
         }
-    }
-
-    /// The facts of the agreed revision.
-    #[must_use]
-    pub const fn profile(&self) -> Option<&'static Profile> {
-        match &self.phase {
-            Phase::Legacy(legacy) => Some(legacy.profile()),
-            Phase::Modern(modern) => Some(modern.profile()),
-            _ => None,
-        }
-    }
-
-    /// Our requests that wait for an answer.
-    #[must_use]
-    pub fn calls_in_flight(&self) -> usize {
-        self.shared.calls.len()
-    }
-
-    /// The peer's requests that have no answer yet.
-    #[must_use]
-    pub fn requests_in_flight(&self) -> usize {
-        self.shared.debt.len()
-    }
-
-    /// Log messages that were dropped because the peer took too little.
-    #[must_use]
-    pub const fn dropped_logs(&self) -> u64 {
-        self.shared.dropped_logs
-    }
-
-    /// The bounds in force.
-    #[must_use]
-    pub const fn limits(&self) -> &Limits {
-        &self.shared.limits
     }
 }

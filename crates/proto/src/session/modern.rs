@@ -4,6 +4,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>. What this file remembers is no state of
 //! the protocol: streams that are open, and the last client description, to not read the same text again.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -34,7 +35,7 @@ pub(super) struct Modern {
     /// The streams of a client that listens, by the id of its request.
     streams: BTreeMap<RequestId, SubscriptionFilter>,
     /// The last description of a client and the texts that it was read from.
-    last_asker: Option<LastAsker>,
+    last_asker: Option<Box<LastAsker>>,
 }
 
 struct LastAsker {
@@ -245,13 +246,13 @@ impl Modern {
         }
         let asker = Arc::new(Asker {
             // Self-reported and for display alone: what cannot be read is left out.
-            info: info.as_ref().and_then(|info| info.decode().ok()),
+            info: info.as_ref().and_then(|info| info.decode().ok()).map(Arc::new),
             capabilities: capabilities.decode().ok()?,
         });
         // A long text shares the buffer of the whole message, which is not to be kept for it.
         let is_short = |text: &Raw| text.len() < Raw::SHARED_FROM;
         self.last_asker = (is_short(&capabilities) && info.as_ref().is_none_or(is_short))
-            .then(|| LastAsker { capabilities, info, asker: asker.clone() });
+            .then(|| Box::new(LastAsker { capabilities, info, asker: asker.clone() }));
         Some(asker)
     }
 
@@ -483,7 +484,7 @@ fn judge(pending: &Pending, result: Payload, tasks: bool) -> Result<Reply, Strin
         "complete" => Ok(Reply::Complete(result.into_raw())),
         "input_required" => {
             let input = read_input_required(&pending.method, result.raw())?;
-            Ok(Reply::NeedInput(alloc::boxed::Box::new(input)))
+            Ok(Reply::NeedInput(Box::new(input)))
         }
         "task" if tasks => Ok(Reply::Task(result.into_raw())),
         other => Err(format!("unknown `resultType` `{}`", other.escape_debug())),

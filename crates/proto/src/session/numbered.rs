@@ -4,6 +4,7 @@
 //! a search; a place is used again, so that a call costs no memory of its own. What outlives most of its time is moved
 //! to a map, so that the ring stays in proportion to what is there.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -13,6 +14,12 @@ const SLACK: usize = 64;
 /// Values under numbers that count up.
 #[derive(Debug)]
 pub struct Numbered<T> {
+    /// Made for the first of them: most sessions of a server never ask their client anything.
+    kept: Option<Box<Kept<T>>>,
+}
+
+#[derive(Debug)]
+struct Kept<T> {
     /// The number of the first place in the ring.
     first: i64,
     ring: VecDeque<Option<usize>>,
@@ -24,7 +31,7 @@ pub struct Numbered<T> {
 
 impl<T> Default for Numbered<T> {
     fn default() -> Self {
-        Self { first: 0, ring: VecDeque::new(), older: BTreeMap::new(), values: Vec::new(), free: Vec::new() }
+        Self { kept: None }
     }
 }
 
@@ -32,7 +39,7 @@ impl<T> Numbered<T> {
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.values.len() - self.free.len()
+        self.kept.as_ref().map_or(0, |kept| kept.len())
     }
 
     /// Whether there is none.
@@ -43,6 +50,58 @@ impl<T> Numbered<T> {
 
     /// Puts a value in. Numbers only grow; one that does not is taken in all the same, and found more slowly.
     pub fn insert(&mut self, number: i64, value: T) {
+        self.kept.get_or_insert_default().insert(number, value);
+    }
+
+    /// The value of that number.
+    #[must_use]
+    pub fn get(&self, number: i64) -> Option<&T> {
+        let kept = self.kept.as_ref()?;
+        kept.values.get(kept.place(number)?)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, number: i64) -> Option<&mut T> {
+        let kept = self.kept.as_mut()?;
+        let place = kept.place(number)?;
+        kept.values.get_mut(place)?.as_mut()
+    }
+
+    /// Takes a value out.
+    pub fn remove(&mut self, number: i64) -> Option<T> {
+        let kept = self.kept.as_mut()?;
+        let value = kept.remove(number);
+        if kept.values.len() > SLACK && kept.len() == 0 {
+            self.kept = None;
+        }
+        value
+    }
+
+    /// Takes everything out, in the order of the numbers.
+    pub fn take_all(&mut self) -> impl Iterator<Item = (i64, T)> + use<T> {
+        let Kept { first, ring, older, mut values, .. } =
+            self.kept.take().map_or_else(Kept::default, |kept| *kept);
+        let recent = ring.into_iter().enumerate().filter_map(move |(index, place)| {
+            let number = first.checked_add(i64::try_from(index).ok()?)?;
+            Some((number, place?))
+        });
+        let places: BTreeMap<i64, usize> = older.into_iter().chain(recent).collect();
+        places.into_iter().filter_map(move |(number, place)| Some((number, values.get_mut(place)?.take()?)))
+    }
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { first: 0, ring: VecDeque::new(), older: BTreeMap::new(), values: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Kept<T> {
+    fn len(&self) -> usize {
+        self.values.len() - self.free.len()
+    }
+
+    fn insert(&mut self, number: i64, value: T) {
         self.remove(number);
         let place = match self.free.pop() {
             Some(place) => {
@@ -75,20 +134,7 @@ impl<T> Numbered<T> {
         }
     }
 
-    /// The value of that number.
-    #[must_use]
-    pub fn get(&self, number: i64) -> Option<&T> {
-        self.values.get(self.place(number)?)?.as_ref()
-    }
-
-    /// The same, to be changed.
-    pub fn get_mut(&mut self, number: i64) -> Option<&mut T> {
-        let place = self.place(number)?;
-        self.values.get_mut(place)?.as_mut()
-    }
-
-    /// Takes a value out.
-    pub fn remove(&mut self, number: i64) -> Option<T> {
+    fn remove(&mut self, number: i64) -> Option<T> {
         let place = match self.index(number).and_then(|index| self.ring.get_mut(index)) {
             Some(place) => place.take(),
             None => None,
@@ -103,22 +149,7 @@ impl<T> Numbered<T> {
             self.first = self.first.saturating_add(1);
         }
         self.free.push(place);
-        let value = self.values.get_mut(place)?.take();
-        if self.values.len() > SLACK && self.is_empty() {
-            *self = Self { first: self.first, ..Self::default() };
-        }
-        value
-    }
-
-    /// Takes everything out, in the order of the numbers.
-    pub fn take_all(&mut self) -> impl Iterator<Item = (i64, T)> + use<T> {
-        let Self { first, ring, older, mut values, .. } = core::mem::take(self);
-        let recent = ring.into_iter().enumerate().filter_map(move |(index, place)| {
-            let number = first.checked_add(i64::try_from(index).ok()?)?;
-            Some((number, place?))
-        });
-        let places: BTreeMap<i64, usize> = older.into_iter().chain(recent).collect();
-        places.into_iter().filter_map(move |(number, place)| Some((number, values.get_mut(place)?.take()?)))
+        self.values.get_mut(place)?.take()
     }
 
     fn index(&self, number: i64) -> Option<usize> {
@@ -143,13 +174,15 @@ mod tests {
         let mut values = Numbered::default();
         for number in 1..=10_000 {
             values.insert(number, number);
-            assert!(values.ring.len() <= 2 * values.len() + SLACK, "{}", values.ring.len());
+            let ring = values.kept.as_ref().map_or(0, |kept| kept.ring.len());
+            assert!(ring <= 2 * values.len() + SLACK, "{ring}");
             if number % 1000 != 0 {
                 assert_eq!(values.remove(number), Some(number));
             }
         }
         assert_eq!(values.len(), 10);
-        assert_eq!(values.values.len(), 10, "places are used again");
+        let places = values.kept.as_ref().map(|kept| kept.values.len());
+        assert_eq!(places, Some(10), "places are used again");
         assert_eq!(values.get(3000), Some(&3000));
         assert_eq!(values.get(3001), None);
         assert_eq!(values.remove(4000), Some(4000));

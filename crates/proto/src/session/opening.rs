@@ -226,7 +226,7 @@ impl ClientOpening {
             let info = discovered.meta.as_ref().and_then(crate::types::Meta::server_info);
             shared.peer = Some(Arc::new(Peer {
                 profile,
-                info,
+                info: info.map(Arc::new),
                 capabilities: PeerCapabilities::Server(discovered.capabilities.into()),
                 instructions: discovered.instructions,
                 supported_versions: discovered.supported_versions,
@@ -313,7 +313,7 @@ impl ClientOpening {
         };
         shared.peer = Some(Arc::new(Peer {
             profile,
-            info: Some(result.server_info),
+            info: Some(Arc::new(result.server_info)),
             capabilities: PeerCapabilities::Server(result.capabilities.into()),
             instructions: result.instructions,
             supported_versions: alloc::vec![profile.version.clone()],
@@ -437,7 +437,7 @@ impl ClientOpening {
 }
 
 /// How long a probe may take: where there is another way to open, less.
-const fn patience(shared: &Shared, client: &ClientRole) -> Duration {
+fn patience(shared: &Shared, client: &ClientRole) -> Duration {
     match client.ask {
         Ask::Auto => shared.limits.probe,
         Ask::Only(_) => shared.limits.initialize,
@@ -527,7 +527,8 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
     let asked_for = Profile::of(&params.protocol_version)
         .filter(|profile| profile.era == Era::Legacy && server.versions.contains(&profile.version));
     let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
-    let asker = Arc::new(Asker { info: Some(params.client_info), capabilities: params.capabilities });
+    let asker =
+        Arc::new(Asker { info: Some(Arc::new(params.client_info)), capabilities: params.capabilities });
     let capabilities = declared::in_revision(server.capabilities.clone(), profile);
     let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
         .with_instructions(server.instructions.clone());

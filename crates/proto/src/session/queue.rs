@@ -14,7 +14,7 @@ use crate::{Message, Method, Notification, Request, RequestId};
 /// What a message costs beside its payload: a generous bound on the text around it.
 const ENVELOPE: usize = 96;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Queue {
     replies: Lane,
     own: Lane,
@@ -39,6 +39,10 @@ pub(super) struct Place(u64);
 impl Lane {
     fn push(&mut self, outbound: Outbound) -> Place {
         self.bytes += size(&outbound);
+        if self.items.capacity() == 0 {
+            // Mostly there is never more than one, and the first growth by itself would be to four.
+            self.items.reserve_exact(1);
+        }
         self.items.push_back(outbound);
         Place(self.first + self.items.len() as u64 - 1)
     }
@@ -56,14 +60,6 @@ impl Lane {
     fn waiting(&mut self, place: Place) -> Option<&mut Outbound> {
         let index = usize::try_from(place.0.checked_sub(self.first)?).ok()?;
         self.items.get_mut(index)
-    }
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        // Room for one reply: thousands of sessions lie idle, and the first growth by itself would be to four.
-        let replies = Lane { items: VecDeque::with_capacity(1), bytes: 0, first: 0 };
-        Self { replies, own: Lane::default(), changes: Vec::new() }
     }
 }
 
@@ -132,6 +128,18 @@ impl Queue {
 
     pub(super) fn pop(&mut self) -> Option<Outbound> {
         if self.replies.items.is_empty() { self.own.pop() } else { self.replies.pop() }
+    }
+
+    /// Gives back the room that nothing waits in, but for one.
+    pub(super) fn shrink(&mut self) {
+        for lane in [&mut self.replies, &mut self.own] {
+            if lane.items.is_empty() && lane.items.capacity() > 1 {
+                lane.items = VecDeque::new();
+            }
+        }
+        if self.own.items.is_empty() {
+            self.changes = Vec::new();
+        }
     }
 
     /// Forgets everything: nobody can take it any more.

@@ -32,7 +32,7 @@ use crate::{
 pub(super) struct Shared {
     pub(super) role: Role,
     pub(super) caps: LinkCaps,
-    pub(super) limits: Limits,
+    pub(super) limits: Arc<Limits>,
     pub(super) peer: Option<Arc<Peer>>,
     pub(super) calls: Calls,
     pub(super) debt: Debt,
@@ -47,7 +47,7 @@ pub(super) struct Shared {
 const ENDED_STREAMS: usize = 64;
 
 impl Shared {
-    pub(super) fn new(role: Role, caps: LinkCaps, limits: Limits) -> Self {
+    pub(super) fn new(role: Role, caps: LinkCaps, limits: Arc<Limits>) -> Self {
         Self {
             role,
             caps,

@@ -1,10 +1,12 @@
-//! Where a session stands, and why it does not send something.
+//! Where a session stands: what its owner may ask of it at any time, and why it does not send something.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 
-use super::Session;
-use super::event::CallRefused;
+use super::event::{CallRefused, Peer};
+use super::{Limits, Phase, Session};
+use crate::{Profile, RequestId};
 
 /// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
 /// server was discovered.
@@ -35,6 +37,90 @@ pub enum NotifyRefused {
     /// What it says does not fit it.
     #[error("the notification is not valid: {0}")]
     Invalid(String),
+}
+
+/// Where it stands.
+impl Session {
+    /// Whether a request of the peer is still to be answered by its handler: the one with that id and that
+    /// [`number`](RequestContext::number).
+    #[must_use]
+    pub fn is_handling(&self, id: &RequestId, number: u64) -> bool {
+        self.shared.debt.is_handled(id, number)
+    }
+
+    /// Whether the session wants to read. It stops only when the replies that the peer does not take pass
+    /// their bound, so that no wait is without an end.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        self.shared.queue.reply_bytes() <= self.shared.limits.queued_replies
+            && !matches!(self.phase, Phase::Over | Phase::Idle)
+            && self.draining.is_none()
+    }
+
+    /// Whether more may be owed to the peer: less than half of the bound of replies waits for it. An owner that
+    /// runs many handlers in one go asks in between.
+    #[must_use]
+    pub fn has_reply_room(&self) -> bool {
+        self.shared.has_reply_room()
+    }
+
+    /// Whether a call may be made now; if not, room comes with the next answer or when the link takes more.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.shared.check_room().is_ok()
+    }
+
+    /// The other side, once the peers agree.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Arc<Peer>> {
+        self.shared.peer.as_ref()
+    }
+
+    /// Where the session stands.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        match &self.phase {
+            _ if self.draining.is_some() => State::ShuttingDown,
+            Phase::Idle | Phase::Over => State::Disconnected,
+            Phase::Asking(_) | Phase::Waiting => State::Connecting,
+            Phase::Legacy(legacy) if !legacy.is_ready() => State::Initializing,
+            Phase::Legacy(_) | Phase::Modern(_) => State::Ready,
+        }
+    }
+
+    /// The facts of the agreed revision.
+    #[must_use]
+    pub const fn profile(&self) -> Option<&'static Profile> {
+        match &self.phase {
+            Phase::Legacy(legacy) => Some(legacy.profile()),
+            Phase::Modern(modern) => Some(modern.profile()),
+            _ => None,
+        }
+    }
+
+    /// Our requests that wait for an answer.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> usize {
+        self.shared.calls.len()
+    }
+
+    /// The peer's requests that have no answer yet.
+    #[must_use]
+    pub fn requests_in_flight(&self) -> usize {
+        self.shared.debt.len()
+    }
+
+    /// Log messages that were dropped because the peer took too little.
+    #[must_use]
+    pub const fn dropped_logs(&self) -> u64 {
+        self.shared.dropped_logs
+    }
+
+    /// The bounds in force.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
 }
 
 /// Where it stands and how much is under way; never what is said.

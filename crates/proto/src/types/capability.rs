@@ -4,6 +4,7 @@
 //! session, which refuses what was not declared. Names that this crate does not know are kept, at every level:
 //! a capability is an invitation, and a gateway passes on invitations that it does not understand.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::fmt;
@@ -102,7 +103,7 @@ capability! {
         /// It can ask its user; since 2025-06-18.
         "elicitation" elicitation: ElicitationCapability => with_elicitation,
         /// It answers requests with tasks; 2025-11-25 alone.
-        "tasks" tasks: TasksCapability => with_tasks,
+        "tasks" tasks: Box<TasksCapability> => with_tasks,
         /// The extensions that it speaks, by name, with their settings; since 2026-07-28.
         "extensions" extensions: BTreeMap<String, Raw> => with_extensions,
     }
@@ -124,7 +125,7 @@ capability! {
         /// It has tools.
         "tools" tools: ToolsCapability => with_tools,
         /// It answers requests with tasks; 2025-11-25 alone.
-        "tasks" tasks: TasksCapability => with_tasks,
+        "tasks" tasks: Box<TasksCapability> => with_tasks,
         /// The extensions that it speaks, by name, with their settings; since 2026-07-28.
         "extensions" extensions: BTreeMap<String, Raw> => with_extensions,
     }

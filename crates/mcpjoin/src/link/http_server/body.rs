@@ -18,11 +18,7 @@ use super::exchange::Exchange;
 /// The body of a response: nothing, one piece of JSON, or an event stream.
 ///
 /// Dropping it before its end tells the connection that the client has left.
-pub struct HttpBody {
-    kind: Kind,
-    /// Goes with the body: whoever keeps count of exchanges sees the end of this one.
-    _counted: Option<Box<dyn Send + Sync>>,
-}
+pub struct HttpBody(Kind);
 
 enum Kind {
     Whole(Bytes),
@@ -45,7 +41,7 @@ impl HttpBody {
     }
 
     pub(super) const fn whole(bytes: Bytes) -> Self {
-        Self { kind: Kind::Whole(bytes), _counted: None }
+        Self(Kind::Whole(bytes))
     }
 
     /// An event stream: `ahead`, then what comes on the exchange, if it goes on.
@@ -55,13 +51,7 @@ impl HttpBody {
         keep_alive: Duration,
     ) -> Self {
         let stream = EventStream { ahead: ahead.into(), exchange, keep_alive, silence: None };
-        Self { kind: Kind::Stream(Box::new(stream)), _counted: None }
-    }
-
-    /// Drops `counted` when the body is gone.
-    pub(super) fn counted(mut self, counted: Box<dyn Send + Sync>) -> Self {
-        self._counted = Some(counted);
-        self
+        Self(Kind::Stream(Box::new(stream)))
     }
 }
 
@@ -98,7 +88,7 @@ impl Body for HttpBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.get_mut().kind {
+        match &mut self.get_mut().0 {
             Kind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Stream(stream) => {
@@ -108,14 +98,14 @@ impl Body for HttpBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
+        match &self.0 {
             Kind::Whole(bytes) => bytes.is_empty(),
             Kind::Stream(stream) => stream.ahead.is_empty() && stream.exchange.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
+        match &self.0 {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Stream(_) => SizeHint::new(),
         }
@@ -124,7 +114,7 @@ impl Body for HttpBody {
 
 impl fmt::Debug for HttpBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match &self.kind {
+        let kind = match &self.0 {
             Kind::Whole(_) => "Whole",
             Kind::Stream(_) => "Stream",
         };

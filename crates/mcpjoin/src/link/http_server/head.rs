@@ -156,8 +156,10 @@ impl<'a> RequestHead<'a> {
         if !has_json_body(self) {
             return Err(Box::new(reply::refuse(415, "Content-Type must be application/json")));
         }
-        let mut encodings = self.values("content-encoding");
-        if !encodings.all(|encoding| encoding.eq_ignore_ascii_case(b"identity")) {
+        let encoded = !matches!(self.known("content-encoding"), Known::Absent);
+        if encoded
+            && !self.values("content-encoding").all(|encoding| encoding.eq_ignore_ascii_case(b"identity"))
+        {
             return Err(Box::new(reply::refuse(415, "Content-Encoding is not supported")));
         }
         Ok(())
@@ -236,6 +238,13 @@ impl Headers for RequestHead<'_> {
         match self.known(name) {
             Known::One(value) => Some(value.as_bytes()),
             _ => self.values(name).next(),
+        }
+    }
+
+    fn is_repeated(&self, name: &str) -> bool {
+        match known(name).map(|known| self.known[known]) {
+            Some(Known::Absent | Known::One(_)) => false,
+            Some(Known::Several) | None => self.values(name).nth(1).is_some(),
         }
     }
 }

@@ -16,6 +16,7 @@ mod exchange;
 mod head;
 mod http_sse;
 mod io;
+mod lasting;
 mod legacy;
 mod modern;
 mod options;
@@ -85,7 +86,7 @@ pub struct HttpFuture(Pin<Box<dyn Future<Output = Response<HttpBody>> + Send>>);
 /// What all exchanges share.
 pub(super) struct Shared {
     options: HttpOptions,
-    limits: Limits,
+    limits: Arc<Limits>,
     versions: Vec<Version>,
     legacy: bool,
     served: Box<dyn Serves>,
@@ -107,7 +108,7 @@ const POOL: usize = 256;
 impl HttpService {
     pub(crate) fn new(
         options: HttpOptions,
-        limits: Limits,
+        limits: Arc<Limits>,
         versions: Vec<Version>,
         served: impl Serves + 'static,
     ) -> Self {
@@ -169,25 +170,31 @@ impl Future for HttpFuture {
 }
 
 /// Answers one request.
-async fn answer<B>(shared: Arc<Shared>, request: Request<B>, origin: Arc<Origin>) -> Response<HttpBody>
+fn answer<B>(
+    shared: Arc<Shared>,
+    request: Request<B>,
+    origin: Arc<Origin>,
+) -> impl Future<Output = Response<HttpBody>> + Send
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
     let (parts, body) = request.into_parts();
-    let head = RequestHead::new(&parts);
-    let place = match shared.check(&head) {
-        Ok(place) => place,
-        Err(refused) => return *refused,
-    };
-    let mut response = match place {
-        Place::Endpoint => endpoint(&shared, &parts, &head, body, origin).await,
-        Place::Stream => http_sse::stream(&shared, &parts),
-        Place::Messages => http_sse::message(&shared, &parts, body, origin).await,
-    };
-    if shared.options.cors {
-        head.expose(&mut response);
+    async move {
+        let head = RequestHead::new(&parts);
+        let place = match shared.check(&head) {
+            Ok(place) => place,
+            Err(refused) => return *refused,
+        };
+        let mut response = match place {
+            Place::Endpoint => endpoint(&shared, &parts, &head, body, origin).await,
+            Place::Stream => http_sse::stream(&shared, &parts),
+            Place::Messages => http_sse::message(&shared, &parts, body, origin).await,
+        };
+        if shared.options.cors {
+            head.expose(&mut response);
+        }
+        response
     }
-    response
 }
 
 /// A request at the endpoint.

@@ -14,6 +14,7 @@ use mcpjoin_proto::{Message, Method, Payload, Request};
 use super::body::HttpBody;
 use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
+use super::lasting::Listens;
 use super::wire::Head;
 use super::{Came, Shared, gone, reply};
 
@@ -26,7 +27,7 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Cam
         None => return reply::bare(400),
     };
     let Message::Request(request) = &message else { return reply::bare(202) };
-    let id = request.id.clone();
+    let (id, listens) = (request.id.clone(), request.method == Method::Listen);
     if let Err(mismatch) = check_params(shared, head, request) {
         return reply::error(400, Some(id), mismatch.to_error_object());
     }
@@ -45,7 +46,14 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Cam
     let patience = (!shared.options.json_only).then_some(shared.options.keep_alive);
     match exchange.head(patience).await {
         Head::Json { status, body } => reply::json(status, body),
-        Head::Stream => reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive)),
+        Head::Stream => {
+            let body = HttpBody::stream([], Some(exchange), shared.options.keep_alive);
+            let mut response = reply::stream(body);
+            if listens {
+                response.extensions_mut().insert(Listens);
+            }
+            response
+        }
         Head::Nothing | Head::Closed => reply::error(500, Some(id), gone()),
     }
 }

@@ -6,16 +6,16 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -27,8 +27,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::head::{HEADER_BYTES, HEADERS};
-use super::{HttpBody, HttpOptions, HttpService, answer};
+use super::head::HEADER_BYTES;
+use super::lasting::{self, Asked, Handover, Sending};
+use super::{HttpOptions, HttpService, answer};
 
 /// How long a connection may stay open on which no request is under way.
 const IDLE: Duration = Duration::from_secs(90);
@@ -172,8 +173,7 @@ impl HttpListener {
 
 /// What is known about a connection from outside. Times are milliseconds since it began, one more, so that 0 is
 /// never.
-#[derive(Debug)]
-struct Use {
+pub(super) struct Use {
     began: Instant,
     /// Requests whose responses are not sent.
     requests: AtomicUsize,
@@ -183,6 +183,7 @@ struct Use {
     head_since: AtomicU64,
     /// Since when the client has taken nothing.
     stalled_since: AtomicU64,
+    pub(super) handover: Handover,
 }
 
 impl Use {
@@ -194,6 +195,7 @@ impl Use {
             // Who has come has something to say.
             head_since: AtomicU64::new(1),
             stalled_since: AtomicU64::new(0),
+            handover: Handover::default(),
         })
     }
 
@@ -226,13 +228,17 @@ impl Use {
 }
 
 /// A request that is being answered.
-struct Answering(Arc<Use>);
+pub(super) struct Answering(Arc<Use>);
 
 impl Answering {
     fn new(connection: &Arc<Use>) -> Self {
         connection.requests.fetch_add(1, Ordering::Relaxed);
         connection.head_since.store(0, Ordering::Relaxed);
         Self(connection.clone())
+    }
+
+    pub(super) const fn connection(&self) -> &Arc<Use> {
+        &self.0
     }
 }
 
@@ -257,24 +263,25 @@ async fn connection(
     let origin = Arc::new(Origin { link: "http", peer: Some(peer.to_string().into()), principal: None });
     let watched = watch.connection.clone();
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let answering = Answering::new(&watched);
+        let (answering, asked) = (Answering::new(&watched), Asked::new(&request));
         // On the heap: on its way to where it is polled, it would be copied several times.
         let answered = Box::pin(answer(service.0.clone(), request, origin.clone()));
-        async move {
-            let response: Response<HttpBody> = answered.await;
-            Ok::<_, Infallible>(response.map(|body| body.counted(Box::new(answering))))
-        }
+        async move { Ok::<_, Infallible>(Sending::response(answered.await, asked, answering)) }
     });
     let io = TokioIo::new(Watched { stream, connection: watch.connection.clone() });
     // Larger heads are refused by the service, as far as they get there.
     if is_http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.max_concurrent_streams(256).max_header_list_size(2 * HEADER_BYTES as u32);
-        watch.run(builder.serve_connection(io, answers), |served| served.graceful_shutdown()).await;
+        let served = Box::pin(builder.serve_connection(io, answers));
+        watch.run(served, |served| served.as_mut().graceful_shutdown()).await;
     } else {
         let mut builder = http1::Builder::new();
-        builder.max_headers(2 * HEADERS).max_buf_size(2 * HEADER_BYTES).header_read_timeout(None);
-        watch.run(builder.serve_connection(io, answers), |served| served.graceful_shutdown()).await;
+        // No more headers than hyper takes by itself, 100: for more it would need room on the heap for each request.
+        builder.max_buf_size(2 * HEADER_BYTES).header_read_timeout(None);
+        let served = builder.serve_connection(io, answers);
+        let connection = watch.connection.clone();
+        watch.run(lasting::Connection::new(served, connection), lasting::Connection::end).await;
     }
 }
 
@@ -306,47 +313,62 @@ struct Watch {
 }
 
 impl Watch {
-    async fn run<C>(mut self, served: C, end: impl Fn(Pin<&mut C>))
+    async fn run<C, E>(self, mut served: C, end: impl Fn(&mut C))
     where
-        C: Future<Output = hyper::Result<()>>,
+        C: Future<Output = Result<(), E>> + Unpin,
+        E: fmt::Display,
     {
-        let mut served = pin!(served);
-        let mut check = pin!(sleep(self.header_time));
-        let mut leaving = *self.ending.borrow();
+        let Self { connection, header_time, peer, mut ending } = self;
+        let mut leaving = *ending.borrow();
         if leaving {
-            end(served.as_mut());
+            end(&mut served);
         }
-        loop {
-            tokio::select! {
-                biased;
-                ended = &mut served => {
-                    if let Err(error) = ended {
-                        tracing::debug!(target: "mcpjoin", peer = %self.peer, %error, "an HTTP connection has failed");
+        let told = ending.clone();
+        let mut ended = pin!(ending.changed());
+        let mut check = pin!(sleep(header_time));
+        let mut wakes = Waker::noop().clone();
+        poll_fn(|cx| {
+            loop {
+                if let Poll::Ready(over) = Pin::new(&mut served).poll(cx) {
+                    if let Err(error) = over {
+                        tracing::debug!(target: "mcpjoin", %peer, %error, "an HTTP connection has failed");
                     }
-                    return;
+                    return Poll::Ready(());
                 }
-                changed = self.ending.changed(), if !leaving => {
+                // Both know whom to wake. They are polled again only when there is something to hear: to be asked with each
+                // request, they would take more time than its way through the session.
+                let known = wakes.will_wake(cx.waker());
+                let leave = !leaving && (!known || told.has_changed().unwrap_or(true));
+                if leave && let Poll::Ready(changed) = ended.as_mut().poll(cx) {
                     leaving = true;
                     if changed.is_ok() {
-                        end(served.as_mut());
+                        end(&mut served);
+                        continue;
                     }
                 }
-                () = &mut check => {
-                    let left = self.connection.left(self.header_time);
+                if (!known || check.is_elapsed()) && check.as_mut().poll(cx).is_ready() {
+                    let left = connection.left(header_time);
                     if left.is_zero() {
-                        tracing::debug!(target: "mcpjoin", peer = %self.peer, "an HTTP connection took too long");
-                        return;
+                        tracing::debug!(target: "mcpjoin", %peer, "an HTTP connection took too long");
+                        return Poll::Ready(());
                     }
-                    let next = left.min(self.header_time).max(Duration::from_millis(1));
+                    let next = left.min(header_time).max(Duration::from_millis(1));
                     check.as_mut().reset(Instant::now() + next);
+                    wakes = Waker::noop().clone();
+                    continue;
                 }
+                if !known {
+                    wakes.clone_from(cx.waker());
+                }
+                return Poll::Pending;
             }
-        }
+        })
+        .await;
     }
 }
 
 /// A connection whose use is watched.
-struct Watched {
+pub(super) struct Watched {
     stream: TcpStream,
     connection: Arc<Use>,
 }
@@ -385,6 +407,7 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.handover.flushed();
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -161,7 +161,8 @@ impl State {
 
     /// An empty map keeps the room that it had.
     pub(super) fn shrink(&mut self) {
-        if self.posts.is_empty() && self.owed.is_empty() {
+        if self.posts.is_empty() && self.owed.is_empty() && self.unread.is_empty() {
+            self.unread = VecDeque::new();
             self.posts = BTreeMap::new();
             self.owed = BTreeMap::new();
         }

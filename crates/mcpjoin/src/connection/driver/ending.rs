@@ -1,0 +1,96 @@
+//! How a connection ends, or its link is made afresh.
+//!
+//! Part of the driver, called at the end of its turns. It says nothing to the peer: the session has said it.
+
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use mcpjoin_proto::Time;
+use mcpjoin_proto::session::{CloseCause, Inbound, LinkEnd, LinkEndKind};
+
+use super::{Driver, Stage};
+use crate::connection::core::Core;
+
+impl Driver {
+    pub(super) fn reopen(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>) -> bool {
+        let Poll::Ready(outcome) = self.io.poll_reopen(cx) else { return false };
+        let mut state = core.lock();
+        match outcome {
+            Ok(()) => {
+                state.session.reopened(core.now());
+                self.stage = Stage::Running;
+            }
+            Err(cause) => {
+                self.stage = Stage::Running;
+                state.session.handle(core.now(), Inbound::Closed { cause });
+                self.take_events(&mut state);
+            }
+        }
+        drop(state);
+        self.run_events(core);
+        true
+    }
+
+    /// Lets the last messages leave, then closes the link.
+    pub(super) fn say_farewell(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
+        if let Stage::Farewell(cause, until) = &self.stage {
+            let flushed = self.io.poll_flush(cx);
+            if flushed.is_pending() && now < *until {
+                return;
+            }
+            if flushed.is_pending() {
+                self.io.discard();
+            }
+            self.stage = Stage::Closing(cause.clone());
+        }
+        let Stage::Closing(cause) = &self.stage else { return };
+        let Poll::Ready(end) = self.io.poll_close(cx) else { return };
+        let cause = with_exit(CloseCause::clone(cause), end);
+        let mut state = core.lock();
+        state.closed = Some(Arc::new(cause));
+        state.gone = true;
+        self.wake.extend(state.take_watchers());
+        state.take_room(now, &mut self.wake);
+        drop(state);
+        self.stage = Stage::Gone;
+    }
+}
+
+/// The cause with what is known only after the link has ended: the exit status of a child, answers that were not written.
+fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
+    match cause {
+        CloseCause::Link(first) if first.exit.is_none() && end.exit.is_some() => {
+            CloseCause::Link(LinkEnd { kind: first.kind, ..end })
+        }
+        // The peer had said everything, and was not told everything.
+        CloseCause::Link(first)
+            if first.kind == LinkEndKind::EndOfStream && matches!(end.kind, LinkEndKind::Failed(_)) =>
+        {
+            CloseCause::Link(LinkEnd { kind: end.kind, ..first })
+        }
+        cause => cause,
+    }
+}
+
+/// Whoever still waits is told: the driver was dropped before the connection was over.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.running = None;
+        if matches!(self.stage, Stage::Gone) {
+            return;
+        }
+        let core = self.core.clone();
+        let mut state = core.lock();
+        state.session.close();
+        self.take_events(&mut state);
+        state.closed.get_or_insert_with(|| Arc::new(CloseCause::Local));
+        state.gone = true;
+        self.wake.extend(state.take_watchers());
+        self.wake.extend(state.room.take_all());
+        state.all_ended(&mut self.wake);
+        drop(state);
+        for waker in self.wake.drain(..) {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A connection over HTTP/1.1, and the streams on it that last.
+//!
+//! A stream that a client listens on may be open for a day and say nothing, and hyper keeps 16 KiB of buffers for its
+//! connection meanwhile. So hyper reads the request and writes the head of the response, and then the connection is
+//! taken out of its hands: what is left to do is to write chunks
+//! (<https://www.rfc-editor.org/rfc/rfc9112#name-chunked-transfer-coding>) until one side ends. The connection ends with
+//! the stream, which the response says. Used by `serve` alone: in somebody else's server, hyper keeps such streams.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, Request, Response, Version};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+
+use super::HttpBody;
+use super::serve::{Answering, Use, Watched};
+
+/// What the end of a chunked body is.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// How the body of a lasting stream gets from hyper to us. All of it happens in the task of the connection.
+#[derive(Default)]
+pub(super) struct Handover {
+    given: Mutex<Option<Lasting>>,
+    /// hyper has the head in its buffer.
+    written: AtomicBool,
+    /// It has sent everything that was in its buffer.
+    sent: AtomicBool,
+}
+
+/// A body that is written here, and whether in chunks.
+struct Lasting {
+    body: HttpBody,
+    chunked: bool,
+    _answering: Answering,
+}
+
+impl Handover {
+    fn given(&self) -> MutexGuard<'_, Option<Lasting>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// hyper flushes what is below it, as it does only when its own buffer is empty.
+    pub(super) fn flushed(&self) {
+        if self.written.load(Ordering::Relaxed) {
+            self.sent.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The stream that hyper has nothing to do with any more.
+    fn take(&self) -> Option<Lasting> {
+        if self.sent.load(Ordering::Relaxed) { self.given().take() } else { None }
+    }
+}
+
+/// What a request says of how its response is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// With GET: a stream that answers it lasts.
+    listens: bool,
+    version: Version,
+}
+
+impl Asked {
+    pub(super) fn new<B>(request: &Request<B>) -> Self {
+        Self { listens: request.method() == Method::GET, version: request.version() }
+    }
+}
+
+/// Says of a response that it lasts although nobody has asked with GET.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listens;
+
+/// The body of a response on a connection of ours.
+pub(super) enum Sending {
+    Here(HttpBody, #[expect(dead_code, reason = "the request is answered when it is dropped")] Answering),
+    /// It is written here as soon as hyper has written the head.
+    Handed(Handed),
+}
+
+/// What hyper has of a body that is written here.
+pub(super) struct Handed(Arc<Use>);
+
+impl Drop for Handed {
+    /// hyper has given the response up before its head was sent, or the body is with us by now.
+    fn drop(&mut self) {
+        let given = self.0.handover.given().take();
+        drop(given);
+    }
+}
+
+impl Sending {
+    /// The response as hyper gets it.
+    pub(super) fn response(
+        mut response: Response<HttpBody>,
+        asked: Asked,
+        answering: Answering,
+    ) -> Response<Self> {
+        let is_stream = response.body().size_hint().exact().is_none();
+        let listens = asked.listens || response.extensions().get::<Listens>().is_some();
+        if !is_stream || !listens || asked.version > Version::HTTP_11 {
+            return response.map(|body| Self::Here(body, answering));
+        }
+        let connection = answering.connection().clone();
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response.map(|body| {
+            let chunked = asked.version == Version::HTTP_11;
+            *connection.handover.given() = Some(Lasting { body, chunked, _answering: answering });
+            Self::Handed(Handed(connection))
+        })
+    }
+}
+
+impl Body for Sending {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Here(body, _) => Pin::new(body).poll_frame(cx),
+            Self::Handed(Handed(connection)) => {
+                // Asked for when the head is written.
+                connection.handover.written.store(true, Ordering::Relaxed);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Here(body, _) => body.is_end_stream(),
+            Self::Handed(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Here(body, _) => body.size_hint(),
+            Self::Handed(_) => SizeHint::new(),
+        }
+    }
+}
+
+/// A connection over HTTP/1.1: hyper's, and from a stream that lasts on its own.
+pub(super) enum Connection<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+{
+    Hyper { served: Box<http1::Connection<TokioIo<Watched>, S>>, connection: Arc<Use> },
+    Stream(Box<Stream>),
+    Over,
+}
+
+impl<S> Connection<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+{
+    pub(super) fn new(served: http1::Connection<TokioIo<Watched>, S>, connection: Arc<Use>) -> Self {
+        Self::Hyper { served: Box::new(served), connection }
+    }
+
+    /// No request is answered behind those that are. A stream is ended by whoever sends on it.
+    pub(super) fn end(&mut self) {
+        if let Self::Hyper { served, .. } = self {
+            Pin::new(served.as_mut()).graceful_shutdown();
+        }
+    }
+}
+
+impl<S> Unpin for Connection<S> where
+    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>
+{
+}
+
+impl<S> Future for Connection<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+{
+    type Output = Result<(), Box<dyn Error + Send + Sync>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Self::Hyper { served, connection } = this {
+            let served = served.as_mut();
+            if let Poll::Ready(ended) = Pin::new(served).poll(cx) {
+                return Poll::Ready(ended.map_err(Into::into));
+            }
+            let Some(lasting) = connection.handover.take() else { return Poll::Pending };
+            if let Self::Hyper { served, .. } = mem::replace(this, Self::Over) {
+                let io = served.into_parts().io.into_inner();
+                *this = Self::Stream(Box::new(Stream::new(io, lasting)));
+            }
+        }
+        match this {
+            Self::Stream(stream) => stream.poll(cx).map_err(Into::into),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+/// A stream on a connection of its own.
+pub(super) struct Stream {
+    io: Watched,
+    lasting: Lasting,
+    /// What is to be sent before there is more.
+    out: Bytes,
+    ended: bool,
+}
+
+impl Stream {
+    const fn new(io: Watched, lasting: Lasting) -> Self {
+        Self { io, lasting, out: Bytes::new(), ended: false }
+    }
+
+    /// Sends what there is. Ready when one side has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.poll_left(cx)?.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            while !self.out.is_empty() {
+                let sent = ready!(Pin::new(&mut self.io).poll_write(cx, &self.out))?;
+                if sent == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.out.advance(sent);
+            }
+            self.out = Bytes::new();
+            if self.ended {
+                return Pin::new(&mut self.io).poll_shutdown(cx);
+            }
+            let Lasting { body, chunked, .. } = &mut self.lasting;
+            self.out = match ready!(Pin::new(body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if *chunked => chunk(&data),
+                    Ok(data) => data,
+                    Err(_) => continue,
+                },
+                Some(Err(never)) => match never {},
+                None => {
+                    self.ended = true;
+                    if *chunked { Bytes::from_static(LAST_CHUNK) } else { Bytes::new() }
+                }
+            };
+        }
+    }
+
+    /// Ready when the client has left. It has been told that nothing more is read here.
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut ignored = [0; 256];
+        loop {
+            let mut read = ReadBuf::new(&mut ignored);
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+/// One chunk of a body. An empty one would be its end.
+fn chunk(data: &[u8]) -> Bytes {
+    if data.is_empty() {
+        return Bytes::new();
+    }
+    let head = format!("{:x}\r\n", data.len());
+    let mut chunk = BytesMut::with_capacity(head.len() + data.len() + 2);
+    chunk.extend_from_slice(head.as_bytes());
+    chunk.extend_from_slice(data);
+    chunk.extend_from_slice(b"\r\n");
+    chunk.freeze()
+}
