@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use super::OnViolation;
 use super::context::Context;
 use super::core::{Core, Inner};
-use super::running::{Running, Work, WorkFuture, panicked, poll_answer, poll_notification};
+use super::running::{Answered, Running, Work, WorkFuture, give, panicked, poll_answer, poll_notification};
 use crate::handler::ErasedHandler;
 use crate::link::Io;
 
@@ -60,7 +60,7 @@ pub struct Driver {
     stage: Stage,
     /// Sending has failed. Until then what the peer may still have said is read.
     deaf_peer: Option<Box<(LinkEnd, Time)>>,
-    /// One of thousands, which mostly lie idle: between its turns it keeps room for one of each.
+    /// One of thousands, which mostly lie idle.
     frugal: bool,
     /// Room that is used again in every turn.
     inbound: Vec<Inbound>,
@@ -70,9 +70,6 @@ pub struct Driver {
     answered: usize,
     wake: Vec<Waker>,
 }
-
-/// The answer of a handler, and to which request.
-type Answered = (RequestId, Result<Reply, ErrorObject>);
 
 enum Stage {
     Starting,
@@ -159,7 +156,6 @@ impl Driver {
         if self.events.is_empty() && self.events.capacity() > 1 {
             self.events = VecDeque::new();
         }
-        self.wake = Vec::new();
         self.running.take_if(|running| running.len() == 0);
         core.lock().session.shrink();
     }
@@ -543,17 +539,6 @@ impl Driver {
         drop(state);
         self.stage = Stage::Gone;
     }
-}
-
-/// Puts an answer with the others, and counts its bytes.
-fn give(answers: &mut Vec<Answered>, bytes: &mut usize, id: RequestId, answer: Result<Reply, ErrorObject>) {
-    if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answer {
-        *bytes += result.len();
-    }
-    if answers.capacity() == 0 {
-        answers.reserve_exact(1);
-    }
-    answers.push((id, answer));
 }
 
 /// The cause with what is known only after the link has ended: the exit status of a child.

@@ -21,6 +21,9 @@ const LONG_POLL: Duration = Duration::from_millis(50);
 /// So many places are kept when nobody works any more.
 const KEPT_PLACES: usize = 64;
 
+/// The answer of a handler, and to which request.
+pub(super) type Answered = (RequestId, Result<Reply, ErrorObject>);
+
 /// A handler that was not ready at once.
 pub(super) struct Work {
     pub(super) method: Method,
@@ -279,4 +282,20 @@ pub(super) fn panicked(method: &Method, panic: &(dyn Any + Send)) -> ErrorObject
         .unwrap_or("something that is no text");
     tracing::error!(target: "mcpjoin", %method, panic = said, "a handler panicked");
     ErrorObject::internal("the handler of this request failed")
+}
+
+/// Puts an answer with the others, and counts its bytes.
+pub(super) fn give(
+    answers: &mut Vec<Answered>,
+    bytes: &mut usize,
+    id: RequestId,
+    answer: Result<Reply, ErrorObject>,
+) {
+    if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answer {
+        *bytes += result.len();
+    }
+    if answers.capacity() == 0 {
+        answers.reserve_exact(1);
+    }
+    answers.push((id, answer));
 }

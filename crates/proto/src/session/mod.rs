@@ -88,8 +88,7 @@ enum Phase {
 }
 
 impl Session {
-    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`]. Limits that many sessions
-    /// have are shared between them.
+    /// A session over a link that can do `caps`. Nothing happens before [`Session::open`].
     #[must_use]
     pub fn new(role: Role, caps: LinkCaps, limits: impl Into<Arc<Limits>>) -> Self {
         Self {
@@ -520,18 +519,6 @@ impl Session {
         }
     }
 
-    /// Gives back the room of what is over, but for that of one request. For an owner of thousands of sessions that
-    /// mostly lie idle.
-    pub fn shrink(&mut self) {
-        let shared = &mut self.shared;
-        shared.calls.shrink();
-        shared.debt.shrink();
-        shared.queue.shrink();
-        if shared.events.is_empty() && shared.events.capacity() > 1 {
-            shared.events = VecDeque::new();
-        }
-    }
-
     /// Whether a request of the peer is still to be answered by its handler: the one with that id and that
     /// [`number`](RequestContext::number).
     #[must_use]
@@ -567,18 +554,6 @@ impl Session {
         self.shared.peer.as_ref()
     }
 
-    /// Where the session stands.
-    #[must_use]
-    pub const fn state(&self) -> State {
-        match &self.phase {
-            _ if self.draining.is_some() => State::ShuttingDown,
-            Phase::Idle | Phase::Over => State::Disconnected,
-            Phase::Asking(_) | Phase::Waiting => State::Connecting,
-            Phase::Legacy(legacy) if !legacy.is_ready() => State::Initializing,
-            Phase::Legacy(_) | Phase::Modern(_) => State::Ready,
-        }
-    }
-
     /// The facts of the agreed revision.
     #[must_use]
     pub const fn profile(&self) -> Option<&'static Profile> {
@@ -587,29 +562,5 @@ impl Session {
             Phase::Modern(modern) => Some(modern.profile()),
             _ => None,
         }
-    }
-
-    /// Our requests that wait for an answer.
-    #[must_use]
-    pub fn calls_in_flight(&self) -> usize {
-        self.shared.calls.len()
-    }
-
-    /// The peer's requests that have no answer yet.
-    #[must_use]
-    pub fn requests_in_flight(&self) -> usize {
-        self.shared.debt.len()
-    }
-
-    /// Log messages that were dropped because the peer took too little.
-    #[must_use]
-    pub const fn dropped_logs(&self) -> u64 {
-        self.shared.dropped_logs
-    }
-
-    /// The bounds in force.
-    #[must_use]
-    pub fn limits(&self) -> &Limits {
-        &self.shared.limits
     }
 }

@@ -1,10 +1,11 @@
 //! Where a session stands, and why it does not send something.
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::fmt;
 
-use super::Session;
 use super::event::CallRefused;
+use super::{Limits, Phase, Session};
 
 /// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
 /// server was discovered.
@@ -35,6 +36,56 @@ pub enum NotifyRefused {
     /// What it says does not fit it.
     #[error("the notification is not valid: {0}")]
     Invalid(String),
+}
+
+impl Session {
+    /// Where the session stands.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        match &self.phase {
+            _ if self.draining.is_some() => State::ShuttingDown,
+            Phase::Idle | Phase::Over => State::Disconnected,
+            Phase::Asking(_) | Phase::Waiting => State::Connecting,
+            Phase::Legacy(legacy) if !legacy.is_ready() => State::Initializing,
+            Phase::Legacy(_) | Phase::Modern(_) => State::Ready,
+        }
+    }
+
+    /// Our requests that wait for an answer.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> usize {
+        self.shared.calls.len()
+    }
+
+    /// The peer's requests that have no answer yet.
+    #[must_use]
+    pub fn requests_in_flight(&self) -> usize {
+        self.shared.debt.len()
+    }
+
+    /// Log messages that were dropped because the peer took too little.
+    #[must_use]
+    pub const fn dropped_logs(&self) -> u64 {
+        self.shared.dropped_logs
+    }
+
+    /// The bounds in force.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Gives back the room of what is over, but for that of one request. For an owner of thousands of sessions that
+    /// mostly lie idle.
+    pub fn shrink(&mut self) {
+        let shared = &mut self.shared;
+        shared.calls.shrink();
+        shared.debt.shrink();
+        shared.queue.shrink();
+        if shared.events.is_empty() && shared.events.capacity() > 1 {
+            shared.events = VecDeque::new();
+        }
+    }
 }
 
 /// Where it stands and how much is under way; never what is said.
