@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use mcpjoin::client::{Begun, Client, ClientError, TaskHandle};
+use mcpjoin::client::{Begun, Client, ClientError, TaskHandle, ToolCall};
 use mcpjoin::connection::CallEvent;
-use mcpjoin::proto::types::CallToolParams;
+use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw};
 use tokio::time::timeout;
 
@@ -83,37 +83,50 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let named = tool.clone();
     let farewell = async |_| held.call_off().await;
     Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), farewell, async |client| {
-        let params = params(ui, client, tool, arguments).await?;
+        let called = shown(tool.as_ref());
+        let prepared = prepare(ui, client, tool, arguments).await?;
         if args.detach {
             let line = |id: &str| again::line(argv, &words, separated, &invocation.target, id);
-            detach(ui, client, params, line).await
+            detach(ui, client, &called, prepared, line).await
         } else {
-            call(ui, client, &held, params).await
+            call(ui, client, &held, &called, prepared).await
         }
     }))
 }
 
-/// What the call says, once it is known what the tool takes.
-async fn params(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<CallToolParams, Failure> {
-    let schema = if arguments.need_schema() {
-        let found = Waiting::new(ui, "waiting").wait(list::find(client, &list::TOOLS, &tool)).await?;
-        found.and_then(|tool| tool.value("inputSchema").cloned())
+/// The call, once it is known what the tool takes.
+async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<ToolCall, Failure> {
+    let listed = if arguments.need_schema() {
+        Waiting::new(ui, "waiting").wait(list::find(client, &list::TOOLS, &tool)).await?
     } else {
         None
     };
+    let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
     let arguments = arguments
-        .object_for(schema.as_ref())
+        .object_for(schema)
         .map_err(|problem| Failure::usage(problem, "mcpjoin list --json shows what each tool takes"))?;
     exchange::hear_logs(ui, client).await;
     let mut params = CallToolParams::new(tool);
     params.arguments = Some(arguments);
-    Ok(params)
+    let call = client.call_tool_with(params);
+    // What was read once is not read again.
+    Ok(match listed.map(|listed| listed.value("execution").and_then(|said| said.decode().ok())) {
+        Some(execution) => {
+            let support = execution.and_then(|execution: ToolExecution| execution.task_support);
+            call.task_support(support.unwrap_or(TaskSupport::Forbidden))
+        }
+        None => call,
+    })
 }
 
 /// Waits for the result, also where the call becomes a task.
-async fn call(ui: &Ui, client: &Client, held: &Held, params: CallToolParams) -> Result<Exit, Failure> {
-    let called = shown(params.name.as_ref());
-    let mut call = client.call_tool_with(params);
+async fn call(
+    ui: &Ui,
+    client: &Client,
+    held: &Held,
+    called: &str,
+    mut call: ToolCall,
+) -> Result<Exit, Failure> {
     let mut waiting = Waiting::new(ui, "waiting");
     loop {
         tokio::select! {
@@ -127,7 +140,7 @@ async fn call(ui: &Ui, client: &Client, held: &Held, params: CallToolParams) -> 
     }
     drop(waiting);
     match call.raw().await {
-        Ok(result) => print(ui, &called, &result).await,
+        Ok(result) => print(ui, called, &result).await,
         Err(error) => {
             // Nobody else knows of it. What the server has ended itself, or is gone with it, need not be called off.
             if !error.is_fatal()
@@ -167,11 +180,11 @@ async fn take_up(ui: &Ui, client: &Client, held: &Held, id: &str) -> Result<Exit
 async fn detach(
     ui: &Ui,
     client: &Client,
-    params: CallToolParams,
+    called: &str,
+    call: ToolCall,
     line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
-    let called = shown(params.name.as_ref());
-    let mut call = client.call_tool_with(params).begin();
+    let mut call = call.begin();
     let mut waiting = Waiting::new(ui, "waiting");
     loop {
         tokio::select! {
@@ -188,7 +201,7 @@ async fn detach(
         Begun::Task(task) => task,
         Begun::Result(result) => {
             ui.remark(&format!("{called} was answered at once: there is no task"));
-            return print(ui, &called, &result).await;
+            return print(ui, called, &result).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };

@@ -14,7 +14,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::{Call, CallError, Reply};
 use mcpjoin_proto::types::{
     CallToolParams, CallToolResult, GetPromptParams, GetPromptResult, InputRequired, InputResponses,
-    LoggingLevel, Meta, ReadResourceParams, ReadResourceResult, TaskMetadata,
+    LoggingLevel, Meta, ReadResourceParams, ReadResourceResult, TaskMetadata, TaskSupport,
 };
 use mcpjoin_proto::{Method, Raw, RequestId};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use tokio::time::Sleep;
 
 use super::cache::ttl;
 use super::remembered::{Asked, Known};
-use super::task::{Beginning, Begun, Following, Patience, TaskHandle, asking, created, must_ask};
+use super::task::{Beginning, Begun, Following, Patience, TaskHandle, asking, created, must_ask, wish};
 use super::{Client, ClientError, decode, encode};
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::connection::{CallEvent, Calling};
@@ -60,6 +60,8 @@ pub struct RoundTrip<P: Question> {
     rounds: usize,
     pause: Duration,
     task: TaskWish,
+    /// Whether the tool can be a task, when the caller knows it.
+    support: Option<TaskSupport>,
     stage: Stage,
     /// What the answer to the request under way may be kept under.
     asked: Option<Asked>,
@@ -173,6 +175,7 @@ impl<P: Question> RoundTrip<P> {
             rounds: 0,
             pause: FIRST_PAUSE,
             task: TaskWish { wanted: false, handed: false, within: None, settled: false },
+            support: None,
             stage: Stage::Unsent,
             asked: None,
         }
@@ -313,12 +316,13 @@ impl<P: Question> RoundTrip<P> {
                 && must_ask(&self.client, call)
             {
                 let TaskWish { wanted, within, .. } = self.task;
-                return Stage::Asking(Box::pin(asking(
-                    self.client.clone(),
-                    call.name.clone(),
-                    wanted,
-                    within,
-                )));
+                match &self.support {
+                    Some(support) => call.task = wish(Some(support), wanted, within),
+                    None => {
+                        let (client, tool) = (self.client.clone(), call.name.clone());
+                        return Stage::Asking(Box::pin(asking(client, tool, wanted, within)));
+                    }
+                }
             }
         }
         self.send().unwrap_or_else(|error| Stage::Done(Err(error)))
@@ -411,6 +415,13 @@ impl ToolCall {
     /// Absent: for as long as the server keeps it, which is asked to do so for an hour.
     pub const fn within(mut self, within: Duration) -> Self {
         self.task.within = Some(within);
+        self
+    }
+
+    /// What the server's list says of the tool (`execution.taskSupport`; [`TaskSupport::Forbidden`] where it says nothing),
+    /// for callers that have read it. Otherwise the client reads the list itself when the answer matters.
+    pub fn task_support(mut self, support: TaskSupport) -> Self {
+        self.support = Some(support);
         self
     }
 

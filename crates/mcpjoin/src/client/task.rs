@@ -25,7 +25,7 @@ use mcpjoin_proto::types::{CallToolResult, ExtensionTask, Task};
 use mcpjoin_proto::{Method, Raw};
 
 pub(super) use self::board::Board;
-pub(super) use self::dialect::{Patience, asking, created, must_ask};
+pub(super) use self::dialect::{Patience, asking, created, must_ask, wish};
 pub(super) use self::follow::Following;
 
 use self::dialect::Dialect;

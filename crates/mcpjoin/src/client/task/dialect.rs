@@ -188,7 +188,16 @@ pub(in super::super) async fn asking(
     wanted: bool,
     within: Option<Duration>,
 ) -> Option<TaskMetadata> {
-    let asks = match client.inner.tasks.support(&client, &tool).await {
+    wish(client.inner.tasks.support(&client, &tool).await.as_ref(), wanted, within)
+}
+
+/// The same, of a tool of which it is known whether it can be a task.
+pub(in super::super) fn wish(
+    support: Option<&TaskSupport>,
+    wanted: bool,
+    within: Option<Duration>,
+) -> Option<TaskMetadata> {
+    let asks = match support {
         Some(TaskSupport::Required) => true,
         Some(TaskSupport::Optional) => wanted,
         _ => false,
