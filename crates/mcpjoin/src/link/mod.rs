@@ -51,6 +51,8 @@ pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 pub use socket::{
     Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
 };
+#[cfg(feature = "quic")]
+pub(crate) use socket::{host_and_port, in_turn, tcp_stream};
 use tap::Tap;
 pub use tap::{Crossed, Way};
 

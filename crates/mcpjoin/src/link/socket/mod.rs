@@ -26,6 +26,8 @@ use tokio::net::{UnixStream, unix};
 use tokio::time::{Sleep, sleep};
 
 pub use connect::SocketConnect;
+#[cfg(feature = "quic")]
+pub(crate) use connect::{host_and_port, in_turn, tcp_stream};
 pub use listen::{ListenAddress, Listener, ListenerHandle};
 
 use self::listen::Place;
