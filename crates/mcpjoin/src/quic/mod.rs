@@ -28,6 +28,8 @@ pub use tls::{
     ServerTls, Trust,
 };
 
+pub(crate) use tls::{Moment, now, private};
+
 /// How a connection behaves. The numbers are those of the project's interface page.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

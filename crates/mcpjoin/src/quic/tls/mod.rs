@@ -16,13 +16,14 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier, danger::ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, version};
 
 pub use certificate::CertificateFacts;
+pub(crate) use error::private;
 pub use error::{CertificateError, CertificateErrorKind};
 pub(crate) use time::{Moment, now};
 
@@ -119,8 +120,32 @@ impl Identity {
         CertificateFacts::read(self.certified.cert.first()?)
     }
 
-    pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
-        self.certified.cert.first()
+    /// Whether it counts today.
+    pub(crate) fn current(&self) -> Result<(), CertificateErrorKind> {
+        let Some(facts) = self.facts() else { return Ok(()) };
+        if facts.ends() < now() {
+            return Err(CertificateErrorKind::Expired(facts.ends().to_string(), "put a new one there"));
+        }
+        if facts.begins() > now() {
+            return Err(CertificateErrorKind::NotYet(facts.begins().to_string()));
+        }
+        Ok(())
+    }
+
+    /// Whether those authorities have signed it, for both ends and for that name; if not, why.
+    pub(crate) fn held_against(&self, authorities: &Authorities, name: &str) -> Result<(), String> {
+        let Some((certificate, chain)) = self.certified.cert.split_first() else {
+            return Err("there is no certificate".to_owned());
+        };
+        let clients = authorities.of_clients(true).map_err(|error| error.to_string())?;
+        let servers = authorities.of_servers().map_err(|error| error.to_string())?;
+        let why = |error| verify::reason(certificate, &error);
+        clients.verify_client_cert(certificate, chain, UnixTime::now()).map_err(why)?;
+        // What is no name of a host cannot be asked for either.
+        if let Ok(name) = ServerName::try_from(name) {
+            servers.verify_server_cert(certificate, chain, &name, &[], UnixTime::now()).map_err(why)?;
+        }
+        Ok(())
     }
 }
 
@@ -141,6 +166,11 @@ impl Authorities {
     /// [`CertificateError`].
     pub fn from_pem(pem: &[u8]) -> Result<Self, CertificateError> {
         Ok(Self { certificates: certificates(pem)?, place: "the given authorities".into() })
+    }
+
+    /// The first of them.
+    pub(crate) fn facts(&self) -> Option<CertificateFacts> {
+        CertificateFacts::read(self.certificates.first()?)
     }
 
     fn roots(&self) -> Result<Arc<RootCertStore>, CertificateError> {
