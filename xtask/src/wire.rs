@@ -37,8 +37,8 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<()> {
 }
 
 fn made(folder: &Path) -> Result<String> {
-    let descriptors = protox::compile([SCHEMA], [folder])
-        .map_err(|error| anyhow::anyhow!("{FOLDER}/{SCHEMA}: {error}"))?;
+    let descriptors =
+        protox::compile([SCHEMA], [folder]).map_err(|error| anyhow::anyhow!("{FOLDER}/{SCHEMA}: {error}"))?;
     let mut config = prost_build::Config::new();
     // The two types of google.protobuf are ours: `Struct` never builds a tree.
     config.extern_path(".google.protobuf.Struct", "crate::bridge::orchestra::value::Struct");
@@ -46,7 +46,8 @@ fn made(folder: &Path) -> Result<String> {
     config.bytes(["."]).btree_map(["."]);
     let ours = Module::from_protobuf_package_name(PACKAGE);
     // The files that the schema imports are there to be known; what is made of them is ours already.
-    let modules = descriptors.file.into_iter().map(|file| (Module::from_protobuf_package_name(file.package()), file));
+    let modules =
+        descriptors.file.into_iter().map(|file| (Module::from_protobuf_package_name(file.package()), file));
     let mut made = config.generate(modules.collect()).context("the messages cannot be generated")?;
     let text = made.remove(&ours).context("the schema has no message")?;
     Ok(format!("{HEAD}{text}"))

@@ -50,7 +50,9 @@ pub enum QuicErrorKind {
         attempts: Vec<QuicAttempt>,
     },
     /// The two sides have no application protocol in common.
-    #[error("the peer does not speak `{ours}` (ALPN): another program listens there, or another version of it")]
+    #[error(
+        "the peer does not speak `{ours}` (ALPN): another program listens there, or another version of it"
+    )]
     Protocol {
         /// The one that we speak.
         ours: String,
@@ -147,6 +149,7 @@ const fn certificate_alert(alert: u64) -> Option<&'static str> {
         46 => "it is not acceptable there (certificate_unknown)",
         48 => "the authority that has signed it is not trusted there (unknown_ca)",
         49 => "it is not allowed in (access_denied)",
+        51 => "its signature is not that of the authority there, which was made anew (decrypt_error)",
         116 => "it wants one, and we have shown none (certificate_required)",
         _ => return None,
     })
@@ -172,7 +175,10 @@ impl QuicErrorKind {
                 code if CRYPTO.contains(&code) => match (code & 0xff, certificate_alert(code & 0xff)) {
                     (NO_PROTOCOL, _) => protocol(),
                     (_, Some(what)) => Self::RefusedByPeer { what, said: said(&close.reason) },
-                    (alert, None) => Self::Handshake(format!("the peer says TLS alert {alert}{}", Said(&said(&close.reason)))),
+                    (alert, None) => Self::Handshake(format!(
+                        "the peer says TLS alert {alert}{}",
+                        Said(&said(&close.reason))
+                    )),
                 },
                 _ => Self::Transport(said(close.to_string().as_bytes())),
             },
@@ -182,7 +188,9 @@ impl QuicErrorKind {
             ConnectionError::TimedOut => Self::Lost,
             ConnectionError::Reset => Self::Reset,
             ConnectionError::LocallyClosed => Self::ClosedByUs,
-            ConnectionError::VersionMismatch => Self::Handshake("the peer speaks another version of QUIC".to_owned()),
+            ConnectionError::VersionMismatch => {
+                Self::Handshake("the peer speaks another version of QUIC".to_owned())
+            }
             error @ ConnectionError::CidsExhausted => Self::Transport(error.to_string()),
         }
     }

@@ -31,10 +31,14 @@ pub enum CertificateErrorKind {
     #[error("it is no private key that can be used: {0}")]
     Key(String),
     /// Certificate and key do not belong together.
-    #[error("the key does not belong to the certificate: remove both so that they are made anew, or put the right one beside it")]
+    #[error(
+        "the key does not belong to the certificate: remove both so that they are made anew, or put the right one beside it"
+    )]
     KeyMismatch,
     /// Others can read a private key, or write where one lies.
-    #[error("others may {what} it (mode {mode:03o}): `chmod {wanted:03o}` it, and consider the key known to them")]
+    #[error(
+        "others may {what} it (mode {mode:03o}): `chmod {wanted:03o}` it, and consider the key known to them"
+    )]
     Open {
         /// `read` or `write`.
         what: &'static str,

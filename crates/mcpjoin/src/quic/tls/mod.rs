@@ -106,7 +106,8 @@ impl Identity {
     /// [`CertificateError`].
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let chain = certificates(certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| CertificateErrorKind::Key(error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|error| CertificateErrorKind::Key(error.to_string()))?;
         let certified = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => CertificateErrorKind::KeyMismatch,
             error => CertificateErrorKind::Key(error.to_string()),
@@ -177,7 +178,9 @@ impl Authorities {
         let mut roots = RootCertStore::empty();
         for certificate in &self.certificates {
             let added = roots.add(certificate.clone());
-            added.map_err(|error| CertificateErrorKind::Authority(self.place.to_string(), error.to_string()))?;
+            added.map_err(|error| {
+                CertificateErrorKind::Authority(self.place.to_string(), error.to_string())
+            })?;
         }
         Ok(Arc::new(roots))
     }
@@ -185,16 +188,18 @@ impl Authorities {
     /// A verifier of servers that these authorities have signed.
     pub(crate) fn of_servers(&self) -> Result<Arc<WebPkiServerVerifier>, CertificateError> {
         let built = WebPkiServerVerifier::builder_with_provider(self.roots()?, provider()).build();
-        built.map_err(|error| CertificateErrorKind::Authority(self.place.to_string(), error.to_string()).into())
+        built.map_err(|error| {
+            CertificateErrorKind::Authority(self.place.to_string(), error.to_string()).into()
+        })
     }
 
     /// A verifier of clients that these authorities have signed.
     pub(crate) fn of_clients(&self, required: bool) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
         let builder = WebPkiClientVerifier::builder_with_provider(self.roots()?, provider());
         let builder = if required { builder } else { builder.allow_unauthenticated() };
-        builder
-            .build()
-            .map_err(|error| CertificateErrorKind::Authority(self.place.to_string(), error.to_string()).into())
+        builder.build().map_err(|error| {
+            CertificateErrorKind::Authority(self.place.to_string(), error.to_string()).into()
+        })
     }
 }
 
@@ -266,8 +271,8 @@ impl ClientTls {
         config.alpn_protocols = vec![self.alpn.as_bytes().to_vec()];
         config.resumption = Resumption::disabled();
         config.enable_early_data = false;
-        let config =
-            QuicClientConfig::try_from(config).map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
+        let config = QuicClientConfig::try_from(config)
+            .map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
         Ok(quinn::ClientConfig::new(Arc::new(config)))
     }
 }
@@ -307,8 +312,8 @@ impl ServerTls {
         config.alpn_protocols = vec![self.alpn.as_bytes().to_vec()];
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
-        let config =
-            QuicServerConfig::try_from(config).map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
+        let config = QuicServerConfig::try_from(config)
+            .map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
         Ok(quinn::ServerConfig::with_crypto(Arc::new(config)))
     }
 }

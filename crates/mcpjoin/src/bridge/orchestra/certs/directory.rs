@@ -138,7 +138,8 @@ impl Directory {
                 ));
             }
             let key = profile::new_key().map_err(|kind| CertificateError::at(&self.0, kind))?;
-            let pem = profile::authority(&key, None, now()).map_err(|kind| CertificateError::at(&self.0, kind))?;
+            let pem =
+                profile::authority(&key, None, now()).map_err(|kind| CertificateError::at(&self.0, kind))?;
             write(&self.beside(AUTHORITY, "key"), key.serialize_pem().as_bytes())?;
             write(&self.beside(AUTHORITY, "crt"), pem.as_bytes())?;
             self.finish()?;
@@ -159,7 +160,11 @@ impl Directory {
 
     /// The authority with a certificate that counts for another year, where it can be made; otherwise as it is, until it
     /// has run out.
-    fn prolonged(&self, authorities: Authorities, facts: CertificateFacts) -> Done<(Authorities, CertificateFacts)> {
+    fn prolonged(
+        &self,
+        authorities: Authorities,
+        facts: CertificateFacts,
+    ) -> Done<(Authorities, CertificateFacts)> {
         let path = self.file(AUTHORITY, "crt");
         let key = if profile::is_ours(&facts) { self.authority_key(&facts)? } else { None };
         let Some(key) = key else {
@@ -173,7 +178,8 @@ impl Directory {
             tracing::warn!(target: "mcpjoin", file = %path.display(), ends = %facts.ends(), "the authority runs out");
             return Ok((authorities, facts));
         };
-        let pem = profile::authority(&key, Some(&facts), now()).map_err(|kind| CertificateError::at(&path, kind))?;
+        let pem = profile::authority(&key, Some(&facts), now())
+            .map_err(|kind| CertificateError::at(&path, kind))?;
         self.replace(AUTHORITY, "crt", pem.as_bytes())?;
         tracing::info!(target: "mcpjoin", file = %path.display(), "the authority's certificate counts for another year");
         self.found()?.ok_or_else(|| CertificateError::io(&path, ErrorKind::NotFound.into()))
@@ -183,11 +189,11 @@ impl Directory {
     fn finish(&self) -> Done<()> {
         let (new_key, new_crt) = (self.beside(AUTHORITY, "key"), self.beside(AUTHORITY, "crt"));
         let (key, crt) = (self.file(AUTHORITY, "key"), self.file(AUTHORITY, "crt"));
-        if exists(&new_key)? && exists(&new_crt)? && !exists(&crt)? {
+        if !exists(&crt)? && whole(&new_crt, &new_key) {
             if !exists(&key)? {
                 put(&new_key, &key)?;
             }
-            if same(&new_key, &key)? && whole(&new_crt, &new_key) {
+            if same(&new_key, &key)? {
                 put(&new_crt, &crt)?;
             }
         }
@@ -260,7 +266,11 @@ impl Directory {
 /// Whether a name can be that of two files in the folder, and is not the authority's.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    !name.is_empty() && name.len() <= 200 && name.bytes().all(plain) && !name.starts_with('.') && name != AUTHORITY
+    !name.is_empty()
+        && name.len() <= 200
+        && name.bytes().all(plain)
+        && !name.starts_with('.')
+        && name != AUTHORITY
 }
 
 /// Whether it counts, and for longer than the rest at which it is made anew.

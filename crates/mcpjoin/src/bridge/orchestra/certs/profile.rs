@@ -45,7 +45,8 @@ pub(super) fn new_key() -> Made<KeyPair> {
 
 /// The key in a PEM text.
 pub(super) fn read_key(pem: &[u8]) -> Made<KeyPair> {
-    KeyPair::from_pem(&String::from_utf8_lossy(pem)).map_err(|error| CertificateErrorKind::Key(error.to_string()))
+    KeyPair::from_pem(&String::from_utf8_lossy(pem))
+        .map_err(|error| CertificateErrorKind::Key(error.to_string()))
 }
 
 /// The SHA-256 of its public half, as [`CertificateFacts::key_hash`] is.
@@ -116,7 +117,8 @@ pub(super) fn leaf(
     let mut params = params(now, None)?;
     params.distinguished_name = name(common)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let cannot = |_| CertificateErrorKind::Name(common.to_owned());
     params.subject_alt_names = vec![
         SanType::DnsName(Ia5String::try_from(common).map_err(cannot)?),
@@ -146,7 +148,12 @@ pub(super) fn leaf(
 /// The subject of a certificate as it stands there, each text in the encoding that it has: certificates are held
 /// together by the bytes of it.
 fn name_of(facts: &CertificateFacts) -> Made<DistinguishedName> {
-    let unknown = || CertificateErrorKind::Tls(format!("the name of `{}` has an encoding that is not known", facts.subject));
+    let unknown = || {
+        CertificateErrorKind::Tls(format!(
+            "the name of `{}` has an encoding that is not known",
+            facts.subject
+        ))
+    };
     let mut name = DistinguishedName::new();
     for (kind, tag, text) in &facts.subject_parts {
         let utf8 = || std::str::from_utf8(text).map_err(|_| unknown());

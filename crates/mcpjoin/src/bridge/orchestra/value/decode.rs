@@ -299,7 +299,11 @@ impl<'a> Reading<'a> {
                 0..0x20 => "",
                 b'<' | b'>' | b'&' if self.go => "",
                 // The first byte of U+2028 and U+2029, among others.
-                0xe2 if self.go && matches!(text.as_bytes().get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])) => "",
+                0xe2 if self.go
+                    && matches!(text.as_bytes().get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])) =>
+                {
+                    ""
+                }
                 _ => continue,
             };
             self.out.push_str(text.get(from..at).unwrap_or_default());

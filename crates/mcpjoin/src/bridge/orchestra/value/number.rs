@@ -35,7 +35,7 @@ fn held(text: &str, value: f64) -> bool {
         return digits.parse::<u64>().is_ok_and(|whole| whole <= EXACT as u64);
     }
     let written = Decimal::of(digits);
-    let fraction = value.fract() != 0.0 || value.abs() <= EXACT;
+    let fraction = value.fract() != 0.0 || value.abs() < EXACT;
     if fraction && written.digits.len() <= PRINTED {
         // Below the least float everything is 0, and only 0 is.
         return value != 0.0 || written.digits.is_empty();

@@ -116,7 +116,9 @@ pub async fn read_frame<R: AsyncRead + Unpin + ?Sized>(from: &mut R) -> Result<B
 ///
 /// # Errors
 /// Those of [`read_frame`] and [`decode`].
-pub async fn read<M: Message + Default>(from: &mut (impl AsyncRead + Unpin + ?Sized)) -> Result<M, WireError> {
+pub async fn read<M: Message + Default>(
+    from: &mut (impl AsyncRead + Unpin + ?Sized),
+) -> Result<M, WireError> {
     decode(read_frame(from).await?)
 }
 
@@ -124,7 +126,10 @@ pub async fn read<M: Message + Default>(from: &mut (impl AsyncRead + Unpin + ?Si
 ///
 /// # Errors
 /// [`WireError::TooLong`], then nothing was written; [`WireError::Io`].
-pub async fn write(to: &mut (impl AsyncWrite + Unpin + ?Sized), message: &impl Message) -> Result<(), WireError> {
+pub async fn write(
+    to: &mut (impl AsyncWrite + Unpin + ?Sized),
+    message: &impl Message,
+) -> Result<(), WireError> {
     let frame = encode(message)?;
     to.write_all(&frame).await?;
     to.flush().await?;
