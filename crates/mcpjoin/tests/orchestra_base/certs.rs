@@ -220,13 +220,16 @@ fn threads_that_begin_at_once_make_one_authority() {
     assert!(Certificates::in_directory(folder.path()).report(CLIENT_NAME).is_good());
 }
 
+/// Files by their name, with what is in them.
+type Files<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn a_crash_in_the_middle_leaves_what_the_next_one_finishes() {
     let whole = Folder::new("crash-whole");
     client(&whole);
     let [crt, key] = ["ca.crt", "ca.key"].map(|name| fs::read_to_string(whole.file(name)).unwrap());
     // What is there after each step, and whether the authority of the one that has crashed is the one in the end.
-    let steps: [(&str, &[(&str, &str)], bool); 6] = [
+    let steps: [(&str, Files<'_>, bool); 6] = [
         ("half a key", &[(".ca.key.new", &key[..20])], false),
         ("the key beside its place", &[(".ca.key.new", &key)], false),
         ("half a certificate", &[(".ca.key.new", &key), (".ca.crt.new", &crt[..50])], false),
