@@ -38,8 +38,8 @@ pub(super) struct Opening<'a> {
     /// Watches the server, when it is a child of ours.
     #[cfg(unix)]
     child: Option<ChildHandle>,
-    /// Each request has an exchange of its own.
-    exchanges: bool,
+    /// Arguments travel in headers, too, where a tool's schema says so.
+    headers: bool,
     started: Instant,
 }
 
@@ -58,7 +58,7 @@ impl Plan {
             ClientHandler { answers: self.answers.clone(), on_notification: self.on_notification.clone() };
         #[cfg(unix)]
         let child = link.child();
-        let exchanges = link.caps().exchanges;
+        let headers = link.has_headers();
         let (connection, driver) = Connection::new(link, setup, Arc::new(handler));
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
@@ -67,7 +67,7 @@ impl Plan {
             connection,
             #[cfg(unix)]
             child,
-            exchanges,
+            headers,
             started,
         }
     }
@@ -104,8 +104,7 @@ impl Opening<'_> {
     }
 
     pub(super) fn client(self, peer: Arc<Peer>) -> Client {
-        // Only there arguments travel in headers.
-        let marks = self.exchanges && peer.profile.http_method_headers;
+        let marks = self.headers && peer.profile.http_method_headers;
         Client {
             inner: Arc::new(Inner {
                 watched: Watched::default(),

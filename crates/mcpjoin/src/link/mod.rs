@@ -18,6 +18,8 @@ pub(crate) mod http_server;
 mod memory;
 mod pair;
 mod queue;
+#[cfg(feature = "quic")]
+mod quic;
 mod socket;
 #[cfg(unix)]
 mod stdio;
@@ -47,6 +49,8 @@ pub use http_server::{
     Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
     HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
 };
+#[cfg(feature = "quic")]
+pub use quic::{ALPN, QuicConnect, QuicListen};
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 pub use socket::{
     Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
@@ -65,6 +69,11 @@ pub struct Link(Box<dyn Io>);
 pub(crate) trait Io: Send {
     /// What can be done over this link.
     fn caps(&self) -> LinkCaps;
+
+    /// Whether a modern client repeats arguments in headers here, as the marks of a tool's schema say: HTTP alone.
+    fn has_headers(&self) -> bool {
+        false
+    }
 
     /// Sets the bounds that concern the link (message size, decoding). Called once, before the first poll.
     fn configure(&mut self, limits: &Limits);
@@ -130,8 +139,8 @@ impl Link {
         self.0.child()
     }
 
-    pub(crate) fn caps(&self) -> LinkCaps {
-        self.0.caps()
+    pub(crate) fn has_headers(&self) -> bool {
+        self.0.has_headers()
     }
 
     pub(crate) fn into_io(self) -> Box<dyn Io> {

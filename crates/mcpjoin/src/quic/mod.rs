@@ -42,6 +42,11 @@ pub struct QuicOptions {
     pub keep_alive: Duration,
     /// How many streams in both directions the peer may have open at once: 256. Orchestra has 100.
     pub streams: u32,
+    /// How much the peer may send on one stream before it is read, in bytes: 1 MiB, which keeps 100 MB/s flowing over
+    /// 10 ms.
+    pub stream_window: u32,
+    /// The same for all streams of the connection together: 8 MiB, so that eight streams that nobody reads stop no other.
+    pub connection_window: u32,
 }
 
 impl Default for QuicOptions {
@@ -51,14 +56,14 @@ impl Default for QuicOptions {
             idle: Duration::from_secs(30),
             keep_alive: Duration::from_secs(10),
             streams: 256,
+            stream_window: STREAM_WINDOW,
+            connection_window: 8 * STREAM_WINDOW,
         }
     }
 }
 
-/// How much a peer may send on one stream before it is read, in bytes: 1 MiB, which keeps 100 MB/s flowing over 10 ms.
+/// The default of [`QuicOptions::stream_window`].
 const STREAM_WINDOW: u32 = 1024 * 1024;
-/// The same for all streams of a connection together: 8 MiB, so that eight streams that nobody reads stop no other.
-const CONNECTION_WINDOW: u32 = 8 * STREAM_WINDOW;
 
 impl QuicOptions {
     fn transport(&self) -> Arc<TransportConfig> {
@@ -69,9 +74,9 @@ impl QuicOptions {
         config.max_concurrent_bidi_streams(VarInt::from_u32(self.streams));
         config.max_concurrent_uni_streams(VarInt::from_u32(0));
         config.datagram_receive_buffer_size(None);
-        config.stream_receive_window(VarInt::from_u32(STREAM_WINDOW));
-        config.receive_window(VarInt::from_u32(CONNECTION_WINDOW));
-        config.send_window(u64::from(CONNECTION_WINDOW));
+        config.stream_receive_window(VarInt::from_u32(self.stream_window));
+        config.receive_window(VarInt::from_u32(self.connection_window));
+        config.send_window(u64::from(self.connection_window));
         config.congestion_controller_factory(Arc::new(CubicConfig::default()));
         Arc::new(config)
     }

@@ -30,7 +30,7 @@ pub use connect::SocketConnect;
 pub(crate) use connect::{host_and_port, in_turn, tcp_stream};
 pub use listen::{ListenAddress, Listener, ListenerHandle};
 
-use self::listen::Place;
+pub(super) use self::listen::Place;
 use super::stream::{Source, Stream};
 use super::tap::Tap;
 use super::{Io, Link, cannot_reopen};

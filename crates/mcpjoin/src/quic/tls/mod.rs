@@ -115,6 +115,20 @@ impl Identity {
         Ok(Self { certified: Arc::new(certified) })
     }
 
+    /// A new key, with a certificate of its own for these names (of hosts, or addresses): nobody has signed it, so peers
+    /// trust it by its key alone ([`Trust::Key`], [`CertificateFacts::key_hash`]). It is kept nowhere.
+    ///
+    /// # Errors
+    /// [`CertificateError`] when something among the names is no name.
+    pub fn self_signed<N: Into<String>>(
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, CertificateError> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let made = rcgen::generate_simple_self_signed(names)
+            .map_err(|error| CertificateErrorKind::Tls(error.to_string()))?;
+        Self::from_pem(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes())
+    }
+
     /// What its certificate says; `None` when that cannot be read.
     #[must_use]
     pub fn facts(&self) -> Option<CertificateFacts> {
