@@ -49,9 +49,9 @@ pub use http_server::{
     Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
     HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
 };
+pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 #[cfg(feature = "quic")]
 pub use quic::{ALPN, QuicConnect, QuicListen};
-pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 pub use socket::{
     Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
 };

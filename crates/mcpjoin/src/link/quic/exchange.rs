@@ -5,7 +5,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use super::code;
 use super::shared::Line;
+use super::table::claim;
 use crate::link::stream::{decoded, too_long};
 
 /// How much is taken from a stream at once, in bytes.
@@ -75,8 +76,7 @@ pub(super) struct Exchange {
     pub(super) common: Arc<Common>,
     /// With what the stream is reset when the task is dropped.
     pub(super) code: Arc<AtomicU32>,
-    /// Held until everything is written and received, or never will be.
-    pub(super) leash: Sender<()>,
+    pub(super) claim: Arc<AtomicU8>,
 }
 
 enum WriteEnd {
@@ -125,12 +125,17 @@ impl Drop for Receiving {
 }
 
 impl Exchange {
-    /// Until the stream is over in both directions.
-    pub(super) async fn run(self, send: SendStream, receive: RecvStream, mut out: UnboundedReceiver<Line>) {
+    /// Until the stream is over in both directions. `leash` is held until everything is written and received, or never
+    /// will be.
+    pub(super) async fn run(
+        self,
+        (send, receive): (SendStream, RecvStream),
+        mut out: UnboundedReceiver<Line>,
+        leash: Sender<()>,
+    ) {
         let mut sending = Sending { inner: send, done: false, code: self.code.clone() };
         let mut receiving = Receiving { inner: receive, ended: false, code: self.code.clone() };
         let (mut written, mut read) = (false, false);
-        let leash = self.leash.clone();
         let mut writing = pin!(async {
             let end = self.write(&mut sending, &mut out).await;
             drop(leash);
@@ -166,6 +171,7 @@ impl Exchange {
                             self.code.store(code::NO_ERROR, Ordering::Relaxed);
                             return;
                         }
+                        (WriteEnd::Finished, Kind::Call(_)) if self.is_given_up() => return,
                         (WriteEnd::Finished, _) => {}
                         // The answer to a request of which the rest was not wanted may still come.
                         (WriteEnd::Failed(_), Kind::Call(_)) => {}
@@ -175,6 +181,10 @@ impl Exchange {
                 }
             }
         }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.claim.load(Ordering::Acquire) == claim::GIVEN_UP
     }
 
     async fn tell(&self, news: News) {

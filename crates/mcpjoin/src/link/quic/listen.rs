@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::{ALPN, Far, FAREWELL, QuicLink, code, options};
+use super::{ALPN, FAREWELL, Far, QuicLink, code, options};
 use crate::link::socket::Place;
 use crate::link::{Link, Listener};
 use crate::quic::{self, CertificateError, ClientsAre, Connection, Identity, Incoming, QuicError, ServerTls};

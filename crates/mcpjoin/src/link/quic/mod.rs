@@ -156,7 +156,12 @@ fn accept(connection: &Connection) -> Accepting {
 }
 
 impl QuicLink {
-    fn new(far: Far, connection: Connection, session: Option<(SendStream, RecvStream)>, streams: u32) -> Self {
+    fn new(
+        far: Far,
+        connection: Connection,
+        session: Option<(SendStream, RecvStream)>,
+        streams: u32,
+    ) -> Self {
         let (leash, leashes) = channel(1);
         let peer = connection.peer_name();
         let peer = peer.map_or_else(
@@ -220,18 +225,12 @@ impl QuicLink {
     fn begin(&mut self, key: u64, kind: Kind, send: SendStream, receive: RecvStream) {
         let (Some(common), Some(leash)) = (self.common(), self.leash.clone()) else { return };
         let code = Arc::new(AtomicU32::new(code::CANCELLED));
-        let exchange = Exchange { key, kind, common, code: code.clone(), leash };
+        let claim = Arc::new(AtomicU8::new(claim::OPEN));
+        let exchange = Exchange { key, kind, common, code: code.clone(), claim: claim.clone() };
         let (out, lines) = unbounded_channel();
-        let task = self.tasks.spawn(exchange.run(send, receive, lines));
-        let entry = Entry {
-            out: Some(out),
-            task,
-            claim: Arc::new(AtomicU8::new(claim::OPEN)),
-            code,
-            ours: Vec::new(),
-            theirs: Vec::new(),
-            begun: false,
-        };
+        let task = self.tasks.spawn(exchange.run((send, receive), lines, leash));
+        let entry =
+            Entry { out: Some(out), task, claim, code, ours: Vec::new(), theirs: Vec::new(), begun: false };
         self.table.entries.insert(key, entry);
     }
 
@@ -246,11 +245,11 @@ impl QuicLink {
         self.next_key += 1;
         let code = Arc::new(AtomicU32::new(code::CANCELLED));
         let kind = Kind::Call(request.id.clone());
-        let exchange = Exchange { key, kind, common, code: code.clone(), leash };
+        let claim = Arc::new(AtomicU8::new(claim::WAITING));
+        let exchange = Exchange { key, kind, common, code: code.clone(), claim: claim.clone() };
         let (out, lines) = unbounded_channel();
         // Its receiver is there.
         let _ = out.send(line);
-        let claim = Arc::new(AtomicU8::new(claim::WAITING));
         let (claimed, places, connection) = (claim.clone(), self.places.clone(), self.connection.clone());
         let task = self.tasks.spawn(async move {
             let Ok(_place) = places.acquire_owned().await else { return };
@@ -258,15 +257,15 @@ impl QuicLink {
             let claiming =
                 claimed.compare_exchange(claim::WAITING, claim::OPEN, Ordering::AcqRel, Ordering::Acquire);
             if claiming.is_err() {
-                let _ = (send.reset(code::number(code::CANCELLED)), receive.stop(code::number(code::CANCELLED)));
+                let _ =
+                    (send.reset(code::number(code::CANCELLED)), receive.stop(code::number(code::CANCELLED)));
                 return;
             }
-            exchange.run(send, receive, lines).await;
+            exchange.run((send, receive), lines, leash).await;
         });
         // A request that says everything by itself is never followed by anything.
         let out = (!stands_alone(request)).then_some(out);
-        let entry =
-            Entry { out, task, claim, code, ours: Vec::new(), theirs: Vec::new(), begun: true };
+        let entry = Entry { out, task, claim, code, ours: Vec::new(), theirs: Vec::new(), begun: true };
         self.table.entries.insert(key, entry);
         self.table.ask(request.id.clone(), key);
     }
@@ -331,6 +330,9 @@ impl QuicLink {
         }
         if !self.withdraw(key) {
             self.table.send(key, line);
+            if let Some(entry) = self.table.entries.get(&key) {
+                entry.claim.store(claim::GIVEN_UP, Ordering::Release);
+            }
             self.end(key);
         }
     }
@@ -402,7 +404,8 @@ impl QuicLink {
         match news {
             News::Came { key, inbound, line, permit } => self.came(key, inbound, line, permit),
             News::Gone { key: SESSION, cause } => {
-                let end = LinkEnd::failed(LinkError::new(format!("{cause}: it is the one of the session"), true));
+                let end =
+                    LinkEnd::failed(LinkError::new(format!("{cause}: it is the one of the session"), true));
                 self.over(end);
                 self.connection.close(code::PROTOCOL, "the stream of the session was cut off");
             }

@@ -21,6 +21,8 @@ pub(super) mod claim {
     pub(in super::super) const OPEN: u8 = 1;
     /// It was given up before it had one: nothing of it leaves.
     pub(in super::super) const WITHDRAWN: u8 = 2;
+    /// It was given up, and the peer is told so on its stream: nothing is waited for.
+    pub(in super::super) const GIVEN_UP: u8 = 3;
 }
 
 /// A stream that is not over.
