@@ -3,7 +3,12 @@
 #![cfg(all(feature = "quic", unix))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod by_hand;
 mod calls;
+mod hostile;
+mod large;
+mod limits;
+mod trust;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +23,7 @@ use mcpjoin::proto::types::{
 };
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::quic::{ClientsAre, Identity, Trust};
-use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, tool};
+use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, spawned, tool};
 use mcpjoin::{Client, Link, Server};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
@@ -105,7 +110,7 @@ fn builder(gate: &Gate) -> ServerBuilder {
             let origin = cx.origin().unwrap();
             format!("{} {}", origin.link, origin.peer.clone().unwrap_or_default())
         })
-        .tool(tool("size"), |size: Size, _| async move { "x".repeat(size.bytes) })
+        .tool(tool("size"), spawned(|size: Size, _| async move { "x".repeat(size.bytes) }))
         .tool(tool("steps"), |_: NoArguments, cx: Context| async move {
             for step in 0..3 {
                 cx.log(LoggingLevel::Info, step);

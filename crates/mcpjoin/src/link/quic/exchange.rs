@@ -107,19 +107,27 @@ struct Receiving {
     code: Arc<AtomicU32>,
 }
 
+impl Sending {
+    /// Says nothing more, whatever is left to be said.
+    fn reset(&mut self, code: u32) {
+        if !self.done {
+            self.done = true;
+            // A stream that has ended by itself does not mind.
+            let _ = self.inner.reset(code::number(code));
+        }
+    }
+}
+
 impl Drop for Sending {
     fn drop(&mut self) {
-        if !self.done {
-            // A stream that has ended by itself does not mind.
-            let _ = self.inner.reset(VarInt::from_u32(self.code.load(Ordering::Relaxed)));
-        }
+        self.reset(self.code.load(Ordering::Relaxed));
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
         if !self.ended {
-            let _ = self.inner.stop(VarInt::from_u32(self.code.load(Ordering::Relaxed)));
+            let _ = self.inner.stop(code::number(self.code.load(Ordering::Relaxed)));
         }
     }
 }
@@ -204,7 +212,7 @@ impl Exchange {
                 biased;
                 line = out.recv() => line,
                 stopped = &mut stopped => {
-                    sending.done = true;
+                    sending.reset(code::CANCELLED);
                     return match stopped {
                         Ok(code) => WriteEnd::Failed(left(code)),
                         Err(StoppedError::ConnectionLost(_)) => WriteEnd::Lost,
@@ -217,10 +225,13 @@ impl Exchange {
                 match timeout(self.common.stall, sending.inner.write_chunks(line.rest())).await {
                     Ok(Ok(written)) => line.took(written.bytes, written.chunks),
                     Ok(Err(WriteError::ConnectionLost(_))) => return WriteEnd::Lost,
-                    Ok(Err(WriteError::Stopped(code))) => return WriteEnd::Failed(left(Some(code))),
+                    Ok(Err(WriteError::Stopped(code))) => {
+                        sending.reset(code::CANCELLED);
+                        return WriteEnd::Failed(left(Some(code)));
+                    }
                     Ok(Err(error)) => return WriteEnd::Failed(LinkError::new(error.to_string(), true)),
                     Err(_) => {
-                        self.code.store(code::STALLED, Ordering::Relaxed);
+                        sending.reset(code::STALLED);
                         let after = self.common.stall.as_millis();
                         let what = format!("the peer has taken nothing on this stream for {after} ms");
                         return WriteEnd::Failed(LinkError::new(what, true));
@@ -261,7 +272,7 @@ impl Exchange {
                     return ReadEnd::Answered;
                 }
                 if long && !matches!(self.kind, Kind::Session) {
-                    let _ = receiving.inner.stop(VarInt::from_u32(code::TOO_LARGE));
+                    let _ = receiving.inner.stop(code::number(code::TOO_LARGE));
                     receiving.ended = true;
                     return ReadEnd::TooLong;
                 }
