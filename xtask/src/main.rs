@@ -17,6 +17,7 @@ mod steps;
 mod suite;
 mod test;
 mod tree;
+mod wire;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ cargo xtask CHORE
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines (bench/README.md)
   dist               the archive, the npm package and the wheel, into target/dist
+  wire [--write]     that Orchestra's messages in Rust are what their schema gives; --write makes them anew
   fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus";
 
 fn main() -> ExitCode {
@@ -70,6 +72,8 @@ fn run(words: &[&str]) -> Result<()> {
         }
         ["bench", options @ ..] => bench::run(&root, &bench::Options::parse(options)?),
         ["dist"] => dist::run(&root).map(drop),
+        ["wire"] => wire::run(&root, false),
+        ["wire", "--write"] => wire::run(&root, true),
         ["fuzz"] => fuzz::run(&root, 0),
         ["fuzz", seconds] => fuzz::run(&root, seconds.parse()?),
         [] | ["help" | "--help" | "-h"] => {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::counts::{self, Counts};
 use crate::steps::{self, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
-use crate::{catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tree};
+use crate::{catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tree, wire};
 
 /// The package whose tests need the published servers.
 const INTEROP: &str = "interop";
@@ -48,6 +48,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     steps.step("format", "cargo fmt --all --check", || format(root));
     steps.step("tree", "git ls-files", || tree::check(root));
     steps.step("dependencies", "cargo xtask deny", || dependencies::run(root));
+    steps.step("wire", "cargo xtask wire", || wire::run(root, false));
     steps.step("requirements", "cargo xtask requirements", || requirements::check(root));
     steps.step("catalogue", "cargo xtask requirements", || catalogue::check(root));
     steps.step("clippy", "cargo clippy --workspace --all-targets --all-features -- -D warnings", || {

@@ -22,6 +22,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "quic")]
+pub mod bridge;
 pub mod client;
 pub mod connection;
 #[cfg(unix)]
@@ -30,6 +32,8 @@ pub mod handler;
 pub mod link;
 #[cfg(unix)]
 mod process;
+#[cfg(feature = "quic")]
+pub mod quic;
 pub mod server;
 #[cfg(unix)]
 pub mod validate;

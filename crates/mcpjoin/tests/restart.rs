@@ -183,7 +183,7 @@ async fn d88_a_server_that_dies_at_once_is_started_five_times_and_ever_more_slow
     for (pause, least) in pauses.iter().zip([100, 200, 400, 800].map(Duration::from_millis)) {
         assert!(*pause >= least && *pause <= least * 3 / 2, "{pauses:?}");
     }
-    assert!(took >= pauses.iter().sum(), "{took:?} {pauses:?}");
+    assert!(took >= pauses.iter().sum::<Duration>(), "{took:?} {pauses:?}");
     let NoClient::GivenUp { starts: 5, last: RunEnd::Ended(CloseCause::Link(_)) } = &why else {
         panic!("{why:?}")
     };

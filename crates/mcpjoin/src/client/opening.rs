@@ -43,8 +43,8 @@ pub(super) struct Opening<'a> {
     /// Watches the server, when it is a child of ours.
     #[cfg(unix)]
     child: Option<ChildHandle>,
-    /// Each request has an exchange of its own.
-    exchanges: bool,
+    /// Arguments travel in headers, too, where a tool's schema says so.
+    headers: bool,
     standing: Standing,
     cache: Option<Cache>,
     started: Instant,
@@ -71,7 +71,7 @@ impl Plan {
         };
         #[cfg(unix)]
         let child = link.child();
-        let exchanges = link.caps().exchanges;
+        let headers = link.has_headers();
         let standing = link.standing();
         let (connection, driver) = Connection::new(link, setup, Arc::new(handler));
         let connection = OpenConnection(connection);
@@ -82,7 +82,7 @@ impl Plan {
             tasks,
             #[cfg(unix)]
             child,
-            exchanges,
+            headers,
             standing,
             cache,
             started,
@@ -121,8 +121,7 @@ impl Opening<'_> {
     }
 
     pub(super) fn client(self, peer: Arc<Peer>) -> Client {
-        // Only there arguments travel in headers.
-        let marks = self.exchanges && peer.profile.http_method_headers;
+        let marks = self.headers && peer.profile.http_method_headers;
         let plan = self.plan;
         let partition = plan.caching.partition.clone();
         let capabilities = &plan.role.capabilities;

@@ -18,6 +18,8 @@ pub(crate) mod http_server;
 mod memory;
 mod pair;
 mod queue;
+#[cfg(feature = "quic")]
+mod quic;
 mod socket;
 mod standing;
 #[cfg(unix)]
@@ -49,9 +51,13 @@ pub use http_server::{
     HttpOptions, HttpService, MemoryEvents, Replay, SessionId,
 };
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
+#[cfg(feature = "quic")]
+pub use quic::{ALPN, QuicConnect, QuicListen};
 pub use socket::{
     Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
 };
+#[cfg(feature = "quic")]
+pub(crate) use socket::{host_and_port, in_turn, tcp_stream};
 pub(crate) use standing::{Authorization, Standing};
 use tap::Tap;
 pub use tap::{Crossed, Way};
@@ -65,6 +71,11 @@ pub struct Link(Box<dyn Io>);
 pub(crate) trait Io: Send {
     /// What can be done over this link.
     fn caps(&self) -> LinkCaps;
+
+    /// Whether a modern client repeats arguments in headers here, as the marks of a tool's schema say: HTTP alone.
+    fn has_headers(&self) -> bool {
+        false
+    }
 
     /// Sets the bounds that concern the link (message size, decoding). Called once, before the first poll.
     fn configure(&mut self, limits: &Limits);
@@ -135,8 +146,8 @@ impl Link {
         self.0.child()
     }
 
-    pub(crate) fn caps(&self) -> LinkCaps {
-        self.0.caps()
+    pub(crate) fn has_headers(&self) -> bool {
+        self.0.has_headers()
     }
 
     pub(crate) fn standing(&self) -> Standing {

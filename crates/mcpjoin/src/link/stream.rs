@@ -215,30 +215,38 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
         if let Some(tap) = &mut self.tap {
             tap(Way::In, Crossed::Line(line));
         }
-        let origin = Arc::clone(&self.origin);
-        match decode(line, &self.decoding) {
-            Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
-            Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
-            Err(error) => Inbound::Malformed { error, excerpt: excerpt(line), origin },
-        }
+        decoded(line, &self.decoding, Arc::clone(&self.origin))
     }
 
-    /// A line of which only the beginning was kept: that tells whose it was.
     fn too_long(&mut self, head: &Bytes, length: usize) -> Inbound {
         if let Some(tap) = &mut self.tap {
             tap(Way::In, Crossed::Line(head));
         }
-        let (id, shape) = match salvage(head) {
-            Some(Salvaged { id, kind: SalvagedKind::Response }) => (id, Shape::Response),
-            // Without an id it may be a notification, or its id may come later: somebody may wait.
-            Some(Salvaged { id: Some(id), kind: SalvagedKind::Request }) => (Some(id), Shape::Request),
-            Some(Salvaged { id, .. }) => (id, Shape::Unknown),
-            None => (None, Shape::Unknown),
-        };
-        let kind = DecodeErrorKind::TooLarge { limit: self.limit, length };
-        let error = DecodeError { kind, at: self.limit, id, shape, excerpt: Box::default() };
-        Inbound::Malformed { error, excerpt: excerpt(head), origin: Arc::clone(&self.origin) }
+        too_long(head, length, self.limit, Arc::clone(&self.origin))
     }
+}
+
+/// What a line is.
+pub(super) fn decoded(line: &Bytes, decoding: &DecodeLimits, origin: Arc<Origin>) -> Inbound {
+    match decode(line, decoding) {
+        Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
+        Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
+        Err(error) => Inbound::Malformed { error, excerpt: excerpt(line), origin },
+    }
+}
+
+/// A line of which only the beginning was kept: that tells whose it was.
+pub(super) fn too_long(head: &Bytes, length: usize, limit: usize, origin: Arc<Origin>) -> Inbound {
+    let (id, shape) = match salvage(head) {
+        Some(Salvaged { id, kind: SalvagedKind::Response }) => (id, Shape::Response),
+        // Without an id it may be a notification, or its id may come later: somebody may wait.
+        Some(Salvaged { id: Some(id), kind: SalvagedKind::Request }) => (Some(id), Shape::Request),
+        Some(Salvaged { id, .. }) => (id, Shape::Unknown),
+        None => (None, Shape::Unknown),
+    };
+    let kind = DecodeErrorKind::TooLarge { limit, length };
+    let error = DecodeError { kind, at: limit, id, shape, excerpt: Box::default() };
+    Inbound::Malformed { error, excerpt: excerpt(head), origin }
 }
 
 fn excerpt(line: &[u8]) -> Bytes {

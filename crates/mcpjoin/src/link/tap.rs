@@ -69,6 +69,10 @@ impl Io for Tapped {
         self.io.caps()
     }
 
+    fn has_headers(&self) -> bool {
+        self.io.has_headers()
+    }
+
     fn configure(&mut self, limits: &Limits) {
         self.io.configure(limits);
     }

@@ -48,10 +48,11 @@ impl Server {
                 }
             }
         }
-        drop(listener);
+        let farewell = listener.farewell();
         for connection in open.values() {
             connection.drain();
         }
         while tasks.join_next().await.is_some() {}
+        farewell.await;
     }
 }

@@ -17,10 +17,8 @@ use core::ops::Range;
 use crate::Raw;
 
 pub(crate) use text::{Duplicate, Scanner};
-pub use walk::members;
-pub(crate) use walk::{
-    elements, is_integer, members_of, skip_space, skip_value, string, string_end, unescape,
-};
+pub(crate) use walk::{elements, is_integer, members_of, skip_space, skip_value, string_end, unescape};
+pub use walk::{members, string};
 
 /// The nesting of arrays and objects that is accepted; one more is refused.
 pub const MAX_DEPTH: usize = 128;

@@ -242,9 +242,18 @@ fn unescape_blocks<B: Block>(
     None
 }
 
-/// What the string means that begins at `at` (behind its quote), and where its closing quote is. One pass.
+/// What the string means that begins at `at` (behind its quote), and where its closing quote is. One pass over a text
+/// that has been checked.
+///
+/// ```
+/// # use mcpjoin_proto::{Raw, scan};
+/// let raw = Raw::parse(r#"["tab\\t",2]"#)?;
+/// assert_eq!(scan::string(raw.as_str(), 2), ("tab\t".into(), 7));
+/// # Ok::<(), scan::ScanError>(())
+/// ```
+#[must_use]
 #[inline]
-pub(crate) fn string(text: &str, at: usize) -> (Cow<'_, str>, usize) {
+pub fn string(text: &str, at: usize) -> (Cow<'_, str>, usize) {
     // Most strings are short and plain: one block decides, where the caller is.
     if let Some(block) = u8x16::load(text.as_bytes(), at) {
         let ends = block.ends();

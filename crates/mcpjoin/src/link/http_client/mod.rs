@@ -449,6 +449,10 @@ impl Io for HttpLink {
         LinkCaps { exchanges: true, reopens: false }
     }
 
+    fn has_headers(&self) -> bool {
+        true
+    }
+
     fn configure(&mut self, limits: &Limits) {
         // Nothing runs yet, so nobody shares it.
         if let Some(wire) = Arc::get_mut(&mut self.wire) {

@@ -154,7 +154,7 @@ async fn link<S: Socket>(target: S::Target, origin: Origin) -> Result<Link, Sock
 }
 
 /// The parts of `host:port`.
-pub(super) fn host_and_port(address: &str) -> Result<(&str, u16), SocketErrorKind> {
+pub(crate) fn host_and_port(address: &str) -> Result<(&str, u16), SocketErrorKind> {
     let wrong = |what| Err(SocketErrorKind::Address(what));
     let Some((host, port)) = address.rsplit_once(':') else { return wrong("it has no port") };
     let Ok(port) = port.parse() else { return wrong("its port is no number below 65536") };
@@ -181,6 +181,12 @@ impl TcpTarget {
         };
         Err(SocketError { target: format!("tcp://{}", self.address), kind })
     }
+}
+
+/// The connection alone, for what is no MCP: `host:port`, within that time.
+#[cfg(feature = "quic")]
+pub(crate) async fn tcp_stream(address: &str, timeout: Duration) -> Result<TcpStream, SocketError> {
+    TcpTarget { address: address.to_owned(), timeout }.connect().await
 }
 
 /// Tries the addresses one beside the other. When all have failed, `attempts` tells it.
@@ -221,7 +227,7 @@ async fn reach(address: &str, attempts: &mut Vec<Attempt>) -> Result<TcpStream, 
 
 /// The first kind of address first, then one of each kind in turn, so that a machine on which one kind does not work
 /// loses a quarter second and not all of its time.
-fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+pub(crate) fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (preferred, others): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv6() == first);

@@ -1,7 +1,7 @@
 //! Listening on a socket: each client that comes is a link.
 
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
@@ -19,6 +19,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Sleep, sleep};
 
 use super::super::Link;
+#[cfg(feature = "quic")]
+use super::super::quic::{QuicListener, guest};
 use super::connect::host_and_port;
 #[cfg(unix)]
 use super::file::SocketFile;
@@ -57,6 +59,9 @@ pub enum ListenAddress {
     /// A Unix socket: `unix:/path`.
     #[cfg(unix)]
     Unix(PathBuf),
+    /// A UDP port for QUIC: `quic://host:port`.
+    #[cfg(feature = "quic")]
+    Quic(SocketAddr),
 }
 
 /// Watches a [`Listener`] from outside. Cheap to clone; outlives it.
@@ -73,7 +78,7 @@ struct Counts {
 
 /// The place of one link among those of a listener.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Counts>);
+pub(in crate::link) struct Place(Arc<Counts>);
 
 #[derive(Debug)]
 enum Accepting {
@@ -84,6 +89,8 @@ enum Accepting {
         _file: SocketFile,
         listener: UnixListener,
     },
+    #[cfg(feature = "quic")]
+    Quic(QuicListener),
 }
 
 /// Who has come.
@@ -91,6 +98,8 @@ enum Guest {
     Tcp(TcpStream, SocketAddr),
     #[cfg(unix)]
     Unix(UnixStream),
+    #[cfg(feature = "quic")]
+    Quic(crate::quic::Connection),
 }
 
 impl Listener {
@@ -133,6 +142,28 @@ impl Listener {
                 Ok(Self::new(Accepting::Unix { _file: file, listener }, address))
             }
             Err(kind) => Err(SocketError { target: format!("unix:{}", path.display()), kind }),
+        }
+    }
+
+    #[cfg(feature = "quic")]
+    pub(in crate::link) fn of_quic(listener: QuicListener) -> Self {
+        let address = ListenAddress::Quic(listener.address());
+        Self::new(Accepting::Quic(listener), address)
+    }
+
+    /// Ends listening: what is to be waited for after the last link is closed, so that every client knows of it.
+    pub(crate) fn farewell(self) -> impl Future<Output = ()> + Send + 'static {
+        #[cfg(feature = "quic")]
+        let farewell = match &self.socket {
+            Accepting::Quic(listener) => Some(listener.farewell()),
+            _ => None,
+        };
+        drop(self);
+        async move {
+            #[cfg(feature = "quic")]
+            if let Some(farewell) = farewell {
+                farewell.await;
+            }
         }
     }
 
@@ -180,6 +211,7 @@ impl Listener {
                     if let Some(place) = Place::take(&self.counts, self.most) {
                         return Poll::Ready(guest.link(place));
                     }
+                    guest.refuse();
                     tracing::debug!(target: "mcpjoin", limit = self.most, "a client was refused: `connections`");
                 }
                 Err(error) if concerns_one_client(&error) => {}
@@ -204,8 +236,10 @@ fn concerns_one_client(error: &io::Error) -> bool {
 }
 
 impl Accepting {
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Guest>> {
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Guest>> {
         match self {
+            #[cfg(feature = "quic")]
+            Self::Quic(listener) => listener.poll_accept(cx).map(|connection| Ok(Guest::Quic(connection))),
             Self::Tcp(listener) => {
                 listener.poll_accept(cx).map_ok(|(stream, address)| Guest::Tcp(stream, address))
             }
@@ -216,9 +250,19 @@ impl Accepting {
 }
 
 impl Guest {
+    /// There is no place for it. A socket is just closed.
+    fn refuse(&self) {
+        #[cfg(feature = "quic")]
+        if let Self::Quic(connection) = self {
+            QuicListener::refuse(connection);
+        }
+    }
+
     fn link(self, place: Place) -> Link {
         let (_place, heard) = (place, false);
         match self {
+            #[cfg(feature = "quic")]
+            Self::Quic(connection) => guest(connection, _place),
             Self::Tcp(stream, address) => {
                 tune(&stream);
                 let origin = Origin { link: "tcp", peer: Some(address.to_string().into()), principal: None };
@@ -267,6 +311,18 @@ impl ListenAddress {
             Self::Tcp(address) => Some(*address),
             #[cfg(unix)]
             Self::Unix(_) => None,
+            #[cfg(feature = "quic")]
+            Self::Quic(_) => None,
+        }
+    }
+
+    /// The UDP port for QUIC; `None` when it is something else.
+    #[cfg(feature = "quic")]
+    #[must_use]
+    pub const fn quic(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Quic(address) => Some(*address),
+            _ => None,
         }
     }
 
@@ -276,7 +332,7 @@ impl ListenAddress {
     pub fn unix(&self) -> Option<&Path> {
         match self {
             Self::Unix(path) => Some(path),
-            Self::Tcp(_) => None,
+            _ => None,
         }
     }
 }
@@ -287,6 +343,8 @@ impl fmt::Display for ListenAddress {
             Self::Tcp(address) => write!(f, "tcp://{address}"),
             #[cfg(unix)]
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            #[cfg(feature = "quic")]
+            Self::Quic(address) => write!(f, "quic://{address}"),
         }
     }
 }

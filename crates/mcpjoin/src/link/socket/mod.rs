@@ -26,9 +26,11 @@ use tokio::net::{UnixStream, unix};
 use tokio::time::{Sleep, sleep};
 
 pub use connect::SocketConnect;
+#[cfg(feature = "quic")]
+pub(crate) use connect::{host_and_port, in_turn, tcp_stream};
 pub use listen::{ListenAddress, Listener, ListenerHandle};
 
-use self::listen::Place;
+pub(super) use self::listen::Place;
 use super::stream::{Source, Stream};
 use super::tap::Tap;
 use super::{Io, Link, cannot_reopen};

@@ -1,0 +1,85 @@
+//! Numbers: decimal digits to a float and back, and whether a float has held them.
+
+use std::fmt::Write as _;
+
+use super::{Numbers, ValueErrorKind};
+
+/// The largest whole number up to which every one is a float: 2^53.
+pub(super) const EXACT: f64 = 9_007_199_254_740_992.0;
+/// So many significant digits tell every float from every other; a program that prints a float prints no more.
+const PRINTED: usize = 17;
+/// How much of a number is shown in an error, in bytes.
+const SHOWN: usize = 40;
+
+/// The float that a JSON number is sent as.
+pub(super) fn float(text: &str, numbers: Numbers) -> Result<f64, ValueErrorKind> {
+    let shown = || match text.get(..SHOWN) {
+        Some(head) if text.len() > SHOWN => format!("{head}..."),
+        _ => text.to_owned(),
+    };
+    let value = match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => value,
+        _ => return Err(ValueErrorKind::TooLarge(shown())),
+    };
+    if numbers == Numbers::Lossy || held(text, value) {
+        Ok(value)
+    } else {
+        Err(ValueErrorKind::Rounded(shown()))
+    }
+}
+
+/// Whether the float still says what the digits have said.
+fn held(text: &str, value: f64) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return digits.parse::<u64>().is_ok_and(|whole| whole <= EXACT as u64);
+    }
+    let written = Decimal::of(digits);
+    let fraction = value.fract() != 0.0 || value.abs() < EXACT;
+    if fraction && written.digits.len() <= PRINTED {
+        // Below the least float everything is 0, and only 0 is.
+        return value != 0.0 || written.digits.is_empty();
+    }
+    written == Decimal::of(&format!("{:e}", value.abs()))
+}
+
+/// The value of decimal digits: 0.digits times ten to the power of `exponent`, without zeros at either end.
+#[derive(PartialEq)]
+struct Decimal {
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Of digits with a fraction, an exponent, both or none, without a sign.
+    fn of(text: &str) -> Self {
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_start_matches('0');
+        let leading = (all.len() - digits.len()) as i64;
+        let digits = digits.trim_end_matches('0').to_owned();
+        if digits.is_empty() {
+            return Self { digits, exponent: 0 };
+        }
+        // One that is beyond 64 bits belongs to no finite float but 0.
+        let exponent = exponent.parse::<i64>().unwrap_or(i64::MAX / 2);
+        Self { digits, exponent: exponent.saturating_add(whole.len() as i64 - leading) }
+    }
+}
+
+/// Appends a finite float as Go and JavaScript write it: the fewest digits that give it back, without a fraction when
+/// it is whole, with an exponent from 1e21 on and below 1e-6.
+pub(super) fn push(value: f64, out: &mut String) {
+    let size = value.abs();
+    // Writing to a string does not fail.
+    let _ = if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{value:e}");
+        match text.split_once('e') {
+            Some((mantissa, exponent)) if !exponent.starts_with('-') => write!(out, "{mantissa}e+{exponent}"),
+            _ => write!(out, "{text}"),
+        }
+    } else {
+        write!(out, "{value}")
+    };
+}

@@ -1,0 +1,168 @@
+//! Listening on QUIC: each connection is a link.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::{ALPN, FAREWELL, Far, QuicLink, code, options};
+use crate::link::socket::Place;
+use crate::link::{Link, Listener};
+use crate::quic::{self, CertificateError, ClientsAre, Connection, Identity, Incoming, QuicError, ServerTls};
+
+/// Streams that a client may have open at once: the number of the project's interface page.
+const STREAMS: u32 = 256;
+/// Handshakes at once. Who comes beyond that waits, and beyond 256 of those is refused.
+const HANDSHAKES: usize = 128;
+
+type Who = dyn Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync;
+
+/// A listener to be made. Await it to make it.
+#[must_use = "nobody listens before it is awaited"]
+pub struct QuicListen {
+    address: String,
+    who: Box<Who>,
+    timeout: Option<Duration>,
+    streams: u32,
+}
+
+impl Listener {
+    /// Listens on QUIC: `host:port`, as for [`Link::quic`]. Of a name with several addresses the first that can be
+    /// listened on is taken; port 0 is any that is free.
+    ///
+    /// `who` says what is shown to clients, and what is asked of them. It is asked for each connection that comes, on a
+    /// thread that may block, so that certificates that have changed are used from then on. What it says first must be
+    /// good; when it fails later, that connection is refused and the reason logged. A client that is refused is told
+    /// why, and so is the log.
+    ///
+    /// # Errors
+    /// [`QuicError`], when it is awaited, says what the system or the certificates have.
+    ///
+    /// # Panics
+    /// Awaited outside of a tokio runtime with I/O and time enabled.
+    pub fn quic(
+        address: impl Into<String>,
+        who: impl Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync + 'static,
+    ) -> QuicListen {
+        QuicListen { address: address.into(), who: Box::new(who), timeout: None, streams: STREAMS }
+    }
+}
+
+impl QuicListen {
+    /// How long a handshake may take: 10 s.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How many streams a client may have open at once: 256. One of them is for what belongs to no request, so at least
+    /// 2. It also bounds what may wait to be read of one client: 128 KiB for each.
+    pub const fn streams(mut self, streams: u32) -> Self {
+        self.streams = if streams < 2 { 2 } else { streams };
+        self
+    }
+}
+
+impl fmt::Debug for QuicListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicListen").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl IntoFuture for QuicListen {
+    type Output = Result<Listener, QuicError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let mut options = options(self.streams);
+        if let Some(timeout) = self.timeout {
+            options.connect_timeout = timeout;
+        }
+        let who = self.who;
+        let tls = move || {
+            let (identity, clients) = who()?;
+            ServerTls::new(identity, &clients, ALPN)
+        };
+        Box::pin(async move {
+            let inner = Arc::new(quic::Listener::bind(&self.address, tls, options).await?);
+            Ok(Listener::of_quic(QuicListener::new(inner)))
+        })
+    }
+}
+
+type Next = Pin<Box<dyn Future<Output = Option<Incoming>> + Send + Sync>>;
+
+/// Where clients come in over QUIC. Dropping it ends that; connections go on.
+pub(in crate::link) struct QuicListener {
+    inner: Arc<quic::Listener>,
+    next: Option<Next>,
+    establishing: JoinSet<Option<Connection>>,
+}
+
+impl QuicListener {
+    fn new(inner: Arc<quic::Listener>) -> Self {
+        Self { inner, next: None, establishing: JoinSet::new() }
+    }
+
+    pub(in crate::link) fn address(&self) -> SocketAddr {
+        self.inner.address()
+    }
+
+    /// The next client whose handshake is complete.
+    pub(in crate::link) fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Connection> {
+        loop {
+            match self.establishing.poll_join_next(cx) {
+                Poll::Ready(Some(Ok(Some(connection)))) => return Poll::Ready(connection),
+                // Refused: that has been told.
+                Poll::Ready(Some(_)) => continue,
+                Poll::Ready(None) | Poll::Pending => {}
+            }
+            if self.establishing.len() >= HANDSHAKES {
+                return Poll::Pending;
+            }
+            let inner = &self.inner;
+            let next = self.next.get_or_insert_with(|| {
+                let inner = inner.clone();
+                Box::pin(async move { inner.accept().await })
+            });
+            let Poll::Ready(incoming) = next.as_mut().poll(cx) else { return Poll::Pending };
+            self.next = None;
+            // Without one the endpoint is closed, and nobody comes any more.
+            let Some(incoming) = incoming else { return Poll::Pending };
+            self.establishing.spawn(async move { incoming.establish().await.ok() });
+        }
+    }
+
+    /// Turns away who comes when there are too many.
+    pub(in crate::link) fn refuse(connection: &Connection) {
+        connection.close(code::BUSY, "there are as many connections as there may be");
+    }
+
+    /// What waits until every client knows that its connection is over.
+    pub(in crate::link) fn farewell(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let inner = self.inner.clone();
+        async move { inner.close(FAREWELL).await }
+    }
+}
+
+impl Drop for QuicListener {
+    fn drop(&mut self) {
+        self.inner.stop();
+    }
+}
+
+impl fmt::Debug for QuicListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicListener").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+/// A client that has come, as a link.
+pub(in crate::link) fn guest(connection: Connection, place: Place) -> Link {
+    Link::new(QuicLink::new(Far::Client { _place: place }, connection, None, STREAMS))
+}

@@ -1,0 +1,789 @@
+//! MCP itself over QUIC: JSON-RPC unchanged, as a
+//! [custom transport](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports).
+//!
+//! Made by [`Link::quic`](super::Link::quic) for clients (`connect`), by [`Listener::quic`](super::Listener::quic) for
+//! servers (`listen`). `docs/quic.md` says what is on the wire: one stream in both directions for each request, one for
+//! what belongs to no request, and on each of them the lines of the stdio transport.
+//!
+//! Each stream has a task (`exchange`) that reads, decodes and writes for itself; the link finds the stream of each
+//! message (`table`). It never answers for the session, never sends anything twice, and knows nothing of eras.
+
+mod code;
+mod connect;
+mod exchange;
+mod listen;
+mod shared;
+mod table;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcpjoin_proto::decode::Shape;
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Origin, Outbound, Route};
+use mcpjoin_proto::types::{CancelledParams, meta};
+use mcpjoin_proto::{Message, Method, Notification, Request, RequestId, Response};
+use quinn::{RecvStream, SendStream};
+use tokio::sync::mpsc::{Receiver, Sender, channel, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep};
+
+pub use connect::QuicConnect;
+pub use listen::QuicListen;
+pub(super) use listen::{QuicListener, guest};
+
+use self::exchange::{Common, Exchange, Kind, News};
+use self::shared::{Line, Shared};
+use self::table::{Entry, SESSION, Table, claim};
+use super::gather::Gather;
+use super::socket::Place;
+use super::tap::{Crossed, Tap, Way};
+use super::{Io, cannot_reopen};
+use crate::quic::{Connection, QuicError, QuicErrorKind, QuicOptions};
+
+/// The application protocol that both sides name in the handshake (ALPN).
+pub const ALPN: &str = "mcp";
+
+/// How much a peer may send on one stream before it is read, in bytes. It is the most that flows in one round trip: 128
+/// KiB, which is 12 MB/s over 10 ms for each stream.
+const STREAM_WINDOW: u32 = 128 * 1024;
+/// Bytes of messages of a client that wait here before no more are taken: as many as wait in a session
+/// ([`Limits::queued_calls`]). What waits are calls, and what the server asks meanwhile must find its way past them.
+const WAITING: usize = 8 * 1024 * 1024;
+/// Messages that are larger than any stream may hold are read so many at once that together they stay below this, but
+/// one always.
+const LARGE: usize = 32 * 1024 * 1024;
+/// The most of them at once.
+const LARGE_AT_ONCE: usize = 8;
+/// What has come and was not taken yet. Beyond, the streams wait.
+const CAME: usize = 32;
+/// How long closing may take in all: until what was said last has arrived, and the peer knows of the end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How the connections of this transport behave. No stream that nobody reads may stop another: so all of them together
+/// may hold what each of them may.
+fn options(streams: u32) -> QuicOptions {
+    let mut options = QuicOptions::default();
+    options.streams = streams;
+    options.stream_window = STREAM_WINDOW;
+    options.connection_window = STREAM_WINDOW.saturating_mul(streams.max(1).saturating_add(1));
+    options
+}
+
+/// Who is at the other end.
+enum Far {
+    /// A server that we have connected to, and can connect to again.
+    Server { target: Box<QuicConnect>, opening: Option<Opening> },
+    /// A client that has come to us.
+    Client { _place: Place },
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Made, QuicError>> + Send>>;
+type Accepting = Pin<Box<dyn Future<Output = Option<(SendStream, RecvStream)>> + Send>>;
+
+/// A connection of a client, with the stream of the session.
+struct Made {
+    connection: Connection,
+    session: (SendStream, RecvStream),
+}
+
+/// Whether requests of a client may be handed in.
+enum Gate {
+    Open,
+    /// `initialize` came, and is not answered.
+    Asked(RequestId),
+    /// It was answered: what a client asks after that may come before its `notifications/initialized`, which is on
+    /// another stream, and waits for it here.
+    Answered(VecDeque<News>),
+}
+
+/// What closing waits for.
+struct Closing {
+    until: Pin<Box<Sleep>>,
+    /// The peer is being told.
+    settling: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+/// The link.
+struct QuicLink {
+    far: Far,
+    connection: Connection,
+    /// The stream of the session of a client, until the first poll.
+    session: Option<(SendStream, RecvStream)>,
+    limits: Limits,
+    origin: Arc<Origin>,
+    shared: Arc<Shared>,
+    /// `None` until the first poll, and when the connection is over.
+    common: Option<Arc<Common>>,
+    heard: Receiver<News>,
+    /// Each stream that has something to say holds a sender.
+    leash: Option<Sender<()>>,
+    leashes: Receiver<()>,
+    tasks: JoinSet<()>,
+    table: Table,
+    next_key: u64,
+    /// Streams that a client may have open.
+    places: Arc<Semaphore>,
+    accepting: Option<Accepting>,
+    closed: Pin<Box<dyn Future<Output = QuicError> + Send>>,
+    /// Why the connection is over; the streams may still have something.
+    over: Option<LinkEnd>,
+    ended: Option<LinkEnd>,
+    ready: VecDeque<Inbound>,
+    /// What the message counts for that was handed in last.
+    permit: Option<OwnedSemaphorePermit>,
+    gate: Gate,
+    tap: Option<Tap>,
+    closing: Option<Closing>,
+}
+
+/// Waits until the connection is over.
+fn closed(connection: &Connection) -> Pin<Box<dyn Future<Output = QuicError> + Send>> {
+    let connection = connection.clone();
+    Box::pin(async move { connection.closed().await })
+}
+
+/// Waits for the next stream that the peer opens.
+fn accept(connection: &Connection) -> Accepting {
+    let connection = connection.clone();
+    Box::pin(async move { connection.accept().await.ok() })
+}
+
+impl QuicLink {
+    fn new(
+        far: Far,
+        connection: Connection,
+        session: Option<(SendStream, RecvStream)>,
+        streams: u32,
+    ) -> Self {
+        let (leash, leashes) = channel(1);
+        let peer = connection.peer_name();
+        let peer = peer.map_or_else(
+            || connection.address().to_owned(),
+            |name| format!("{} ({})", connection.address(), name.escape_debug()),
+        );
+        let (_, heard) = channel(1);
+        Self {
+            accepting: matches!(far, Far::Client { .. }).then(|| accept(&connection)),
+            closed: closed(&connection),
+            far,
+            connection,
+            session,
+            limits: Limits::default(),
+            origin: Arc::new(Origin { link: "quic", peer: Some(peer.into()) }),
+            shared: Arc::default(),
+            common: None,
+            heard,
+            leash: Some(leash),
+            leashes,
+            tasks: JoinSet::new(),
+            table: Table::default(),
+            next_key: SESSION + 1,
+            places: Arc::new(Semaphore::new(streams.saturating_sub(1).max(1) as usize)),
+            over: None,
+            ended: None,
+            ready: VecDeque::new(),
+            permit: None,
+            gate: Gate::Open,
+            tap: None,
+            closing: None,
+        }
+    }
+
+    const fn is_server(&self) -> bool {
+        matches!(self.far, Far::Client { .. })
+    }
+
+    /// What all streams share, made when the bounds are known.
+    fn common(&mut self) -> Option<Arc<Common>> {
+        if self.common.is_none() && self.over.is_none() && self.leash.is_some() {
+            let (news, heard) = channel(CAME);
+            self.heard = heard;
+            let large = (LARGE / self.limits.message.max(1)).clamp(1, LARGE_AT_ONCE);
+            self.common = Some(Arc::new(Common {
+                message: self.limits.message,
+                decoding: self.limits.decode.clone(),
+                stall: self.limits.write_stall,
+                origin: self.origin.clone(),
+                large: Arc::new(Semaphore::new(large)),
+                news,
+            }));
+            if let Some((send, receive)) = self.session.take() {
+                self.begin(SESSION, Kind::Session, send, receive);
+            }
+        }
+        self.common.clone()
+    }
+
+    /// Begins to read and write a stream that is open.
+    fn begin(&mut self, key: u64, kind: Kind, send: SendStream, receive: RecvStream) {
+        let (Some(common), Some(leash)) = (self.common(), self.leash.clone()) else { return };
+        let code = Arc::new(AtomicU32::new(code::CANCELLED));
+        let claim = Arc::new(AtomicU8::new(claim::OPEN));
+        let exchange = Exchange { key, kind, common, code: code.clone(), claim: claim.clone() };
+        let (out, lines) = unbounded_channel();
+        let task = self.tasks.spawn(exchange.run((send, receive), lines, leash));
+        let entry =
+            Entry { out: Some(out), task, claim, code, ours: Vec::new(), theirs: Vec::new(), begun: false };
+        self.table.entries.insert(key, entry);
+    }
+
+    // ---- what goes out ----
+
+    /// A request of a client: on a stream of its own, as soon as it gets one.
+    fn call(&mut self, request: &Request, line: Line) {
+        let (Some(common), Some(leash)) = (self.common(), self.leash.clone()) else {
+            return self.lose(&request.id, LinkError::new("the connection is over", true));
+        };
+        let key = self.next_key;
+        self.next_key += 1;
+        let code = Arc::new(AtomicU32::new(code::CANCELLED));
+        let kind = Kind::Call(request.id.clone());
+        let claim = Arc::new(AtomicU8::new(claim::WAITING));
+        let exchange = Exchange { key, kind, common, code: code.clone(), claim: claim.clone() };
+        let (out, lines) = unbounded_channel();
+        // Its receiver is there.
+        let _ = out.send(line);
+        let (claimed, places, connection) = (claim.clone(), self.places.clone(), self.connection.clone());
+        let task = self.tasks.spawn(async move {
+            let Ok(_place) = places.acquire_owned().await else { return };
+            let Ok((mut send, mut receive)) = connection.open().await else { return };
+            let claiming =
+                claimed.compare_exchange(claim::WAITING, claim::OPEN, Ordering::AcqRel, Ordering::Acquire);
+            if claiming.is_err() {
+                let _ =
+                    (send.reset(code::number(code::CANCELLED)), receive.stop(code::number(code::CANCELLED)));
+                return;
+            }
+            exchange.run((send, receive), lines, leash).await;
+        });
+        // A request that says everything by itself is never followed by anything.
+        let out = (!stands_alone(request)).then_some(out);
+        let entry = Entry { out, task, claim, code, ours: Vec::new(), theirs: Vec::new(), begun: true };
+        self.table.entries.insert(key, entry);
+        self.table.ask(request.id.clone(), key);
+    }
+
+    /// Takes back a call of which nothing has left. Says whether that was so.
+    fn withdraw(&mut self, key: u64) -> bool {
+        let Some(entry) = self.table.entries.get(&key) else { return false };
+        let withdrawn = entry.claim.compare_exchange(
+            claim::WAITING,
+            claim::WITHDRAWN,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if withdrawn.is_ok() {
+            entry.task.abort();
+            self.table.remove(key);
+        }
+        withdrawn.is_ok()
+    }
+
+    fn message(&mut self, message: &Message, route: &Route, line: Line) {
+        match message {
+            Message::Request(request) => match route {
+                Route::Session if !self.is_server() => self.call(request, line),
+                route => self.ask(&request.id, route, line),
+            },
+            Message::Notification(notification) => self.note(notification, route, line),
+            Message::Response(response) => self.answer(response, line),
+        }
+    }
+
+    /// A request of a server, or of a client that answers one.
+    fn ask(&mut self, id: &RequestId, route: &Route, line: Line) {
+        match self.stream(route) {
+            Some(key) if self.table.entries.contains_key(&key) => {
+                self.table.ask(id.clone(), key);
+                self.table.send(key, line);
+            }
+            _ => self.lose(id, LinkError::new("the stream that this belongs to is closed", true)),
+        }
+    }
+
+    fn stream(&self, route: &Route) -> Option<u64> {
+        match route {
+            Route::Session => Some(SESSION),
+            Route::ReplyTo(id) => self.table.stream_of(id),
+        }
+    }
+
+    fn note(&mut self, notification: &Notification, route: &Route, line: Line) {
+        let Some(id) = cancelled(notification) else {
+            // What belongs to a request that nobody waits for any more is not said.
+            if let Some(key) = self.stream(route) {
+                self.table.send(key, line);
+            }
+            return;
+        };
+        // It goes where the request went that it names; when that is answered, nowhere.
+        let Some(key) = self.table.take_ours(&id) else { return };
+        if key == SESSION || self.is_server() {
+            return self.table.send(key, line);
+        }
+        if !self.withdraw(key) {
+            self.table.send(key, line);
+            if let Some(entry) = self.table.entries.get(&key) {
+                entry.claim.store(claim::GIVEN_UP, Ordering::Release);
+            }
+            self.end(key);
+        }
+    }
+
+    fn answer(&mut self, response: &Response, line: Line) {
+        let key = match &response.id {
+            Some(id) => self.table.take_theirs(id),
+            None => Some(self.table.answer_unreadable().unwrap_or(SESSION)),
+        };
+        if let (Gate::Asked(initialize), Some(id)) = (&self.gate, &response.id)
+            && initialize == id
+        {
+            self.gate = match &response.outcome {
+                Ok(_) => Gate::Answered(VecDeque::new()),
+                Err(_) => Gate::Open,
+            };
+        }
+        let Some(key) = key else { return };
+        self.table.send(key, line);
+        self.settle(key);
+    }
+
+    fn answers(&mut self, messages: &[Message], line: Line) {
+        let mut stream = None;
+        for message in messages {
+            let Message::Response(response) = message else { continue };
+            let key = response.id.as_ref().and_then(|id| self.table.take_theirs(id));
+            stream = stream.or(key);
+        }
+        let Some(key) = stream.or_else(|| self.table.answer_unreadable()) else { return };
+        self.table.send(key, line);
+        self.settle(key);
+    }
+
+    /// A server has nothing more to say on a stream when everything that was asked there is answered.
+    fn settle(&mut self, key: u64) {
+        let answered = self.table.entries.get(&key).is_some_and(|entry| entry.theirs.is_empty());
+        if self.is_server() && key != SESSION && answered {
+            self.end(key);
+        }
+    }
+
+    /// Nothing more is said on a stream: it ends when what was said has arrived. What we have asked there gets no answer
+    /// any more.
+    fn end(&mut self, key: u64) {
+        if let Some(entry) = self.table.remove(key) {
+            for id in entry.ours {
+                self.lose(&id, LinkError::new("the request that this belongs to is answered", false));
+            }
+            self.ready.extend(entry.theirs.into_iter().map(|id| Inbound::Detached { id }));
+        }
+    }
+
+    /// Cuts a stream off, with that reason.
+    fn cut(&mut self, key: u64, code: u32) {
+        let Some(entry) = self.table.entries.get(&key) else { return };
+        entry.code.store(code, Ordering::Relaxed);
+        entry.task.abort();
+        self.end(key);
+    }
+
+    // ---- what comes in ----
+
+    fn lose(&mut self, id: &RequestId, cause: LinkError) {
+        self.ready.push_back(Inbound::Lost { id: id.clone(), cause });
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Came { key, inbound, line, permit } => self.came(key, inbound, line, permit),
+            News::Gone { key: SESSION, cause } => {
+                let end =
+                    LinkEnd::failed(LinkError::new(format!("{cause}: it is the one of the session"), true));
+                self.over(end);
+                self.connection.close(code::PROTOCOL, "the stream of the session was cut off");
+            }
+            News::Gone { key, cause } => {
+                if let Gate::Answered(held) = &mut self.gate {
+                    held.retain(|news| !matches!(news, News::Came { key: other, .. } if *other == key));
+                }
+                let Some(entry) = self.table.remove(key) else { return };
+                for id in entry.ours {
+                    self.lose(&id, cause.clone());
+                }
+                self.ready.extend(entry.theirs.into_iter().map(|id| Inbound::Detached { id }));
+            }
+            News::SessionEnded => self.release(),
+        }
+    }
+
+    fn came(&mut self, key: u64, inbound: Inbound, line: Bytes, permit: Option<OwnedSemaphorePermit>) {
+        if let Gate::Answered(held) = &mut self.gate
+            && key != SESSION
+            && waits_for_initialized(&inbound)
+        {
+            held.push_back(News::Came { key, inbound, line, permit });
+            return;
+        }
+        if let Some(tap) = &mut self.tap
+            && !line.is_empty()
+        {
+            tap(Way::In, Crossed::Line(&line));
+        }
+        let initialized = matches!(&inbound, Inbound::Message { message: Message::Notification(note), .. }
+            if note.method == Method::Initialized);
+        if self.takes(key, &inbound) {
+            self.permit = permit;
+            self.ready.push_back(inbound);
+        }
+        if initialized {
+            self.release();
+        }
+    }
+
+    /// Those who wait for `notifications/initialized` wait no longer.
+    fn release(&mut self) {
+        if let Gate::Answered(held) = std::mem::replace(&mut self.gate, Gate::Open) {
+            held.into_iter().for_each(|news| self.hear(news));
+        }
+    }
+
+    /// Notes what came on a stream. Says whether it is to be handed in.
+    fn takes(&mut self, key: u64, inbound: &Inbound) -> bool {
+        let server = self.is_server();
+        let of_request = server && key != SESSION;
+        let begun = match self.table.entries.get_mut(&key) {
+            Some(entry) => std::mem::replace(&mut entry.begun, true),
+            None => true,
+        };
+        match inbound {
+            Inbound::Message { message: Message::Request(request), .. } => {
+                // One request is what such a stream is for, and an id is for one request at a time.
+                if of_request && begun || !self.table.asked(&request.id, key) && key != SESSION {
+                    tracing::debug!(target: "mcpjoin", id = %request.id, "a request where none may be: its stream is cut off");
+                    self.cut(key, code::PROTOCOL);
+                    return false;
+                }
+                if server && request.method == Method::Initialize {
+                    self.gate = Gate::Asked(request.id.clone());
+                }
+                true
+            }
+            Inbound::Batch { parts, .. } => {
+                let mut asks = false;
+                for part in parts {
+                    let id = match part {
+                        Ok(Message::Request(request)) => Some(&request.id),
+                        Ok(_) => None,
+                        Err(error) => error.id.as_ref(),
+                    };
+                    if let Some(id) = id {
+                        self.table.asked(id, key);
+                    }
+                    asks |= id.is_some() || part.is_err();
+                    if let Ok(Message::Response(Response { id: Some(id), .. })) = part {
+                        self.table.take_ours(id);
+                    }
+                }
+                if server {
+                    // An array may be refused as a whole.
+                    self.table.unreadable(key);
+                }
+                if of_request && !asks && !begun {
+                    self.end(key);
+                }
+                true
+            }
+            Inbound::Message { message: Message::Response(response), .. } => {
+                if let Some(id) = &response.id {
+                    self.table.take_ours(id);
+                    if !server && key != SESSION && self.is_answered(key) {
+                        self.end(key);
+                    }
+                }
+                self.done_unless_asked(of_request && !begun, key)
+            }
+            Inbound::Message { message: Message::Notification(notification), .. } => {
+                if let Some(id) = cancelled(notification)
+                    && self.table.stream_of(&id) == Some(key)
+                {
+                    // There will be no answer.
+                    self.table.take_theirs(&id);
+                    self.settle(key);
+                    return true;
+                }
+                self.done_unless_asked(of_request && !begun, key)
+            }
+            Inbound::Malformed { error, .. } => {
+                match (&error.id, error.shape) {
+                    (Some(id), Shape::Response) => {
+                        self.table.take_ours(id);
+                    }
+                    (Some(id), _) => {
+                        self.table.asked(id, key);
+                    }
+                    (None, Shape::Request | Shape::Unknown) if server => self.table.unreadable(key),
+                    (None, _) => return self.done_unless_asked(of_request && !begun, key),
+                }
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn is_answered(&self, key: u64) -> bool {
+        self.table.entries.get(&key).is_some_and(|entry| entry.ours.is_empty())
+    }
+
+    /// A stream on which nothing is asked gets no answer.
+    fn done_unless_asked(&mut self, nothing: bool, key: u64) -> bool {
+        if nothing {
+            self.end(key);
+        }
+        true
+    }
+
+    /// A client has opened a stream.
+    fn accepted(&mut self, send: SendStream, receive: RecvStream) {
+        let first = send.id().index() == SESSION;
+        let key = if first { SESSION } else { self.next_key };
+        self.next_key += u64::from(!first);
+        let kind = if first { Kind::Session } else { Kind::Request };
+        self.begin(key, kind, send, receive);
+    }
+
+    /// The connection is over; what the streams still have is handed in.
+    fn over(&mut self, end: LinkEnd) {
+        self.over.get_or_insert(end);
+        self.common = None;
+        self.accepting = None;
+        self.gate = Gate::Open;
+        for entry in self.table.entries.values_mut() {
+            entry.out = None;
+            let theirs = entry.theirs.drain(..).map(|id| Inbound::Detached { id });
+            self.ready.extend(theirs);
+        }
+    }
+
+    fn connection_closed(&mut self, error: &QuicError) {
+        self.over(match &error.kind {
+            QuicErrorKind::Closed { code: 0, .. } | QuicErrorKind::ClosedByUs => LinkEnd::end_of_stream(),
+            kind => LinkEnd::failed(LinkError::new(format!("the QUIC connection is lost: {kind}"), true)),
+        });
+    }
+}
+
+/// A request that carries everything about itself: one of the modern era. Nothing follows it on its stream.
+fn stands_alone(request: &Request) -> bool {
+    let meta = request.params.as_ref().and_then(|params| params.meta());
+    meta.is_some_and(|meta| meta.member(meta::key::PROTOCOL_VERSION).is_some())
+}
+
+fn waits_for_initialized(inbound: &Inbound) -> bool {
+    match inbound {
+        Inbound::Message { message: Message::Request(request), .. } => request.method != Method::Ping,
+        Inbound::Batch { .. } => true,
+        _ => false,
+    }
+}
+
+/// The request that a notification cancels.
+fn cancelled(notification: &Notification) -> Option<RequestId> {
+    if notification.method != Method::Cancelled {
+        return None;
+    }
+    notification.params.as_ref()?.raw().decode::<CancelledParams>().ok()?.request_id
+}
+
+impl Io for QuicLink {
+    fn caps(&self) -> LinkCaps {
+        LinkCaps { exchanges: true, reopens: !self.is_server() }
+    }
+
+    fn configure(&mut self, limits: &Limits) {
+        self.limits = limits.clone();
+        self.shared.set_room(match self.far {
+            // A message of the largest size does not keep small ones from other streams.
+            Far::Client { .. } => limits.message.saturating_add(limits.queued_replies),
+            Far::Server { .. } => WAITING,
+        });
+    }
+
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
+        self.shared.keep(cx.waker());
+        self.common();
+        self.permit = None;
+        loop {
+            if let Some(inbound) = self.ready.pop_front() {
+                return Poll::Ready(inbound);
+            }
+            if let Some(cause) = self.ended.clone() {
+                return Poll::Ready(Inbound::Closed { cause });
+            }
+            while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
+            match self.heard.poll_recv(cx) {
+                Poll::Ready(Some(news)) => {
+                    self.hear(news);
+                    continue;
+                }
+                Poll::Ready(None) => {
+                    self.ended = Some(self.over.clone().unwrap_or_else(LinkEnd::end_of_stream));
+                    continue;
+                }
+                Poll::Pending => {}
+            }
+            if let Some(accepting) = &mut self.accepting
+                && let Poll::Ready(accepted) = accepting.as_mut().poll(cx)
+            {
+                self.accepting = accepted.is_some().then(|| accept(&self.connection));
+                if let Some((send, receive)) = accepted {
+                    self.accepted(send, receive);
+                }
+                continue;
+            }
+            if self.over.is_none()
+                && let Poll::Ready(error) = self.closed.as_mut().poll(cx)
+            {
+                self.connection_closed(&error);
+                continue;
+            }
+            return Poll::Pending;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.shared.has_room()
+    }
+
+    fn push(&mut self, outbound: Outbound) {
+        if let Outbound::Abort { id } = &outbound {
+            if let Some(key) = self.table.take_ours(id)
+                && key != SESSION
+                && !self.withdraw(key)
+            {
+                self.cut(key, code::CANCELLED);
+            }
+            return;
+        }
+        if let Some(tap) = &mut self.tap {
+            let line = Gather::whole(&outbound);
+            if !line.is_empty() {
+                tap(Way::Out, Crossed::Line(&line));
+            }
+        }
+        self.common();
+        let Some(line) = Line::new(&outbound, &self.shared) else { return };
+        match &outbound {
+            Outbound::Message { message, route } => self.message(message, route, line),
+            Outbound::Batch { messages, .. } => self.answers(messages, line),
+            Outbound::Abort { .. } => {}
+        }
+    }
+
+    /// Everything that was pushed is with its stream, and a stream that takes nothing is given up by itself. A client's
+    /// calls that wait for a stream are no sign of that.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        self.shared.keep(cx.waker());
+        if self.is_server() && !self.has_room() { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    fn discard(&mut self) {
+        for entry in self.table.entries.values_mut() {
+            entry.task.abort();
+        }
+    }
+
+    fn sent(&self) -> u64 {
+        self.shared.sent()
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
+        if self.closing.is_none() {
+            self.closing = Some(Closing { until: Box::pin(sleep(FAREWELL)), settling: None });
+            self.accepting = None;
+            if let Far::Server { opening, .. } = &mut self.far {
+                *opening = None;
+            }
+            // What was asked is not waited for, what was said is.
+            for entry in self.table.entries.values_mut() {
+                entry.out = None;
+                if !entry.ours.is_empty() && entry.theirs.is_empty() && entry.begun {
+                    entry.task.abort();
+                }
+            }
+            self.leash = None;
+        }
+        // Nobody hears any more what comes now, and no stream is to wait for that.
+        while let Poll::Ready(Some(_)) = self.heard.poll_recv(cx) {}
+        while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
+        let Some(closing) = &mut self.closing else { return Poll::Pending };
+        let late = closing.until.as_mut().poll(cx).is_ready();
+        if closing.settling.is_none() {
+            if !late && self.leashes.poll_recv(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.connection.close(code::NO_ERROR, "");
+            let connection = self.connection.clone();
+            closing.settling = Some(Box::pin(async move { connection.settled(FAREWELL).await }));
+        }
+        let settled = closing.settling.as_mut().is_none_or(|settling| settling.as_mut().poll(cx).is_ready());
+        if !settled && !late {
+            return Poll::Pending;
+        }
+        self.tasks.abort_all();
+        Poll::Ready(self.ended.clone().or_else(|| self.over.clone()).unwrap_or_else(LinkEnd::end_of_stream))
+    }
+
+    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
+        let Far::Server { target, opening } = &mut self.far else {
+            return Poll::Ready(Err(cannot_reopen()));
+        };
+        let connecting = opening.get_or_insert_with(|| {
+            self.connection.close(code::NO_ERROR, "");
+            Box::pin((**target).clone().made())
+        });
+        let Poll::Ready(outcome) = connecting.as_mut().poll(cx) else { return Poll::Pending };
+        *opening = None;
+        let made = match outcome {
+            Ok(made) => made,
+            Err(error) => {
+                let error = LinkError::new(error.to_string(), true);
+                return Poll::Ready(Err(LinkEnd::failed(error)));
+            }
+        };
+        let far = Far::Server { target: target.clone(), opening: None };
+        let streams = target.most_streams();
+        let mut afresh = Self::new(far, made.connection, Some(made.session), streams);
+        afresh.configure(&self.limits);
+        afresh.tap = self.tap.take();
+        *self = afresh;
+        Poll::Ready(Ok(()))
+    }
+
+    fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
+        self.tap = Some(match self.tap.take() {
+            None => tap,
+            Some(mut first) => {
+                let mut second = tap;
+                Box::new(move |way, crossed| {
+                    first(way, crossed);
+                    second(way, crossed);
+                })
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Everything ends at once.
+impl Drop for QuicLink {
+    fn drop(&mut self) {
+        self.connection.close(code::NO_ERROR, "");
+    }
+}

@@ -1,0 +1,109 @@
+//! What the link and the tasks of its streams have in common: how much waits to be written, and what a line to be written
+//! is.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use mcpjoin_proto::encode;
+use mcpjoin_proto::session::Outbound;
+
+/// Counts of one link.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Bytes that were pushed and that no stream has taken.
+    buffered: AtomicUsize,
+    /// From so many on nothing more should be pushed.
+    room: AtomicUsize,
+    /// Bytes that streams have taken.
+    sent: AtomicU64,
+    driver: Mutex<Option<Waker>>,
+}
+
+impl Shared {
+    pub(super) fn set_room(&self, bytes: usize) {
+        self.room.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.buffered.load(Ordering::Relaxed) <= self.room.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Whom to wake when there is room again.
+    pub(super) fn keep(&self, waker: &Waker) {
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *driver {
+            Some(kept) => kept.clone_from(waker),
+            None => *driver = Some(waker.clone()),
+        }
+    }
+
+    fn release(&self, bytes: usize) {
+        let room = self.room.load(Ordering::Relaxed);
+        let before = self.buffered.fetch_sub(bytes, Ordering::Relaxed);
+        if before > room && before - bytes <= room {
+            let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(driver) = driver {
+                driver.wake();
+            }
+        }
+    }
+}
+
+/// A message to be written, with its line feed. It counts as buffered until it is written or dropped.
+pub(super) struct Line {
+    pieces: Vec<Bytes>,
+    /// Pieces that are written.
+    written: usize,
+    left: usize,
+    shared: Arc<Shared>,
+}
+
+impl Line {
+    /// `None` for what is not written.
+    pub(super) fn new(outbound: &Outbound, shared: &Arc<Shared>) -> Option<Self> {
+        let mut head = BytesMut::new();
+        let mut pieces = Vec::with_capacity(1);
+        match outbound {
+            Outbound::Message { message, .. } => {
+                if let Some(rest) = encode::frame(message, &mut head) {
+                    pieces.push(head.split().freeze());
+                    pieces.push(rest.payload);
+                    head.put_slice(rest.tail);
+                }
+            }
+            Outbound::Batch { messages, .. } => encode::batch(messages, &mut head),
+            Outbound::Abort { .. } => return None,
+        }
+        head.put_u8(b'\n');
+        pieces.push(head.freeze());
+        let left = pieces.iter().map(Bytes::len).sum();
+        shared.buffered.fetch_add(left, Ordering::Relaxed);
+        Some(Self { pieces, written: 0, left, shared: shared.clone() })
+    }
+
+    /// What is still to be written; empty when nothing is.
+    pub(super) fn rest(&mut self) -> &mut [Bytes] {
+        &mut self.pieces[self.written..]
+    }
+
+    /// A stream has taken so much of it: whole pieces are forgotten, the next one has been shortened by the stream.
+    pub(super) fn took(&mut self, bytes: usize, pieces: usize) {
+        let bytes = bytes.min(self.left);
+        self.written = self.written.saturating_add(pieces).min(self.pieces.len());
+        self.left -= bytes;
+        self.shared.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.shared.release(bytes);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.shared.release(self.left);
+    }
+}

@@ -1,0 +1,177 @@
+//! Listening: who comes, and the handshake with each.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{Endpoint, EndpointConfig, VarInt};
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+
+use super::connection::{Refusal, Shared, refusal_in};
+use super::error::{QuicError, QuicErrorKind};
+use super::tls::CertificateError;
+use super::{Connection, QuicOptions, ServerTls};
+use crate::link::host_and_port;
+
+/// How many may wait to be taken by [`Incoming::establish`] at once. Who comes beyond that is refused, and may come again.
+const INCOMING: usize = 256;
+
+type Tls = dyn Fn() -> Result<ServerTls, CertificateError> + Send + Sync;
+
+/// Accepts connections on a UDP port. Dropped, it ends all of them at once, with code 0.
+pub struct Listener {
+    endpoint: Endpoint,
+    address: SocketAddr,
+    tls: Arc<Tls>,
+    options: QuicOptions,
+}
+
+/// A peer that has begun to connect. Dropped, it is refused.
+pub struct Incoming {
+    inner: quinn::Incoming,
+    tls: Arc<Tls>,
+    options: QuicOptions,
+}
+
+impl Listener {
+    /// Listens on `host:port`, as for [`connect`](super::connect). Of a name with several addresses the first that can be
+    /// listened on is taken; port 0 is any that is free.
+    ///
+    /// `tls` is asked for each connection that comes, on a thread that may block, so that certificates that have changed
+    /// are used from then on. What it says first must be good; when it fails later, that connection is refused and the
+    /// reason logged.
+    ///
+    /// # Errors
+    /// [`QuicError`] says what the system or the certificates have.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O and time enabled.
+    pub async fn bind(
+        address: &str,
+        tls: impl Fn() -> Result<ServerTls, CertificateError> + Send + Sync + 'static,
+        options: QuicOptions,
+    ) -> Result<Self, QuicError> {
+        let tls: Arc<Tls> = Arc::new(tls);
+        match Self::bound(address, &tls, &options).await {
+            Ok(endpoint) => {
+                let system = |error| QuicErrorKind::System(Arc::new(error));
+                let local = endpoint.local_addr().map_err(system);
+                let local = local.map_err(|kind| QuicError { address: address.into(), kind })?;
+                Ok(Self { endpoint, address: local, tls, options })
+            }
+            Err(kind) => Err(QuicError { address: address.into(), kind }),
+        }
+    }
+
+    async fn bound(address: &str, tls: &Arc<Tls>, options: &QuicOptions) -> Result<Endpoint, QuicErrorKind> {
+        let system = |error| QuicErrorKind::System(Arc::new(error));
+        let place = host_and_port(address).map_err(|_| QuicErrorKind::Address)?;
+        let found = lookup_host(place).await.map_err(|error| QuicErrorKind::Resolve(Arc::new(error)))?;
+        let mut config = asked(tls).await?.config(&Refusal::default())?;
+        config.transport_config(options.transport());
+        config.max_incoming(INCOMING);
+        let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
+        for address in found {
+            let runtime = quinn::default_runtime()
+                .ok_or_else(|| system(std::io::Error::other("there is no runtime")))?;
+            let bound = std::net::UdpSocket::bind(address);
+            match bound.and_then(|socket| {
+                Endpoint::new(EndpointConfig::default(), Some(config.clone()), socket, runtime)
+            }) {
+                Ok(endpoint) => return Ok(endpoint),
+                Err(error) => last = error,
+            }
+        }
+        Err(system(last))
+    }
+
+    /// Where it listens: the port that was free, where any was asked for.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits for the next peer; `None` when the listener is closed. What comes is to be established in a task of its
+    /// own, so that a slow peer keeps nobody waiting.
+    ///
+    /// Cancel-safe.
+    pub async fn accept(&self) -> Option<Incoming> {
+        let inner = self.endpoint.accept().await?;
+        Some(Incoming { inner, tls: self.tls.clone(), options: self.options.clone() })
+    }
+
+    /// Refuses everybody from now on; connections go on.
+    pub fn stop(&self) {
+        self.endpoint.set_server_config(None);
+    }
+
+    /// Ends every connection with code 0, and waits at most `most` for the peers to be told.
+    pub async fn close(&self, most: Duration) {
+        self.endpoint.close(VarInt::from_u32(0), b"");
+        // When the time is over there is nobody to tell.
+        let _ = timeout(most, self.endpoint.wait_idle()).await;
+    }
+}
+
+/// Asks where it may block.
+async fn asked(tls: &Arc<Tls>) -> Result<ServerTls, CertificateError> {
+    let tls = tls.clone();
+    match tokio::task::spawn_blocking(move || tls()).await {
+        Ok(tls) => tls,
+        Err(error) => Err(CertificateError::interrupted(&error.to_string())),
+    }
+}
+
+impl Incoming {
+    /// Where the peer is, by its own word until it is established.
+    #[must_use]
+    pub fn remote(&self) -> SocketAddr {
+        self.inner.remote_address()
+    }
+
+    /// Goes through the handshake, within [`QuicOptions::connect_timeout`]. A peer that is refused is told why, and so
+    /// is the log.
+    ///
+    /// # Errors
+    /// [`QuicError`] says why there is no connection.
+    pub async fn establish(self) -> Result<Connection, QuicError> {
+        let address: Arc<str> = self.remote().to_string().into();
+        match self.established(&address).await {
+            Ok(connection) => Ok(connection),
+            Err(kind) => {
+                tracing::warn!(target: "mcpjoin", peer = %address, "a connection was refused: {kind}");
+                Err(QuicError { address, kind })
+            }
+        }
+    }
+
+    async fn established(self, address: &Arc<str>) -> Result<Connection, QuicErrorKind> {
+        let tls = asked(&self.tls).await?;
+        let refusal = Refusal::default();
+        let mut config = tls.config(&refusal)?;
+        config.transport_config(self.options.transport());
+        let failed = |error| QuicErrorKind::of(error, refusal_in(&refusal), tls.alpn());
+        let after = self.options.connect_timeout;
+        let connecting = self.inner.accept_with(Arc::new(config)).map_err(failed)?;
+        let inner = match timeout(after, connecting).await {
+            Ok(connected) => connected.map_err(failed)?,
+            Err(_) => return Err(QuicErrorKind::TimedOut { after, attempts: Vec::new() }),
+        };
+        let (address, alpn) = (address.clone(), tls.alpn().to_owned());
+        Ok(Connection { inner, shared: Arc::new(Shared { address, alpn, refusal, endpoint: None }) })
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("remote", &self.remote()).finish_non_exhaustive()
+    }
+}
