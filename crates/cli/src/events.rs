@@ -1,7 +1,8 @@
 //! What the library says by itself, through [`tracing`], on standard error: with `-v` what it does about a connection that
-//! is in trouble (up to `INFO`), with `-vv` everything that it notices (up to `DEBUG`).
+//! is in trouble (up to `INFO`), with `-vv` everything that it notices (up to `DEBUG`); for verbs that run on, what it warns
+//! of in any case.
 //!
-//! Installed by `connect::plan`. Small on purpose: the library has events and no spans, and all that is done with them is
+//! Installed by `connect::plan` and by `bridge`. Small on purpose: the library has events and no spans, and all that is done with them is
 //! to show them.
 
 use std::fmt::{self, Write};
@@ -26,8 +27,14 @@ pub(crate) fn show(ui: &Ui) {
     let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most });
 }
 
+/// From now on shows what the library warns of, unless it is to show more already.
+pub(crate) fn show_warnings(ui: &Ui) {
+    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most: Level::WARN });
+}
+
 struct Shown {
     ui: Ui,
+    /// The least important that is shown.
     most: Level,
 }
 
@@ -39,7 +46,12 @@ impl Subscriber for Shown {
     fn event(&self, event: &Event<'_>) {
         let mut words = Words::default();
         event.record(&mut words);
-        let level = event.metadata().level().as_str().to_lowercase();
+        let level = *event.metadata().level();
+        if level <= Level::WARN && self.most == Level::WARN {
+            // Nobody has asked for the library's words: they are ours then.
+            return self.ui.warning(&crate::visible::line(&words.sentence()));
+        }
+        let level = level.as_str().to_lowercase();
         self.ui.detail(&format!("{FAINT}{LIBRARY}:{FAINT:#} {}", crate::visible::line(&words.text(&level))));
     }
 
@@ -65,6 +77,11 @@ struct Words {
 }
 
 impl Words {
+    /// Without a sign of where it comes from.
+    fn sentence(&self) -> String {
+        format!("{}{}", self.message, self.fields)
+    }
+
     fn text(&self, level: &str) -> String {
         format!("[{level}] {}{}", self.message, self.fields)
     }
