@@ -100,6 +100,11 @@ impl Connection {
         outcome
     }
 
+    /// Whether the peer would be told of such a change.
+    pub(crate) fn hears(&self, method: &Method) -> bool {
+        self.core.lock().session.hears(method)
+    }
+
     /// Waits until own messages may be sent: too many of them wait for the peer to take them.
     pub(crate) async fn room(&self) {
         let mut place = None;

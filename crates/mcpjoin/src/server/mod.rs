@@ -79,6 +79,7 @@ use self::subscription::Outbox;
 use self::task::Tasks;
 use self::tools::ToolEntry;
 use crate::connection::{Connection, Driver, Setup};
+use crate::handler::ErasedHandler;
 use crate::link::Link;
 
 /// A server: what it offers, for any number of connections. Cheap to clone.
@@ -91,6 +92,8 @@ struct Shared {
     limits: Limits,
     page_size: usize,
     offer: RwLock<Offer>,
+    /// Who answers in place of the offer.
+    elsewhere: Option<Arc<dyn ErasedHandler>>,
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,
@@ -111,7 +114,7 @@ struct Offer {
 #[derive(Default)]
 struct Connections {
     last: u64,
-    outboxes: BTreeMap<u64, Arc<Outbox>>,
+    open: BTreeMap<u64, (Connection, Arc<Outbox>)>,
 }
 
 impl Server {
@@ -157,7 +160,7 @@ impl Server {
             let mut connections = self.0.connections();
             connections.last += 1;
             let number = connections.last;
-            connections.outboxes.insert(number, outbox.clone());
+            connections.open.insert(number, (connection.clone(), outbox.clone()));
             number
         };
         let listed = Listed { server: self.0.clone(), number };
@@ -208,7 +211,7 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.server.connections().outboxes.remove(&self.number);
+        self.server.connections().open.remove(&self.number);
     }
 }
 
@@ -226,7 +229,7 @@ impl Shared {
     }
 
     fn each_connection(&self, tell: impl Fn(&Outbox)) {
-        for outbox in self.connections().outboxes.values() {
+        for (_, outbox) in self.connections().open.values() {
             tell(outbox);
         }
     }

@@ -3,8 +3,9 @@
 use alloc::string::String;
 use core::fmt;
 
-use super::Session;
 use super::event::CallRefused;
+use super::{Phase, Session};
+use crate::Method;
 
 /// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
 /// server was discovered.
@@ -35,6 +36,19 @@ pub enum NotifyRefused {
     /// What it says does not fit it.
     #[error("the notification is not valid: {0}")]
     Invalid(String),
+}
+
+impl Session {
+    /// Whether a notification of that kind, one that belongs to no request and to no resource in particular, would reach
+    /// the peer: a legacy peer that is ready, or a stream of a modern client that has asked for it.
+    #[must_use]
+    pub fn hears(&self, method: &Method) -> bool {
+        match &self.phase {
+            Phase::Legacy(legacy) => legacy.is_ready(),
+            Phase::Modern(modern) => modern.hears(method, self.shared.is_server()),
+            _ => false,
+        }
+    }
 }
 
 /// Where it stands and how much is under way; never what is said.
