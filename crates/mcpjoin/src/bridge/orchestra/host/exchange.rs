@@ -1,0 +1,173 @@
+//! One exchange: a request is read, answered, and the answer written. The same on a QUIC stream and on a TCP connection.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use super::Host;
+use super::refusal::{Refusal, code};
+use crate::bridge::orchestra::wire::plugin_response::Response;
+use crate::bridge::orchestra::wire::{self, MAX_FRAME, PluginRequest, PluginResponse, WireError};
+use crate::quic::{RecvStream, SendStream};
+
+/// In what pieces the room for requests is given out, in bytes.
+pub(super) const UNIT: usize = 4096;
+
+/// At least the largest frame fits.
+pub(super) fn units(bytes: usize) -> usize {
+    bytes.max(MAX_FRAME).div_ceil(UNIT)
+}
+
+/// What there is to say of one request, in time.
+enum Read {
+    Request(PluginRequest, Option<OwnedSemaphorePermit>),
+    Unreadable(WireError),
+}
+
+impl Host {
+    /// One stream of a connection.
+    pub(super) async fn on_stream(self, mut send: SendStream, mut receive: RecvStream) {
+        let write = self.inner.limits.write;
+        let (request, room) = match self.read(&mut receive).await {
+            Read::Request(request, room) => (request, room),
+            Read::Unreadable(error) => {
+                tracing::warn!(target: "mcpjoin", "a request that is none: {error}");
+                // As the original does: no byte, and the connection goes on.
+                let _ = receive.stop(0_u32.into());
+                ended(send, write).await;
+                return;
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            () = given_up(&send, &mut receive) => {
+                let _ = send.reset(0_u32.into());
+                return;
+            }
+            answer = self.answer(request) => answer,
+        };
+        drop(room);
+        let written = timeout(write, async { send.write_all(&frame(answer)).await }).await;
+        match written {
+            Ok(Ok(())) => ended(send, write).await,
+            // Nobody wants it any more, or nobody takes it.
+            Ok(Err(_)) | Err(_) => {
+                let _ = send.reset(0_u32.into());
+            }
+        }
+    }
+
+    /// A whole connection over TCP: it carries one exchange.
+    pub(super) async fn on_tcp(self, mut stream: TcpStream) {
+        let write = self.inner.limits.write;
+        // It matters only for speed.
+        let _ = stream.set_nodelay(true);
+        let (mut receive, mut send) = stream.split();
+        let (request, room) = match self.read(&mut receive).await {
+            Read::Request(request, room) => (request, room),
+            Read::Unreadable(error) => {
+                tracing::warn!(target: "mcpjoin", "a request over TCP that is none: {error}");
+                // As the original does: no byte.
+                let _ = timeout(write, send.shutdown()).await;
+                return;
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            () = broken(&mut receive) => return,
+            answer = self.answer(request) => answer,
+        };
+        drop(room);
+        // Whoever does not take the answer does not get it.
+        let _ = timeout(write, async {
+            send.write_all(&frame(answer)).await?;
+            send.shutdown().await
+        })
+        .await;
+    }
+
+    async fn read(&self, from: &mut (impl AsyncRead + Unpin)) -> Read {
+        let after = self.inner.limits.read;
+        match timeout(after, self.received(from)).await {
+            Ok(Ok((request, room))) => Read::Request(request, room),
+            Ok(Err(error)) => Read::Unreadable(error),
+            Err(_) => {
+                let late = format!("no whole request came within {} s", after.as_secs());
+                Read::Unreadable(io::Error::new(io::ErrorKind::TimedOut, late).into())
+            }
+        }
+    }
+
+    /// Room is taken for what the length says, before anything of it is read.
+    async fn received(
+        &self,
+        from: &mut (impl AsyncRead + Unpin),
+    ) -> Result<(PluginRequest, Option<OwnedSemaphorePermit>), WireError> {
+        let mut prefix = [0; 4];
+        let mut read = 0;
+        while read < prefix.len() {
+            match from.read(prefix.get_mut(read..).unwrap_or_default()).await? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        // What is too long is refused before it is waited for.
+        let length = usize::try_from(u32::from_be_bytes(prefix)).unwrap_or(usize::MAX);
+        let mut room = None;
+        if read == prefix.len() && length <= MAX_FRAME {
+            let units = u32::try_from(length.div_ceil(UNIT)).unwrap_or(u32::MAX);
+            // It is never closed.
+            room = self.inner.room.clone().acquire_many_owned(units).await.ok();
+        }
+        let mut whole = prefix.get(..read).unwrap_or_default().chain(from);
+        Ok((wire::read(&mut whole).await?, room))
+    }
+}
+
+/// The frame of an answer; of one that is too long, of an error that says so.
+fn frame(answer: PluginResponse) -> bytes::Bytes {
+    wire::encode(&answer).unwrap_or_else(|error| {
+        let refusal = Refusal::new(code::INVALID_RESPONSE, format!("the answer cannot be sent: {error}"));
+        let response = Some(Response::ToolCall(refusal.into_response()));
+        let said = PluginResponse { request_id: answer.request_id, response };
+        // An id that fills a frame by itself is all that this can fail for.
+        wire::encode(&said).unwrap_or_default()
+    })
+}
+
+/// Ends our side, and waits until the peer has all of it: what is under way is lost when the connection is closed.
+async fn ended(mut send: SendStream, most: Duration) {
+    if send.finish().is_ok() {
+        let _ = timeout(most, send.stopped()).await;
+    }
+}
+
+/// Ready when nobody waits for the answer any more: the client has reset the stream, will not read it, or is gone.
+async fn given_up(send: &SendStream, receive: &mut RecvStream) {
+    let reset = async {
+        // `None`: it has said all, which is how a request ends.
+        if let Ok(None) = receive.received_reset().await {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = reset => {}
+        _ = send.stopped() => {}
+    }
+}
+
+/// Ready when the connection has failed. Its end is none: that is how a client says that the request is whole.
+async fn broken(receive: &mut (impl AsyncRead + Unpin)) {
+    let mut more = [0; 256];
+    loop {
+        match receive.read(&mut more).await {
+            Ok(0) => std::future::pending::<()>().await,
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
