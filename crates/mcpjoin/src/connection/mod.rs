@@ -17,10 +17,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use mcpjoin_proto::Notification;
 use mcpjoin_proto::session::{
     Call, CloseCause, Limits, NotifyRefused, Peer, Role, Route, Session, State, Violation,
 };
+use mcpjoin_proto::{Method, Notification};
 
 pub use calling::{CallEvent, Calling};
 pub use context::Context;

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mcpjoin_proto::{Method, Raw};
 use mcpjoin_proto::types::{Prompt, Resource, ResourceTemplate, Tool};
+use mcpjoin_proto::{Method, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 

@@ -68,6 +68,8 @@ pub use resources::ReadRequest;
 /// What derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use template::Variables;
+#[cfg(feature = "quic")]
+pub(crate) use tools::in_words_of;
 pub use tools::{NoArguments, TypedTool, tool};
 
 use self::completion::Completions;

@@ -34,6 +34,14 @@ pub struct OrchestratorError {
     pub kind: OrchestratorErrorKind,
 }
 
+impl OrchestratorError {
+    /// Whether the orchestrator itself says so, with that code.
+    #[must_use]
+    pub fn is_remote(&self, with: &str) -> bool {
+        matches!(&self.kind, OrchestratorErrorKind::Remote { code, .. } if code == with)
+    }
+}
+
 /// The ways in which an exchange fails.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]

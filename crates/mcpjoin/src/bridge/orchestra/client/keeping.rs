@@ -149,8 +149,7 @@ impl Keeping {
             // Read afresh: one that was renewed on disk counts from the next connection on.
             None => {
                 let certificates = self.certificates.clone();
-                let read =
-                    tokio::task::spawn_blocking(move || certificates.client(CLIENT_NAME, ALPN)).await;
+                let read = tokio::task::spawn_blocking(move || certificates.client(CLIENT_NAME, ALPN)).await;
                 let failed = |kind| QuicError { address: self.address.clone(), kind };
                 read.map_err(|error| failed(QuicErrorKind::Transport(error.to_string())))?
                     .map_err(|error| failed(QuicErrorKind::Certificate(error)))?

@@ -35,7 +35,6 @@ use super::{ALPN, CLIENT_NAME};
 use crate::quic::ClientTls;
 use error::Fault;
 use keeping::{Keeping, State};
-use options::Way;
 
 pub use bridge::{Bridge, BridgeOptions};
 pub use compat::serve_compat;
@@ -121,7 +120,7 @@ impl Orchestrator {
         let tls: ClientTls = tokio::task::spawn_blocking(move || read.client(CLIENT_NAME, ALPN))
             .await
             .expect("reading certificates does not panic, and nobody aborts it")?;
-        Ok(Self::new(address, &Way::Quic(certificates), Some(tls), options))
+        Ok(Self::new(address, Some(certificates), Some(tls), options))
     }
 
     /// The same over the orchestrator's plain TCP port: a connection for each exchange, without encryption and without
@@ -131,20 +130,22 @@ impl Orchestrator {
     /// [`SetupError`] when the address cannot be used.
     pub fn tcp(address: &str, options: OrchestratorOptions) -> Result<Self, SetupError> {
         checked(address)?;
-        Ok(Self::new(address, &Way::Tcp, None, options))
+        Ok(Self::new(address, None, None, options))
     }
 
-    fn new(address: &str, way: &Way, tls: Option<ClientTls>, options: OrchestratorOptions) -> Self {
+    fn new(
+        address: &str,
+        certificates: Option<Certificates>,
+        tls: Option<ClientTls>,
+        options: OrchestratorOptions,
+    ) -> Self {
         let address: Arc<str> = address.into();
-        let keeping = match way {
-            Way::Quic(certificates) => {
-                let keeping =
-                    Arc::new(Keeping::new(address.clone(), certificates.clone(), options.clone()));
-                let kept = keeping.clone();
-                Some((keeping, tokio::spawn(async move { kept.keep(tls).await })))
-            }
-            Way::Tcp => None,
-        };
+        let keeping = certificates.map(|certificates| {
+            let keeping = Arc::new(Keeping::new(address.clone(), certificates, options.clone()));
+            let kept = keeping.clone();
+            let task = tokio::spawn(async move { kept.keep(tls).await });
+            (keeping, task)
+        });
         Self(Arc::new(Handle {
             address,
             keeping,
@@ -251,7 +252,10 @@ impl Orchestrator {
     ///
     /// # Errors
     /// [`OrchestratorError`].
-    pub async fn prompt_get(&self, request: PromptGetRequest) -> Result<PromptGetResponse, OrchestratorError> {
+    pub async fn prompt_get(
+        &self,
+        request: PromptGetRequest,
+    ) -> Result<PromptGetResponse, OrchestratorError> {
         match self.ask(read(Request::PromptGet(request), "pg", "prompt_get")).await? {
             Response::PromptGet(prompt) => Ok(prompt),
             other => Err(self.unexpected(other, "prompt_get")),

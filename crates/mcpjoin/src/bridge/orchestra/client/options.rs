@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::super::certs::Certificates;
 use crate::quic::QuicOptions;
 
 /// How calls to an orchestrator are made, and what bounds them.
@@ -56,13 +55,4 @@ impl OrchestratorOptions {
             ..QuicOptions::default()
         }
     }
-}
-
-/// Over what an orchestrator is reached.
-#[derive(Clone, Debug)]
-pub(super) enum Way {
-    /// One connection, a stream for each exchange.
-    Quic(Certificates),
-    /// A connection for each exchange, neither encrypted nor authenticated.
-    Tcp,
 }
