@@ -17,10 +17,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use mcpjoin_proto::Notification;
 use mcpjoin_proto::session::{
     Call, CloseCause, Limits, NotifyRefused, Peer, Role, Route, Session, State, Violation,
 };
+use mcpjoin_proto::{Method, Notification};
 
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
@@ -103,6 +103,11 @@ impl Connection {
         let outcome = state.session.notify(notification, Route::Session);
         state.wake_driver();
         outcome
+    }
+
+    /// Whether the peer would be told of such a change.
+    pub(crate) fn hears(&self, method: &Method) -> bool {
+        self.core.lock().session.hears(method)
     }
 
     /// Whether own messages may be sent: else too many of them wait for the peer to take them. `place` is that among

@@ -104,6 +104,13 @@ impl Connection {
         super::tls::CertificateFacts::read(chain.first()?).and_then(|facts| facts.common_name)
     }
 
+    /// How many datagrams have come over it. A peer that lives acknowledges what it is sent, so of one that was written to
+    /// and from which nothing has come since, it is likely that it is gone, long before the idle limit says so.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.inner.stats().udp_rx.datagrams
+    }
+
     /// The time that a packet takes there and back, as it was last estimated.
     #[must_use]
     pub fn round_trip(&self) -> Duration {

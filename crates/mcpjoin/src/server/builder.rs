@@ -26,6 +26,7 @@ use super::{
     CompletionOutput, Context, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Server,
     Shared, ToolOutput, TypedTool, input,
 };
+use crate::handler::{ErasedHandler, Handler};
 
 /// How many entries a page of a list has unless [`ServerBuilder::page_size`] says otherwise: more than most servers
 /// offer, because not every client reads a second page.
@@ -91,6 +92,7 @@ struct Description {
     offer: Offer,
     inputs: Inputs,
     completions: Completions,
+    elsewhere: Option<(ServerCapabilities, Arc<dyn ErasedHandler>)>,
     problem: Option<BuildError>,
 }
 
@@ -109,6 +111,7 @@ impl ServerBuilder {
             offer: Offer::default(),
             inputs: Inputs::default(),
             completions: Completions::default(),
+            elsewhere: None,
             problem: None,
         }))
     }
@@ -184,6 +187,17 @@ impl ServerBuilder {
     /// The same for its prompts.
     pub fn dynamic_prompts(mut self) -> Self {
         self.0.dynamic[2] = true;
+        self
+    }
+
+    /// A server whose lists come from somewhere else: what its clients ask for is answered by that handler, and what can
+    /// be asked for is what these capabilities declare. What is registered here besides is not seen.
+    ///
+    /// The server still opens every session, agrees on a version, answers `ping`, keeps subscriptions and log levels, and
+    /// puts around each result what its revision wants there. That a list has changed,
+    /// [`ServerHandle`](super::ServerHandle) tells.
+    pub fn handler(mut self, capabilities: ServerCapabilities, handler: impl Handler) -> Self {
+        self.0.elsewhere = Some((capabilities, Arc::new(Arc::new(handler))));
         self
     }
 
@@ -299,8 +313,12 @@ impl ServerBuilder {
         if !self.0.versions.iter().any(|version| version.era().is_some()) {
             return Err(BuildError::NoVersion);
         }
-        let capabilities = self.capabilities();
+        let registered = self.capabilities();
         let described = *self.0;
+        let (capabilities, elsewhere) = match described.elsewhere {
+            Some((declared, handler)) => (declared, Some(handler)),
+            None => (registered, None),
+        };
         let mut role = ServerRole::new(described.info, capabilities);
         role.instructions = described.instructions;
         role.versions = described.versions;
@@ -309,6 +327,7 @@ impl ServerBuilder {
             limits: Arc::new(described.limits),
             page_size: described.page_size,
             offer: RwLock::new(described.offer),
+            elsewhere,
             completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),

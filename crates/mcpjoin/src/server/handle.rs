@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mcpjoin_proto::Raw;
 use mcpjoin_proto::types::{Prompt, Resource, ResourceTemplate, Tool};
+use mcpjoin_proto::{Method, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -184,6 +184,27 @@ impl ServerHandle {
             self.changed(ChangedList::Prompts);
         }
         Ok(removed)
+    }
+
+    /// Tells everyone who hears of it that the list of tools has changed: for a server whose tools another
+    /// [`handler`](super::ServerBuilder::handler) lists. Several changes may be told as one.
+    ///
+    /// # Errors
+    /// When the server does not declare that it changes.
+    pub fn notify_tools_changed(&self) -> Result<(), ChangeError> {
+        self.check(ChangedList::Tools)?;
+        self.changed(ChangedList::Tools);
+        Ok(())
+    }
+
+    /// Whether anybody would be told that the list of tools has changed: a legacy client whose session is open, or a
+    /// modern one that listens for it.
+    #[must_use]
+    pub fn is_heard_of_tools(&self) -> bool {
+        // Asked after the list is free again: each connection has a lock of its own.
+        let open: Vec<_> =
+            self.0.connections().open.values().map(|(connection, _)| connection.clone()).collect();
+        open.iter().any(|connection| connection.hears(&Method::ToolListChanged))
     }
 
     /// Tells everyone who is subscribed to that resource, or to one around it, that it has changed. Several changes

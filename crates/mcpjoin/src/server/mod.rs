@@ -71,6 +71,8 @@ pub use resources::ReadRequest;
 /// What derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use template::Variables;
+#[cfg(feature = "quic")]
+pub(crate) use tools::in_words_of;
 pub use tools::{NoArguments, TypedTool, tool};
 
 use self::completion::Completions;
@@ -82,6 +84,7 @@ use self::subscription::Outbox;
 use self::task::Tasks;
 use self::tools::ToolEntry;
 use crate::connection::{Connection, Driver, Setup};
+use crate::handler::ErasedHandler;
 use crate::link::Link;
 
 /// A server: what it offers, for any number of connections. Cheap to clone.
@@ -94,6 +97,8 @@ struct Shared {
     limits: Arc<Limits>,
     page_size: usize,
     offer: RwLock<Offer>,
+    /// Who answers in place of the offer.
+    elsewhere: Option<Arc<dyn ErasedHandler>>,
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,
@@ -114,7 +119,7 @@ struct Offer {
 #[derive(Default)]
 struct Connections {
     last: u64,
-    outboxes: BTreeMap<u64, Arc<Outbox>>,
+    open: BTreeMap<u64, (Connection, Arc<Outbox>)>,
 }
 
 impl Server {
@@ -150,13 +155,10 @@ impl Server {
 
     /// `one_client`: all that comes over the link comes from one client.
     fn open(&self, link: Link, one_client: bool) -> (Connection, Serving) {
-        let outbox = Arc::new(Outbox::default());
         let number = {
             let mut connections = self.0.connections();
             connections.last += 1;
-            let number = connections.last;
-            connections.outboxes.insert(number, outbox.clone());
-            number
+            connections.last
         };
         let listed = Listed { server: self.0.clone(), number };
         let role = if one_client { self.0.role.clone() } else { self.0.role_for_many() };
@@ -168,6 +170,8 @@ impl Server {
         };
         let service = Service { server: self.0.clone(), session: one_client.then_some(number) };
         let (connection, driver) = Connection::new(link, setup, service);
+        let outbox = Arc::new(Outbox::default());
+        self.0.connections().open.insert(number, (connection.clone(), outbox.clone()));
         (connection.clone(), Serving { driver, connection, outbox, place: None, _listed: listed })
     }
 }
@@ -219,7 +223,7 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.server.connections().outboxes.remove(&self.number);
+        self.server.connections().open.remove(&self.number);
         self.server.tasks.session_ended(self.number);
     }
 }
@@ -238,14 +242,14 @@ impl Shared {
     }
 
     fn each_connection(&self, tell: impl Fn(&Outbox)) {
-        for outbox in self.connections().outboxes.values() {
+        for (_, outbox) in self.connections().open.values() {
             tell(outbox);
         }
     }
 
     /// One connection, if it is still there.
     fn tell(&self, connection: u64, tell: impl FnOnce(&Outbox)) {
-        if let Some(outbox) = self.connections().outboxes.get(&connection) {
+        if let Some((_, outbox)) = self.connections().open.get(&connection) {
             tell(outbox);
         }
     }

@@ -25,6 +25,9 @@ impl ErasedHandler for Service {
         let Some(profile) = cx.profile() else {
             return Box::pin(ready(Err(ErrorObject::invalid_request("the session is not open"))));
         };
+        if let Some(handler) = &self.server.elsewhere {
+            return handler.request(request, cx);
+        }
         match request.method {
             Method::CallTool => {
                 let context = Context::new(self.server.clone(), cx, profile, request, self.session);

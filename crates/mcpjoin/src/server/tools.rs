@@ -344,17 +344,22 @@ impl ToolEntry {
                 result.structured_content = schema::wrap(value);
             }
         }
-        if profile.audio && profile.resource_links {
-            return;
-        }
-        for content in &mut result.content {
-            let text = match content {
-                Content::ResourceLink(link) if !profile.resource_links => link.uri.clone(),
-                Content::Audio(audio) if !profile.audio => format!("[sound of type {}]", audio.mime_type),
-                _ => continue,
-            };
-            *content = Content::text(text);
-        }
+        in_words_of(profile, &mut result.content);
+    }
+}
+
+/// Says of content that a revision has no word for what it is, as text.
+pub(crate) fn in_words_of(profile: &Profile, content: &mut [Content]) {
+    if profile.audio && profile.resource_links {
+        return;
+    }
+    for content in content {
+        let text = match content {
+            Content::ResourceLink(link) if !profile.resource_links => link.uri.clone(),
+            Content::Audio(audio) if !profile.audio => format!("[sound of type {}]", audio.mime_type),
+            _ => continue,
+        };
+        *content = Content::text(text);
     }
 }
 

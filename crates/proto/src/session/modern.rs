@@ -132,6 +132,11 @@ impl Modern {
         Ok(())
     }
 
+    /// Whether somebody would be told of it, who is told of what belongs to no request.
+    pub(super) fn hears(&self, method: &Method, is_server: bool) -> bool {
+        !is_server || self.streams.values().any(|filter| wants(filter, method, None))
+    }
+
     // ---- what comes in ----
 
     pub(super) fn request(&mut self, shared: &mut Shared, request: Request, origin: Arc<Origin>) {

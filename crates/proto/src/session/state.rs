@@ -6,7 +6,7 @@ use core::fmt;
 
 use super::event::{CallRefused, Peer};
 use super::{Limits, Phase, Session};
-use crate::{Profile, RequestId};
+use crate::{Method, Profile, RequestId};
 
 /// The states of a connection that the source documents name (R54). A modern session is `Ready` once the
 /// server was discovered.
@@ -120,6 +120,17 @@ impl Session {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
+    }
+
+    /// Whether a notification of that kind, one that belongs to no request and to no resource in particular, would reach
+    /// the peer: a legacy peer that is ready, or a stream of a modern client that has asked for it.
+    #[must_use]
+    pub fn hears(&self, method: &Method) -> bool {
+        match &self.phase {
+            Phase::Legacy(legacy) => legacy.is_ready(),
+            Phase::Modern(modern) => modern.hears(method, self.shared.is_server()),
+            _ => false,
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! frame and ends its own. The same over plain TCP takes a connection for each exchange ([`tcp`]).
 
 pub mod certs;
+pub mod client;
 pub mod host;
 mod tcp;
 pub mod value;

@@ -176,7 +176,7 @@ impl QuicLink {
             connection,
             session,
             limits: Limits::default(),
-            origin: Arc::new(Origin { link: "quic", peer: Some(peer.into()) }),
+            origin: Arc::new(Origin { link: "quic", peer: Some(peer.into()), principal: None }),
             shared: Arc::default(),
             common: None,
             heard,
@@ -682,7 +682,8 @@ impl Io for QuicLink {
         match &outbound {
             Outbound::Message { message, route } => self.message(message, route, line),
             Outbound::Batch { messages, .. } => self.answers(messages, line),
-            Outbound::Abort { .. } => {}
+            // Streams are not left and taken up again: a request keeps its own.
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => {}
         }
     }
 

@@ -78,7 +78,7 @@ impl Line {
                 }
             }
             Outbound::Batch { messages, .. } => encode::batch(messages, &mut head),
-            Outbound::Abort { .. } => return None,
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => return None,
         }
         head.put_u8(b'\n');
         pieces.push(head.freeze());

@@ -1,0 +1,68 @@
+//! Prompts: what there are, and filling one in.
+
+use std::collections::BTreeMap;
+
+use mcpjoin_proto::types::{
+    Content, EmbeddedResource, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role,
+    TextResourceContents,
+};
+use mcpjoin_proto::{ErrorObject, Raw};
+
+use super::super::super::wire::{ContentBlock, PromptDefinition, PromptGetRequest};
+use super::handler::{Asked, failed};
+use super::lists;
+
+pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
+    let prompts = asked.shared.orchestrator.list_prompts().await;
+    let prompts = prompts.map_err(|error| failed("list_prompts", &error))?;
+    let named = prompts.into_iter().filter(|prompt| !prompt.name.is_empty());
+    let entries: Result<Vec<_>, _> = named.map(entry).collect();
+    let entries = entries.map_err(|error| ErrorObject::internal(error.to_string()))?;
+    lists::page(&lists::sorted(entries), asked.request, "prompts", asked.shared.page)
+}
+
+fn entry(definition: PromptDefinition) -> Result<(String, Raw), mcpjoin_proto::json::WriteError> {
+    let told = |text: String| Some(text).filter(|text| !text.is_empty());
+    let mut prompt = Prompt::new(definition.name.as_str());
+    prompt.description = told(definition.description);
+    let arguments = definition.arguments.into_iter().map(|argument| {
+        let mut shown = PromptArgument::new(argument.name);
+        shown.description = told(argument.description);
+        shown.required = argument.required.then_some(true);
+        shown
+    });
+    prompt.arguments = Some(arguments.collect()).filter(|arguments: &Vec<_>| !arguments.is_empty());
+    Ok((definition.name, Raw::from_value(&prompt)?))
+}
+
+pub(super) async fn fill_in(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
+    let prompt_name = asked.text("name")?;
+    let arguments = asked.request.params.as_ref().and_then(|params| params.arguments());
+    let arguments: BTreeMap<String, String> = match arguments.filter(|given| *given != Raw::null()) {
+        Some(given) => given
+            .decode()
+            .map_err(|error| ErrorObject::invalid_params(format!("invalid arguments: {error}")))?,
+        None => BTreeMap::new(),
+    };
+    let request = PromptGetRequest { prompt_name, arguments };
+    let filled = asked.shared.orchestrator.prompt_get(request).await;
+    let filled = filled.map_err(|error| failed("prompt_get", &error))?;
+    let messages = filled.messages.into_iter().map(|message| {
+        let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
+        PromptMessage::new(role, content(message.content.unwrap_or_default()))
+    });
+    let mut result = GetPromptResult::new(messages.collect());
+    result.description = Some(filled.description).filter(|text| !text.is_empty());
+    Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+/// A block has nothing but text. One that says that it is a resource has the text of it, and does not say which.
+fn content(block: ContentBlock) -> Content {
+    match block.r#type.as_str() {
+        "resource" => {
+            let contents = TextResourceContents::new("orchestra://prompt", block.text);
+            Content::Resource(EmbeddedResource::new(contents))
+        }
+        _ => Content::text(block.text),
+    }
+}

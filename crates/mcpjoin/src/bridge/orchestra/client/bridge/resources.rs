@@ -1,0 +1,130 @@
+//! Resources: the documents that Orchestra stores, by folder and name.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::future::try_join_all;
+use mcpjoin_proto::types::{
+    BlobResourceContents, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
+    TextResourceContents,
+};
+use mcpjoin_proto::{ErrorObject, Raw};
+
+use super::super::super::wire::{StorageEntry, StorageListRequest, StorageReadRequest, StorageReadResponse};
+use super::handler::{Asked, failed};
+use super::lists;
+
+const SCHEME: &str = "orchestra://";
+const MARKDOWN: &str = "text/markdown";
+const ENDING: &str = ".md";
+
+/// The folders that have documents, and what Orchestra's own bridge calls them.
+const FOLDERS: [(&str, &str); 3] =
+    [("features", "Project Features"), ("notes", "Notes"), ("docs", "Documentation")];
+
+pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
+    let folders = FOLDERS.map(|(folder, _)| async move {
+        let prefix = format!("{folder}/");
+        let request = StorageListRequest { prefix, ..StorageListRequest::default() };
+        let listed = asked.shared.orchestrator.storage_list(request).await;
+        Ok((folder, listed.map_err(|error| failed("storage_list", &error))?))
+    });
+    let mut entries = Vec::new();
+    for (folder, listed) in try_join_all(folders).await? {
+        let shown = listed.iter().filter_map(|entry| shown(folder, entry));
+        for resource in shown {
+            let written = Raw::from_value(&resource);
+            let written = written.map_err(|error| ErrorObject::internal(error.to_string()))?;
+            entries.push((resource.uri, written));
+        }
+    }
+    lists::page(&lists::sorted(entries), asked.request, "resources", asked.shared.page)
+}
+
+/// A document as a resource; `None` for what is none of that folder's.
+fn shown(folder: &str, entry: &StorageEntry) -> Option<Resource> {
+    let name = entry.path.strip_prefix(folder)?.strip_prefix('/')?;
+    let name = name.strip_suffix(ENDING).unwrap_or(name);
+    if name.is_empty() {
+        return None;
+    }
+    let mut resource = Resource::new(format!("{SCHEME}{folder}/{name}"), name);
+    resource.mime_type = Some(MARKDOWN.to_owned());
+    resource.size = Some(entry.size).filter(|size| *size > 0);
+    Some(resource)
+}
+
+pub(super) fn templates(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
+    let entries: Result<Vec<_>, _> = FOLDERS
+        .iter()
+        .map(|(folder, title)| {
+            let uri = format!("{SCHEME}{folder}/{{id}}");
+            let template = ResourceTemplate::new(uri.as_str(), *title).with_mime_type(MARKDOWN);
+            Raw::from_value(&template).map(|shown| (uri, shown))
+        })
+        .collect();
+    let entries = entries.map_err(|error| ErrorObject::internal(error.to_string()))?;
+    lists::page(&lists::sorted(entries), asked.request, "resourceTemplates", asked.shared.page)
+}
+
+pub(super) async fn read(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
+    let uri = asked.text("uri")?;
+    let request = StorageReadRequest { path: path(&uri)?, storage_type: String::new() };
+    let stored = match asked.shared.orchestrator.storage_read(request).await {
+        Ok(stored) => stored,
+        // How an orchestrator of ours says it.
+        Err(error) if error.is_remote("not_found") => return Err(not_found(&asked, &uri)),
+        Err(error) => return Err(failed("storage_read", &error)),
+    };
+    // How Orchestra's own says it: a document that is there has a version, if nothing else.
+    if stored.content.is_empty() && stored.version == 0 && stored.metadata.is_none() {
+        return Err(not_found(&asked, &uri));
+    }
+    let result = ReadResourceResult::new(vec![contents(&uri, stored)]);
+    Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+/// What is stored: text, or, when it is none, bytes.
+fn contents(uri: &str, stored: StorageReadResponse) -> ResourceContents {
+    let said = stored.metadata.and_then(|metadata| metadata.to_json().ok());
+    let said = said.and_then(|metadata| metadata.json.member("mimeType"));
+    let said = said.and_then(|kind| kind.to_string_value().map(|kind| kind.into_owned()));
+    match String::from_utf8(stored.content.into()) {
+        Ok(text) => {
+            let kind = said.unwrap_or_else(|| MARKDOWN.to_owned());
+            ResourceContents::Text(TextResourceContents::new(uri, text).with_mime_type(kind))
+        }
+        Err(bytes) => {
+            let mut blob = BlobResourceContents::new(uri, STANDARD.encode(bytes.as_bytes()));
+            blob.mime_type = said;
+            ResourceContents::Blob(blob)
+        }
+    }
+}
+
+/// The path under which the document of a URI is stored.
+fn path(uri: &str) -> Result<String, ErrorObject> {
+    let invalid = |what: String| Err(ErrorObject::invalid_params(what));
+    let Some(rest) = uri.strip_prefix(SCHEME) else {
+        return invalid(format!("unsupported URI scheme: {uri:?} (expected {SCHEME})"));
+    };
+    let Some((folder, name)) = rest.split_once('/') else {
+        return invalid(format!("invalid resource URI: {uri:?}"));
+    };
+    if !FOLDERS.iter().any(|(known, _)| *known == folder) {
+        return invalid(format!("unknown resource type: {folder:?}"));
+    }
+    // Nothing outside of the folder.
+    if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return invalid(format!("invalid resource URI: {uri:?}"));
+    }
+    Ok(format!("{folder}/{name}{ENDING}"))
+}
+
+fn not_found(asked: &Asked<'_>, uri: &str) -> ErrorObject {
+    let data = Raw::from_value(&std::collections::BTreeMap::from([("uri", uri)]));
+    let error = ErrorObject::new(asked.profile.resource_not_found, "resource not found");
+    match data {
+        Ok(data) => error.with_data(data),
+        Err(_) => error,
+    }
+}

@@ -1,0 +1,118 @@
+//! Tools: what there are, and calling one.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use mcpjoin_proto::types::Tool;
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::{ErrorObject, Raw, json};
+use serde::Serialize;
+use tokio::time::{Instant, interval_at};
+
+use super::super::super::CALLER;
+use super::super::super::value::{Numbers, Struct};
+use super::super::super::wire::{ToolDefinition, ToolRequest};
+use super::handler::{Asked, failed};
+use super::{lists, results};
+
+/// Whom a call is to be done by: an AI provider that the orchestrator knows.
+const PROVIDER: &str = "orchestra/provider";
+
+pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
+    let tools = asked.shared.orchestrator.list_tools().await;
+    let (tools, problems) = shown(tools.map_err(|error| failed("list_tools", &error))?);
+    for problem in problems {
+        asked.warn(&problem);
+    }
+    asked.shared.tell(&tools);
+    lists::page(&tools, asked.request, "tools", asked.shared.page)
+}
+
+/// The tools as a client sees them, sorted by name, and what is wrong with others: one that no client can read is left
+/// out and does not hide the rest.
+pub(super) fn shown(tools: Vec<ToolDefinition>) -> (Vec<(String, Raw)>, Vec<String>) {
+    let mut problems = Vec::new();
+    let mut entries = Vec::new();
+    for definition in tools {
+        let name = definition.name;
+        match entry(&name, definition.description, definition.input_schema) {
+            Ok(tool) => entries.push((name, tool)),
+            Err(problem) => problems.push(format!("the tool {name:?} is left out: {problem}")),
+        }
+    }
+    (lists::sorted(entries), problems)
+}
+
+fn entry(name: &str, description: String, schema: Option<Struct>) -> Result<Raw, String> {
+    if name.is_empty() {
+        return Err("it has no name".to_owned());
+    }
+    let mut tool = Tool::new(name, schema_of(schema)?);
+    tool.description = Some(description).filter(|description| !description.is_empty());
+    Raw::from_value(&tool).map_err(|error: json::WriteError| error.to_string())
+}
+
+/// The schema of a tool's arguments: always one of an object.
+pub(in super::super) fn schema_of(schema: Option<Struct>) -> Result<Raw, String> {
+    #[derive(Serialize)]
+    struct OfAnyObject {
+        r#type: &'static str,
+    }
+    let written = match schema.filter(|schema| !schema.is_empty()) {
+        Some(schema) => return Ok(schema.to_json().map_err(|error| error.to_string())?.json),
+        None => Raw::from_value(&OfAnyObject { r#type: "object" }),
+    };
+    written.map_err(|error| error.to_string())
+}
+
+pub(super) async fn call(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
+    let request = request(&asked)?;
+    let begun = Instant::now();
+    let mut call = pin!(asked.shared.orchestrator.tool_call(request));
+    let heartbeat = asked.shared.heartbeat.max(Duration::from_millis(1));
+    let mut beats = interval_at(begun + heartbeat, heartbeat);
+    let response = loop {
+        tokio::select! {
+            biased;
+            response = &mut call => break response,
+            _ = beats.tick() => {
+                let passed = begun.elapsed().as_secs_f64();
+                // Not sent when nobody asked for it, or when nobody waits any more.
+                let _ = asked.cx.progress(passed, None, Some("the orchestrator is working on it"));
+            }
+        }
+    };
+    let response = response.map_err(|error| failed("tool_call", &error))?;
+    results::of(&asked, response)
+}
+
+fn request(asked: &Asked<'_>) -> Result<ToolRequest, ErrorObject> {
+    let tool_name = asked.text("name")?;
+    let meta = asked.request.params.as_ref().and_then(|params| params.meta());
+    let said = |key: &str| {
+        let value = meta.as_ref().and_then(|meta| meta.member(key));
+        value.and_then(|value| value.to_string_value().map(|text| text.into_owned())).unwrap_or_default()
+    };
+    Ok(ToolRequest {
+        tool_name,
+        arguments: arguments(
+            asked.request.params.as_ref().and_then(|params| params.arguments()),
+            asked.shared.numbers,
+        )?,
+        caller_plugin: CALLER.to_owned(),
+        trace_parent: said(key::TRACEPARENT),
+        provider: said(PROVIDER),
+        session_id: asked.shared.session.clone(),
+    })
+}
+
+/// The arguments of a call; none where there are none, or `null`.
+pub(in super::super) fn arguments(
+    given: Option<Raw>,
+    numbers: Numbers,
+) -> Result<Option<Struct>, ErrorObject> {
+    let Some(given) = given.filter(|given| *given != Raw::null()) else { return Ok(None) };
+    Struct::from_json(&given, numbers)
+        .map(Some)
+        .map_err(|error| ErrorObject::invalid_params(format!("invalid arguments: {error}")))
+}

@@ -1,0 +1,103 @@
+//! One exchange: a frame there, a frame back, over a stream or a connection of its own.
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use super::super::wire::{self, HealthRequest, PluginRequest, WireError, plugin_request::Request};
+use super::error::Fault;
+use super::keeping::{Keeping, fault_of};
+use crate::quic::{Connection, RecvStream, SendStream};
+
+/// A stream in both directions, which is reset when the exchange is given up: the far end learns that nobody waits.
+struct Stream {
+    send: SendStream,
+    receive: RecvStream,
+    answered: bool,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.answered {
+            // Either may be over already, and then there is nothing to give up.
+            let _ = self.send.reset(0u32.into());
+            let _ = self.receive.stop(0u32.into());
+        }
+    }
+}
+
+/// Sends a frame on a stream of its own and gives the one that comes back. Dropped before it is ready, it resets the
+/// stream.
+pub(super) async fn over_quic(connection: &Connection, frame: &Bytes) -> Result<Bytes, Fault> {
+    let (send, receive) = connection.open().await?;
+    let mut stream = Stream { send, receive, answered: false };
+    let mut left = &frame[..];
+    while !left.is_empty() {
+        match stream.send.write(left).await {
+            Ok(written) => left = left.get(written..).unwrap_or_default(),
+            Err(_) => {
+                let sent = left.len() < frame.len();
+                if let fault @ (Fault::Unsent(_) | Fault::Lost(_)) =
+                    fault_of(connection, sent, || Fault::Answer(WireError::Empty))
+                {
+                    return Err(fault);
+                }
+                // It wants no more of the request; an answer may stand there all the same.
+                break;
+            }
+        }
+    }
+    // Only a stream that is over already cannot be finished.
+    let _ = stream.send.finish();
+    let answer = wire::read_frame(&mut stream.receive).await;
+    stream.answered = answer.is_ok();
+    answer.map_err(|error| fault_of(connection, true, || Fault::Answer(error)))
+}
+
+/// The same over a connection of its own.
+pub(super) async fn over_tcp(mut stream: TcpStream, frame: &Bytes) -> Result<Bytes, Fault> {
+    let mut left = &frame[..];
+    while !left.is_empty() {
+        match stream.write(left).await {
+            Ok(0) => break,
+            Ok(written) => left = left.get(written..).unwrap_or_default(),
+            Err(error) if left.len() == frame.len() => return Err(Fault::Unsent(error.to_string())),
+            Err(error) => return Err(Fault::Lost(error.to_string())),
+        }
+    }
+    stream.flush().await.map_err(|error| Fault::Lost(error.to_string()))?;
+    wire::read_frame(&mut stream).await.map_err(|error| match error {
+        WireError::Io(error) => Fault::Lost(error.to_string()),
+        error => Fault::Answer(error),
+    })
+}
+
+/// The exchange, watched: when nothing at all comes after it was sent, the keeper hears of it.
+pub(super) async fn watched(
+    keeping: &Keeping,
+    connection: &Connection,
+    silence: std::time::Duration,
+    frame: &Bytes,
+) -> Result<Bytes, Fault> {
+    let heard = connection.received();
+    let watch = async {
+        tokio::time::sleep(silence).await;
+        if connection.received() == heard {
+            keeping.suspect();
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        outcome = over_quic(connection, frame) => outcome,
+        () = watch => Err(Fault::Lost("it was given up".to_owned())),
+    }
+}
+
+/// Asks how the far end is. What it answers does not matter, only that it does.
+pub(super) async fn health(connection: &Connection) {
+    let request = Some(Request::Health(HealthRequest {}));
+    if let Ok(frame) = wire::encode(&PluginRequest { request_id: "health".to_owned(), request }) {
+        let _ = over_quic(connection, &frame).await;
+    }
+}

@@ -1,0 +1,293 @@
+//! Keeps one connection to the orchestrator: makes it, makes it again, and finds out early when the far end is gone.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::super::certs::Certificates;
+use super::super::{ALPN, CLIENT_NAME};
+use super::error::{Fault, OrchestratorErrorKind};
+use super::exchange;
+use super::options::OrchestratorOptions;
+use crate::quic::{self, ClientTls, Connection, QuicError, QuicErrorKind};
+
+/// The pause between two attempts to connect: at first, doubled each time, and at most. A tenth of it more or less, so
+/// that many clients of one orchestrator do not come at once.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// The same at most while a call waits for the connection.
+const EAGER: Duration = Duration::from_millis(200);
+
+/// Where the connection stands.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// There is none, and what came of the last attempt; `None` before the first one has ended.
+    Away(Option<String>),
+    /// There is one: the how manyth.
+    Open(Connection, u64),
+    /// The far end and we do not accept each other, and never have.
+    Refused(QuicError),
+    /// There will be none any more.
+    Closed,
+}
+
+/// What the keeper and the calls share.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    address: Arc<str>,
+    certificates: Certificates,
+    options: OrchestratorOptions,
+    state: watch::Sender<State>,
+    /// How many calls wait for a connection.
+    waiting: AtomicUsize,
+    /// One more does.
+    wanted: Notify,
+    /// Nothing has come for too long after something was sent.
+    suspected: Notify,
+}
+
+impl Keeping {
+    pub(super) fn new(address: Arc<str>, certificates: Certificates, options: OrchestratorOptions) -> Self {
+        Self {
+            address,
+            certificates,
+            options,
+            state: watch::Sender::new(State::Away(None)),
+            waiting: AtomicUsize::new(0),
+            wanted: Notify::new(),
+            suspected: Notify::new(),
+        }
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// Somebody has written to the connection, and nothing has come since.
+    pub(super) fn suspect(&self) {
+        self.suspected.notify_one();
+    }
+
+    /// The connection, when there is one within the bound.
+    pub(super) async fn connection(&self) -> Result<Connection, OrchestratorErrorKind> {
+        let after = self.options.wait;
+        let mut state = self.state.subscribe();
+        let _waiting = match &*state.borrow_and_update() {
+            // One that has just ended is not worth a try: the keeper is about to see it, too.
+            State::Open(connection, _) if connection.ended().is_none() => return Ok(connection.clone()),
+            State::Closed => return Err(OrchestratorErrorKind::Closed),
+            _ => Waiting::new(self),
+        };
+        let until = Instant::now() + after;
+        loop {
+            let changed = timeout_at(until, state.changed()).await;
+            match (&*state.borrow_and_update(), changed) {
+                (State::Open(connection, _), _) if connection.ended().is_none() => {
+                    return Ok(connection.clone());
+                }
+                (State::Closed, _) | (_, Ok(Err(_))) => return Err(OrchestratorErrorKind::Closed),
+                (State::Refused(error), _) => {
+                    return Err(OrchestratorErrorKind::Unconnected { after, why: error.kind.to_string() });
+                }
+                (_, Ok(Ok(()))) => {}
+                (State::Away(Some(why)), Err(_)) => {
+                    return Err(OrchestratorErrorKind::Unconnected { after, why: why.clone() });
+                }
+                (_, Err(_)) => {
+                    let why = "nothing has come back from that address".to_owned();
+                    return Err(OrchestratorErrorKind::Unconnected { after, why });
+                }
+            }
+        }
+    }
+
+    /// Makes the connection, and makes it again whenever it has ended. Ends by being dropped, or when the first
+    /// connection that could be made was refused.
+    pub(super) async fn keep(&self, mut first: Option<ClientTls>) {
+        let mut pause = PAUSE.0;
+        let mut number = 0;
+        loop {
+            let attempted = Instant::now();
+            match self.connect(first.take()).await {
+                Ok(connection) => {
+                    pause = PAUSE.0;
+                    number = self.stay(connection, number).await;
+                }
+                Err(error) if number == 0 && is_refusal(&error.kind) => {
+                    self.state.send_replace(State::Refused(error));
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(target: "mcpjoin", %error, "no connection to the orchestrator");
+                    self.state.send_replace(State::Away(Some(error.kind.to_string())));
+                }
+            }
+            self.rest(attempted, jittered(pause)).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// Waits before the next attempt; less long when somebody wants the connection.
+    async fn rest(&self, attempted: Instant, pause: Duration) {
+        let eager = attempted + pause.min(EAGER);
+        let mut patient = pin!(sleep_until(attempted + pause));
+        while self.waiting.load(Ordering::Relaxed) == 0 {
+            tokio::select! {
+                () = &mut patient => return,
+                () = self.wanted.notified() => {}
+            }
+        }
+        sleep_until(eager).await;
+    }
+
+    async fn connect(&self, tls: Option<ClientTls>) -> Result<Connection, QuicError> {
+        let tls = match tls {
+            Some(tls) => tls,
+            // Read afresh: one that was renewed on disk counts from the next connection on.
+            None => {
+                let certificates = self.certificates.clone();
+                let read = tokio::task::spawn_blocking(move || certificates.client(CLIENT_NAME, ALPN)).await;
+                let failed = |kind| QuicError { address: self.address.clone(), kind };
+                read.map_err(|error| failed(QuicErrorKind::Transport(error.to_string())))?
+                    .map_err(|error| failed(QuicErrorKind::Certificate(error)))?
+            }
+        };
+        quic::connect(&self.address, &tls, &self.options.quic()).await
+    }
+
+    /// Lets the calls have the connection until it has ended. Gives how many there have been.
+    async fn stay(&self, mut connection: Connection, mut number: u64) -> u64 {
+        loop {
+            number += 1;
+            self.state.send_replace(State::Open(connection.clone(), number));
+            match self.end(&connection).await {
+                Ended::Replaced(fresh) => {
+                    connection.close(0, "client closed");
+                    connection = fresh;
+                }
+                Ended::Lost(why) => {
+                    self.state.send_replace(State::Away(Some(why)));
+                    return number;
+                }
+            }
+        }
+    }
+
+    /// Waits for the end of a connection, and tries another one beside it when it says nothing where a living peer
+    /// would.
+    async fn end(&self, connection: &Connection) -> Ended {
+        loop {
+            tokio::select! {
+                biased;
+                error = connection.closed() => return Ended::Lost(error.kind.to_string()),
+                () = self.suspected.notified() => {}
+            }
+            let heard = connection.received();
+            let silent = || connection.received() == heard;
+            // Something that has to be acknowledged, and a while in which it would be.
+            let asked = async {
+                tokio::select! {
+                    _ = exchange::health(connection) => {}
+                    () = sleep(self.options.silence / 4) => {}
+                }
+            };
+            tokio::select! {
+                biased;
+                error = connection.closed() => return Ended::Lost(error.kind.to_string()),
+                () = asked => {}
+            }
+            if !silent() {
+                continue;
+            }
+            let fresh = tokio::select! {
+                biased;
+                error = connection.closed() => return Ended::Lost(error.kind.to_string()),
+                fresh = self.connect(None) => fresh,
+            };
+            match fresh {
+                Ok(fresh) => {
+                    // Whoever shakes hands can also acknowledge.
+                    tokio::select! {
+                        biased;
+                        error = connection.closed() => return Ended::Lost(error.kind.to_string()),
+                        () = sleep(self.options.silence / 4) => {}
+                    }
+                    if silent() {
+                        return Ended::Replaced(fresh);
+                    }
+                    fresh.close(0, "client closed");
+                }
+                // Nobody is there at all. The idle limit says when it is over, and until then it may come back.
+                Err(error) => tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent"),
+            }
+        }
+    }
+
+    /// Ends it, and waits until the far end was told, at most so long.
+    pub(super) async fn close(&self, most: Duration) {
+        if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
+            connection.close(0, "client closed");
+            connection.settled(most).await;
+        }
+    }
+
+    /// The same without waiting.
+    pub(super) fn shut(&self) {
+        if let State::Open(connection, _) = self.state.send_replace(State::Closed) {
+            connection.close(0, "client closed");
+        }
+    }
+}
+
+enum Ended {
+    Lost(String),
+    Replaced(Connection),
+}
+
+/// Whether trying again is of no use: the two have to be told to accept each other first.
+const fn is_refusal(kind: &QuicErrorKind) -> bool {
+    matches!(
+        kind,
+        QuicErrorKind::Certificate(_)
+            | QuicErrorKind::Protocol { .. }
+            | QuicErrorKind::Refused(_)
+            | QuicErrorKind::RefusedByPeer { .. }
+    )
+}
+
+/// A tenth more or less.
+pub(super) fn jittered(time: Duration) -> Duration {
+    let mut byte = [128];
+    // Without random numbers all of them come at the same time, which does no harm but to their server.
+    let _ = getrandom::fill(&mut byte);
+    time * (3072 - 256 + u32::from(byte[0]) * 2) / 2816
+}
+
+/// A call that waits for the connection.
+struct Waiting<'a>(&'a Keeping);
+
+impl<'a> Waiting<'a> {
+    fn new(keeping: &'a Keeping) -> Self {
+        keeping.waiting.fetch_add(1, Ordering::Relaxed);
+        keeping.wanted.notify_one();
+        Self(keeping)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What an exchange over a connection that was closed under it failed with.
+pub(super) fn fault_of(connection: &Connection, sent: bool, otherwise: impl FnOnce() -> Fault) -> Fault {
+    match connection.ended() {
+        Some(error) if sent => Fault::Lost(error.kind.to_string()),
+        Some(error) => Fault::Unsent(error.kind.to_string()),
+        None => otherwise(),
+    }
+}
