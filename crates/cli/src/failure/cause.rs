@@ -330,7 +330,12 @@ impl Failure {
                 new("E_TIMEOUT", Exit::Connection, hint)
             }
             CallError::Closed(cause) => Self::closed(cause, phase),
-            CallError::Lost(error) if error.kind != LinkErrorKind::Broken => Self::broken(error, phase),
+            // Once there was a connection it is no matter of the address.
+            CallError::Lost(error)
+                if !matches!(error.kind, LinkErrorKind::Broken | LinkErrorKind::Foreign) =>
+            {
+                Self::broken(error, phase)
+            }
             CallError::Lost(error) => {
                 Self::new("E_LOST", Exit::Connection, phase, format!("no answer came: {error}"))
                     .hint(MAYBE_DONE)

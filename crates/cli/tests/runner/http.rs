@@ -344,3 +344,64 @@ fn a_validation_says_of_what_came_at_once_that_it_came() {
         assert!(!ran.stderr.contains("within") && !ran.stderr.contains("hunter2"), "{}", ran.stderr);
     }
 }
+
+/// A legacy server that answers calls of tools with this, and everything before as it should. It ends with the test.
+fn answering_calls(response: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            let _ = lines.read_exact(&mut body);
+            let asked: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let outcome = match asked["method"].as_str().unwrap_or_default() {
+                "tools/call" => None,
+                "initialize" => Some(
+                    r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
+                ),
+                _ => Some(r#""error":{"code":-32601,"message":"no such method"}"#),
+            };
+            let response = outcome.map_or_else(
+                || response.to_owned(),
+                |outcome| {
+                    let body = format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, asked["id"]);
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+                    format!("{head}content-length: {}\r\n\r\n{body}", body.len())
+                },
+            );
+            let _ = stream.write_all(response.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn what_a_server_that_was_one_answers_to_a_call_does_not_make_its_address_wrong() {
+    for (response, told) in [
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\nconnection: close\r\n\r\n{\"json",
+            "the body broke off",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
+            "it begins `<html>`",
+        ),
+        ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "404 Not Found"),
+    ] {
+        let ran = line(&format!("call {} t", answering_calls(response))).exits(4);
+        ran.says(&["(E_LOST)", told, "the server may have done it or not"]);
+    }
+}
+
+#[test]
+fn what_breaks_off_is_no_page_of_somebody_else() {
+    let (url, _received) = answering(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\nconnection: close\r\n\r\n{\"json",
+    );
+    line(&format!("ping {url}")).exits(4).says(&["(E_LINK)", "the body broke off", "try      try again"]);
+}

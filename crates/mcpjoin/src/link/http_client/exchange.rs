@@ -112,6 +112,8 @@ enum Said {
     Inbound(Inbound),
     /// Nothing that can be read, in words.
     Page(String),
+    /// The beginning of what may have been the reply.
+    Broken(String),
 }
 
 pub(super) struct Exchange {
@@ -251,7 +253,9 @@ impl Exchange {
             return Answer { status, what: page(failure::page(response).await) };
         }
         let what = match whole(response, limits.message).await {
-            Whole::Broken(what) => Said::Page(format!("{status}; {what}")),
+            // What a refusal would have said matters less than that it is one.
+            Whole::Broken(what) if status.is_success() => Said::Broken(format!("{status}; {what}")),
+            Whole::Broken(what) | Whole::Compressed(what) => Said::Page(format!("{status}; {what}")),
             Whole::TooLong { head, length } => {
                 Said::Inbound(too_long(&head, limits.message, length, &self.wire.origin, Some(owed)))
             }
@@ -294,6 +298,7 @@ impl Exchange {
                 self.say(News::Mismatched { call, refusal }).await;
             }
             Said::Inbound(inbound) => self.hand_in(inbound, owed).await,
+            Said::Broken(what) => self.lose(owed, self.error(what, true)).await,
             Said::Page(what) => {
                 let what = match status {
                     StatusCode::UNAUTHORIZED => format!("not authorized: {what}"),
@@ -356,6 +361,7 @@ impl Exchange {
                 self.initialized(inbound, head, owed).await;
             }
             (_, Said::Inbound(inbound)) => self.hand_in(inbound, owed).await,
+            (_, Said::Broken(what)) => self.lose(owed, self.error(what, true)).await,
             (_, Said::Page(what)) => {
                 let cause = self.error(what, status.is_server_error());
                 self.lose(owed, cause.of(failure::kind(status))).await;
@@ -401,7 +407,7 @@ impl Answer {
 
     fn text(&self) -> String {
         match &self.what {
-            Said::Page(what) => what.clone(),
+            Said::Page(what) | Said::Broken(what) => what.clone(),
             Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => match &reply.outcome
             {
                 Err(error) => format!("{}: {error}", self.status),
