@@ -405,3 +405,14 @@ fn what_breaks_off_is_no_page_of_somebody_else() {
     );
     line(&format!("ping {url}")).exits(4).says(&["(E_LINK)", "the body broke off", "try      try again"]);
 }
+
+#[test]
+fn a_refusal_in_json_need_be_no_message() {
+    let (url, _received) = answering(
+        "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer error=\"invalid_token\", \
+         error_description=\"The token expired\"\r\ncontent-type: application/json\r\ncontent-length: 14\r\n\
+         connection: close\r\n\r\n{\"error\":\"no\"}",
+    );
+    let ran = line(&format!("ping {url}")).exits(3);
+    ran.says(&["it begins `{\"error\":\"no\"}`; the server says: invalid_token: The token expired (E_AUTH)"]);
+}

@@ -261,8 +261,12 @@ impl Exchange {
             }
             Whole::Text(text) if text.trim_ascii().is_empty() => page(failure::page_of(status, &head, &[])),
             Whole::Text(text) => match read(&text, &limits.decode, &self.wire.origin, Some(owed)) {
-                // Whoever does not say that it is JSON, or refuses, may say something else.
-                Inbound::Malformed { error, .. } if !json || !status.is_success() => {
+                // Whoever refuses says so in any form.
+                Inbound::Malformed { .. } if !status.is_success() => {
+                    page(failure::page_of(status, &head, &text))
+                }
+                // Whoever does not say that it is JSON may say something else.
+                Inbound::Malformed { error, .. } if !json => {
                     page(format!("{}: {}", failure::page_of(status, &head, &text), error.kind))
                 }
                 Inbound::Malformed { mut error, excerpt, origin } => {
