@@ -416,3 +416,11 @@ fn a_refusal_in_json_need_be_no_message() {
     let ran = line(&format!("ping {url}")).exits(3);
     ran.says(&["it begins `{\"error\":\"no\"}`; the server says: invalid_token: The token expired (E_AUTH)"]);
 }
+
+#[test]
+fn i166_what_is_no_address_is_shown_without_its_secrets() {
+    for url in ["http://me@127.0.0.1:1/mcp?api_key=hunter2", "http://127.0.0.1:x/?token=hunter2"] {
+        let ran = line(&format!("ping {url}")).exits(2).says(&["is no address", "=***"]);
+        assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+    }
+}
