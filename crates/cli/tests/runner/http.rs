@@ -424,3 +424,13 @@ fn i166_what_is_no_address_is_shown_without_its_secrets() {
         assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn a_validation_does_not_blame_the_path_for_a_server_that_cannot_answer_now() {
+    for status in ["503 Service Unavailable", "429 Too Many Requests"] {
+        let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        let (url, _received) = answering(response.leak());
+        let ran = line(&format!("validate {url}")).exits(4).says(&["(E_LINK)", &status[..3], "try again"]);
+        assert!(!ran.stderr.contains("is the path right?"), "{}", ran.stderr);
+    }
+}
