@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpjoin::client::{Begun, Client, ClientError, TaskHandle};
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::types::CallToolParams;
-use mcpjoin::proto::{Kind, Raw};
+use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
 use super::{again, contents, exchange, list, misuse, operands, printed, unicode};
@@ -171,7 +171,15 @@ async fn take_up(ui: &Ui, client: &Client, held: &Held, id: &str) -> Result<Exit
         }
     }
     drop(waiting);
-    let result = result.raw().await.map_err(|error| Failure::client(&error, Phase::Call))?;
+    let result = result.raw().await.map_err(|error| {
+        let failure = Failure::client(&error, Phase::Call);
+        match error.remote() {
+            Some(remote) if remote.code == code::METHOD_NOT_FOUND => {
+                failure.hint("this server has no tasks: begin it again, without --task")
+            }
+            _ => failure,
+        }
+    })?;
     print(ui, &format!("the task {}", shown(id.as_ref())), &result).await
 }
 

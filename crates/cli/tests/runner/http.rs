@@ -426,6 +426,13 @@ fn i166_what_is_no_address_is_shown_without_its_secrets() {
 }
 
 #[test]
+fn a_server_that_has_no_tasks_is_told_apart_from_a_task_that_is_gone() {
+    let url = answering_calls("");
+    let ran = line(&format!("call --task a {url}")).exits(5).says(&["-32601", "this server has no tasks"]);
+    assert!(!ran.stderr.contains("mcpjoin list"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_validation_does_not_blame_the_path_for_a_server_that_cannot_answer_now() {
     for status in ["503 Service Unavailable", "429 Too Many Requests"] {
         let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
