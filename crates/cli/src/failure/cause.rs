@@ -150,6 +150,12 @@ impl Failure {
                 failure.seen.remote = Some(error.clone());
                 failure
             }
+            // As of every other answer that is longer than was let in.
+            OpeningFailure::BadReply { method, problem }
+                if problem.starts_with("longer than the limit of ") =>
+            {
+                new("E_TOO_LARGE", asked(method), "raise the limit with --max-message-size")
+            }
             OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
             OpeningFailure::TimedOut { method, after, garbage } => {
                 let mut failure = match garbage {

@@ -441,3 +441,12 @@ fn a_validation_does_not_blame_the_path_for_a_server_that_cannot_answer_now() {
         assert!(!ran.stderr.contains("is the path right?"), "{}", ran.stderr);
     }
 }
+
+#[test]
+fn an_opening_that_is_too_long_names_the_option_that_lets_it_in() {
+    let body = format!(r#"{{"jsonrpc":"2.0","result":{{"x":"{}"}}}}"#, "y".repeat(8192));
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+    let (url, _received) = answering(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).leak());
+    let ran = line(&format!("ping --max-message-size 4KiB {url}")).exits(4);
+    ran.says(&["(E_TOO_LARGE)", "initialize", "4096 bytes", "--max-message-size"]);
+}
