@@ -115,14 +115,16 @@ pub(super) enum Whole {
         head: Bytes,
         length: usize,
     },
-    /// It broke, or is compressed.
+    /// It broke off.
     Broken(String),
+    /// It is compressed.
+    Compressed(String),
 }
 
 /// Reads a body up to a limit. One that comes in one piece is not copied.
 pub(super) async fn whole(mut response: Response, limit: usize) -> Whole {
     if let Some(coding) = compressed(&response) {
-        return Whole::Broken(coding);
+        return Whole::Compressed(coding);
     }
     let mut first = Bytes::new();
     let mut text = BytesMut::new();
