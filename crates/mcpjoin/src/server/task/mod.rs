@@ -77,6 +77,16 @@ struct Whose {
     owner: Owner,
 }
 
+impl Whose {
+    /// In whose name it was begun, where that is proved.
+    fn principal(&self) -> Option<&str> {
+        match &self.owner {
+            Owner::Principal(principal) => Some(principal),
+            Owner::Session(_) | Owner::Bearer => None,
+        }
+    }
+}
+
 impl Kind {
     /// That in which a request may speak of tasks; `None` where it may not.
     fn of(server: &Shared, cx: &Context) -> Option<Self> {
