@@ -24,6 +24,11 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(deadline, test).await.expect("the test hangs") })
 }
 
+async fn pass(time: Duration) {
+    let never = tokio::time::timeout(time, std::future::pending::<()>()).await;
+    assert!(never.is_err());
+}
+
 /// A legacy server whose call is cut behind an event with the id 1, and whose GETs, by their number, `resume` plays. They
 /// are given the reply.
 async fn cut<R, A>(resume: R) -> Scripted
@@ -81,6 +86,26 @@ fn f15_a_resumed_stream_that_stays_silent_is_asked_for_again() {
         // A second before the first, and three between two of them.
         assert!(took >= Duration::from_secs(36) && took < Duration::from_secs(55), "{took:?}");
         assert_eq!(server.count("tools/call"), 1);
+    });
+}
+
+#[test]
+fn f15_a_resumed_stream_whose_event_comes_slowly_is_not_silent() {
+    run(async {
+        let server = cut(|_, reply, talk: Talk| async move {
+            let mut talk = talk.stream(&[]).await;
+            talk.piece("id: 2\ndata: ").await;
+            for piece in reply.as_bytes().chunks(reply.len().div_ceil(6)) {
+                pass(Duration::from_secs(2)).await;
+                talk.piece(std::str::from_utf8(piece).unwrap()).await;
+            }
+            talk.piece("\n\n").await;
+            talk.finish().await
+        })
+        .await;
+        let client = connect(&server).await;
+        assert_eq!(call(&client, "a").await.as_deref(), Ok("at last"));
+        assert_eq!(server.count("GET"), 2, "one for the stream of the session, one to resume");
     });
 }
 
