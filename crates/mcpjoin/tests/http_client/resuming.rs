@@ -173,6 +173,62 @@ fn f105_a_resumed_stream_that_is_compressed_is_refused_like_the_first() {
     });
 }
 
+#[test]
+fn a_server_that_has_not_kept_the_events_has_not_forgotten_the_session() {
+    run(async {
+        let server = cut(|_, _, talk: Talk| async move {
+            let error = json!({"jsonrpc": "2.0", "id": null,
+                "error": {"code": -32600, "message": "the events after Last-Event-ID are not kept any more"}});
+            talk.answer(400, &[("Content-Type", "application/json")], &error.to_string()).await
+        })
+        .await;
+        let client = connect(&server).await;
+        for _ in 0..2 {
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains("resuming failed") && error.contains("not kept any more"), "{error}");
+        }
+        assert_eq!(server.count("initialize"), 1);
+    });
+}
+
+#[test]
+fn the_stream_of_a_session_goes_on_when_the_events_before_are_not_kept() {
+    run(async {
+        let gets = Arc::new(AtomicUsize::new(0));
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let gets = gets.clone();
+            async move {
+                match (seen.about().as_str(), seen.header("last-event-id")) {
+                    ("GET", Some(_)) => talk.status(400).await,
+                    ("GET", None) => {
+                        let number = gets.fetch_add(1, Ordering::SeqCst);
+                        let mut talk = talk.stream(&[]).await;
+                        talk.event(Some(&format!("e{number}")), &note(&format!("note {number}"))).await;
+                        if number == 0 {
+                            return talk.finish().await;
+                        }
+                        talk.gone().await;
+                        None
+                    }
+                    _ => legacy(V2025_11, "s", seen, talk).await,
+                }
+            }
+        })
+        .await;
+        let (heard, mut hears) = mpsc::unbounded_channel();
+        let client = builder()
+            .on_notification(move |note| drop(heard.send(note)))
+            .connect(server.link().build().unwrap())
+            .await
+            .unwrap();
+        for _ in 0..2 {
+            hears.recv().await.unwrap();
+        }
+        assert_eq!(call(&client, "a").await.as_deref(), Ok("a"));
+        assert_eq!(server.count("initialize"), 1);
+    });
+}
+
 // ---- a server that is gone ----
 
 /// What the library tells through `tracing` about what it does, from the level on that `-v` shows.

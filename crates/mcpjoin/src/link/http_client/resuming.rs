@@ -13,6 +13,7 @@ use mcpjoin_proto::RequestId;
 use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::http::reply::forgets_session;
 use mcpjoin_proto::session::LinkError;
 use reqwest::Response;
 use tokio::time::{Instant, sleep, timeout};
@@ -186,10 +187,9 @@ impl Exchange {
                         _ => {}
                     }
                     let asked = asked_to_wait(response.headers()).map(|asked| asked.min(LONGEST_PAUSE));
-                    let what = failure::page(response).await;
-                    // Nothing else can be wrong with this request than what it names.
-                    let forgotten = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
-                    if forgotten && session.id.is_some() {
+                    let (what, error) = failure::refusal(response).await;
+                    // With 400 a server that has not kept the events refuses, too.
+                    if session.id.is_some() && forgets_session(status.as_u16(), error.as_ref()) {
                         let cause = self.error(format!("{why}; resuming failed: {what}"), true);
                         return Err(NotResumed { cause, gone: Some(session.generation) });
                     }
