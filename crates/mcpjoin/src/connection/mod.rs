@@ -105,6 +105,18 @@ impl Connection {
         outcome
     }
 
+    /// The same of what is one principal's alone.
+    pub(crate) fn notify_principal(
+        &self,
+        notification: Notification,
+        principal: &str,
+    ) -> Result<(), NotifyRefused> {
+        let mut state = self.core.lock();
+        let outcome = state.session.notify_principal(notification, principal);
+        state.wake_driver();
+        outcome
+    }
+
     /// Whether own messages may be sent: else too many of them wait for the peer to take them. `place` is that among
     /// those who wait, kept by the caller.
     pub(crate) fn poll_room(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
