@@ -16,6 +16,8 @@ mod socket;
 
 use std::ffi::{OsStr, OsString};
 
+use crate::secret::{self, Secrets};
+
 pub(crate) use http::Http;
 pub(crate) use socket::Socket;
 
@@ -280,8 +282,11 @@ fn target(
         problem: format!("not built yet in this version: {what}"),
         instead: format!("mcpjoin {verb} with a server that is run as a child (mcpjoin help targets)"),
     };
-    let no_address =
-        |instead| Misuse { not_built: false, problem: format!("{} is no address", shown(&first)), instead };
+    let no_address = |instead| {
+        // Nothing is known of a server yet whose secrets could be hidden.
+        let word = Secrets::new(&secret::values(std::slice::from_ref(&first))).hide(&shown(&first));
+        Misuse { not_built: false, problem: format!("{word} is no address"), instead }
+    };
     match word {
         Word::Demo => Ok(Target::Demo),
         Word::Path | Word::Bare => Ok(command(first, rest)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpjoin::client::{Begun, Client, ClientError, TaskHandle, ToolCall};
 use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
-use mcpjoin::proto::{Kind, Raw};
+use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
 use super::{again, contents, exchange, list, misuse, operands, printed, unicode};
@@ -42,11 +42,13 @@ impl Held {
     }
 
     /// Has the server called off what is waited for. Whether it does is not waited for long, and what it says is not said
-    /// again: the command ends.
-    async fn call_off(&self) {
-        let task = self.0.borrow_mut().take();
-        if let Some(task) = task {
-            let _ = timeout(CALLED_OFF, task.cancel()).await;
+    /// again: the command ends. The task, where nothing was heard of it.
+    async fn call_off(&self) -> Option<TaskHandle> {
+        let task = self.0.borrow_mut().take()?;
+        match timeout(CALLED_OFF, task.cancel()).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) if error.remote().is_some() => None,
+            _ => Some(task),
         }
     }
 }
@@ -66,7 +68,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
         // It was left to run, so only who says so ends it.
         let farewell = async |signal| {
             if signal == Signal::Interrupt {
-                held.call_off().await;
+                drop(held.call_off().await);
             }
         };
         return Ok(with_tasks(ui, &invocation.target, &args.connect, None, farewell, async |client| {
@@ -81,15 +83,15 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
     let arguments = Typed::read(args.args.as_deref(), &operands, limits(&args.connect).message)
         .map_err(|problem| misuse(VERB, problem))?;
     let named = tool.clone();
-    let farewell = async |_| held.call_off().await;
+    let line = |id: &str| again::line(argv, &words, separated, &invocation.target, id);
+    let farewell = async |_| drop(held.call_off().await);
     Ok(with_tasks(ui, &invocation.target, &args.connect, Some(&named), farewell, async |client| {
         let called = shown(tool.as_ref());
         let prepared = prepare(ui, client, tool, arguments).await?;
         if args.detach {
-            let line = |id: &str| again::line(argv, &words, separated, &invocation.target, id);
             detach(ui, client, &called, prepared, line).await
         } else {
-            call(ui, client, &held, &called, prepared).await
+            call(ui, client, &held, &called, prepared, line).await
         }
     }))
 }
@@ -119,13 +121,14 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     })
 }
 
-/// Waits for the result, also where the call becomes a task.
+/// Waits for the result, also where the call becomes a task. `line` takes that up again.
 async fn call(
     ui: &Ui,
     client: &Client,
     held: &Held,
     called: &str,
     mut call: ToolCall,
+    line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     let mut waiting = Waiting::new(ui, "waiting");
     loop {
@@ -142,14 +145,18 @@ async fn call(
     match call.raw().await {
         Ok(result) => print(ui, called, &result).await,
         Err(error) => {
-            // Nobody else knows of it. What the server has ended itself, or is gone with it, need not be called off.
-            if !error.is_fatal()
-                && error.remote().is_none()
+            let failure = Failure::client(&error, Phase::Call);
+            // Nobody else knows of it. What the server has ended itself need not be called off.
+            if error.remote().is_none()
                 && !matches!(error, ClientError::TaskCancelled { .. })
+                && let Some(task) = held.call_off().await
+                // What was started for the call is gone, and the task with it.
+                && client.child().is_none()
             {
-                held.call_off().await;
+                let line = line(task.id());
+                return Err(failure.hint(format!("the task may still run: {line} takes it up again")));
             }
-            Err(Failure::client(&error, Phase::Call))
+            Err(failure)
         }
     }
 }
@@ -172,7 +179,15 @@ async fn take_up(ui: &Ui, client: &Client, held: &Held, id: &str) -> Result<Exit
         }
     }
     drop(waiting);
-    let result = result.raw().await.map_err(|error| Failure::client(&error, Phase::Call))?;
+    let result = result.raw().await.map_err(|error| {
+        let failure = Failure::client(&error, Phase::Call);
+        match error.remote() {
+            Some(remote) if remote.code == code::METHOD_NOT_FOUND => {
+                failure.hint("this server has no tasks: begin it again, without --task")
+            }
+            _ => failure,
+        }
+    })?;
     print(ui, &format!("the task {}", shown(id.as_ref())), &result).await
 }
 

@@ -171,10 +171,15 @@ fn failure(error: ValidateError) -> Failure {
             Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string())
                 .hint("nothing was sent there: name that address if it is the right one")
         }
-        ValidateError::NotMcp { ref head, .. } => {
-            let mut failure =
-                Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string())
-                    .hint("is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05");
+        ValidateError::NotMcp { status, ref head, .. } => {
+            let (id, hint) = match status {
+                429 | 500.. => ("E_LINK", "try again; see what the server itself says about it"),
+                _ => (
+                    "E_NO_ENDPOINT",
+                    "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
+                ),
+            };
+            let mut failure = Failure::new(id, Exit::Connection, Phase::Probe, error.to_string()).hint(hint);
             if !head.is_empty() {
                 failure.seen.garbage = Some(page::cut(head, GARBAGE));
             }

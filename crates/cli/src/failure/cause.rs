@@ -150,6 +150,12 @@ impl Failure {
                 failure.seen.remote = Some(error.clone());
                 failure
             }
+            // As of every other answer that is longer than was let in.
+            OpeningFailure::BadReply { method, problem }
+                if problem.starts_with("longer than the limit of ") =>
+            {
+                new("E_TOO_LARGE", asked(method), "raise the limit with --max-message-size")
+            }
             OpeningFailure::BadReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
             OpeningFailure::TimedOut { method, after, garbage } => {
                 let mut failure = match garbage {
@@ -330,7 +336,12 @@ impl Failure {
                 new("E_TIMEOUT", Exit::Connection, hint)
             }
             CallError::Closed(cause) => Self::closed(cause, phase),
-            CallError::Lost(error) if error.kind != LinkErrorKind::Broken => Self::broken(error, phase),
+            // Once there was a connection it is no matter of the address.
+            CallError::Lost(error)
+                if !matches!(error.kind, LinkErrorKind::Broken | LinkErrorKind::Foreign) =>
+            {
+                Self::broken(error, phase)
+            }
             CallError::Lost(error) => {
                 Self::new("E_LOST", Exit::Connection, phase, format!("no answer came: {error}"))
                     .hint(MAYBE_DONE)

@@ -344,3 +344,109 @@ fn a_validation_says_of_what_came_at_once_that_it_came() {
         assert!(!ran.stderr.contains("within") && !ran.stderr.contains("hunter2"), "{}", ran.stderr);
     }
 }
+
+/// A legacy server that answers calls of tools with this, and everything before as it should. It ends with the test.
+fn answering_calls(response: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            let _ = lines.read_exact(&mut body);
+            let asked: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            let outcome = match asked["method"].as_str().unwrap_or_default() {
+                "tools/call" => None,
+                "initialize" => Some(
+                    r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#,
+                ),
+                _ => Some(r#""error":{"code":-32601,"message":"no such method"}"#),
+            };
+            let response = outcome.map_or_else(
+                || response.to_owned(),
+                |outcome| {
+                    let body = format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, asked["id"]);
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+                    format!("{head}content-length: {}\r\n\r\n{body}", body.len())
+                },
+            );
+            let _ = stream.write_all(response.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn what_a_server_that_was_one_answers_to_a_call_does_not_make_its_address_wrong() {
+    for (response, told) in [
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\nconnection: close\r\n\r\n{\"json",
+            "the body broke off",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
+            "it begins `<html>`",
+        ),
+        ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", "404 Not Found"),
+    ] {
+        let ran = line(&format!("call {} t", answering_calls(response))).exits(4);
+        ran.says(&["(E_LOST)", told, "the server may have done it or not"]);
+    }
+}
+
+#[test]
+fn what_breaks_off_is_no_page_of_somebody_else() {
+    let (url, _received) = answering(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\nconnection: close\r\n\r\n{\"json",
+    );
+    line(&format!("ping {url}")).exits(4).says(&["(E_LINK)", "the body broke off", "try      try again"]);
+}
+
+#[test]
+fn a_refusal_in_json_need_be_no_message() {
+    let (url, _received) = answering(
+        "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer error=\"invalid_token\", \
+         error_description=\"The token expired\"\r\ncontent-type: application/json\r\ncontent-length: 14\r\n\
+         connection: close\r\n\r\n{\"error\":\"no\"}",
+    );
+    let ran = line(&format!("ping {url}")).exits(3);
+    ran.says(&["it begins `{\"error\":\"no\"}`; the server says: invalid_token: The token expired (E_AUTH)"]);
+}
+
+#[test]
+fn i166_what_is_no_address_is_shown_without_its_secrets() {
+    for url in ["http://me@127.0.0.1:1/mcp?api_key=hunter2", "http://127.0.0.1:x/?token=hunter2"] {
+        let ran = line(&format!("ping {url}")).exits(2).says(&["is no address", "=***"]);
+        assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_has_no_tasks_is_told_apart_from_a_task_that_is_gone() {
+    let url = answering_calls("");
+    let ran = line(&format!("call --task a {url}")).exits(5).says(&["-32601", "this server has no tasks"]);
+    assert!(!ran.stderr.contains("mcpjoin list"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_validation_does_not_blame_the_path_for_a_server_that_cannot_answer_now() {
+    for status in ["503 Service Unavailable", "429 Too Many Requests"] {
+        let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        let (url, _received) = answering(response.leak());
+        let ran = line(&format!("validate {url}")).exits(4).says(&["(E_LINK)", &status[..3], "try again"]);
+        assert!(!ran.stderr.contains("is the path right?"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn an_opening_that_is_too_long_names_the_option_that_lets_it_in() {
+    let body = format!(r#"{{"jsonrpc":"2.0","result":{{"x":"{}"}}}}"#, "y".repeat(8192));
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+    let (url, _received) = answering(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).leak());
+    let ran = line(&format!("ping --max-message-size 4KiB {url}")).exits(4);
+    ran.says(&["(E_TOO_LARGE)", "initialize", "4096 bytes", "--max-message-size"]);
+}

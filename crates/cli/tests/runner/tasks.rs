@@ -194,3 +194,13 @@ fn a_task_whose_question_nobody_answers_is_called_off() {
     let ran = run(["call", "-v", "--era", "modern", "x", "--", "sh", "-c", &script]).exits(5);
     ran.says(&["(E_NEEDS_INPUT)", "elicitation/create", "heard ", "tasks/cancel"]);
 }
+
+#[test]
+fn a_task_whose_server_is_not_reached_any_more_can_be_taken_up_again() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let call = following(&format!("call -v {url} slow_compute seconds=60"));
+    drop(server);
+    let ran = call.finish().exits(4).says(&["the task may still run: mcpjoin call --task "]);
+    let line = ran.stderr.split_once("may still run: mcpjoin ").unwrap().1.lines().next().unwrap();
+    assert!(line.ends_with(&format!("-v {url} takes it up again")), "{line}");
+}

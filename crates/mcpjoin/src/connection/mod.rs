@@ -105,6 +105,18 @@ impl Connection {
         outcome
     }
 
+    /// The same of what is one principal's alone.
+    pub(crate) fn notify_principal(
+        &self,
+        notification: Notification,
+        principal: &str,
+    ) -> Result<(), NotifyRefused> {
+        let mut state = self.core.lock();
+        let outcome = state.session.notify_principal(notification, principal);
+        state.wake_driver();
+        outcome
+    }
+
     /// Whether the peer would be told of such a change.
     pub(crate) fn hears(&self, method: &Method) -> bool {
         self.core.lock().session.hears(method)

@@ -32,9 +32,18 @@ struct Changes {
     resources: BTreeSet<String>,
     /// How far each task is.
     progress: BTreeMap<String, Raw>,
-    /// The newest word about each task, and by which method it is said.
-    tasks: BTreeMap<String, (Method, Raw)>,
+    /// The newest word about each task.
+    tasks: BTreeMap<String, TaskChange>,
     dropped: u64,
+}
+
+/// How a task stands.
+pub(super) struct TaskChange {
+    /// By which method it is said.
+    pub(super) method: Method,
+    pub(super) task: Raw,
+    /// In whose name it was begun, where that is proved: nobody else is told.
+    pub(super) principal: Option<Box<str>>,
 }
 
 /// The lists of a server.
@@ -89,11 +98,11 @@ impl Outbox {
     }
 
     /// `limit`: how many tasks may wait to be told of. What is not told, a client learns when it asks.
-    pub(super) fn task_changed(&self, id: &str, method: Method, task: Raw, limit: usize) {
+    pub(super) fn task_changed(&self, id: &str, change: TaskChange, limit: usize) {
         self.change(|changes| {
             let fits = changes.tasks.len() < limit || changes.tasks.contains_key(id);
             if fits {
-                changes.tasks.insert(id.to_owned(), (method, task));
+                changes.tasks.insert(id.to_owned(), change);
             }
             fits
         });
@@ -117,9 +126,13 @@ impl Outbox {
             if connection.poll_room(place, cx).is_pending() {
                 return;
             }
-            let Some(notification) = self.next() else { continue };
+            let Some((notification, principal)) = self.next() else { continue };
             let method = notification.method.clone();
-            if let Err(refused) = connection.notify(notification) {
+            let told = match principal {
+                Some(principal) => connection.notify_principal(notification, &principal),
+                None => connection.notify(notification),
+            };
+            if let Err(refused) = told {
                 tracing::debug!(target: "mcpjoin", %method, %refused, "a change was not told");
             }
         }
@@ -139,22 +152,23 @@ impl Outbox {
         known
     }
 
-    fn next(&self) -> Option<Notification> {
+    /// What to tell next, and to whom alone.
+    fn next(&self) -> Option<(Notification, Option<Box<str>>)> {
         let mut waiting = self.lock();
         let changes = waiting.changes.as_mut()?;
         if let Some(list) = changes.lists.pop_first() {
-            return Some(Notification { method: list.method(), params: None });
+            return Some((Notification { method: list.method(), params: None }, None));
         }
-        if let Some(uri) = changes.resources.pop_first() {
-            let params = Payload::from_value(&ResourceUpdatedParams::new(uri)).ok()?;
-            return Some(Notification { method: Method::ResourceUpdated, params: Some(params) });
-        }
-        // How far a task is before how it ended: behind the end it would be wrong.
-        let (method, params) = match changes.progress.pop_first() {
-            Some((_, progress)) => (Method::Progress, progress),
-            None => changes.tasks.pop_first()?.1,
+        let (method, params, principal) = if let Some(uri) = changes.resources.pop_first() {
+            (Method::ResourceUpdated, Payload::from_value(&ResourceUpdatedParams::new(uri)).ok()?, None)
+        } else if let Some((_, progress)) = changes.progress.pop_first() {
+            // How far a task is before how it ended: behind the end it would be wrong.
+            (Method::Progress, Payload::from_raw(progress), None)
+        } else {
+            let (_, TaskChange { method, task, principal }) = changes.tasks.pop_first()?;
+            (method, Payload::from_raw(task), principal)
         };
-        Some(Notification { method, params: Some(Payload::from_raw(params)) })
+        Some((Notification { method, params: Some(params) }, principal))
     }
 }
 

@@ -24,6 +24,11 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(deadline, test).await.expect("the test hangs") })
 }
 
+async fn pass(time: Duration) {
+    let never = tokio::time::timeout(time, std::future::pending::<()>()).await;
+    assert!(never.is_err());
+}
+
 /// A legacy server whose call is cut behind an event with the id 1, and whose GETs, by their number, `resume` plays. They
 /// are given the reply.
 async fn cut<R, A>(resume: R) -> Scripted
@@ -81,6 +86,26 @@ fn f15_a_resumed_stream_that_stays_silent_is_asked_for_again() {
         // A second before the first, and three between two of them.
         assert!(took >= Duration::from_secs(36) && took < Duration::from_secs(55), "{took:?}");
         assert_eq!(server.count("tools/call"), 1);
+    });
+}
+
+#[test]
+fn f15_a_resumed_stream_whose_event_comes_slowly_is_not_silent() {
+    run(async {
+        let server = cut(|_, reply, talk: Talk| async move {
+            let mut talk = talk.stream(&[]).await;
+            talk.piece("id: 2\ndata: ").await;
+            for piece in reply.as_bytes().chunks(reply.len().div_ceil(6)) {
+                pass(Duration::from_secs(2)).await;
+                talk.piece(std::str::from_utf8(piece).unwrap()).await;
+            }
+            talk.piece("\n\n").await;
+            talk.finish().await
+        })
+        .await;
+        let client = connect(&server).await;
+        assert_eq!(call(&client, "a").await.as_deref(), Ok("at last"));
+        assert_eq!(server.count("GET"), 2, "one for the stream of the session, one to resume");
     });
 }
 
@@ -145,6 +170,62 @@ fn f105_a_resumed_stream_that_is_compressed_is_refused_like_the_first() {
         let error = call(&client, "a").await.unwrap_err();
         assert!(error.contains("resuming failed") && error.contains("compressed (gzip)"), "{error}");
         assert_eq!(server.count("GET"), 2, "one for the stream of the session, one to resume");
+    });
+}
+
+#[test]
+fn a_server_that_has_not_kept_the_events_has_not_forgotten_the_session() {
+    run(async {
+        let server = cut(|_, _, talk: Talk| async move {
+            let error = json!({"jsonrpc": "2.0", "id": null,
+                "error": {"code": -32600, "message": "the events after Last-Event-ID are not kept any more"}});
+            talk.answer(400, &[("Content-Type", "application/json")], &error.to_string()).await
+        })
+        .await;
+        let client = connect(&server).await;
+        for _ in 0..2 {
+            let error = call(&client, "a").await.unwrap_err();
+            assert!(error.contains("resuming failed") && error.contains("not kept any more"), "{error}");
+        }
+        assert_eq!(server.count("initialize"), 1);
+    });
+}
+
+#[test]
+fn the_stream_of_a_session_goes_on_when_the_events_before_are_not_kept() {
+    run(async {
+        let gets = Arc::new(AtomicUsize::new(0));
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let gets = gets.clone();
+            async move {
+                match (seen.about().as_str(), seen.header("last-event-id")) {
+                    ("GET", Some(_)) => talk.status(400).await,
+                    ("GET", None) => {
+                        let number = gets.fetch_add(1, Ordering::SeqCst);
+                        let mut talk = talk.stream(&[]).await;
+                        talk.event(Some(&format!("e{number}")), &note(&format!("note {number}"))).await;
+                        if number == 0 {
+                            return talk.finish().await;
+                        }
+                        talk.gone().await;
+                        None
+                    }
+                    _ => legacy(V2025_11, "s", seen, talk).await,
+                }
+            }
+        })
+        .await;
+        let (heard, mut hears) = mpsc::unbounded_channel();
+        let client = builder()
+            .on_notification(move |note| drop(heard.send(note)))
+            .connect(server.link().build().unwrap())
+            .await
+            .unwrap();
+        for _ in 0..2 {
+            hears.recv().await.unwrap();
+        }
+        assert_eq!(call(&client, "a").await.as_deref(), Ok("a"));
+        assert_eq!(server.count("initialize"), 1);
     });
 }
 

@@ -388,6 +388,25 @@ fn a_stream_that_lasts_has_a_connection_of_its_own_and_ends_in_order() {
 }
 
 #[test]
+fn a_stream_that_lasts_has_no_chunks_in_http_1_0() {
+    run_for_real(async {
+        let listening = Listening::new(HttpOptions::new()).await;
+        let session = open(&listening).await;
+        let mut stream = listening.connect().await;
+        stream.write_all(listen(&session).replace("HTTP/1.1", "HTTP/1.0").as_bytes()).await.unwrap();
+        let head = up_to(&mut stream, "\r\n\r\n").await;
+        assert!(head.contains(" 200 ") && !head.contains("transfer-encoding"), "{head}");
+        listening.handle.remove_tool("echo").unwrap();
+        let mut came = up_to(&mut stream, "list_changed\"}\n\n").await;
+        listening.ends().await;
+        came.push_str(&to_end(&mut stream).await);
+        let ids: Vec<String> = events(came.as_bytes()).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["0-0", "0-1"]);
+        assert!(!came.contains('\r'), "{came}");
+    });
+}
+
+#[test]
 fn what_was_asked_before_a_stream_that_lasts_is_answered_whole() {
     run_for_real(async {
         let listening = Listening::new(HttpOptions::new()).await;

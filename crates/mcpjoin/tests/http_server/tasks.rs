@@ -204,3 +204,46 @@ fn a_task_of_the_extension_belongs_to_its_principal_too() {
         is_unknown(&ada.open(LEGACY).await, &task).await;
     });
 }
+
+#[test]
+fn a_task_of_the_extension_is_told_to_nobody_but_its_principal() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new().principal(bearer));
+        let about = |id: i64, method: &str, mut params: Value| {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {
+                    "extensions": { "io.modelcontextprotocol/tasks": {} }
+                }
+            });
+            request(id, method, params)
+        };
+        let begin = async |peer: &Peer| {
+            let call = about(1, "tools/call", json!({ "name": "never" }));
+            peer.modern("tools/call", "never").post(call).await.json().await["result"]["taskId"].clone()
+        };
+        let cancel = async |peer: &Peer, task: &Value| {
+            let call = about(1, "tasks/cancel", json!({ "taskId": task }));
+            let answer = peer.modern("tasks/cancel", task.as_str().unwrap()).post(call).await.json().await;
+            assert!(answer["result"].is_object(), "{answer}");
+        };
+        let (ada, bob) = (peer.with("authorization", "Bearer ada"), peer.with("authorization", "Bearer bob"));
+        let (hers, his, later) = (begin(&ada).await, begin(&bob).await, begin(&bob).await);
+        let listen = |id: i64, tasks: &[&Value]| {
+            about(id, "subscriptions/listen", json!({ "notifications": { "taskIds": tasks } }))
+        };
+        let mut she = ada.modern("subscriptions/listen", "").post(listen(2, &[&hers])).await;
+        let mut he = bob.modern("subscriptions/listen", "").post(listen(3, &[&hers, &his, &later])).await;
+        for stream in [&mut she, &mut he] {
+            let first = stream.message().await.unwrap();
+            assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+        }
+        cancel(&ada, &hers).await;
+        assert_eq!(she.message().await.unwrap()["params"]["taskId"], hers);
+        // What he had been told of hers would come before the last of his.
+        for task in [&his, &later] {
+            cancel(&bob, task).await;
+            assert_eq!(he.message().await.unwrap()["params"]["taskId"], *task);
+        }
+    });
+}

@@ -394,7 +394,25 @@ impl Session {
             Phase::Over => Err(CallRefused::Closed.into()),
             Phase::Idle | Phase::Asking(_) | Phase::Waiting => Err(CallRefused::NotOpen.into()),
             Phase::Legacy(legacy) => legacy.notify(&mut self.shared, notification, route),
-            Phase::Modern(modern) => modern.notify(&mut self.shared, notification, route),
+            Phase::Modern(modern) => modern.notify(&mut self.shared, notification, route, None),
+        }
+    }
+
+    /// The same of what belongs to no request and is one principal's alone: of a modern client's streams it reaches those
+    /// that were opened in that name ([`Origin::principal`]). A legacy session is one client's, who is not looked at.
+    ///
+    /// # Errors
+    /// As for [`Session::notify`].
+    pub fn notify_principal(
+        &mut self,
+        notification: Notification,
+        principal: &str,
+    ) -> Result<(), NotifyRefused> {
+        match &mut self.phase {
+            Phase::Modern(modern) => {
+                modern.notify(&mut self.shared, notification, Route::Session, Some(principal))
+            }
+            _ => self.notify(notification, Route::Session),
         }
     }
 

@@ -33,9 +33,16 @@ pub(super) struct Modern {
     /// The members of `_meta` that our own requests carry (client), or our results (server).
     meta: Vec<(&'static str, String)>,
     /// The streams of a client that listens, by the id of its request.
-    streams: BTreeMap<RequestId, SubscriptionFilter>,
+    streams: BTreeMap<RequestId, Stream>,
     /// The last description of a client and the texts that it was read from.
     last_asker: Option<Box<LastAsker>>,
+}
+
+/// A stream that a client listens on.
+struct Stream {
+    filter: SubscriptionFilter,
+    /// In whose name it was opened, where that is proved.
+    principal: Option<Box<str>>,
 }
 
 struct LastAsker {
@@ -98,6 +105,7 @@ impl Modern {
         shared: &mut Shared,
         notification: Notification,
         route: Route,
+        principal: Option<&str>,
     ) -> Result<(), NotifyRefused> {
         shared.check_outgoing(&notification.method, MethodKind::Notification, self.profile)?;
         if let Route::ReplyTo(id) = route {
@@ -119,8 +127,9 @@ impl Modern {
             _ => notification.params.as_ref().and_then(Payload::uri),
         };
         let about = about.as_ref().and_then(Raw::to_string_value);
-        for (id, filter) in &self.streams {
-            if !wants(filter, &notification.method, about.as_deref()) {
+        for (id, stream) in &self.streams {
+            let others = principal.is_some() && stream.principal.as_deref() != principal;
+            if others || !wants(&stream.filter, &notification.method, about.as_deref()) {
                 continue;
             }
             let text = id.to_string();
@@ -177,7 +186,7 @@ impl Modern {
                 let outcome = self.discover(shared);
                 shared.reply(request.id, None, outcome);
             }
-            Method::Listen => self.listen(shared, request, &meta.asker),
+            Method::Listen => self.listen(shared, request, &meta.asker, origin.principal.clone()),
             _ => {
                 let context = RequestContext {
                     profile: self.profile,
@@ -276,7 +285,7 @@ impl Modern {
 
     // ---- streams ----
 
-    fn listen(&mut self, shared: &mut Shared, request: Request, asker: &Asker) {
+    fn listen(&mut self, shared: &mut Shared, request: Request, asker: &Asker, principal: Option<Box<str>>) {
         let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
             Some(Ok(params)) => params.notifications,
             Some(Err(error)) => {
@@ -290,7 +299,7 @@ impl Modern {
             return;
         }
         let limit = shared.limits.subscriptions;
-        let held: usize = self.streams.values().map(|filter| names(filter).count()).sum();
+        let held: usize = self.streams.values().map(|stream| names(&stream.filter).count()).sum();
         if self.streams.len() >= limit || held + names(&filter).count() > limit {
             shared.reply(request.id, None, Err(too_many_subscriptions(limit)));
             return;
@@ -310,7 +319,7 @@ impl Modern {
         let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
         // In the lane of the events that follow it: the acknowledgement is always the first.
         shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));
-        self.streams.insert(request.id, honoured);
+        self.streams.insert(request.id, Stream { filter: honoured, principal });
     }
 
     /// The part of a filter that this server can honour.

@@ -20,6 +20,9 @@ const MOST_TOOLS: usize = 10_000;
 /// begins it.
 const EARLY: usize = 16;
 
+/// None of them is longer than this, in bytes of its JSON: a longer one is seen at the next look. Ours have some hundred.
+const EARLY_BYTES: usize = 16 * 1024;
+
 /// The news of one task: the newest, and whether to look at once.
 #[derive(Default)]
 pub(super) struct News {
@@ -93,18 +96,15 @@ impl Board {
                 tools.known = None;
             }
             Method::TaskStatus => {
-                let task = notification.params.as_ref().map(|params| params.raw());
-                let Some(task) = task.and_then(|task| Dialect::Core.read(&Method::TaskStatus, task).ok())
-                else {
-                    return;
-                };
+                let Some(params) = &notification.params else { return };
+                let Ok(task) = Dialect::Core.read(&Method::TaskStatus, params.raw()) else { return };
                 let mut heard = lock(&self.heard);
                 let mut early = true;
                 for (id, news) in heard.waiting.iter().filter(|(id, _)| *id == task.task_id) {
                     news.tell(Some(task.clone()), id);
                     early = false;
                 }
-                if early {
+                if early && params.raw().len() <= EARLY_BYTES {
                     heard.early.truncate(EARLY - 1);
                     heard.early.push_front(task);
                 }
@@ -175,4 +175,27 @@ impl Drop for Hearing<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::{Payload, Raw};
+
+    use super::*;
+
+    #[test]
+    fn what_came_too_early_is_kept_only_when_it_is_short() {
+        let told = |id: &str, message: &str| {
+            let task = format!(
+                r#"{{"taskId":"{id}","status":"working","statusMessage":"{message}","createdAt":"2026-07-28T00:00:00Z","lastUpdatedAt":"2026-07-28T00:00:00Z","ttl":null}}"#
+            );
+            let params = Some(Payload::from_raw(Raw::parse(task).expect("an object")));
+            Notification { method: Method::TaskStatus, params }
+        };
+        let board = Board::default();
+        board.notice(&told("short", "at work"));
+        board.notice(&told("long", &"x".repeat(1 << 20)));
+        let ids: Vec<String> = lock(&board.heard).early.iter().map(|task| task.task_id.clone()).collect();
+        assert_eq!(ids, ["short"]);
+    }
 }

@@ -112,6 +112,8 @@ enum Said {
     Inbound(Inbound),
     /// Nothing that can be read, in words.
     Page(String),
+    /// The beginning of what may have been the reply.
+    Broken(String),
 }
 
 pub(super) struct Exchange {
@@ -251,14 +253,20 @@ impl Exchange {
             return Answer { status, what: page(failure::page(response).await) };
         }
         let what = match whole(response, limits.message).await {
-            Whole::Broken(what) => Said::Page(format!("{status}; {what}")),
+            // What a refusal would have said matters less than that it is one.
+            Whole::Broken(what) if status.is_success() => Said::Broken(format!("{status}; {what}")),
+            Whole::Broken(what) | Whole::Compressed(what) => Said::Page(format!("{status}; {what}")),
             Whole::TooLong { head, length } => {
                 Said::Inbound(too_long(&head, limits.message, length, &self.wire.origin, Some(owed)))
             }
             Whole::Text(text) if text.trim_ascii().is_empty() => page(failure::page_of(status, &head, &[])),
             Whole::Text(text) => match read(&text, &limits.decode, &self.wire.origin, Some(owed)) {
-                // Whoever does not say that it is JSON, or refuses, may say something else.
-                Inbound::Malformed { error, .. } if !json || !status.is_success() => {
+                // Whoever refuses says so in any form.
+                Inbound::Malformed { .. } if !status.is_success() => {
+                    page(failure::page_of(status, &head, &text))
+                }
+                // Whoever does not say that it is JSON may say something else.
+                Inbound::Malformed { error, .. } if !json => {
                     page(format!("{}: {}", failure::page_of(status, &head, &text), error.kind))
                 }
                 Inbound::Malformed { mut error, excerpt, origin } => {
@@ -294,6 +302,7 @@ impl Exchange {
                 self.say(News::Mismatched { call, refusal }).await;
             }
             Said::Inbound(inbound) => self.hand_in(inbound, owed).await,
+            Said::Broken(what) => self.lose(owed, self.error(what, true)).await,
             Said::Page(what) => {
                 let what = match status {
                     StatusCode::UNAUTHORIZED => format!("not authorized: {what}"),
@@ -356,6 +365,7 @@ impl Exchange {
                 self.initialized(inbound, head, owed).await;
             }
             (_, Said::Inbound(inbound)) => self.hand_in(inbound, owed).await,
+            (_, Said::Broken(what)) => self.lose(owed, self.error(what, true)).await,
             (_, Said::Page(what)) => {
                 let cause = self.error(what, status.is_server_error());
                 self.lose(owed, cause.of(failure::kind(status))).await;
@@ -401,7 +411,7 @@ impl Answer {
 
     fn text(&self) -> String {
         match &self.what {
-            Said::Page(what) => what.clone(),
+            Said::Page(what) | Said::Broken(what) => what.clone(),
             Said::Inbound(Inbound::Message { message: Message::Response(reply), .. }) => match &reply.outcome
             {
                 Err(error) => format!("{}: {error}", self.status),

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue};
+use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::session::LinkErrorKind;
+use mcpjoin_proto::{DecodeLimits, ErrorObject, Message};
 use reqwest::{Response, Url};
 use rustls::CertificateError;
 
@@ -126,6 +128,18 @@ pub(super) async fn page(response: Response) -> String {
     let (status, headers) = (response.status(), response.headers().clone());
     let body = beginning(response).await;
     page_of(status, &headers, &body)
+}
+
+/// The same, and the error that it is, where it is a short one.
+pub(super) async fn refusal(response: Response) -> (String, Option<ErrorObject>) {
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = beginning(response).await;
+    let page = page_of(status, &headers, &body);
+    let error = match decode(&body.into(), &DecodeLimits::default()) {
+        Ok(Decoded::Message(Message::Response(reply))) => reply.outcome.err(),
+        _ => None,
+    };
+    (page, error)
 }
 
 /// The same of a body that was read.

@@ -57,6 +57,11 @@ pub(super) async fn listen(wire: Arc<Wire>, session: Arc<LegacySession>, news: S
             Ok(response) => {
                 let status = response.status();
                 tracing::debug!(target: "mcpjoin", %status, "no stream of the session");
+                if status == StatusCode::BAD_REQUEST && events.last().is_some() {
+                    // What came behind the event may be kept no more. If the session is gone too, the next answer says so.
+                    events = Events::new(limits.message, &wire.marks);
+                    continue;
+                }
                 let forgotten = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
                 if opened && forgotten && session.id.is_some() {
                     let gone = News::Gone { generation: session.generation, again: None };

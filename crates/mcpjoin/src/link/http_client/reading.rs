@@ -115,14 +115,16 @@ pub(super) enum Whole {
         head: Bytes,
         length: usize,
     },
-    /// It broke, or is compressed.
+    /// It broke off.
     Broken(String),
+    /// It is compressed.
+    Compressed(String),
 }
 
 /// Reads a body up to a limit. One that comes in one piece is not copied.
 pub(super) async fn whole(mut response: Response, limit: usize) -> Whole {
     if let Some(coding) = compressed(&response) {
-        return Whole::Broken(coding);
+        return Whole::Compressed(coding);
     }
     let mut first = Bytes::new();
     let mut text = BytesMut::new();
@@ -189,6 +191,8 @@ pub(super) struct Events<'a> {
     pub(super) fruitful: bool,
     /// An event has come.
     any: bool,
+    /// Bytes that have come since the last event that was whole.
+    unfinished: usize,
 }
 
 impl<'a> Events<'a> {
@@ -204,7 +208,13 @@ impl<'a> Events<'a> {
             resumed: false,
             fruitful: false,
             any: false,
+            unfinished: 0,
         }
+    }
+
+    /// Bytes that have come since the last event that was whole, or comment: what grows is not silent.
+    pub(super) const fn unfinished(&self) -> usize {
+        self.unfinished
     }
 
     /// Whether any event has come, with data or without.
@@ -232,6 +242,7 @@ impl<'a> Events<'a> {
         self.decoder = SseDecoder::new(self.limit);
         self.resumed = true;
         self.fruitful = false;
+        self.unfinished = 0;
     }
 
     /// Reads on. `owed`: the request whose reply the stream is to bring.
@@ -244,6 +255,7 @@ impl<'a> Events<'a> {
     ) -> Next {
         loop {
             while let Some(event) = self.decoder.poll_event() {
+                self.unfinished = 0;
                 match event {
                     SseEvent::Event(event) => {
                         self.any = true;
@@ -274,7 +286,10 @@ impl<'a> Events<'a> {
                 }
             }
             match response.chunk().await {
-                Ok(Some(chunk)) => self.decoder.push(chunk),
+                Ok(Some(chunk)) => {
+                    self.unfinished = self.unfinished.saturating_add(chunk.len());
+                    self.decoder.push(chunk);
+                }
                 Ok(None) => return Next::Ended,
                 Err(error) => return Next::Broke(failure::root(&error)),
             }

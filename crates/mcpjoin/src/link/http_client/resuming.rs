@@ -13,6 +13,7 @@ use mcpjoin_proto::RequestId;
 use mcpjoin_proto::http::classify::Probe;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::http::reply::forgets_session;
 use mcpjoin_proto::session::LinkError;
 use reqwest::Response;
 use tokio::time::{Instant, sleep, timeout};
@@ -30,9 +31,9 @@ pub(super) const LINGER: Duration = Duration::from_millis(100);
 const RESUMPTIONS: u32 = 8;
 /// The longest wait between two of these attempts.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long a resumed stream may bring no message before it is asked for once more: servers are seen (the published
-/// `server-everything` among them) whose store gives a resumed stream what it has, and nothing of what comes later. It is
-/// the time after which a stream that ended would be asked for again: "in the region of a few seconds"
+/// How long a resumed stream may bring no message, and no more of one, before it is asked for once more: servers are seen
+/// (the published `server-everything` among them) whose store gives a resumed stream what it has, and nothing of what comes
+/// later. It is the time after which a stream that ended would be asked for again: "in the region of a few seconds"
 /// ([HTML, 9.2.2](https://html.spec.whatwg.org/multipage/server-sent-events.html#concept-event-stream-reconnection-time)),
 /// or what the server asks for by `retry`, where that is more.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -65,6 +66,7 @@ impl Exchange {
         let limits = &self.wire.limits;
         let mut events = Events::new(limits.message, &self.wire.marks);
         loop {
+            let mut unfinished = 0;
             let why = loop {
                 let silence = silence(&events);
                 let next = events.next(&mut response, &limits.decode, &self.wire.origin, Some(owed));
@@ -72,6 +74,7 @@ impl Exchange {
                     Some(silence) => timeout(silence, next).await,
                     None => Ok(next.await),
                 };
+                let before = std::mem::replace(&mut unfinished, events.unfinished());
                 match next {
                     Ok(Next::Inbound(inbound, mark)) => {
                         let settled = settles(&inbound, owed);
@@ -93,6 +96,8 @@ impl Exchange {
                     Ok(Next::Broke(error)) => {
                         break Why::Over(format!("the event stream broke before the reply: {error}"));
                     }
+                    // A long event comes slowly: more of it has come.
+                    Err(_) if unfinished > before => {}
                     Err(_) => break Why::Silent,
                 }
             };
@@ -182,10 +187,9 @@ impl Exchange {
                         _ => {}
                     }
                     let asked = asked_to_wait(response.headers()).map(|asked| asked.min(LONGEST_PAUSE));
-                    let what = failure::page(response).await;
-                    // Nothing else can be wrong with this request than what it names.
-                    let forgotten = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
-                    if forgotten && session.id.is_some() {
+                    let (what, error) = failure::refusal(response).await;
+                    // With 400 a server that has not kept the events refuses, too.
+                    if session.id.is_some() && forgets_session(status.as_u16(), error.as_ref()) {
                         let cause = self.error(format!("{why}; resuming failed: {what}"), true);
                         return Err(NotResumed { cause, gone: Some(session.generation) });
                     }

@@ -19,6 +19,7 @@ use mcpjoin_proto::types::{
 use mcpjoin_proto::{ErrorObject, Kind as JsonKind, Method, Notification, Payload, Raw, code};
 
 use super::super::list::page_of;
+use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, InputError, Shared};
 use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, State, Task, begin};
@@ -234,7 +235,9 @@ pub(super) fn tell(server: &Shared, task: &Task, told: &mut TaskStatus) {
         return;
     }
     if let (Some(session), Ok(shown)) = (task.session, written(&shown)) {
-        server.tell(session, |outbox| outbox.task_changed(&task.id, Method::TaskStatus, shown, MAX_TASKS));
+        // A session is one client's.
+        let change = TaskChange { method: Method::TaskStatus, task: shown, principal: None };
+        server.tell(session, |outbox| outbox.task_changed(&task.id, change, MAX_TASKS));
     }
     *told = status;
 }

@@ -9,6 +9,7 @@ use mcpjoin_proto::session::{Asker, Reply};
 use mcpjoin_proto::types::{ExtensionTask, TaskParams, UpdateTaskParams, task};
 use mcpjoin_proto::{ErrorObject, Method, Raw};
 
+use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, Shared, capability};
 use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, Task, begin};
@@ -93,10 +94,13 @@ pub(super) fn shown(task: &Task) -> Result<Raw, ErrorObject> {
     Raw::from_value(&shown).map_err(|error| ErrorObject::internal(error.to_string()))
 }
 
-/// Tells everybody who listens to it how it stands.
+/// Tells everybody who listens to it, and to whom it belongs, how it stands.
 pub(super) fn tell(server: &Shared, task: &Task) {
     if let Ok(shown) = shown(task) {
-        server
-            .each_connection(|outbox| outbox.task_changed(&task.id, Method::Tasks, shown.clone(), MAX_TASKS));
+        let principal = task.whose.principal();
+        server.each_connection(|outbox| {
+            let (task_id, task, principal) = (&task.id, shown.clone(), principal.map(Into::into));
+            outbox.task_changed(task_id, TaskChange { method: Method::Tasks, task, principal }, MAX_TASKS);
+        });
     }
 }

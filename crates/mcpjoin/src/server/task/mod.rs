@@ -18,7 +18,7 @@ mod time;
 
 use std::future::{Future, ready};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -75,6 +75,16 @@ enum Owner {
 struct Whose {
     kind: Kind,
     owner: Owner,
+}
+
+impl Whose {
+    /// In whose name it was begun, where that is proved.
+    fn principal(&self) -> Option<&str> {
+        match &self.owner {
+            Owner::Principal(principal) => Some(principal),
+            Owner::Session(_) | Owner::Bearer => None,
+        }
+    }
 }
 
 impl Kind {
@@ -149,7 +159,9 @@ where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
     let task = Arc::new(Task::new(kind.whose(cx), cx.0.session, ttl)?);
-    server.tasks.insert(&task)?;
+    if server.tasks.insert(&task)? {
+        tokio::spawn(clear_away(Arc::downgrade(server)));
+    }
     tracing::debug!(target: "mcpjoin", task = task.id, "a task has begun");
     let work = {
         let (task, work) = (task.clone(), work(cx.in_task(task.clone())));
@@ -186,7 +198,22 @@ where
     begin(server, cx, Kind::Extension, LONGEST_TTL, work)
 }
 
-/// Tells those who listen of every change, until the task is over; then waits until its time is up, and clears it away.
+/// Lets go of tasks whose time is up, as long as there are tasks: one for all, so that what is over and has made room leaves
+/// nothing behind.
+async fn clear_away(server: Weak<Shared>) {
+    loop {
+        let Some(there) = server.upgrade() else { return };
+        let Some(next) = there.tasks.next() else { return };
+        let sooner = there.tasks.sooner();
+        drop(there);
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = sooner.notified() => {}
+        }
+    }
+}
+
+/// Tells those who listen of every change, until the task is over.
 async fn tell(server: Arc<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
     let mut told = TaskStatus::Working;
     loop {
@@ -205,13 +232,6 @@ async fn tell(server: Arc<Shared>, task: Arc<Task>, mut states: watch::Receiver<
         }
     }
     tracing::debug!(target: "mcpjoin", task = task.id, "a task is over");
-    let expires = task.expires;
-    let server_then = Arc::downgrade(&server);
-    drop((server, task, states));
-    sleep_until(expires).await;
-    if let Some(server) = server_then.upgrade() {
-        server.tasks.purge();
-    }
 }
 
 /// A name that nobody guesses: 128 random bits.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mcpjoin_proto::types::{InputRequest, InputRequests, TaskStatus};
 use mcpjoin_proto::{ErrorObject, Raw};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -15,13 +15,19 @@ use super::{MAX_OF_ONE, MAX_TASKS, Owner, Whose, random_id, time};
 
 /// The tasks of a server.
 #[derive(Default)]
-pub(in super::super) struct Tasks(Mutex<Kept>);
+pub(in super::super) struct Tasks {
+    kept: Mutex<Kept>,
+    /// Another one than before is to be let go of next.
+    sooner: Arc<Notify>,
+}
 
 #[derive(Default)]
 struct Kept {
     /// With their numbers, which only grow.
     tasks: Vec<(u64, Arc<Task>)>,
     last: u64,
+    /// Somebody lets go of those whose time is up.
+    watched: bool,
 }
 
 /// A task.
@@ -91,7 +97,7 @@ impl Kept {
 
 impl Tasks {
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of those whose time is up.
@@ -99,7 +105,22 @@ impl Tasks {
         self.lock().purge();
     }
 
-    pub(super) fn insert(&self, task: &Arc<Task>) -> Result<(), ErrorObject> {
+    /// The same. Says when the next one's time is up; `None`: there is none, and nobody waits for it any more.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let mut kept = self.lock();
+        kept.purge();
+        let next = kept.tasks.iter().map(|(_, task)| task.expires).min();
+        kept.watched = next.is_some();
+        next
+    }
+
+    /// Told when it is another one, or there is no server any more.
+    pub(super) fn sooner(&self) -> Arc<Notify> {
+        self.sooner.clone()
+    }
+
+    /// Puts a task in. Says whether nobody waits for the end of its time.
+    pub(super) fn insert(&self, task: &Arc<Task>) -> Result<bool, ErrorObject> {
         let mut kept = self.lock();
         kept.purge();
         if task.whose.owner != Owner::Bearer
@@ -113,8 +134,11 @@ impl Tasks {
         }
         kept.last += 1;
         let number = kept.last;
+        if kept.tasks.iter().all(|(_, other)| task.expires < other.expires) {
+            self.sooner.notify_one();
+        }
         kept.tasks.push((number, task.clone()));
-        Ok(())
+        Ok(!std::mem::replace(&mut kept.watched, true))
     }
 
     /// The task of that name, for whom it belongs to.
@@ -143,6 +167,12 @@ impl Tasks {
             }
             keep
         });
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.sooner.notify_one();
     }
 }
 
