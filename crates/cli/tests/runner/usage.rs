@@ -107,7 +107,7 @@ fn i177_times_and_sizes_that_cannot_be_meant_are_exit_2() {
 
 #[test]
 fn what_is_not_built_says_so() {
-    for target in ["quic://h:1", "orchestra://h:1"] {
+    for target in ["orchestra://h:1"] {
         line(&format!("list {target}")).exits(2).says(&["not built yet in this version", "(E_NOT_BUILT)"]);
         let failure = line(&format!("call --json {target} tool")).exits(2).failure();
         assert_eq!(failure["id"], "E_NOT_BUILT");
