@@ -122,12 +122,11 @@ def answer(words, pool):
     name = f"{PACKAGE}.{words[1]}"
     message = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
     if words[0] == "decode":
-        given = bytes.fromhex(words[2])
-        message.ParseFromString(given)
+        message.ParseFromString(bytes.fromhex(words[2]))
         known = message_factory.GetMessageClass(message.DESCRIPTOR)()
         known.CopyFrom(message)
         known.DiscardUnknownFields()
-        if known.ByteSize() != len(given):
+        if known.ByteSize() != message.ByteSize():
             raise ValueError("it has fields that the table does not have")
         return json_format.MessageToDict(message, preserving_proto_field_name=True)
     json_format.ParseDict(words[2], message)

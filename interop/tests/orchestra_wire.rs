@@ -117,7 +117,7 @@ fn call(id: &str, mut call: Value) -> Value {
 
 /// Every request and every response there is, with every field, by the names of the table.
 fn full() -> Vec<(&'static str, Value)> {
-    let map = json!({"k": "v", "": "empty", "e": ""});
+    let map = json!({"k": "v", "l": "w"});
     let object = json!({"a": [1.0, -2.5, true, null, "é\u{1f600}\n"], "o": {"": {}}});
     let all = json!(["one", "", "drei"]);
     let manifest = json!({
@@ -200,6 +200,21 @@ fn every_field_that_python_writes_is_one_that_we_know() {
     }
 }
 
+/// We leave out what is empty in an entry, Python writes it; both read both.
+#[test]
+fn empty_keys_and_values_of_a_map_are_kept() {
+    let body = json!({"prompt_get": {"arguments": {"": "empty", "e": ""}}});
+    let written = python(&[json!(["encode", "PluginRequest", body])]);
+    let read: PluginRequest = wire::decode(bytes(written[0].as_str().unwrap()).into()).unwrap();
+    let Some(Request::PromptGet(prompt)) = &read.request else { panic!("a prompt") };
+    assert_eq!(
+        prompt.arguments.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>(),
+        [("", "empty"), ("e", "")]
+    );
+    let again = hex(&wire::encode(&read).unwrap()[4..]);
+    assert_eq!(python(&[json!(["decode", "PluginRequest", again])]), [body]);
+}
+
 #[test]
 fn values_are_the_same_on_both_sides() {
     let texts = [
@@ -218,7 +233,6 @@ fn values_are_the_same_on_both_sides() {
     }
     let answers = python(&asked);
     for (text, answers) in texts.iter().zip(answers.chunks(2)) {
-        let floats = |value: &Value| floats(value);
         let meant = floats(&serde_json::from_str(text).unwrap());
         assert_eq!(floats(&answers[0]["tool_call"]["arguments"]), meant, "{text}");
         let response: PluginResponse = wire::decode(bytes(answers[1].as_str().unwrap()).into()).unwrap();
