@@ -12,6 +12,7 @@
 //! What the grammar has and this version cannot do yet is refused by name, never taken for something else.
 
 mod http;
+mod quic;
 mod socket;
 
 use std::ffi::{OsStr, OsString};
@@ -19,6 +20,7 @@ use std::ffi::{OsStr, OsString};
 use crate::secret::{self, Secrets};
 
 pub(crate) use http::Http;
+pub(crate) use quic::Quic;
 pub(crate) use socket::Socket;
 
 /// The server that is meant.
@@ -35,6 +37,8 @@ pub(crate) enum Target {
     Demo,
     /// A server that listens on a socket.
     Socket(Socket),
+    /// A server that is reached over QUIC.
+    Quic(Quic),
     /// A server that is reached over HTTP.
     Http(Http),
     /// An entry of a configuration.
@@ -85,6 +89,7 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("--server NAME", "an entry, whatever its name is: an option in place of TARGET"),
     ("http://..., https://...", "a server over HTTP, whatever revision it speaks"),
     ("sse+http://...", "HTTP+SSE of 2024-11-05, without trying anything newer; sse+https:// too"),
+    ("quic://host:port", "a server that listens there over QUIC: whom to take for it, --pin or --ca says"),
     ("tcp://host:port", "a server that listens there; nothing is encrypted"),
     ("unix:/path", "a server that listens on this Unix socket"),
     ("demo:", "the server inside this program, started as a child process"),
@@ -298,7 +303,9 @@ fn target(
             "tcp" | "unix" => {
                 return Socket::parse(&first.to_string_lossy()).map(Target::Socket).map_err(no_address);
             }
-            "quic" => not_built("MCP over quic://".into()),
+            "quic" => {
+                return Quic::parse(&first.to_string_lossy()).map(Target::Quic).map_err(no_address);
+            }
             "orchestra" => not_built("Orchestra (orchestra://)".into()),
             "demo" => Misuse {
                 not_built: false,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use mcpjoin::proto::{Era, Version};
 
-use super::values::{duration, size, version};
+use super::values::{Pin, duration, pin, size, version};
 
 // How the server is started and talked to. No doc comment: clap would have a verb say it of itself.
 #[derive(Clone, Debug, Args)]
@@ -27,9 +27,20 @@ pub(crate) struct Connect {
     /// keeps secrets off the command line. Values are never shown
     #[arg(short = 'H', long, value_name = "HEADER")]
     pub(crate) header: Vec<OsString>,
-    /// Trusts the authorities in this file, too, when it connects over HTTPS: certificates in PEM
+    /// Trusts the authorities in this file: beside those of the system over HTTPS, and alone over QUIC. Certificates in
+    /// PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Over QUIC, takes that server for the right one whose key has this hash: sha256: and 64 hexadecimal digits, as
+    /// the server prints it
+    #[arg(long, value_name = "HASH", value_parser = pin, conflicts_with = "ca")]
+    pub(crate) pin: Option<Pin>,
+    /// Over QUIC, shows this certificate to a server that asks who we are: PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of the certificate: PEM, readable for you alone
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
     /// Sets a variable for the server; NAME alone passes ours on. Values are never shown
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,

@@ -26,8 +26,8 @@ request that is not answered.";
         Options stand before the server's command: what follows its first word is its own."
 )]
 pub(crate) struct Ping {
-    /// The server: a URL, `demo:`, tcp://host:port, unix:/path, an entry of a configuration, or a command and its
-    /// arguments
+    /// The server: a URL, `demo:`, quic://host:port, tcp://host:port, unix:/path, an entry of a configuration, or a
+    /// command and its arguments
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// How often to ask

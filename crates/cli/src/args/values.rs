@@ -1,5 +1,6 @@
 //! The values that options take, with their units and bounds.
 
+use std::fmt;
 use std::time::Duration;
 
 use mcpjoin::proto::Version;
@@ -72,11 +73,56 @@ pub(super) fn size(word: &str) -> Result<usize, String> {
         .ok_or_else(|| "from 1 byte to 1GiB".into())
 }
 
+/// The SHA-256 of a public key: `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pin(pub(crate) [u8; 32]);
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+pub(super) fn pin(word: &str) -> Result<Pin, String> {
+    let wrong = || "write sha256: and 64 hexadecimal digits, as the server prints them".to_owned();
+    let digits = word.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or_else(wrong)?;
+    let mut pin = [0; 32];
+    for (byte, pair) in pin.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        for digit in pair {
+            let digit = char::from(*digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            *byte = *byte << 4 | digit.ok_or_else(wrong)?;
+        }
+    }
+    Ok(Pin(pin))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{duration, size, version};
+    use super::{Pin, duration, pin, size, version};
+
+    #[test]
+    fn a_pin_is_a_hash_and_comes_back_as_it_was() {
+        let mut hash = [0xa0; 32];
+        hash[31] = 7;
+        let word = Pin(hash).to_string();
+        assert!(word.starts_with("sha256:a0a0") && word.ends_with("07"), "{word}");
+        assert_eq!(pin(&word), Ok(Pin(hash)));
+        assert_eq!(pin(&word.to_uppercase().replace("SHA", "sha")), Ok(Pin(hash)));
+        for wrong in [
+            "",
+            "sha256:",
+            &word[7..],
+            &word[..70],
+            &format!("{word}0"),
+            &word.replace('7', "g"),
+            &word.replace("07", "é"),
+        ] {
+            assert!(pin(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn i177_times_that_cannot_be_meant_are_refused() {

@@ -8,6 +8,7 @@ mod headers;
 mod http;
 mod opening;
 mod plan;
+mod quic;
 mod signals;
 mod trace;
 mod way;
@@ -32,6 +33,7 @@ use crate::visible;
 
 pub(crate) use http::refused;
 pub(crate) use plan::{Plan, limits};
+pub(crate) use quic::unusable;
 pub(crate) use signals::Signals;
 pub(crate) use way::Way;
 

@@ -11,6 +11,7 @@ use mcpjoin::proto::session::{Ask, Limits};
 
 use super::http;
 use super::opening::Remembered;
+use super::quic;
 use super::show;
 use super::trace::Trace;
 use super::way::{To, Way};
@@ -19,7 +20,7 @@ use crate::config::{self, Program, Remote, ToolFilter};
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
-use crate::target::{Socket, Target, shown};
+use crate::target::{Quic, Socket, Target, shown};
 use crate::ui::{Secrets, Ui};
 use crate::verdict::Verdict;
 
@@ -119,6 +120,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             let remote = Remote { address: address.clone(), headers: Vec::new() };
             return to_remote(ui, remote, about, connect);
         }
+        (None, Target::Quic(address)) => return to_quic(ui, address, connect),
         (None, Target::Socket(socket)) => return to_socket(ui, socket, connect),
     };
     to_child(ui, to, about, connect.clone())
@@ -156,6 +158,8 @@ impl About {
 /// A program that is run as a child.
 fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Result<Plan, Failure> {
     refuse(&about.shown, "is run as a child", "over HTTP", &of_http(&connect))?;
+    refuse(&about.shown, "is run as a child", "over HTTPS or QUIC", &of_tls(&connect))?;
+    refuse(&about.shown, "is run as a child", "over QUIC", &of_quic(&connect))?;
     let Program { program, args, env: mut set, cwd } = program;
     let variables = variables(&connect.env)?;
     // What the command line says wins over what the entry says.
@@ -207,6 +211,8 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     let shown = shown(socket.to_string().as_ref());
     refuse(&shown, "runs already", "run as a child", &of_a_child(connect))?;
     refuse(&shown, "is a socket", "over HTTP", &of_http(connect))?;
+    refuse(&shown, "is a socket", "over HTTPS or QUIC", &of_tls(connect))?;
+    refuse(&shown, "is a socket", "over QUIC", &of_quic(connect))?;
     let mut to = match socket {
         Socket::Tcp(address) => Link::tcp(address),
         Socket::Unix(path) => Link::unix(path),
@@ -219,9 +225,21 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
 }
 
+/// A server that is reached over QUIC.
+fn to_quic(ui: &Ui, address: &Quic, connect: &Connect) -> Result<Plan, Failure> {
+    let shown = shown(address.to_string().as_ref());
+    refuse(&shown, "runs already", "run as a child", &of_a_child(connect))?;
+    refuse(&shown, "speaks over QUIC", "over HTTP", &of_http(connect))?;
+    let to = To::Quic(Box::new(quic::link(address, connect)?));
+    let (client, first) = client(ui, connect)?;
+    let way = Way { to, trace: trace(ui, connect)? };
+    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
+}
+
 /// A server that is reached over HTTP.
 fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result<Plan, Failure> {
     refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
+    refuse(&about.shown, "speaks over HTTP", "over QUIC", &of_quic(connect))?;
     if remote.address.sse && era(connect) == Some(Era::Modern) {
         let problem = format!("{} is HTTP+SSE of 2024-11-05, which has no modern era", about.shown);
         let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
@@ -249,8 +267,19 @@ fn of_a_child(connect: &Connect) -> [(&'static str, bool); 3] {
 }
 
 /// The options that say how HTTP is spoken, and whether they are given.
-fn of_http(connect: &Connect) -> [(&'static str, bool); 2] {
-    [("--header", !connect.header.is_empty()), ("--ca", connect.ca.is_some())]
+fn of_http(connect: &Connect) -> [(&'static str, bool); 1] {
+    [("--header", !connect.header.is_empty())]
+}
+
+/// The option that says whom to trust over HTTPS and QUIC, and whether it is given.
+fn of_tls(connect: &Connect) -> [(&'static str, bool); 1] {
+    [("--ca", connect.ca.is_some())]
+}
+
+/// The options that say who both sides are over QUIC, and whether they are given.
+fn of_quic(connect: &Connect) -> [(&'static str, bool); 2] {
+    // `--key` does not come without `--cert`.
+    [("--pin", connect.pin.is_some()), ("--cert", connect.cert.is_some())]
 }
 
 /// Options that can do nothing for this server are refused.

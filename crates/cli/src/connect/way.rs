@@ -1,7 +1,7 @@
-//! The ways to a server: a child process, a socket, HTTP.
+//! The ways to a server: a child process, a socket, QUIC, HTTP.
 
 use mcpjoin::Link;
-use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, SocketConnect};
+use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketConnect};
 
 use super::http;
 use super::trace::Trace;
@@ -21,6 +21,8 @@ pub(super) enum To {
     Child(ChildCommand),
     /// Somebody who listens.
     Socket(SocketConnect),
+    /// Somebody who listens on QUIC.
+    Quic(Box<QuicConnect>),
     /// Somebody who listens for HTTP.
     Http(HttpConnect),
 }
@@ -33,6 +35,7 @@ impl Way {
                 return command.clone().start().await.map_err(|error| Failure::spawn(&error));
             }
             To::Socket(socket) => socket.clone().await.map_err(|error| Failure::connect(&error))?,
+            To::Quic(connect) => (**connect).clone().await.map_err(|error| Failure::quic(&error))?,
             To::Http(connect) => http::made(connect.clone())?,
         };
         Ok(match &self.trace {
@@ -45,7 +48,7 @@ impl Way {
     pub(crate) const fn command(&self) -> Option<&ChildCommand> {
         match &self.to {
             To::Child(command) => Some(command),
-            To::Socket(_) | To::Http(_) => None,
+            To::Socket(_) | To::Quic(_) | To::Http(_) => None,
         }
     }
 
@@ -53,7 +56,7 @@ impl Way {
     pub(crate) const fn http(&self) -> Option<&HttpConnect> {
         match &self.to {
             To::Http(connect) => Some(connect),
-            To::Child(_) | To::Socket(_) => None,
+            To::Child(_) | To::Socket(_) | To::Quic(_) => None,
         }
     }
 

@@ -7,6 +7,7 @@ use mcpjoin::proto::session::{
     ProcessExit,
 };
 use mcpjoin::proto::{ErrorObject, Method, code};
+use mcpjoin::quic::{QuicError, QuicErrorKind};
 
 use super::{Failure, Phase};
 use crate::exit::Exit;
@@ -60,6 +61,50 @@ impl Failure {
             _ => ("E_CONNECT", Exit::Connection, "does a server listen there, and may you reach it?"),
         };
         Self::new(id, exit, Phase::Connect, error.to_string()).hint(hint)
+    }
+
+    /// Nobody could be reached at the address over QUIC, or the two sides do not take each other for who they should be.
+    pub(crate) fn quic(error: &QuicError) -> Self {
+        let (id, exit, hint) = match &error.kind {
+            QuicErrorKind::Address => {
+                ("E_USAGE", Exit::Usage, "quic://host:port, with an IPv6 address in brackets")
+            }
+            QuicErrorKind::Resolve(_) => ("E_RESOLVE", Exit::Connection, "check the name of the host"),
+            QuicErrorKind::Certificate(_) => ("E_USAGE", Exit::Usage, "mend the file, or name another one"),
+            QuicErrorKind::TimedOut { .. } => (
+                "E_CONNECT",
+                Exit::Connection,
+                "does a server listen there, or is a firewall in between? QUIC goes over UDP; --connect-timeout 30s waits longer",
+            ),
+            QuicErrorKind::Protocol { .. } => {
+                ("E_NO_ENDPOINT", Exit::Connection, "is it an MCP server over QUIC that listens there?")
+            }
+            QuicErrorKind::Refused(_) => (
+                "E_TLS",
+                Exit::Connection,
+                "--pin sha256:HEX names the server's key, which it prints; --ca FILE the authority that has signed its certificate",
+            ),
+            QuicErrorKind::RefusedByPeer { .. } => (
+                "E_AUTH",
+                Exit::Authorization,
+                "say who you are with --cert FILE --key FILE: a certificate that an authority of the server has signed",
+            ),
+            QuicErrorKind::Unreached(_) => {
+                ("E_CONNECT", Exit::Connection, "does a server listen there, and may you reach it?")
+            }
+            _ => ("E_LINK", Exit::Connection, "try again; see what the server itself says about it"),
+        };
+        Self::new(id, exit, Phase::Connect, error.to_string()).hint(hint)
+    }
+
+    /// Nobody can be waited for at the address over QUIC.
+    pub(crate) fn listen_quic(error: &QuicError) -> Self {
+        let (id, hint) = match &error.kind {
+            QuicErrorKind::Address => ("E_USAGE", "quic://host:port, with an IPv6 address in brackets"),
+            QuicErrorKind::Certificate(_) => ("E_USAGE", "mend the file, or name another one"),
+            _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
+        };
+        Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
     }
 
     /// Nobody can be waited for at the address.

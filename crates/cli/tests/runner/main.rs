@@ -20,6 +20,7 @@ mod orphans;
 mod pages;
 mod ping;
 mod prompt;
+mod quic;
 mod read;
 mod readme;
 mod schema;

@@ -222,6 +222,7 @@ impl Exchange {
             };
             let Some(mut line) = line else { break };
             while !line.rest().is_empty() {
+                let before = line.sent_in_all();
                 match timeout(self.common.stall, sending.inner.write_chunks(line.rest())).await {
                     Ok(Ok(written)) => line.took(written.bytes, written.chunks),
                     Ok(Err(WriteError::ConnectionLost(_))) => return WriteEnd::Lost,
@@ -230,6 +231,8 @@ impl Exchange {
                         return WriteEnd::Failed(left(Some(code)));
                     }
                     Ok(Err(error)) => return WriteEnd::Failed(LinkError::new(error.to_string(), true)),
+                    // The peer may take one large message after the other.
+                    Err(_) if line.sent_in_all() != before => {}
                     Err(_) => {
                         sending.reset(code::STALLED);
                         let after = self.common.stall.as_millis();
@@ -340,7 +343,7 @@ impl Exchange {
 
 /// The peer has left a stream, for the reason that its code names.
 fn left(code: Option<VarInt>) -> LinkError {
-    let number = code.map_or(u64::from(code::NO_ERROR), VarInt::into_inner);
+    let number = code.map_or(0, VarInt::into_inner);
     let why = match u32::try_from(number) {
         Ok(code::NO_ERROR) => "it has given no reason".to_owned(),
         Ok(code::CANCELLED) => "it has given this request up".to_owned(),

@@ -11,7 +11,9 @@
 mod code;
 mod connect;
 mod exchange;
+mod incoming;
 mod listen;
+mod outgoing;
 mod shared;
 mod table;
 
@@ -19,15 +21,13 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use mcpjoin_proto::decode::Shape;
-use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Origin, Outbound, Route};
-use mcpjoin_proto::types::{CancelledParams, meta};
-use mcpjoin_proto::{Message, Method, Notification, Request, RequestId, Response};
+use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Origin, Outbound};
+use mcpjoin_proto::types::CancelledParams;
+use mcpjoin_proto::{Method, Notification, RequestId};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -45,7 +45,7 @@ use super::gather::Gather;
 use super::socket::Place;
 use super::tap::{Crossed, Tap, Way};
 use super::{Io, cannot_reopen};
-use crate::quic::{Connection, QuicError, QuicErrorKind, QuicOptions};
+use crate::quic::{Connection, QuicError, QuicOptions};
 
 /// The application protocol that both sides name in the handshake (ALPN).
 pub const ALPN: &str = "mcp";
@@ -69,11 +69,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// How the connections of this transport behave. No stream that nobody reads may stop another: so all of them together
 /// may hold what each of them may.
 fn options(streams: u32) -> QuicOptions {
-    let mut options = QuicOptions::default();
-    options.streams = streams;
-    options.stream_window = STREAM_WINDOW;
-    options.connection_window = STREAM_WINDOW.saturating_mul(streams.max(1).saturating_add(1));
-    options
+    let connection_window = STREAM_WINDOW.saturating_mul(streams.max(1).saturating_add(1));
+    QuicOptions { streams, stream_window: STREAM_WINDOW, connection_window, ..QuicOptions::default() }
 }
 
 /// Who is at the other end.
@@ -233,364 +230,6 @@ impl QuicLink {
             Entry { out: Some(out), task, claim, code, ours: Vec::new(), theirs: Vec::new(), begun: false };
         self.table.entries.insert(key, entry);
     }
-
-    // ---- what goes out ----
-
-    /// A request of a client: on a stream of its own, as soon as it gets one.
-    fn call(&mut self, request: &Request, line: Line) {
-        let (Some(common), Some(leash)) = (self.common(), self.leash.clone()) else {
-            return self.lose(&request.id, LinkError::new("the connection is over", true));
-        };
-        let key = self.next_key;
-        self.next_key += 1;
-        let code = Arc::new(AtomicU32::new(code::CANCELLED));
-        let kind = Kind::Call(request.id.clone());
-        let claim = Arc::new(AtomicU8::new(claim::WAITING));
-        let exchange = Exchange { key, kind, common, code: code.clone(), claim: claim.clone() };
-        let (out, lines) = unbounded_channel();
-        // Its receiver is there.
-        let _ = out.send(line);
-        let (claimed, places, connection) = (claim.clone(), self.places.clone(), self.connection.clone());
-        let task = self.tasks.spawn(async move {
-            let Ok(_place) = places.acquire_owned().await else { return };
-            let Ok((mut send, mut receive)) = connection.open().await else { return };
-            let claiming =
-                claimed.compare_exchange(claim::WAITING, claim::OPEN, Ordering::AcqRel, Ordering::Acquire);
-            if claiming.is_err() {
-                let _ =
-                    (send.reset(code::number(code::CANCELLED)), receive.stop(code::number(code::CANCELLED)));
-                return;
-            }
-            exchange.run((send, receive), lines, leash).await;
-        });
-        // A request that says everything by itself is never followed by anything.
-        let out = (!stands_alone(request)).then_some(out);
-        let entry = Entry { out, task, claim, code, ours: Vec::new(), theirs: Vec::new(), begun: true };
-        self.table.entries.insert(key, entry);
-        self.table.ask(request.id.clone(), key);
-    }
-
-    /// Takes back a call of which nothing has left. Says whether that was so.
-    fn withdraw(&mut self, key: u64) -> bool {
-        let Some(entry) = self.table.entries.get(&key) else { return false };
-        let withdrawn = entry.claim.compare_exchange(
-            claim::WAITING,
-            claim::WITHDRAWN,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if withdrawn.is_ok() {
-            entry.task.abort();
-            self.table.remove(key);
-        }
-        withdrawn.is_ok()
-    }
-
-    fn message(&mut self, message: &Message, route: &Route, line: Line) {
-        match message {
-            Message::Request(request) => match route {
-                Route::Session if !self.is_server() => self.call(request, line),
-                route => self.ask(&request.id, route, line),
-            },
-            Message::Notification(notification) => self.note(notification, route, line),
-            Message::Response(response) => self.answer(response, line),
-        }
-    }
-
-    /// A request of a server, or of a client that answers one.
-    fn ask(&mut self, id: &RequestId, route: &Route, line: Line) {
-        match self.stream(route) {
-            Some(key) if self.table.entries.contains_key(&key) => {
-                self.table.ask(id.clone(), key);
-                self.table.send(key, line);
-            }
-            _ => self.lose(id, LinkError::new("the stream that this belongs to is closed", true)),
-        }
-    }
-
-    fn stream(&self, route: &Route) -> Option<u64> {
-        match route {
-            Route::Session => Some(SESSION),
-            Route::ReplyTo(id) => self.table.stream_of(id),
-        }
-    }
-
-    fn note(&mut self, notification: &Notification, route: &Route, line: Line) {
-        let Some(id) = cancelled(notification) else {
-            // What belongs to a request that nobody waits for any more is not said.
-            if let Some(key) = self.stream(route) {
-                self.table.send(key, line);
-            }
-            return;
-        };
-        // It goes where the request went that it names; when that is answered, nowhere.
-        let Some(key) = self.table.take_ours(&id) else { return };
-        if key == SESSION || self.is_server() {
-            return self.table.send(key, line);
-        }
-        if !self.withdraw(key) {
-            self.table.send(key, line);
-            if let Some(entry) = self.table.entries.get(&key) {
-                entry.claim.store(claim::GIVEN_UP, Ordering::Release);
-            }
-            self.end(key);
-        }
-    }
-
-    fn answer(&mut self, response: &Response, line: Line) {
-        let key = match &response.id {
-            Some(id) => self.table.take_theirs(id),
-            None => Some(self.table.answer_unreadable().unwrap_or(SESSION)),
-        };
-        if let (Gate::Asked(initialize), Some(id)) = (&self.gate, &response.id)
-            && initialize == id
-        {
-            self.gate = match &response.outcome {
-                Ok(_) => Gate::Answered(VecDeque::new()),
-                Err(_) => Gate::Open,
-            };
-        }
-        let Some(key) = key else { return };
-        self.table.send(key, line);
-        self.settle(key);
-    }
-
-    fn answers(&mut self, messages: &[Message], line: Line) {
-        let mut stream = None;
-        for message in messages {
-            let Message::Response(response) = message else { continue };
-            let key = response.id.as_ref().and_then(|id| self.table.take_theirs(id));
-            stream = stream.or(key);
-        }
-        let Some(key) = stream.or_else(|| self.table.answer_unreadable()) else { return };
-        self.table.send(key, line);
-        self.settle(key);
-    }
-
-    /// A server has nothing more to say on a stream when everything that was asked there is answered.
-    fn settle(&mut self, key: u64) {
-        let answered = self.table.entries.get(&key).is_some_and(|entry| entry.theirs.is_empty());
-        if self.is_server() && key != SESSION && answered {
-            self.end(key);
-        }
-    }
-
-    /// Nothing more is said on a stream: it ends when what was said has arrived. What we have asked there gets no answer
-    /// any more.
-    fn end(&mut self, key: u64) {
-        if let Some(entry) = self.table.remove(key) {
-            for id in entry.ours {
-                self.lose(&id, LinkError::new("the request that this belongs to is answered", false));
-            }
-            self.ready.extend(entry.theirs.into_iter().map(|id| Inbound::Detached { id }));
-        }
-    }
-
-    /// Cuts a stream off, with that reason.
-    fn cut(&mut self, key: u64, code: u32) {
-        let Some(entry) = self.table.entries.get(&key) else { return };
-        entry.code.store(code, Ordering::Relaxed);
-        entry.task.abort();
-        self.end(key);
-    }
-
-    // ---- what comes in ----
-
-    fn lose(&mut self, id: &RequestId, cause: LinkError) {
-        self.ready.push_back(Inbound::Lost { id: id.clone(), cause });
-    }
-
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Came { key, inbound, line, permit } => self.came(key, inbound, line, permit),
-            News::Gone { key: SESSION, cause } => {
-                let end =
-                    LinkEnd::failed(LinkError::new(format!("{cause}: it is the one of the session"), true));
-                self.over(end);
-                self.connection.close(code::PROTOCOL, "the stream of the session was cut off");
-            }
-            News::Gone { key, cause } => {
-                if let Gate::Answered(held) = &mut self.gate {
-                    held.retain(|news| !matches!(news, News::Came { key: other, .. } if *other == key));
-                }
-                let Some(entry) = self.table.remove(key) else { return };
-                for id in entry.ours {
-                    self.lose(&id, cause.clone());
-                }
-                self.ready.extend(entry.theirs.into_iter().map(|id| Inbound::Detached { id }));
-            }
-            News::SessionEnded => self.release(),
-        }
-    }
-
-    fn came(&mut self, key: u64, inbound: Inbound, line: Bytes, permit: Option<OwnedSemaphorePermit>) {
-        if let Gate::Answered(held) = &mut self.gate
-            && key != SESSION
-            && waits_for_initialized(&inbound)
-        {
-            held.push_back(News::Came { key, inbound, line, permit });
-            return;
-        }
-        if let Some(tap) = &mut self.tap
-            && !line.is_empty()
-        {
-            tap(Way::In, Crossed::Line(&line));
-        }
-        let initialized = matches!(&inbound, Inbound::Message { message: Message::Notification(note), .. }
-            if note.method == Method::Initialized);
-        if self.takes(key, &inbound) {
-            self.permit = permit;
-            self.ready.push_back(inbound);
-        }
-        if initialized {
-            self.release();
-        }
-    }
-
-    /// Those who wait for `notifications/initialized` wait no longer.
-    fn release(&mut self) {
-        if let Gate::Answered(held) = std::mem::replace(&mut self.gate, Gate::Open) {
-            held.into_iter().for_each(|news| self.hear(news));
-        }
-    }
-
-    /// Notes what came on a stream. Says whether it is to be handed in.
-    fn takes(&mut self, key: u64, inbound: &Inbound) -> bool {
-        let server = self.is_server();
-        let of_request = server && key != SESSION;
-        let begun = match self.table.entries.get_mut(&key) {
-            Some(entry) => std::mem::replace(&mut entry.begun, true),
-            None => true,
-        };
-        match inbound {
-            Inbound::Message { message: Message::Request(request), .. } => {
-                // One request is what such a stream is for, and an id is for one request at a time.
-                if of_request && begun || !self.table.asked(&request.id, key) && key != SESSION {
-                    tracing::debug!(target: "mcpjoin", id = %request.id, "a request where none may be: its stream is cut off");
-                    self.cut(key, code::PROTOCOL);
-                    return false;
-                }
-                if server && request.method == Method::Initialize {
-                    self.gate = Gate::Asked(request.id.clone());
-                }
-                true
-            }
-            Inbound::Batch { parts, .. } => {
-                let mut asks = false;
-                for part in parts {
-                    let id = match part {
-                        Ok(Message::Request(request)) => Some(&request.id),
-                        Ok(_) => None,
-                        Err(error) => error.id.as_ref(),
-                    };
-                    if let Some(id) = id {
-                        self.table.asked(id, key);
-                    }
-                    asks |= id.is_some() || part.is_err();
-                    if let Ok(Message::Response(Response { id: Some(id), .. })) = part {
-                        self.table.take_ours(id);
-                    }
-                }
-                if server {
-                    // An array may be refused as a whole.
-                    self.table.unreadable(key);
-                }
-                if of_request && !asks && !begun {
-                    self.end(key);
-                }
-                true
-            }
-            Inbound::Message { message: Message::Response(response), .. } => {
-                if let Some(id) = &response.id {
-                    self.table.take_ours(id);
-                    if !server && key != SESSION && self.is_answered(key) {
-                        self.end(key);
-                    }
-                }
-                self.done_unless_asked(of_request && !begun, key)
-            }
-            Inbound::Message { message: Message::Notification(notification), .. } => {
-                if let Some(id) = cancelled(notification)
-                    && self.table.stream_of(&id) == Some(key)
-                {
-                    // There will be no answer.
-                    self.table.take_theirs(&id);
-                    self.settle(key);
-                    return true;
-                }
-                self.done_unless_asked(of_request && !begun, key)
-            }
-            Inbound::Malformed { error, .. } => {
-                match (&error.id, error.shape) {
-                    (Some(id), Shape::Response) => {
-                        self.table.take_ours(id);
-                    }
-                    (Some(id), _) => {
-                        self.table.asked(id, key);
-                    }
-                    (None, Shape::Request | Shape::Unknown) if server => self.table.unreadable(key),
-                    (None, _) => return self.done_unless_asked(of_request && !begun, key),
-                }
-                true
-            }
-            _ => true,
-        }
-    }
-
-    fn is_answered(&self, key: u64) -> bool {
-        self.table.entries.get(&key).is_some_and(|entry| entry.ours.is_empty())
-    }
-
-    /// A stream on which nothing is asked gets no answer.
-    fn done_unless_asked(&mut self, nothing: bool, key: u64) -> bool {
-        if nothing {
-            self.end(key);
-        }
-        true
-    }
-
-    /// A client has opened a stream.
-    fn accepted(&mut self, send: SendStream, receive: RecvStream) {
-        let first = send.id().index() == SESSION;
-        let key = if first { SESSION } else { self.next_key };
-        self.next_key += u64::from(!first);
-        let kind = if first { Kind::Session } else { Kind::Request };
-        self.begin(key, kind, send, receive);
-    }
-
-    /// The connection is over; what the streams still have is handed in.
-    fn over(&mut self, end: LinkEnd) {
-        self.over.get_or_insert(end);
-        self.common = None;
-        self.accepting = None;
-        self.gate = Gate::Open;
-        for entry in self.table.entries.values_mut() {
-            entry.out = None;
-            let theirs = entry.theirs.drain(..).map(|id| Inbound::Detached { id });
-            self.ready.extend(theirs);
-        }
-    }
-
-    fn connection_closed(&mut self, error: &QuicError) {
-        self.over(match &error.kind {
-            QuicErrorKind::Closed { code: 0, .. } | QuicErrorKind::ClosedByUs => LinkEnd::end_of_stream(),
-            kind => LinkEnd::failed(LinkError::new(format!("the QUIC connection is lost: {kind}"), true)),
-        });
-    }
-}
-
-/// A request that carries everything about itself: one of the modern era. Nothing follows it on its stream.
-fn stands_alone(request: &Request) -> bool {
-    let meta = request.params.as_ref().and_then(|params| params.meta());
-    meta.is_some_and(|meta| meta.member(meta::key::PROTOCOL_VERSION).is_some())
-}
-
-fn waits_for_initialized(inbound: &Inbound) -> bool {
-    match inbound {
-        Inbound::Message { message: Message::Request(request), .. } => request.method != Method::Ping,
-        Inbound::Batch { .. } => true,
-        _ => false,
-    }
 }
 
 /// The request that a notification cancels.
@@ -695,7 +334,8 @@ impl Io for QuicLink {
     }
 
     fn discard(&mut self) {
-        for entry in self.table.entries.values_mut() {
+        // Without its stream the session would be over for a reason that is none of the peer's.
+        for (_, entry) in self.table.entries.iter().filter(|(key, _)| **key != SESSION) {
             entry.task.abort();
         }
     }
@@ -712,9 +352,9 @@ impl Io for QuicLink {
                 *opening = None;
             }
             // What was asked is not waited for, what was said is.
-            for entry in self.table.entries.values_mut() {
+            for (key, entry) in &mut self.table.entries {
                 entry.out = None;
-                if !entry.ours.is_empty() && entry.theirs.is_empty() && entry.begun {
+                if *key != SESSION && !entry.ours.is_empty() && entry.theirs.is_empty() {
                     entry.task.abort();
                 }
             }

@@ -92,6 +92,11 @@ impl Line {
         &mut self.pieces[self.written..]
     }
 
+    /// How much the streams of the link have taken in all.
+    pub(super) fn sent_in_all(&self) -> u64 {
+        self.shared.sent()
+    }
+
     /// A stream has taken so much of it: whole pieces are forgotten, the next one has been shortened by the stream.
     pub(super) fn took(&mut self, bytes: usize, pieces: usize) {
         let bytes = bytes.min(self.left);
