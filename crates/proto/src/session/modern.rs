@@ -143,7 +143,7 @@ impl Modern {
 
     /// Whether somebody would be told of it, who is told of what belongs to no request.
     pub(super) fn hears(&self, method: &Method, is_server: bool) -> bool {
-        !is_server || self.streams.values().any(|filter| wants(filter, method, None))
+        !is_server || self.streams.values().any(|stream| wants(&stream.filter, method, None))
     }
 
     // ---- what comes in ----
