@@ -72,12 +72,18 @@ impl Handover {
 pub(super) struct Asked {
     /// With GET: a stream that answers it lasts.
     listens: bool,
-    version: Version,
+    /// Whether a body whose length nobody knows goes in chunks; `None` where hyper alone knows how.
+    chunked: Option<bool>,
 }
 
 impl Asked {
     pub(super) fn new<B>(request: &Request<B>) -> Self {
-        Self { listens: request.method() == Method::GET, version: request.version() }
+        let chunked = match request.version() {
+            Version::HTTP_11 => Some(true),
+            Version::HTTP_10 => Some(false),
+            _ => None,
+        };
+        Self { listens: request.method() == Method::GET, chunked }
     }
 }
 
@@ -112,13 +118,12 @@ impl Sending {
     ) -> Response<Self> {
         let is_stream = response.body().size_hint().exact().is_none();
         let listens = asked.listens || response.extensions().get::<Listens>().is_some();
-        if !is_stream || !listens || asked.version > Version::HTTP_11 {
+        let Some(chunked) = asked.chunked.filter(|_| is_stream && listens) else {
             return response.map(|body| Self::Here(body, answering));
-        }
+        };
         let connection = answering.connection().clone();
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response.map(|body| {
-            let chunked = asked.version == Version::HTTP_11;
             *connection.handover.given() = Some(Lasting { body, chunked, _answering: answering });
             Self::Handed(Handed(connection))
         })
