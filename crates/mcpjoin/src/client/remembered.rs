@@ -54,7 +54,6 @@ impl Caching {
 }
 
 /// What one connection remembers.
-#[derive(Debug)]
 pub(super) struct Remembered {
     /// `None`: nothing is remembered.
     cache: Option<Cache>,
@@ -66,7 +65,6 @@ pub(super) struct Remembered {
 }
 
 /// A question whose answer may be kept.
-#[derive(Debug)]
 pub(super) struct Asked {
     method: Method,
     params: Arc<str>,
@@ -77,7 +75,6 @@ pub(super) struct Asked {
 }
 
 /// What is known before a question is asked.
-#[derive(Debug)]
 pub(super) enum Known {
     /// The answer.
     Fresh(Raw),

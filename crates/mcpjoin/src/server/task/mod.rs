@@ -162,7 +162,7 @@ where
     if server.tasks.insert(&task)? {
         tokio::spawn(clear_away(Arc::downgrade(server)));
     }
-    tracing::debug!(target: "mcpjoin", task = task.id, "a task has begun");
+    tracing::debug!(target: "mcpjoin", task = task.shown(), "a task has begun");
     let work = {
         let (task, work) = (task.clone(), work(cx.in_task(task.clone())));
         async move {
@@ -231,7 +231,7 @@ async fn tell(server: Arc<Shared>, task: Arc<Task>, mut states: watch::Receiver<
             break;
         }
     }
-    tracing::debug!(target: "mcpjoin", task = task.id, "a task is over");
+    tracing::debug!(target: "mcpjoin", task = task.shown(), "a task is over");
 }
 
 /// A name that nobody guesses: 128 random bits.

@@ -177,6 +177,11 @@ impl Drop for Tasks {
 }
 
 impl Task {
+    /// The beginning of its id, for logs: the whole is a secret where nobody says who he is.
+    pub(super) fn shown(&self) -> &str {
+        self.id.get(..8).unwrap_or_default()
+    }
+
     pub(super) fn new(whose: Whose, session: Option<u64>, ttl: Duration) -> Result<Self, ErrorObject> {
         let created_at = time::now();
         let state = State {
