@@ -298,7 +298,7 @@ impl Orchestrator {
         let silent = self.0.since_epoch().saturating_sub(self.0.heard.load(Ordering::Relaxed));
         let Some((keeping, _)) = &self.0.keeping else { return Ok(()) };
         let is_open = matches!(&*keeping.watch().borrow(), State::Open(..));
-        if !is_open || Duration::from_millis(silent) < self.0.options.silence {
+        if !is_open || Duration::from_millis(silent) < self.0.options.doubt {
             return Ok(());
         }
         match self.health().await {
