@@ -1,6 +1,6 @@
-//! `-vv`: what the library says by itself, through [`tracing`], on standard error.
+//! `-vv`: what the library says by itself, through [`tracing`], on standard error; for verbs that run on, what it warns of.
 //!
-//! Installed by `connect::plan`. Small on purpose: the library has events and no spans, and all that is done with them is
+//! Installed by `connect::plan` and by `bridge`. Small on purpose: the library has events and no spans, and all that is done with them is
 //! to show them.
 
 use std::fmt::{self, Write};
@@ -17,22 +17,35 @@ const LIBRARY: &str = "mcpjoin";
 /// From now on shows what the library says.
 pub(crate) fn show(ui: &Ui) {
     // Where a client is made twice, the second time changes nothing.
-    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone() });
+    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most: Level::DEBUG });
+}
+
+/// From now on shows what the library warns of, unless it is to show everything already.
+pub(crate) fn show_warnings(ui: &Ui) {
+    // With -vv everything is shown already.
+    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most: Level::WARN });
 }
 
 struct Shown {
     ui: Ui,
+    /// The least important that is shown.
+    most: Level,
 }
 
 impl Subscriber for Shown {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::DEBUG && metadata.target().starts_with(LIBRARY)
+        *metadata.level() <= self.most && metadata.target().starts_with(LIBRARY)
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut words = Words::default();
         event.record(&mut words);
-        let level = event.metadata().level().as_str().to_lowercase();
+        let level = *event.metadata().level();
+        if level <= Level::WARN && self.most == Level::WARN {
+            // Nobody has asked for the library's words: they are ours then.
+            return self.ui.warning(&crate::visible::line(&words.sentence()));
+        }
+        let level = level.as_str().to_lowercase();
         self.ui.detail(&format!("{FAINT}{LIBRARY}:{FAINT:#} {}", crate::visible::line(&words.text(&level))));
     }
 
@@ -58,6 +71,11 @@ struct Words {
 }
 
 impl Words {
+    /// Without a sign of where it comes from.
+    fn sentence(&self) -> String {
+        format!("{}{}", self.message, self.fields)
+    }
+
     fn text(&self, level: &str) -> String {
         format!("[{level}] {}{}", self.message, self.fields)
     }

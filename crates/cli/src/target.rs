@@ -187,6 +187,11 @@ pub(crate) fn without_operands(
     }
 }
 
+/// Whether a word is a server all by itself, so that words behind it are none of its arguments.
+pub(crate) fn stands_alone(word: &OsStr) -> bool {
+    matches!(Word::of(word), Word::Demo | Word::Url { .. } | Word::Entry { .. })
+}
+
 /// The words of a verb with operands: `after` is what followed `--`, where there was one. `server`: the name after
 /// `--server`.
 pub(crate) fn with_operands(

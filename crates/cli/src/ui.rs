@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 
 use anstream::{AutoStream, ColorChoice};
@@ -35,7 +35,7 @@ pub(crate) struct Ui {
     verbose: u8,
     color: ColorChoice,
     /// Shared by all clones, so that none of them shows what another one hides.
-    secrets: Arc<OnceLock<Secrets>>,
+    secrets: Arc<RwLock<Vec<Secrets>>>,
     /// There is a line to be taken away.
     drawn: Arc<AtomicBool>,
 }
@@ -77,20 +77,26 @@ impl Ui {
         }
     }
 
-    /// From now on none of these texts is shown on standard error. Said once.
+    /// From now on none of these texts is shown on standard error, beside those that are hidden already.
     pub(crate) fn hide(&self, secrets: Secrets) {
-        // A second time would be a second server, which no command has.
-        let _ = self.secrets.set(secrets);
+        self.secrets.write().unwrap_or_else(PoisonError::into_inner).push(secrets);
+    }
+
+    fn secrets(&self) -> RwLockReadGuard<'_, Vec<Secrets>> {
+        self.secrets.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The text without what must not be shown.
     pub(crate) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide(text).into())
+        self.secrets().iter().fold(Cow::Borrowed(text), |text, secrets| secrets.hide(&text).into())
     }
 
     /// The same for a text of which nothing was cut off.
     pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.hide_whole(text))
+        self.secrets().iter().fold(Cow::Borrowed(text), |text, secrets| match secrets.hide_whole(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(hidden) => Cow::Owned(hidden),
+        })
     }
 
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.

@@ -3,6 +3,7 @@
 //!
 //! An option stands here only when it does something.
 
+mod bridge;
 mod call;
 mod complete;
 mod completions;
@@ -22,6 +23,7 @@ mod words;
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use bridge::Bridge;
 pub(crate) use call::Call;
 pub(crate) use complete::Complete;
 pub(crate) use completions::Completions;
@@ -101,6 +103,8 @@ pub(crate) enum Verb {
     Ping(Ping),
     /// Finds out what is wrong with a server, phase by phase
     Doctor(Doctor),
+    /// Offers servers to clients that speak another way: Orchestra's
+    Bridge(Bridge),
     /// Runs a built-in server on standard input and output, or on a socket
     Serve(Serve),
     /// Prints a script with which a shell completes verbs and options

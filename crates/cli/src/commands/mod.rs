@@ -1,5 +1,6 @@
 //! One file for each verb, and what leads to them.
 
+mod bridge;
 mod call;
 mod complete;
 mod completions;
@@ -62,6 +63,10 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Doctor(args) => {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| doctor::run(ui, args, escaped))
+        }
+        Verb::Bridge(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| bridge::run(ui, args, escaped))
         }
         Verb::Serve(args) => serve::run(&args),
         Verb::Completions(args) => completions::run(&args),

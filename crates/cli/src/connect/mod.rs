@@ -75,28 +75,45 @@ pub(crate) fn with_plan(
     connect: &Connect,
     work: impl AsyncFnOnce(Plan) -> Exit,
 ) -> Exit {
-    let prepared = plan::plan(ui, target, connect).and_then(|plan| {
+    with_plans(ui, std::slice::from_ref(target), connect, async |plans| match plans.into_iter().next() {
+        Some(plan) => work(plan).await,
+        None => Exit::Done,
+    })
+}
+
+/// [`with_plan`] for several servers: one plan for each target, in their order.
+pub(crate) fn with_plans(
+    ui: &Ui,
+    targets: &[Target],
+    connect: &Connect,
+    work: impl AsyncFnOnce(Vec<Plan>) -> Exit,
+) -> Exit {
+    let plans: Result<Vec<Plan>, Failure> =
+        targets.iter().map(|target| plan::plan(ui, target, connect)).collect();
+    let prepared = plans.and_then(|plans| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map(|runtime| (plan, runtime)).map_err(|error| Failure::system(Phase::Spawn, &error))
+        runtime.map(|runtime| (plans, runtime)).map_err(|error| Failure::system(Phase::Spawn, &error))
     });
-    let (plan, runtime) = match prepared {
+    let (plans, runtime) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
             ui.failure(&failure);
             return failure.exit;
         }
     };
-    let way = plan.way.clone();
+    let ways: Vec<Way> = plans.iter().map(|plan| plan.way.clone()).collect();
     // Dismissed when everything is over. Who starts nobody needs none.
-    let _guarded = way.child().map(|_| Guarded::start());
-    let exit = runtime.block_on(work(plan));
+    let _guarded = ways.iter().any(|way| way.child().is_some()).then(Guarded::start);
+    let exit = runtime.block_on(work(plans));
     // What has not been ended politely by now is killed with the tasks that held it.
     drop(runtime);
-    for survivor in way.child().iter().flat_map(survivors) {
-        ui.warning(&survivor);
-    }
-    if let Some(trace) = way.trace {
-        trace.close();
+    for way in ways {
+        for survivor in way.child().iter().flat_map(survivors) {
+            ui.warning(&survivor);
+        }
+        if let Some(trace) = way.trace {
+            trace.close();
+        }
     }
     exit
 }
