@@ -501,7 +501,7 @@ pub(crate) fn bridge_with(orchestrator: Orchestrator, options: BridgeOptions) ->
 
 /// A scripted orchestrator, a bridge to it that does not poll, and what keeps them.
 pub(crate) struct Stage {
-    pub(crate) folder: Folder,
+    _folder: Folder,
     pub(crate) scripted: Scripted,
     pub(crate) bridge: Bridge,
 }
@@ -519,7 +519,7 @@ impl Stage {
         let certificates = folder.certificates();
         let scripted = Scripted::new(&certificates, script).await;
         let orchestrator = handle(scripted.address, &certificates).await;
-        Self { folder, scripted, bridge: bridge_with(orchestrator, options) }
+        Self { _folder: folder, scripted, bridge: bridge_with(orchestrator, options) }
     }
 
     pub(crate) async fn opened(&self) -> Wire {
