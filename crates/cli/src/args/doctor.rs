@@ -11,7 +11,10 @@ Finds out what is wrong with a server, phase by phase
 
 The program is looked up and started, the era found out, every list read, and the server ended: with the time of \
 each phase, and for each fault what was seen, what it means and one thing to do. No tool is called. Exit code 1 when \
-anything is wrong.";
+anything is wrong.
+
+Of an orchestrator of Orchestra (orchestra://host:port) it looks at the certificates, connects, asks for its health and \
+reads its list of tools.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -20,13 +23,21 @@ anything is wrong.";
     after_help = "Examples:\n  \
         mcpjoin doctor demo:\n  \
         mcpjoin doctor npx -y @modelcontextprotocol/server-everything\n  \
-        mcpjoin doctor --json -e API_KEY ./my-server --stdio\n\n\
+        mcpjoin doctor --json -e API_KEY ./my-server --stdio\n  \
+        mcpjoin doctor orchestra://localhost:50100\n\n\
         Options stand before the server's command: what follows its first word is its own."
 )]
 pub(crate) struct Doctor {
-    /// The server: `demo:`, an entry of a configuration, or a command and its arguments
+    /// The server: `demo:`, an entry of a configuration, a command and its arguments, or orchestra://host:port
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
+    /// The folder of certificates of an orchestrator; a ~ at its beginning is your home folder [default:
+    /// ~/.orchestra/certs]
+    #[arg(long, value_name = "DIR", help_heading = "Orchestra")]
+    pub(crate) certs_dir: Option<String>,
+    /// The name in the certificate of an orchestrator on another machine, which is mostly `orchestrator`
+    #[arg(long, value_name = "NAME", help_heading = "Orchestra")]
+    pub(crate) server_name: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

@@ -1,5 +1,7 @@
 //! `mcpjoin doctor`: what is wrong with a server. The library examines; here it is shown.
 
+mod orchestra;
+
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -18,6 +20,10 @@ use crate::visible;
 
 /// Examines the server. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Failure> {
+    if let Some(address) = orchestra::address(&args, escaped) {
+        return orchestra::run(ui, &args, &address);
+    }
+    orchestra::refuse(&args)?;
     let invocation = target::without_operands("doctor", args.connect.server.as_deref(), args.words, escaped)
         .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));

@@ -25,6 +25,8 @@
 mod course;
 mod diagnosis;
 mod opening;
+#[cfg(feature = "quic")]
+mod orchestra;
 mod report;
 mod resolve;
 mod wire;
@@ -34,6 +36,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+#[cfg(feature = "quic")]
+pub use orchestra::{OrchestraDoctor, OrchestraFinding, OrchestraPart, OrchestraReport, OrchestraStep};
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};
 
 use self::course::Course;

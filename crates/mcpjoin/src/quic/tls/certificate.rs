@@ -158,6 +158,12 @@ impl CertificateFacts {
         Moment(self.not_before)
     }
 
+    /// From when and until when it counts, as people write it, in UTC.
+    #[must_use]
+    pub fn validity(&self) -> (String, String) {
+        (self.begins().to_string(), self.ends().to_string())
+    }
+
     /// Until when it counts.
     pub(crate) const fn ends(&self) -> Moment {
         Moment(self.not_after)
