@@ -23,7 +23,7 @@ mod words;
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use bridge::Bridge;
+pub(crate) use bridge::{Bridge, Poll};
 pub(crate) use call::Call;
 pub(crate) use complete::Complete;
 pub(crate) use completions::Completions;
@@ -104,7 +104,7 @@ pub(crate) enum Verb {
     Ping(Ping),
     /// Finds out what is wrong with a server, phase by phase
     Doctor(Doctor),
-    /// Offers servers to clients that speak another way: Orchestra's
+    /// Joins MCP and Orchestra, in either direction
     Bridge(Bridge),
     /// Runs a built-in server on standard input and output, or on a socket
     Serve(Serve),

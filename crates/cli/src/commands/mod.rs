@@ -24,6 +24,7 @@ use clap::{CommandFactory, Parser};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 
+use self::bridge::Typed;
 use crate::args::{Cli, Output, Verb, When, Words};
 use crate::connect::Way;
 use crate::exit::Exit;
@@ -34,6 +35,12 @@ use crate::visible;
 
 /// Runs what was typed, the program's own name first.
 pub(crate) fn run(argv: Vec<OsString>) -> Exit {
+    let argv = match bridge::read_go(argv) {
+        Typed::Words(argv) => argv,
+        // Where the original says it, with the codes that it has.
+        Typed::Help(text) => return said(&text, Exit::Done),
+        Typed::Wrong(text) => return said(&text, Exit::Usage),
+    };
     let cli = match Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
         Err(error) => return unread(&argv, error),
@@ -74,6 +81,12 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Man(args) => man::run(&args),
         Verb::Help(args) => help::run(&args),
     }
+}
+
+/// Tells what `transport-stdio` has to say on standard error, its own standard output being for messages.
+fn said(text: &str, exit: Exit) -> Exit {
+    Ui::plain().note(text.trim_end());
+    exit
 }
 
 /// Tells what clap makes of words that it cannot read, or shows the help that it was asked for.

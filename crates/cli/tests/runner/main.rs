@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 mod block;
+mod bridge;
 mod bridge_host;
 mod bytes;
 mod call;

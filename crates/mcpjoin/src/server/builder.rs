@@ -83,6 +83,7 @@ struct Description {
     info: Implementation,
     instructions: Option<String>,
     versions: Vec<Version>,
+    lenient: bool,
     limits: Limits,
     page_size: usize,
     logging: bool,
@@ -102,6 +103,7 @@ impl ServerBuilder {
             info: Implementation::new(name, version),
             instructions: None,
             versions: Version::ALL.into(),
+            lenient: false,
             limits: Limits::default(),
             page_size: PAGE_SIZE,
             logging: false,
@@ -131,6 +133,12 @@ impl ServerBuilder {
     /// The protocol versions that it speaks; without this, all five.
     pub fn versions(mut self, versions: impl IntoIterator<Item = Version>) -> Self {
         self.0.versions = versions.into_iter().collect();
+        self
+    }
+
+    /// It lets in a client that opens a session without saying what it can and who it is, which every client must.
+    pub fn lenient_opening(mut self) -> Self {
+        self.0.lenient = true;
         self
     }
 
@@ -322,6 +330,7 @@ impl ServerBuilder {
         let mut role = ServerRole::new(described.info, capabilities);
         role.instructions = described.instructions;
         role.versions = described.versions;
+        role.lenient_opening = described.lenient;
         Ok(Server(Arc::new(Shared {
             role: role.into(),
             limits: Arc::new(described.limits),

@@ -23,7 +23,11 @@ use super::role::{ClientRole, ServerRole};
 use super::shared::Shared;
 use super::violation::Violation;
 use crate::decode::Shape;
-use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
+use crate::json::ReadError;
+use crate::types::{
+    ClientCapabilities, DiscoverResult, Implementation, InitializeParams, InitializeResult,
+    UnsupportedVersionData,
+};
 use crate::{
     DecodeError, Era, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
     Response, Time, Version, code,
@@ -518,17 +522,16 @@ pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: R
 
 fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, Payload), ErrorObject> {
     let params = request.params.as_ref().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    let params: InitializeParams =
-        params.raw().decode().map_err(|problem| ErrorObject::invalid_params(problem.to_string()))?;
+    let (version, info, capabilities) = presented(server, params.raw())
+        .map_err(|problem| ErrorObject::invalid_params(problem.to_string()))?;
     let newest = server.newest(Era::Legacy);
     let Some(newest) = newest else {
-        return Err(modern::unsupported_version(server, params.protocol_version.as_str()));
+        return Err(modern::unsupported_version(server, version.as_str()));
     };
-    let asked_for = Profile::of(&params.protocol_version)
+    let asked_for = Profile::of(&version)
         .filter(|profile| profile.era == Era::Legacy && server.versions.contains(&profile.version));
     let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
-    let asker =
-        Arc::new(Asker { info: Some(Arc::new(params.client_info)), capabilities: params.capabilities });
+    let asker = Arc::new(Asker { info: info.map(Arc::new), capabilities });
     let capabilities = declared::in_revision(server.capabilities.clone(), profile);
     let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
         .with_instructions(server.instructions.clone());
@@ -541,6 +544,23 @@ fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, P
         supported_versions: alloc::vec![profile.version.clone()],
     };
     Ok((Legacy::new(profile, asker, false), peer, result))
+}
+
+/// What a client asks for, who it is and what it can.
+fn presented(
+    server: &ServerRole,
+    params: &Raw,
+) -> Result<(Version, Option<Implementation>, ClientCapabilities), ReadError> {
+    if server.lenient_opening {
+        let capabilities = params.member("capabilities").map(|known| known.decode()).transpose()?;
+        let info = params.member("clientInfo").map(|known| known.decode()).transpose()?;
+        if capabilities.is_none() || info.is_none() {
+            let version = params.member("protocolVersion").unwrap_or_else(Raw::null).decode()?;
+            return Ok((version, info, capabilities.unwrap_or_default()));
+        }
+    }
+    let params: InitializeParams = params.decode()?;
+    Ok((params.protocol_version, Some(params.client_info), params.capabilities))
 }
 
 /// The peer of a modern server: whoever asks, as each request says.

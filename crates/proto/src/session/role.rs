@@ -43,6 +43,9 @@ pub struct ServerRole {
     pub instructions: Option<String>,
     /// The versions that it speaks, of those this crate knows.
     pub versions: Vec<Version>,
+    /// Whether it lets in a client that says in `initialize` neither what it can nor who it is, although it must: some
+    /// were written after documents that do not say so.
+    pub lenient_opening: bool,
 }
 
 impl ClientRole {
@@ -57,7 +60,7 @@ impl ServerRole {
     /// A server that speaks every version.
     #[must_use]
     pub fn new(info: Implementation, capabilities: ServerCapabilities) -> Self {
-        Self { info, capabilities, instructions: None, versions: Version::ALL.into() }
+        Self { info, capabilities, instructions: None, versions: Version::ALL.into(), lenient_opening: false }
     }
 
     /// Whether it speaks any version of that era.

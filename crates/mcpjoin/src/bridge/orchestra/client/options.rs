@@ -28,6 +28,9 @@ pub struct OrchestratorOptions {
     /// When nothing at all has come for so long after something was sent, another connection is tried beside the silent
     /// one, and takes its place when that still says nothing: 1 s.
     pub silence: Duration,
+    /// When no answer has come for so long, a call of a tool is preceded by the question whether the far end is there: 1 s.
+    /// What goes into a dead connection is lost, and a call cannot be made again.
+    pub doubt: Duration,
 }
 
 impl Default for OrchestratorOptions {
@@ -42,6 +45,7 @@ impl Default for OrchestratorOptions {
             idle: Duration::from_secs(15),
             keep_alive: Duration::from_secs(5),
             silence: Duration::from_secs(1),
+            doubt: Duration::from_secs(1),
         }
     }
 }

@@ -140,6 +140,8 @@ impl Bridge {
             .with_logging(Raw::empty_object());
         let server = Server::builder(NAME, env!("CARGO_PKG_VERSION"))
             .limits(options.limits)
+            // The document that Orchestra's clients were written after shows no more than a version.
+            .lenient_opening()
             .handler(capabilities, Translator(shared.clone()))
             .build()?;
         Ok(Self { server, poll: options.poll, shared })

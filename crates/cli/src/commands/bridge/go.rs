@@ -1,0 +1,189 @@
+//! The words of Orchestra's own `transport-stdio`, whose flags are written as Go writes them: `-x v`, `--x v`, `-x=v` or
+//! `--x=v`, and read until the first word that is none.
+//!
+//! Called before clap sees anything, when the program is called by that name, and for the verb `bridge`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use mcpjoin::bridge::orchestra::CLIENT_ADDRESS;
+
+/// What the program is called when it takes the place of the original.
+const NAME: &str = "transport-stdio";
+
+/// The flags with a value, and what they are, as the original or we have them.
+const FLAGS: [(&str, &str); 10] = [
+    ("ca", "authorities that are trusted instead of the folder's own: a file in PEM"),
+    ("cert", "certificate to show instead of the folder's own: a file in PEM"),
+    ("certs-dir", "folder of certificates (default \"~/.orchestra/certs\")"),
+    ("compat", "version whose replies are given to the letter: 1.0"),
+    ("key", "key of the certificate: a file in PEM"),
+    ("orchestrator-addr", "host:port of the orchestrator (default \"localhost:9100\")"),
+    ("poll", "how often it is looked whether the tools have changed; 0 is never (default 30s)"),
+    ("server-name", "name in the orchestrator's certificate, where that is not its host"),
+    ("tcp-addr", "host:port of the orchestrator's plain TCP port, instead of QUIC"),
+    ("timeout", "how long a call may take (default 10m)"),
+];
+/// The flag without one.
+const LOSSY: &str = "lossy-numbers";
+
+/// What was typed, for clap.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// The words of this program's own verb.
+    Words(Vec<OsString>),
+    /// The help, which was asked for.
+    Help(String),
+    /// What is wrong, and the help.
+    Wrong(String),
+}
+
+/// Reads the words of `transport-stdio`, and those of `bridge` that are written in its way. Everything else stays as it
+/// is.
+pub(crate) fn read(argv: Vec<OsString>) -> Typed {
+    let called = argv.first().and_then(|word| Path::new(word).file_name());
+    if called == Some(OsStr::new(NAME)) {
+        return as_the_original(argv.into_iter().skip(1));
+    }
+    if argv.get(1).is_none_or(|verb| verb != "bridge") {
+        return Typed::Words(argv);
+    }
+    let mut ours = true;
+    Typed::Words(
+        argv.into_iter()
+            .map(|word| {
+                ours &= word != "--";
+                match word.to_str() {
+                    Some(text) if ours && is_of_go(text) => format!("-{text}").into(),
+                    _ => word,
+                }
+            })
+            .collect(),
+    )
+}
+
+/// `-orchestrator-addr` or `-orchestrator-addr=...`: one dash before a name that nothing else of ours has.
+fn is_of_go(word: &str) -> bool {
+    let Some(rest) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else { return false };
+    let name = rest.split_once('=').map_or(rest, |(name, _)| name);
+    name == LOSSY || FLAGS.iter().any(|(known, _)| *known == name)
+}
+
+fn as_the_original(mut words: impl Iterator<Item = OsString>) -> Typed {
+    let mut read: Vec<OsString> = vec!["mcpjoin".into(), "bridge".into()];
+    let mut addressed = false;
+    while let Some(word) = words.next() {
+        let Some(text) = word.to_str() else {
+            return wrong(&format!("{word:?} is not Unicode"));
+        };
+        // What stands behind the first word that is no flag, the original does not look at.
+        let Some(flag) = text.strip_prefix('-').filter(|flag| !flag.is_empty() && *flag != "-") else {
+            break;
+        };
+        let flag = flag.strip_prefix('-').unwrap_or(flag);
+        let (name, value) = match flag.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (flag, None),
+        };
+        if matches!(name, "h" | "help") {
+            return Typed::Help(usage());
+        }
+        if name == LOSSY {
+            match value.as_deref() {
+                None | Some("true") => read.push(format!("--{LOSSY}").into()),
+                Some("false") => {}
+                Some(value) => {
+                    return wrong(&format!("invalid value {value:?} for flag -{name}: not a bool"));
+                }
+            }
+            continue;
+        }
+        if !FLAGS.iter().any(|(known, _)| *known == name) {
+            return wrong(&format!("flag provided but not defined: -{name}"));
+        }
+        let value = match value {
+            Some(value) => OsString::from(value),
+            None => match words.next() {
+                Some(value) => value,
+                None => return wrong(&format!("flag needs an argument: -{name}")),
+            },
+        };
+        addressed |= matches!(name, "orchestrator-addr" | "tcp-addr");
+        let mut flag = OsString::from(format!("--{name}="));
+        flag.push(value);
+        read.push(flag);
+    }
+    if !addressed {
+        read.push(format!("--orchestrator-addr={CLIENT_ADDRESS}").into());
+    }
+    Typed::Words(read)
+}
+
+fn wrong(problem: &str) -> Typed {
+    Typed::Wrong(format!("{problem}\n{}", usage()))
+}
+
+fn usage() -> String {
+    let mut usage = format!("Usage of {NAME}:\n");
+    for (name, meaning) in FLAGS {
+        usage.push_str(&format!("  -{name} string\n    \t{meaning}\n"));
+    }
+    usage.push_str(&format!(
+        "  -{LOSSY}\n    \tround numbers that Orchestra cannot carry instead of refusing them\n"
+    ));
+    usage
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::{Typed, read};
+
+    fn typed(line: &str) -> Typed {
+        read(line.split(' ').map(OsString::from).collect())
+    }
+
+    fn words(line: &str) -> Typed {
+        Typed::Words(line.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn called_by_its_name_it_reads_flags_as_the_original() {
+        let ours = words("mcpjoin bridge --orchestrator-addr=h:1 --certs-dir=/c");
+        for line in [
+            "transport-stdio -orchestrator-addr h:1 -certs-dir /c",
+            "/usr/bin/transport-stdio --orchestrator-addr=h:1 --certs-dir=/c",
+            "./transport-stdio -orchestrator-addr=h:1 --certs-dir /c ignored -x",
+            "transport-stdio -orchestrator-addr=h:1 -certs-dir=/c -- -x",
+        ] {
+            assert_eq!(typed(line), ours, "{line}");
+        }
+        assert_eq!(typed("transport-stdio"), words("mcpjoin bridge --orchestrator-addr=localhost:9100"));
+        assert_eq!(
+            typed("transport-stdio -tcp-addr h:2 -lossy-numbers"),
+            words("mcpjoin bridge --tcp-addr=h:2 --lossy-numbers")
+        );
+        for line in ["transport-stdio -h", "transport-stdio --help"] {
+            assert!(matches!(typed(line), Typed::Help(text) if text.contains("localhost:9100")), "{line}");
+        }
+        for (line, says) in [
+            ("transport-stdio -listen-addr x", "flag provided but not defined: -listen-addr"),
+            ("transport-stdio -certs-dir", "flag needs an argument: -certs-dir"),
+            ("transport-stdio -lossy-numbers=7", "not a bool"),
+        ] {
+            assert!(matches!(typed(line), Typed::Wrong(text) if text.contains(says)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_verb_takes_them_in_that_spelling_too_and_nothing_else_changes() {
+        assert_eq!(
+            typed("mcpjoin bridge -orchestrator-addr h:1 -certs-dir=/c -v"),
+            words("mcpjoin bridge --orchestrator-addr h:1 --certs-dir=/c -v")
+        );
+        for line in ["mcpjoin list -ca x", "mcpjoin bridge --listen a -- server -certs-dir", "mcpjoin", ""] {
+            assert_eq!(typed(line), words(line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `mcpjoin bridge --orchestrator-addr`: an MCP server on standard input and output that stands for an orchestrator. The
+//! library translates; here it is set up, and told of on standard error.
+
+use std::time::Duration;
+
+use mcpjoin::Link;
+use mcpjoin::bridge::orchestra::certs::Certificates;
+use mcpjoin::bridge::orchestra::client::{
+    Bridge, BridgeOptions, Orchestrator, OrchestratorOptions, SetupError, serve_compat,
+};
+use mcpjoin::bridge::orchestra::value::Numbers;
+use mcpjoin::proto::session::{CloseCause, LinkEndKind};
+
+use crate::args::{self, Poll};
+use crate::connect::Signals;
+use crate::events;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::ui::Ui;
+use crate::visible;
+
+/// How long the orchestrator may take to hear that we leave.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Serves standard input and output until that ends, or a signal comes.
+pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
+    let system = |error| Failure::system(Phase::Serve, &error);
+    events::show_warnings(ui);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+    let outcome = runtime.block_on(async {
+        let mut signals = Signals::listen().map_err(system)?;
+        let orchestrator = orchestrator(args).await?;
+        let link = Link::stdio().map_err(system)?;
+        let told = tokio::spawn(tell(ui.clone(), orchestrator.clone()));
+        let outcome = tokio::select! {
+            biased;
+            signal = signals.next() => Ok(Exit::Signal(signal)),
+            outcome = serve(args, &orchestrator, link) => outcome,
+        };
+        told.abort();
+        tokio::select! {
+            biased;
+            // Nobody wants to wait any longer.
+            signal = signals.next() => Ok(Exit::Signal(signal)),
+            () = orchestrator.close(GOODBYE) => outcome,
+        }
+    });
+    // A name that is being resolved is on a thread that nobody can end.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve(args: &args::Bridge, orchestrator: &Orchestrator, link: Link) -> Result<Exit, Failure> {
+    let numbers = if args.lossy_numbers { Numbers::Lossy } else { Numbers::Exact };
+    if args.compat.is_some() {
+        let end = serve_compat(link, orchestrator, numbers).await.map_err(|error| refused(&error))?;
+        return ended(&CloseCause::Link(end));
+    }
+    let mut options = BridgeOptions::default();
+    options.numbers = numbers;
+    match args.poll {
+        Some(Poll::Every(time)) => options.poll = Some(time),
+        Some(Poll::Never) => options.poll = None,
+        None => {}
+    }
+    let bridge = Bridge::new(orchestrator.clone(), options).map_err(|error| {
+        Failure::new("E_BRIDGE", Exit::Usage, Phase::Serve, error.to_string())
+            .hint("tell the authors of mcpjoin")
+    })?;
+    let cause = bridge.serve(link).await.map_err(|error| refused(&error))?;
+    ended(&cause)
+}
+
+fn ended(cause: &CloseCause) -> Result<Exit, Failure> {
+    match cause {
+        // The client has closed its side: that is how this ends.
+        CloseCause::Local => Ok(Exit::Done),
+        CloseCause::Link(end) if end.kind == LinkEndKind::EndOfStream => Ok(Exit::Done),
+        cause => Err(Failure::closed(cause, Phase::Serve)),
+    }
+}
+
+async fn orchestrator(args: &args::Bridge) -> Result<Orchestrator, Failure> {
+    let mut options = OrchestratorOptions::default();
+    if let Some(timeout) = args.connect.timeout {
+        options.tool_call = timeout;
+        options.read = timeout.min(options.read);
+    }
+    let outcome = match &args.tcp_addr {
+        Some(address) => Orchestrator::tcp(address, options),
+        None => {
+            let address = args.orchestrator_addr.as_deref().unwrap_or_default();
+            Orchestrator::quic(address, certificates(args)?, options).await
+        }
+    };
+    outcome.map_err(|error| refused(&error))
+}
+
+fn certificates(args: &args::Bridge) -> Result<Certificates, Failure> {
+    let directory = Certificates::directory_named(args.certs_dir.as_deref().unwrap_or_default());
+    let directory = directory.map_err(|error| Failure::usage(error.to_string(), "--certs-dir DIR"))?;
+    let mut certificates = Certificates::in_directory(directory);
+    if let Some(file) = &args.connect.ca {
+        certificates = certificates.ca(file);
+    }
+    if let (Some(certificate), Some(key)) = (&args.cert, &args.key) {
+        certificates = certificates.pair(certificate, key);
+    }
+    Ok(match &args.server_name {
+        Some(name) => certificates.server_name(name),
+        None => certificates,
+    })
+}
+
+/// Trying again is of no use.
+fn refused(error: &SetupError) -> Failure {
+    let message = error.to_string();
+    match error {
+        SetupError::Address(_) => Failure::usage(message, "--orchestrator-addr localhost:50100"),
+        SetupError::Certificate(_) => Failure::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message)
+            .hint("--certs-dir DIR names another folder of certificates"),
+        _ => Failure::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message).hint(
+            "both ends need certificates of one authority (--certs-dir), and the name in the other's \
+             (--server-name orchestrator)",
+        ),
+    }
+}
+
+/// Says when there is a connection, and when there is one again.
+async fn tell(ui: Ui, orchestrator: Orchestrator) {
+    let address = visible::line(orchestrator.address()).into_owned();
+    let mut seen = 0;
+    while let Ok(number) = orchestrator.connected(seen).await {
+        let again = if number > 1 { " again" } else { "" };
+        ui.note(&format!("transport.stdio: connected{again} to orchestrator at {address}"));
+        seen = number;
+    }
+}

@@ -1,0 +1,213 @@
+//! A connection that is lost: made again, reads made again, no call of a tool run twice.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mcpjoin::bridge::orchestra::client::{OrchestratorErrorKind, OrchestratorOptions};
+use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
+
+use crate::support::{
+    Act, Folder, Relay, Scripted, call_of, handle, handle_with, healthy, run, tools, usual,
+};
+
+#[test]
+fn after_a_restart_the_next_call_is_right() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let scripted = Scripted::new(&certificates, usual).await;
+        let address = scripted.address;
+        let orchestrator = handle(address, &certificates).await;
+        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+        scripted.stop().await;
+        let scripted = Scripted::at(&address.to_string(), &certificates, usual).await;
+        let begun = Instant::now();
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert_eq!(scripted.calls().len(), 1);
+        assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
+    });
+}
+
+/// Closes the connection at the first request of its kind, and answers from then on.
+fn closing(once: Arc<AtomicBool>) -> impl Fn(&mcpjoin::bridge::orchestra::wire::PluginRequest) -> Act {
+    move |request| match request.request {
+        Some(Request::Health(_)) => healthy(),
+        _ if !once.swap(true, Ordering::SeqCst) => Act::Close,
+        _ => usual(request),
+    }
+}
+
+#[test]
+fn a_read_is_made_again_when_the_connection_is_lost_under_it() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let scripted = Scripted::new(&certificates, closing(Arc::default())).await;
+        let orchestrator = handle(scripted.address, &certificates).await;
+        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+        assert_eq!(scripted.requests().len(), 2);
+    });
+}
+
+#[test]
+fn a_call_of_a_tool_is_not_and_says_that_it_may_have_run() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let scripted = Scripted::new(&certificates, closing(Arc::default())).await;
+        let orchestrator = handle(scripted.address, &certificates).await;
+        let error = orchestrator.tool_call(call_of("echo")).await.unwrap_err();
+        assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: true, .. }), "{error}");
+        assert!(error.to_string().contains("it may have been done or not"), "{error}");
+        assert_eq!(scripted.calls().len(), 1);
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success, "the next one is another");
+    });
+}
+
+#[test]
+fn a_read_is_not_made_again_for_ever() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let scripted = Scripted::new(&certificates, |_| Act::Close).await;
+        let orchestrator = handle(scripted.address, &certificates).await;
+        let error = orchestrator.list_tools().await.unwrap_err();
+        assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: false, .. }), "{error}");
+        assert!(scripted.requests().len() <= 3, "{}", scripted.requests().len());
+    });
+}
+
+/// A relay to an orchestrator that is as good as killed when the relay is pointed elsewhere.
+async fn relayed(folder: &Folder) -> (Scripted, Relay) {
+    let scripted = Scripted::new(&folder.certificates(), usual).await;
+    let relay = Relay::to(scripted.address).await;
+    (scripted, relay)
+}
+
+fn quick() -> OrchestratorOptions {
+    let mut options = OrchestratorOptions::default();
+    options.silence = Duration::from_millis(200);
+    options
+}
+
+#[test]
+fn a_peer_that_is_gone_without_a_word_is_noticed_by_the_idle_limit() {
+    let folder = Folder::new();
+    run(async {
+        let (scripted, relay) = relayed(&folder).await;
+        let mut options = quick();
+        (options.idle, options.keep_alive) = (Duration::from_secs(1), Duration::from_millis(300));
+        let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
+        let mut arrivals = scripted.arrivals();
+        let call = tokio::spawn({
+            let orchestrator = orchestrator.clone();
+            async move { orchestrator.tool_call(call_of("slow")).await.unwrap_err() }
+        });
+        arrivals.recv().await.unwrap();
+        relay.point(None);
+        let begun = Instant::now();
+        let error = call.await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        let OrchestratorErrorKind::Lost { why, maybe_done: true } = error.kind else { panic!("{error}") };
+        assert!(why.contains("the peer or the network is gone"), "{why}");
+    });
+}
+
+#[test]
+fn a_killed_orchestrator_that_is_back_is_reached_within_two_seconds() {
+    let folder = Folder::new();
+    run(async {
+        let (first, relay) = relayed(&folder).await;
+        // With the numbers that it has by itself.
+        let orchestrator = handle(relay.address, &folder.certificates()).await;
+        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+        let second = Scripted::new(&folder.certificates(), usual).await;
+        relay.point(Some(second.address));
+        let begun = Instant::now();
+        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
+        assert_eq!((first.calls().len(), second.calls().len()), (0, 1));
+    });
+}
+
+#[test]
+fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a_sign_of_life() {
+    let folder = Folder::new();
+    run(async {
+        let (first, relay) = relayed(&folder).await;
+        let mut options = quick();
+        options.doubt = Duration::ZERO;
+        let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
+        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+        let second = Scripted::new(&folder.certificates(), usual).await;
+        relay.point(Some(second.address));
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success, "it was not lost");
+        assert_eq!((first.calls().len(), second.calls().len()), (0, 1));
+    });
+}
+
+#[test]
+fn a_slow_tool_is_not_taken_for_a_dead_peer() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let (go, told) = tokio::sync::watch::channel(false);
+        let scripted = Scripted::new(&certificates, move |request| match request.request {
+            Some(Request::ToolCall(_)) => Act::When(told.clone(), tools(&[])),
+            _ => usual(request),
+        })
+        .await;
+        let mut options = quick();
+        options.silence = Duration::from_millis(50);
+        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let mut call = std::pin::pin!(orchestrator.tool_call(call_of("x")));
+        let early = tokio::time::timeout(Duration::from_millis(800), &mut call).await;
+        assert!(early.is_err(), "it waits many times as long as a peer may be silent: {early:?}");
+        go.send(true).unwrap();
+        // What comes back is no answer to a call, which does not matter here: it came.
+        assert!(matches!(call.await.unwrap_err().kind, OrchestratorErrorKind::Unexpected { .. }));
+        assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
+        assert_eq!(scripted.calls().len(), 1);
+    });
+}
+
+#[test]
+fn no_call_runs_twice_while_the_orchestrator_is_killed_and_back_under_load() {
+    let folder = Folder::new();
+    run(async {
+        let (first, relay) = relayed(&folder).await;
+        let orchestrator = handle_with(relay.address, &folder.certificates(), quick()).await;
+        let mut arrivals = first.arrivals();
+        let calls = (0..200).map(|number| {
+            let orchestrator = orchestrator.clone();
+            async move {
+                let name = format!("call-{number}");
+                (orchestrator.tool_call(call_of(&name)).await.is_ok(), name)
+            }
+        });
+        let second = Scripted::new(&folder.certificates(), usual).await;
+        let target: SocketAddr = second.address;
+        let kill = async {
+            for _ in 0..50 {
+                arrivals.recv().await.unwrap();
+            }
+            relay.point(Some(target));
+        };
+        let (outcomes, ()) = tokio::join!(futures_util::future::join_all(calls), kill);
+        let ran: Vec<String> = [&first, &second]
+            .into_iter()
+            .flat_map(|scripted| scripted.calls())
+            .map(|call| call.tool_name)
+            .collect();
+        for (answered, name) in outcomes {
+            let runs = ran.iter().filter(|known| **known == name).count();
+            assert!(runs <= 1, "{name} has run {runs} times");
+            assert!(!answered || runs == 1, "{name} was answered and has not run");
+        }
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
+    });
+}
