@@ -48,7 +48,5 @@ fn help_is_found_in_every_way() {
 #[test]
 fn what_is_not_built_is_not_in_the_help() {
     let reference = include_str!("../reference.txt");
-    for word in ["quic:"] {
-        assert!(!reference.contains(word), "{word}");
-    }
+    assert!(!reference.contains("quic:"));
 }
