@@ -120,6 +120,7 @@ fn r24_r34_r36_tools_of_an_orchestrator_on_standard_input_and_output() {
         json!({ "jsonrpc": "2.0", "id": 1, "result": { "protocolVersion": "2024-11-05",
             "capabilities": { "tools": {} }, "serverInfo": { "name": "orchestra", "version": "1.0.0" } } })
     );
+    assert!(bridge.ask(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#)["result"]["tools"].is_array());
     bridge.finish().exits(0);
     host.signal("TERM");
     host.finish().exits(143);

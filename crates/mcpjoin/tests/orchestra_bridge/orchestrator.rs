@@ -194,6 +194,10 @@ fn an_orchestrator_of_another_authority_is_refused_for_good_and_told_so() {
         assert!(matches!(error, SetupError::Refused(_)), "{error}");
         let text = error.to_string();
         assert!(text.contains(&scripted.address.to_string()) && text.contains("certificate"), "{text}");
+        let begun = Instant::now();
+        let error = orchestrator.list_tools().await.unwrap_err().to_string();
+        assert!(error.contains("certificate"), "{error}");
+        assert!(begun.elapsed() < OrchestratorOptions::default().wait, "there is nothing to wait for");
     });
 }
 

@@ -85,7 +85,7 @@ pub(super) async fn watched(
         if connection.received() == heard {
             keeping.suspect();
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     tokio::select! {
         biased;

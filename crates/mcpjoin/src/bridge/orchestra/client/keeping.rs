@@ -79,6 +79,10 @@ impl Keeping {
             // One that has just ended is not worth a try: the keeper is about to see it, too.
             State::Open(connection, _) if connection.ended().is_none() => return Ok(connection.clone()),
             State::Closed => return Err(OrchestratorErrorKind::Closed),
+            State::Refused(error) => {
+                let why = error.kind.to_string();
+                return Err(OrchestratorErrorKind::Unconnected { after: Duration::ZERO, why });
+            }
             _ => Waiting::new(self),
         };
         let until = Instant::now() + after;
