@@ -23,12 +23,12 @@ orchestrator that does not accept us, or that we do not accept, at the first con
 With --listen orchestra://host:port MCP servers are offered to the clients of Orchestra, as its orchestrator offers its plugins: \
 tools, prompts, and resources as documents. Clients have to show a certificate of the authority in the folder of \
 certificates, which is made when there is none. orchestra+tcp://host:port is the same without encryption, for everyone who \
-can reach the port. Of two tools with one name that of the server which was named last counts. A server that dies is \
+can reach the port. --cert and --key show another certificate than the folder's. Of two tools with one name that of the server which was named last counts. A server that dies is \
 started again; a call is never made twice. It ends at a signal: calls in progress are finished first, within 10 seconds, \
 and at a second signal not even these.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 17] = [
+const OF_SERVERS: [&str; 18] = [
     "listen",
     "words",
     "also",
@@ -36,6 +36,7 @@ const OF_SERVERS: [&str; 17] = [
     "config",
     "server",
     "header",
+    "pin",
     "env",
     "env_clean",
     "cwd",
@@ -100,15 +101,9 @@ pub(crate) struct Bridge {
     /// One more server, named by one word: as TARGET. May be given more than once
     #[arg(long, value_name = "TARGET")]
     pub(crate) also: Vec<OsString>,
-    /// The folder of certificates; a ~ at its beginning is your home folder [default: ~/.orchestra/certs]
+    /// The folder of certificates; --cert, --key and --ca stand before what is in it; a ~ at its beginning is your home folder [default: ~/.orchestra/certs]
     #[arg(long, value_name = "DIR", help_heading = "Certificates")]
     pub(crate) certs_dir: Option<String>,
-    /// Shows this certificate instead of the folder's own: a file in PEM
-    #[arg(long, value_name = "FILE", requires = "key", help_heading = "Certificates")]
-    pub(crate) cert: Option<PathBuf>,
-    /// The key of --cert: a file in PEM
-    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "Certificates")]
-    pub(crate) key: Option<PathBuf>,
     /// Lets in who has a certificate of the authorities in this file, instead of the folder's: a file in PEM
     #[arg(long, value_name = "FILE", help_heading = "Certificates")]
     pub(crate) clients_ca: Option<PathBuf>,

@@ -31,7 +31,7 @@ use crate::visible;
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
     let addresses: Vec<Address> =
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
-    let certificates = certificates(&args)?;
+    let certificates = certificates(&mut args)?;
     let targets = targets(ui, &mut args, escaped)?;
     if targets.len() > 1 && args.connect.trace.is_some() {
         let problem = "--trace writes down what crosses to one server, and several are named";
@@ -80,14 +80,15 @@ impl Address {
     }
 }
 
-fn certificates(args: &Bridge) -> Result<Certificates, Failure> {
+/// Who we are to Orchestra's clients. A server over QUIC is not shown that.
+fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
     let directory = Certificates::directory_named(args.certs_dir.as_deref().unwrap_or_default());
     let directory = directory.map_err(|error| Failure::usage(error.to_string(), "--certs-dir DIR"))?;
     let mut certificates = Certificates::in_directory(directory);
     if let Some(file) = &args.clients_ca {
         certificates = certificates.ca(file);
     }
-    if let (Some(certificate), Some(key)) = (&args.cert, &args.key) {
+    if let (Some(certificate), Some(key)) = (args.connect.cert.take(), args.connect.key.take()) {
         certificates = certificates.pair(certificate, key);
     }
     Ok(certificates)

@@ -103,7 +103,7 @@ fn certificates(args: &args::Bridge) -> Result<Certificates, Failure> {
     if let Some(file) = &args.connect.ca {
         certificates = certificates.ca(file);
     }
-    if let (Some(certificate), Some(key)) = (&args.cert, &args.key) {
+    if let (Some(certificate), Some(key)) = (&args.connect.cert, &args.connect.key) {
         certificates = certificates.pair(certificate, key);
     }
     Ok(match &args.server_name {
