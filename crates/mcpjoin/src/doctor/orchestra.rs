@@ -298,8 +298,9 @@ impl OrchestraDoctor {
             }
             .await;
             // Why the connection has ended says more than that the stream has.
-            let error =
-                |error: WireError| connection.ended().map_or(error.to_string(), |ended| ended.to_string());
+            let error = |error: WireError| {
+                connection.ended().map_or_else(|| error.to_string(), |ended| ended.to_string())
+            };
             answer.map_err(error)?.response.ok_or_else(|| "an answer with nothing in it".to_owned())
         };
         let late = |_| format!("no answer within {} s", self.answer.as_secs_f64());

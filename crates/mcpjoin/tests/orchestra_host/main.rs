@@ -3,6 +3,7 @@
 
 #![cfg(feature = "quic")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the seed of a run is told, so that it can be made again")]
 
 mod endings;
 mod exchanges;

@@ -17,7 +17,8 @@ use crate::client::{Client, Listed, Pages};
 
 /// A kind of thing that servers have.
 pub(super) trait Item: Listed {
-    fn name(&self) -> &str;
+    /// By which it is asked for.
+    fn key(&self) -> &str;
     fn pages(client: &Client) -> Pages<Self>;
     fn declared(server: &ServerCapabilities) -> bool;
     fn permitted(&self, _: &Offer) -> bool {
@@ -26,7 +27,7 @@ pub(super) trait Item: Listed {
 }
 
 impl Item for Tool {
-    fn name(&self) -> &str {
+    fn key(&self) -> &str {
         &self.name
     }
 
@@ -44,7 +45,7 @@ impl Item for Tool {
 }
 
 impl Item for Prompt {
-    fn name(&self) -> &str {
+    fn key(&self) -> &str {
         &self.name
     }
 
@@ -58,7 +59,7 @@ impl Item for Prompt {
 }
 
 impl Item for Resource {
-    fn name(&self) -> &str {
+    fn key(&self) -> &str {
         &self.uri
     }
 
@@ -118,9 +119,9 @@ impl<T: Item> Catalogue<T> {
             match answer {
                 Ok(items) => {
                     all.answered += 1;
-                    let names = items.iter().map(|item| item.name().to_owned()).collect();
+                    let names = items.iter().map(|item| item.key().to_owned()).collect();
                     self.learn(place, names);
-                    all.items.extend(items.into_iter().map(|item| (item.name().to_owned(), item)));
+                    all.items.extend(items.into_iter().map(|item| (item.key().to_owned(), item)));
                 }
                 Err(refusal) => {
                     let (server, list) = (offer.name(), T::METHOD);

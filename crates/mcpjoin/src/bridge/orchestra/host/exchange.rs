@@ -22,19 +22,16 @@ pub(super) fn units(bytes: usize) -> usize {
     bytes.max(MAX_FRAME).div_ceil(UNIT)
 }
 
-/// What there is to say of one request, in time.
-enum Read {
-    Request(PluginRequest, Option<OwnedSemaphorePermit>),
-    Unreadable(WireError),
-}
+/// A request, and the room that it takes.
+type Received = (PluginRequest, Option<OwnedSemaphorePermit>);
 
 impl Host {
     /// One stream of a connection.
     pub(super) async fn on_stream(self, mut send: SendStream, mut receive: RecvStream) {
         let write = self.inner.limits.write;
         let (request, room) = match self.read(&mut receive).await {
-            Read::Request(request, room) => (request, room),
-            Read::Unreadable(error) => {
+            Ok(received) => received,
+            Err(error) => {
                 tracing::warn!(target: "mcpjoin", "a request that is none: {error}");
                 // As the original does: no byte, and the connection goes on.
                 let _ = receive.stop(0_u32.into());
@@ -68,8 +65,8 @@ impl Host {
         let _ = stream.set_nodelay(true);
         let (mut receive, mut send) = stream.split();
         let (request, room) = match self.read(&mut receive).await {
-            Read::Request(request, room) => (request, room),
-            Read::Unreadable(error) => {
+            Ok(received) => received,
+            Err(error) => {
                 tracing::warn!(target: "mcpjoin", "a request over TCP that is none: {error}");
                 // As the original does: no byte.
                 let _ = timeout(write, send.shutdown()).await;
@@ -90,23 +87,17 @@ impl Host {
         .await;
     }
 
-    async fn read(&self, from: &mut (impl AsyncRead + Unpin)) -> Read {
+    /// In time.
+    async fn read(&self, from: &mut (impl AsyncRead + Unpin)) -> Result<Received, WireError> {
         let after = self.inner.limits.read;
-        match timeout(after, self.received(from)).await {
-            Ok(Ok((request, room))) => Read::Request(request, room),
-            Ok(Err(error)) => Read::Unreadable(error),
-            Err(_) => {
-                let late = format!("no whole request came within {} s", after.as_secs());
-                Read::Unreadable(io::Error::new(io::ErrorKind::TimedOut, late).into())
-            }
-        }
+        timeout(after, self.received(from)).await.unwrap_or_else(|_| {
+            let late = format!("no whole request came within {} s", after.as_secs_f64());
+            Err(io::Error::new(io::ErrorKind::TimedOut, late).into())
+        })
     }
 
     /// Room is taken for what the length says, before anything of it is read.
-    async fn received(
-        &self,
-        from: &mut (impl AsyncRead + Unpin),
-    ) -> Result<(PluginRequest, Option<OwnedSemaphorePermit>), WireError> {
+    async fn received(&self, from: &mut (impl AsyncRead + Unpin)) -> Result<Received, WireError> {
         let mut prefix = [0; 4];
         let mut read = 0;
         while read < prefix.len() {

@@ -57,7 +57,7 @@ impl Host {
         let mut last = None;
         for offer in offers {
             let client = offer.reached(patience).await?;
-            if !client.peer().server_capabilities().is_some_and(|server| server.resources.is_some()) {
+            if client.peer().server_capabilities().is_none_or(|server| server.resources.is_none()) {
                 continue;
             }
             match client.read_resource(uri.as_str()).await {
