@@ -57,15 +57,19 @@ fn b162_a_thousand_calls_are_right_over_a_bad_network() {
                 assert_eq!(json(&answer.result), json!({ "text": (n * n).to_string() }));
             }
         });
-        assert_eq!(right.buffer_unordered(64).count().await, 1000);
+        assert_eq!(right.buffer_unordered(16).count().await, 1000);
         let calls = calls.lock().unwrap();
         assert_eq!(calls.len(), 1000);
         assert!(calls.values().all(|times| *times == 1), "a call has run twice");
-        // The network was as bad as it was to be.
+        // The network was as bad as it was to be, as far as draws of this number can say.
         let counts = &relay.counts;
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let all = count(&counts.passed) + count(&counts.lost) + count(&counts.reordered);
         println!("seed {}: {counts:?}", relay.seed);
-        assert!(count(&counts.lost) > 50 && count(&counts.reordered) > 150 && count(&counts.duplicated) > 20);
+        assert!(all > 300, "{counts:?}");
+        assert!(count(&counts.lost) * 100 > all * 5, "{counts:?}");
+        assert!(count(&counts.reordered) * 100 > all * 18, "{counts:?}");
+        assert!(count(&counts.duplicated) * 100 > all, "{counts:?}");
     });
 }
 

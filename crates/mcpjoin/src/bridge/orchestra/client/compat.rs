@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
 use mcpjoin_proto::types::CallToolResult;
-use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response};
+use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response, Version};
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
@@ -187,7 +187,7 @@ fn written(value: &impl Serialize) -> Result<Raw, ErrorObject> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Initialized {
-    protocol_version: &'static str,
+    protocol_version: Version,
     capabilities: Capabilities,
     server_info: ServerInfo,
 }
@@ -206,7 +206,7 @@ struct ServerInfo {
 impl Default for Initialized {
     fn default() -> Self {
         Self {
-            protocol_version: "2024-11-05",
+            protocol_version: Version::V2024_11_05,
             capabilities: Capabilities { tools: Raw::empty_object() },
             server_info: ServerInfo { name: "orchestra", version: "1.0.0" },
         }

@@ -76,7 +76,7 @@ pub(super) async fn read(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
         Err(error) => return Err(failed("storage_read", &error)),
     };
     // How Orchestra's own says it: a document that is there has a version, if nothing else.
-    if stored.content.is_empty() && stored.version == 0 && stored.metadata.is_none() {
+    if stored == StorageReadResponse::default() {
         return Err(not_found(&asked, &uri));
     }
     let result = ReadResourceResult::new(vec![contents(&uri, stored)]);
