@@ -235,7 +235,7 @@ struct Number {
 
 /// Group H: killed and restarted under load, the next call right within 2 s, and no call run twice.
 #[test]
-fn b158_a_host_that_is_killed_under_load_answers_again_and_runs_nothing_twice() {
+fn h158_a_host_that_is_killed_under_load_answers_again_and_runs_nothing_twice() {
     let certs = Certs::new("killed");
     within(async {
         let calls: Arc<Mutex<HashMap<u64, u32>>> = Arc::default();

@@ -105,67 +105,67 @@ fn server_is_refused(identity: Identity, trusted: &Authority, reason: &str, hear
 }
 
 #[test]
-fn b146_a_client_without_a_certificate_is_refused() {
+fn h146_a_client_without_a_certificate_is_refused() {
     let ca = Authority::new("one");
     client_is_refused(None, &ca, "no certificate", "it wants one, and we have shown none");
 }
 
 #[test]
-fn b147_a_client_of_another_authority_is_refused() {
+fn h147_a_client_of_another_authority_is_refused() {
     let (ca, other) = (Authority::new("one"), Authority::new("other"));
     let reason = "`somebody`, signed by `other`, is signed by an authority that is not the one here";
     client_is_refused(Some(other.signs(|_| {})), &ca, reason, "is not trusted there (unknown_ca)");
 }
 
 #[test]
-fn b147_an_expired_client_is_refused() {
+fn h147_an_expired_client_is_refused() {
     let ca = Authority::new("one");
     let reason = "expired on 2020-02-29 00:00:00 UTC";
     client_is_refused(Some(ca.signs(expired)), &ca, reason, "(certificate_expired)");
 }
 
 #[test]
-fn b147_a_client_that_is_not_valid_yet_is_refused() {
+fn h147_a_client_that_is_not_valid_yet_is_refused() {
     let ca = Authority::new("one");
     let reason = "is not valid before 2999-01-01 00:00:00 UTC";
     client_is_refused(Some(ca.signs(early)), &ca, reason, "it refuses our certificate");
 }
 
 #[test]
-fn b147_a_client_with_a_certificate_for_servers_is_refused() {
+fn h147_a_client_with_a_certificate_for_servers_is_refused() {
     let ca = Authority::new("one");
     let identity = ca.signs(only(ExtendedKeyUsagePurpose::ServerAuth));
     client_is_refused(Some(identity), &ca, "is for servers alone", "it refuses our certificate");
 }
 
 #[test]
-fn b148_a_server_of_another_authority_is_refused() {
+fn h148_a_server_of_another_authority_is_refused() {
     let (ca, other) = (Authority::new("one"), Authority::new("other"));
     let reason = "signed by `other`, is signed by an authority that is not the one here";
     server_is_refused(other.signs(|_| {}), &ca, reason, "is not trusted there (unknown_ca)");
 }
 
 #[test]
-fn b148_an_expired_server_is_refused() {
+fn h148_an_expired_server_is_refused() {
     let ca = Authority::new("one");
     server_is_refused(ca.signs(expired), &ca, "expired on 2020-02-29", "(certificate_expired)");
 }
 
 #[test]
-fn b148_a_server_that_is_not_valid_yet_is_refused() {
+fn h148_a_server_that_is_not_valid_yet_is_refused() {
     let ca = Authority::new("one");
     server_is_refused(ca.signs(early), &ca, "is not valid before 2999-01-01", "it refuses our certificate");
 }
 
 #[test]
-fn b148_a_server_with_a_certificate_for_clients_is_refused() {
+fn h148_a_server_with_a_certificate_for_clients_is_refused() {
     let ca = Authority::new("one");
     let identity = ca.signs(only(ExtendedKeyUsagePurpose::ClientAuth));
     server_is_refused(identity, &ca, "is for clients alone", "it refuses our certificate");
 }
 
 #[test]
-fn b148_a_server_of_another_name_is_refused() {
+fn h148_a_server_of_another_name_is_refused() {
     let ca = Authority::new("one");
     let identity = ca.signs(|params| {
         params.subject_alt_names = vec![rcgen::SanType::DnsName("orchestrator".try_into().unwrap())];
@@ -229,7 +229,7 @@ fn authority_is_removed(old_client: bool) -> (QuicError, QuicError) {
 }
 
 #[test]
-fn b147_b163_a_client_of_an_authority_that_was_removed_is_refused_by_a_server_that_runs_on() {
+fn h147_h163_a_client_of_an_authority_that_was_removed_is_refused_by_a_server_that_runs_on() {
     let (ours, theirs) = authority_is_removed(true);
     // The client that keeps the old authority finds the new server's certificate wrong first.
     assert!(ours.to_string().contains("has the name of the authority here but not its signature"), "{ours}");
@@ -237,7 +237,7 @@ fn b147_b163_a_client_of_an_authority_that_was_removed_is_refused_by_a_server_th
 }
 
 #[test]
-fn b148_b163_a_server_of_an_authority_that_was_removed_is_refused_without_a_restart() {
+fn h148_h163_a_server_of_an_authority_that_was_removed_is_refused_without_a_restart() {
     let (ours, theirs) = authority_is_removed(false);
     assert!(ours.to_string().contains("has the name of the authority here but not its signature"), "{ours}");
     assert!(theirs.to_string().contains("it refuses our certificate"), "{theirs}");

@@ -287,7 +287,7 @@ fn leaf(folder: &Folder, ca: &(CertificateParams, KeyPair), from: i64, to: i64) 
 }
 
 #[test]
-fn b163_a_certificate_that_runs_out_is_made_anew_with_its_key_and_names() {
+fn h163_a_certificate_that_runs_out_is_made_anew_with_its_key_and_names() {
     for (from, to) in [(-400, -1), (-300, 20), (1, 300)] {
         let folder = Folder::new("renewed");
         let ca = authority(&folder, -500, 300);
@@ -350,7 +350,7 @@ fn an_authority_that_cannot_be_prolonged_says_when_it_has_expired() {
 }
 
 #[test]
-fn b164_a_key_that_others_can_read_is_refused() {
+fn h164_a_key_that_others_can_read_is_refused() {
     for name in ["transport.stdio-client.key", "ca.key"] {
         for mode in [0o644, 0o640, 0o604, 0o620] {
             let folder = Folder::new("open");

@@ -128,7 +128,7 @@ fn closed_port(host: &str) -> SocketAddr {
 }
 
 #[test]
-fn b159_where_nobody_listens_is_said_at_once_with_every_address() {
+fn h159_where_nobody_listens_is_said_at_once_with_every_address() {
     let folder = Folder::new("nobody");
     let certificates = Certificates::in_directory(folder.path());
     run(async {
@@ -166,7 +166,7 @@ fn a_peer_that_is_silent_is_given_up_in_time() {
 }
 
 #[test]
-fn b161_another_protocol_is_refused_and_both_sides_say_so() {
+fn h161_another_protocol_is_refused_and_both_sides_say_so() {
     let folder = Folder::new("alpn");
     let certificates = Certificates::in_directory(folder.path());
     run(async {

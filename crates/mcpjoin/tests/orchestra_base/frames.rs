@@ -141,7 +141,7 @@ fn an_empty_frame_is_an_empty_request() {
 }
 
 #[test]
-fn b149_a_length_above_the_limit_is_refused_before_anything_is_allocated() {
+fn h149_a_length_above_the_limit_is_refused_before_anything_is_allocated() {
     for length in [u32::MAX, 1 << 31, MAX_FRAME as u32 + 1] {
         let mut frames = FrameDecoder::new(MAX_FRAME);
         frames.push(&length.to_be_bytes());
@@ -183,7 +183,7 @@ fn the_longest_frame_goes_through_and_one_byte_more_does_not() {
 }
 
 #[test]
-fn b152_a_stream_that_ends_inside_a_frame_says_how_much_has_come() {
+fn h152_a_stream_that_ends_inside_a_frame_says_how_much_has_come() {
     for (name, _, frame) in all() {
         for end in 0..frame.len() {
             let error = run(async { wire::read_frame(&mut &frame[..end]).await }).unwrap_err();
@@ -214,7 +214,7 @@ fn frames_are_the_same_however_they_are_cut() {
 }
 
 #[test]
-fn b153_what_is_no_message_is_an_error_and_never_a_panic() {
+fn h153_what_is_no_message_is_an_error_and_never_a_panic() {
     let cases: [(&str, &[u8]); 7] = [
         ("a number where the id is due", b"\x08\x01"),
         ("an id that is not UTF-8", b"\x0a\x02\xff\xfe"),
@@ -233,7 +233,7 @@ fn b153_what_is_no_message_is_an_error_and_never_a_panic() {
 }
 
 #[test]
-fn b153_what_the_schema_does_not_know_is_passed_over_and_the_last_of_two_counts() {
+fn h153_what_the_schema_does_not_know_is_passed_over_and_the_last_of_two_counts() {
     let known = request("1", Request::ListTools(ListToolsRequest {}));
     let mut bytes = known.encode_to_vec();
     bytes.extend_from_slice(b"\xc2\x3e\x03new\xd0\x3e\x05");

@@ -149,7 +149,7 @@ fn nested(depth: usize) -> Vec<u8> {
 }
 
 #[test]
-fn b153_depth_is_bounded_both_ways() {
+fn h153_depth_is_bounded_both_ways() {
     let deepest = format!("{}1{}", "{\"k\":".repeat(MAX_DEPTH), "}".repeat(MAX_DEPTH));
     let value = sent(&deepest).unwrap();
     assert_eq!(back(&value), deepest);
@@ -172,7 +172,7 @@ fn what_is_longer_than_a_frame_is_refused_before_it_is_made() {
 }
 
 #[test]
-fn b153_hostile_values_are_errors_and_never_panics() {
+fn h153_hostile_values_are_errors_and_never_panics() {
     let cases: [(&str, &[u8]); 9] = [
         ("an entry of another wire type", b"\x0a\x02\x08\x01"),
         ("a key that is not UTF-8", b"\x0a\x03\x0a\x01\xff"),

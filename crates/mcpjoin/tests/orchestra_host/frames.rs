@@ -37,7 +37,7 @@ async fn lives(stage: &Stage) {
 }
 
 #[test]
-fn b149_b152_b153_what_is_no_request_is_answered_with_nothing_and_the_connection_goes_on() {
+fn h149_h152_h153_what_is_no_request_is_answered_with_nothing_and_the_connection_goes_on() {
     run(async {
         let stage = Stage::of(&server()).await;
         for (what, sent) in none() {
@@ -48,7 +48,7 @@ fn b149_b152_b153_what_is_no_request_is_answered_with_nothing_and_the_connection
 }
 
 #[test]
-fn b151_a_stream_that_is_reset_inside_a_frame_harms_no_other() {
+fn h151_a_stream_that_is_reset_inside_a_frame_harms_no_other() {
     run(async {
         let stage = Stage::of(&server()).await;
         for _ in 0..300 {
@@ -62,7 +62,7 @@ fn b151_a_stream_that_is_reset_inside_a_frame_harms_no_other() {
 }
 
 #[test]
-fn b150_a_length_and_then_silence_ends_in_time() {
+fn h150_a_length_and_then_silence_ends_in_time() {
     run(async {
         let mut limits = HostLimits::default();
         limits.read = Duration::from_millis(100);

@@ -39,7 +39,7 @@ fn counting() -> (ServerBuilder, Calls) {
 }
 
 #[test]
-fn b162_a_thousand_calls_are_right_over_a_bad_network() {
+fn h162_a_thousand_calls_are_right_over_a_bad_network() {
     run(async {
         let (server, calls) = counting();
         let stage = Stage::of(&server.build().unwrap()).await;
