@@ -1,5 +1,7 @@
 //! An orchestrator that does as it is told, a relay that can be cut, and a client that writes lines.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -285,12 +287,12 @@ impl Drop for Relay {
 
 /// Each client has a socket of its own towards the peer, as it would have without us.
 async fn relay(front: Arc<UdpSocket>, told: watch::Receiver<Option<SocketAddr>>) {
-    let mut back = std::collections::HashMap::new();
+    let mut back = HashMap::new();
     let mut tasks = JoinSet::new();
     let mut buffer = vec![0; 65_536];
     while let Ok((length, client)) = front.recv_from(&mut buffer).await {
         let Some(target) = *told.borrow() else { continue };
-        if !back.contains_key(&client) {
+        if let Entry::Vacant(new) = back.entry(client) {
             let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
             let (front, theirs, told) = (front.clone(), socket.clone(), told.clone());
             tasks.spawn(async move {
@@ -301,7 +303,7 @@ async fn relay(front: Arc<UdpSocket>, told: watch::Receiver<Option<SocketAddr>>)
                     }
                 }
             });
-            back.insert(client, socket);
+            new.insert(socket);
         }
         let _ = back[&client].send_to(&buffer[..length], target).await;
     }

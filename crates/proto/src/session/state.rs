@@ -42,7 +42,7 @@ pub enum NotifyRefused {
 /// Where it stands.
 impl Session {
     /// Whether a request of the peer is still to be answered by its handler: the one with that id and that
-    /// [`number`](RequestContext::number).
+    /// [`number`](super::RequestContext::number).
     #[must_use]
     pub fn is_handling(&self, id: &RequestId, number: u64) -> bool {
         self.shared.debt.is_handled(id, number)
