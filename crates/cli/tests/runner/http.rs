@@ -321,7 +321,7 @@ fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
         refused.says(&["(E_USAGE)", "write another path"]);
     }
     let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
-    refused.says(&["write tcp://host:port, unix:/path or http://host:port/path"]);
+    refused.says(&["write tcp://host:port, unix:/path, quic://host:port or http://host:port/path"]);
 }
 
 #[test]
