@@ -247,7 +247,7 @@ fn unescape_blocks<B: Block>(
 ///
 /// ```
 /// # use mcpjoin_proto::{Raw, scan};
-/// let raw = Raw::parse(r#"["tab\\t",2]"#)?;
+/// let raw = Raw::parse(r#"["tab\t",2]"#)?;
 /// assert_eq!(scan::string(raw.as_str(), 2), ("tab\t".into(), 7));
 /// # Ok::<(), scan::ScanError>(())
 /// ```
