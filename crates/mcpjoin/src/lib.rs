@@ -26,6 +26,8 @@
 pub mod bridge;
 pub mod client;
 pub mod connection;
+#[cfg(any(feature = "http", feature = "quic"))]
+mod der;
 #[cfg(unix)]
 pub mod doctor;
 pub mod handler;

@@ -3,6 +3,8 @@
 //! Reads no more of the certificate than the way to its issuer ([RFC 5280, 4.1](https://www.rfc-editor.org/rfc/rfc5280#section-4.1)),
 //! and trusts nothing in it: what it finds is shown, never compared.
 
+use crate::der::{element, shown, value};
+
 /// The DER of the object identifiers of a common name and of an organization.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0A];
@@ -11,8 +13,6 @@ const INTEGER: u8 = 0x02;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const VERSION: u8 = 0xA0;
-/// How much of a name is shown, in characters.
-const SHOWN: usize = 80;
 
 /// The name of the issuer: its common name, and its organization where it has one.
 pub(super) fn issuer(certificate: &[u8]) -> Option<String> {
@@ -41,32 +41,6 @@ pub(super) fn issuer(certificate: &[u8]) -> Option<String> {
         (Some(common), Some(organization)) => Some(format!("{common} ({organization})")),
         (one, other) => one.or(other),
     }
-}
-
-fn shown(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).chars().take(SHOWN).flat_map(char::escape_debug).collect()
-}
-
-/// The value of the first element, when it has that tag, and what follows it.
-fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, value, rest) = element(der)?;
-    (found == tag).then_some((value, rest))
-}
-
-/// Tag and value of the first element, and what follows it.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, rest) = der.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7F => (usize::from(*first), rest),
-        0x81..=0x83 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-        }
-        _ => return None,
-    };
-    let (value, rest) = rest.split_at_checked(length)?;
-    Some((*tag, value, rest))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use sha2::{Digest as _, Sha256};
 
 use super::time::Moment;
+use crate::der::{self, element, value};
 
 // The tags of DER.
 const BOOLEAN: u8 = 0x01;
@@ -33,9 +34,6 @@ const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 const SERVER_USE: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 const CLIENT_USE: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
 const ANY_USE: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
-
-/// How much of a name is shown, in characters.
-const SHOWN: usize = 80;
 
 /// What a certificate says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +140,7 @@ impl CertificateFacts {
                 while let Some((tag, name, rest)) = element(list) {
                     list = rest;
                     match tag {
-                        DNS_NAME => self.names.push(escaped(name)),
+                        DNS_NAME => self.names.push(der::shown(name)),
                         IP_ADDRESS => self.names.extend(address(name).map(|address| address.to_string())),
                         _ => {}
                     }
@@ -207,7 +205,7 @@ fn parts(mut name: &[u8]) -> Option<Parts> {
 }
 
 fn text_of(parts: &Parts, wanted: &[u8]) -> Option<String> {
-    parts.iter().find(|(kind, ..)| kind == wanted).map(|(.., text)| escaped(text))
+    parts.iter().find(|(kind, ..)| kind == wanted).map(|(.., text)| der::shown(text))
 }
 
 fn shown(parts: &Parts) -> String {
@@ -215,30 +213,4 @@ fn shown(parts: &Parts) -> String {
         (Some(common), Some(organization)) => format!("{common} ({organization})"),
         (one, other) => one.or(other).unwrap_or_else(|| "somebody without a name".to_owned()),
     }
-}
-
-fn escaped(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).chars().take(SHOWN).flat_map(char::escape_debug).collect()
-}
-
-/// The value of the first element, when it has that tag, and what follows it.
-fn value(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, value, rest) = element(der)?;
-    (found == tag).then_some((value, rest))
-}
-
-/// Tag and value of the first element, and what follows it.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, rest) = der.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(*first), rest),
-        0x81..=0x83 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-        }
-        _ => return None,
-    };
-    let (value, rest) = rest.split_at_checked(length)?;
-    Some((*tag, value, rest))
 }
