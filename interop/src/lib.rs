@@ -65,7 +65,8 @@ pub fn mcpjoin() -> io::Result<PathBuf> {
 /// just filled.
 pub const PACKAGES: &str = "MCPJOIN_PACKAGES";
 
-/// The folder with the packages that people install: the one that [`PACKAGES`] names, or else freshly filled.
+/// The folder with packages as people install them, around the binary of [`mcpjoin`]: the one that [`PACKAGES`] names, or
+/// else freshly filled.
 ///
 /// # Errors
 ///
@@ -77,7 +78,8 @@ pub fn packages() -> io::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let made = Command::new(cargo)
-        .args(["run", "--quiet", "--package", "xtask", "--", "dist"])
+        .args(["run", "--quiet", "--package", "xtask", "--", "dist", "--binary"])
+        .arg(mcpjoin()?)
         .current_dir(&root)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -86,7 +88,7 @@ pub fn packages() -> io::Result<PathBuf> {
     if !made.success() {
         return Err(io::Error::other("`cargo xtask dist` made no packages"));
     }
-    Ok(root.join("target/dist"))
+    Ok(root.join("target/packages-tried"))
 }
 
 /// An installed server, by its path below `interop/`.

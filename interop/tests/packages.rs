@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use interop::{MARK, running};
 
-/// The folder that `cargo xtask dist` has filled.
+/// The folder that `cargo xtask dist --binary` has filled.
 fn packages() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| interop::packages().unwrap())

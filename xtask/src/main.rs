@@ -39,7 +39,9 @@ cargo xtask CHORE
                      npm); those of the server a second time through a reverse proxy (needs nginx)
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines (bench/README.md)
-  dist               the archive, the npm package and the wheel, into target/dist
+  dist [--binary PATH]
+                     the archive, the npm package and the wheel, into target/packages; around that binary, to try them
+                     out, into target/packages-tried
   wire [--write]     that Orchestra's messages in Rust are what their schema gives; --write makes them anew
   fuzz [SECONDS]     every fuzz target for that long; 0, the default, replays the corpus";
 
@@ -72,6 +74,7 @@ fn run(words: &[&str]) -> Result<()> {
         }
         ["bench", options @ ..] => bench::run(&root, &bench::Options::parse(options)?),
         ["dist"] => dist::run(&root).map(drop),
+        ["dist", "--binary", path] => dist::try_out(&root, Path::new(path)).map(drop),
         ["wire"] => wire::run(&root, false),
         ["wire", "--write"] => wire::run(&root, true),
         ["fuzz"] => fuzz::run(&root, 0),

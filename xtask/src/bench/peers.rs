@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
 
 use super::cells::{Cell, Part};
-use crate::interop;
 use crate::steps::{self, cargo, succeed};
+use crate::{dist, interop};
 
 /// Everything that can be started.
 pub(crate) struct Peers {
@@ -34,7 +34,10 @@ pub(crate) struct Candidate {
 impl Peers {
     /// Builds what is written in Rust, with optimisation, and installs what npm and PyPI have, pinned.
     pub(crate) fn install(root: &Path) -> Result<Self> {
-        let mcpjoin = built(root, &["build", "--release", "--package", "mcpjoin-cli", "--bin", "mcpjoin"])?;
+        let mcpjoin = built(
+            root,
+            &["build", "--profile", dist::PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"],
+        )?;
         let load =
             built(root, &["build", "--release", "--manifest-path", "bench/Cargo.toml", "--workspace"])?;
         let programs = load.parent().context("a program lies in a folder")?.to_path_buf();

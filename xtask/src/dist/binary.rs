@@ -12,6 +12,9 @@ use crate::steps::{self, cargo};
 /// (`rustup target add x86_64-unknown-linux-musl`).
 const STATIC: &str = "x86_64-unknown-linux-musl";
 
+/// The profile of the root manifest that it is built with.
+pub(crate) const PROFILE: &str = "dist";
+
 /// The most that the binary may have: somebody may have to fetch it before the first answer (`npx`). The goal is 12 MiB, and
 /// it has that but for 4 KiB; how long the paths are that a compiler writes into it decides on more.
 const LARGEST: usize = 13 << 20;
@@ -28,14 +31,12 @@ pub(super) struct Binary {
 }
 
 impl Binary {
+    /// Builds the one that people are given, and holds its size.
     pub(super) fn build(root: &Path) -> Result<Self> {
         let host = host()?;
         let target = if installed(STATIC)? && host == "x86_64-unknown-linux-gnu" { STATIC } else { &host };
-        if !target.starts_with("x86_64-unknown-linux-") {
-            bail!("packages are made for Linux on x86_64 alone so far; this is {target}");
-        }
-        // Without `--target` when it is the host's: the release build that is there already is taken.
-        let mut words = vec!["build", "--release", "--package", "mcpjoin-cli", "--bin", "mcpjoin"];
+        // Without `--target` when it is the host's: the build that `cargo xtask bench` has made is taken.
+        let mut words = vec!["build", "--profile", PROFILE, "--package", "mcpjoin-cli", "--bin", "mcpjoin"];
         if target != host {
             words.extend(["--target", target]);
         }
@@ -51,6 +52,20 @@ impl Binary {
         if bytes.len() > LARGEST {
             bail!("{} has {} KiB, and {} are the most", path.display(), bytes.len() / 1024, LARGEST / 1024);
         }
+        Self::new(path, bytes, target)
+    }
+
+    /// Takes one that was built for this machine as it is, without what debuggers read.
+    pub(super) fn stripped(path: &Path) -> Result<Self> {
+        let copy = std::env::temp_dir().join(format!("mcpjoin-stripped-{}", std::process::id()));
+        let bytes = steps::succeed(Command::new("strip").arg("-o").arg(&copy).arg(path))
+            .and_then(|()| std::fs::read(&copy).with_context(|| format!("cannot read {}", copy.display())));
+        // There is none when `strip` failed.
+        let _ = std::fs::remove_file(&copy);
+        Self::new(path.to_path_buf(), bytes?, &host()?)
+    }
+
+    fn new(path: PathBuf, bytes: Vec<u8>, target: &str) -> Result<Self> {
         let glibc = newest_glibc(&bytes);
         if target == STATIC && glibc.is_some() {
             bail!("{} should need no C library", path.display());
@@ -72,8 +87,8 @@ impl Binary {
                 format!("needs glibc {major}.{minor} or newer ({STATIC} is not installed here)")
             }
         };
-        let (size, most) = (self.bytes.len() / 1024, LARGEST / 1024);
-        format!("mcpjoin {} for {}, {size} KiB (at most {most}), {needs}", self.version, self.target)
+        let size = self.bytes.len() / 1024;
+        format!("mcpjoin {} for {}, {size} KiB, {needs}", self.version, self.target)
     }
 
     /// Runs it, and gives what it printed.
@@ -82,11 +97,15 @@ impl Binary {
     }
 }
 
-/// The target of this machine.
+/// The target of this machine, if there are packages for it.
 fn host() -> Result<String> {
     let said = steps::stdout(Command::new("rustc").arg("-vV"))?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc does not say what its host is")
+    let host = host.context("rustc does not say what its host is")?;
+    if !host.starts_with("x86_64-unknown-linux-") {
+        bail!("packages are made for Linux on x86_64 alone so far; this is {host}");
+    }
+    Ok(host.to_owned())
 }
 
 /// Whether the standard library for a target is there.

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: everything that people install, in `target/dist`: an archive, an npm package and a wheel, each
-//! around the same binary.
+//! `cargo xtask dist`: everything that people install, in `target/packages`: an archive, an npm package and a wheel, each
+//! around the same binary. The tests make the same packages around the binary that they have, in a folder of their own.
 //!
 //! Publishes nothing.
 
@@ -15,13 +15,23 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
+pub(crate) use binary::PROFILE;
+
 use binary::Binary;
 
-/// Builds the binary and packs it; returns the folder with the packages.
+/// Builds the binary with all optimisation and packs it; returns the folder with the packages.
 pub(crate) fn run(root: &Path) -> Result<PathBuf> {
-    let binary = Binary::build(root)?;
+    pack(root, &Binary::build(root)?, root.join("target/packages"))
+}
+
+/// Packs a binary that is there already, so that the packages can be tried without the minutes that the one for people
+/// takes. Never where [`run`] puts what people are given.
+pub(crate) fn try_out(root: &Path, binary: &Path) -> Result<PathBuf> {
+    pack(root, &Binary::stripped(binary)?, root.join("target/packages-tried"))
+}
+
+fn pack(root: &Path, binary: &Binary, folder: PathBuf) -> Result<PathBuf> {
     println!("    {}", binary.described());
-    let folder = root.join("target/dist");
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("cannot empty {}", folder.display()));
@@ -30,13 +40,13 @@ pub(crate) fn run(root: &Path) -> Result<PathBuf> {
     }
     fs::create_dir_all(&folder)?;
     let mut sums = String::new();
-    for file in [archive::pack(root, &folder, &binary)?, wheel::pack(root, &folder, &binary)?] {
+    for file in [archive::pack(root, &folder, binary)?, wheel::pack(root, &folder, binary)?] {
         let bytes = fs::read(&file)?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         writeln!(sums, "{}  {name}", hex(&Sha256::digest(&bytes)))?;
         println!("    {} ({} KiB)", file.display(), bytes.len() / 1024);
     }
-    println!("    {}", npm::pack(root, &folder, &binary)?.display());
+    println!("    {}", npm::pack(root, &folder, binary)?.display());
     fs::write(folder.join("SHA256SUMS"), sums)?;
     Ok(folder)
 }
