@@ -96,7 +96,11 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
                 secrets: entry.secrets,
                 say: Some((entry.say, entry.unasked)),
             };
-            let connect = Connect { timeout: connect.timeout.or(entry.timeout), ..connect.clone() };
+            let connect = Connect {
+                timeout: connect.timeout.or(entry.timeout),
+                connect_timeout: connect.connect_timeout.or(entry.opening),
+                ..connect.clone()
+            };
             return match entry.to {
                 config::To::Program(program) => to_child(ui, program, about, connect),
                 config::To::Remote(remote) => to_remote(ui, remote, about, &connect),

@@ -25,7 +25,7 @@ impl Folder {
     }
 
     /// Writes a file: a relative path counts from the working directory.
-    fn file(&self, path: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn file(&self, path: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join("here").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
