@@ -12,6 +12,10 @@ and why it cannot be used: what is wrong with it, the variables that are not set
 first. Values of variables and headers are not shown, and nothing is started. The exit code is 2 when an entry cannot be \
 used.
 
+In texts, ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} stand for variables, ${workspaceFolder} and ${userHome} for \
+folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${input:ID}, is taken from the variable \
+MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default.
+
 With --json the result is one object with files; each has file, dialect, problem (of one that cannot be read), warnings and \
 servers; each of these has name, line, transport, description, values (what, text, line), disabled (the line that says so), \
 shadowedBy, problems and warnings.";

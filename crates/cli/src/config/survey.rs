@@ -136,7 +136,8 @@ impl Configuration {
             text: name.clone(),
             line: self.source.line(text.at),
         };
-        let literal = |text: &Text| OsString::from(&text.text);
+        // What names variables is not their value.
+        let literal = |text: &Text| Some(OsString::from(&text.text)).filter(|_| !text.text.contains("${"));
         match &definition.way {
             Way::Child(child) => {
                 found.transport = Some("stdio");
@@ -144,16 +145,16 @@ impl Configuration {
                 found.parts.extend(child.args.iter().map(|arg| part("args", arg)));
                 found.parts.extend(child.cwd.iter().map(|cwd| part("cwd", cwd)));
                 found.parts.extend(child.env.iter().map(|pair| named("env", pair)));
-                let words: Vec<OsString> = child.args.iter().map(literal).collect();
+                let words: Vec<OsString> = child.args.iter().map(|arg| OsString::from(&arg.text)).collect();
                 found.secrets.extend(written_secrets(&words));
-                found.secrets.extend(child.env.iter().map(|(_, text)| literal(text)));
+                found.secrets.extend(child.env.iter().filter_map(|(_, text)| literal(text)));
             }
             Way::Http(remote) => {
                 found.transport = Some(if remote.sse { "sse" } else { "http" });
                 found.parts.push(part("url", &remote.url));
                 found.parts.extend(remote.headers.iter().map(|pair| named("headers", pair)));
-                found.secrets.extend(written_secrets(&[literal(&remote.url)]));
-                found.secrets.extend(remote.headers.iter().map(|(_, text)| literal(text)));
+                found.secrets.extend(written_secrets(&[OsString::from(&remote.url.text)]));
+                found.secrets.extend(remote.headers.iter().filter_map(|(_, text)| literal(text)));
             }
         }
         let [allowed, denied] = &definition.patterns;

@@ -474,7 +474,7 @@ fn i172_files_of_every_kind_end_with_a_clear_message() {
     folder.file("utf16.json", b"\xff\xfe{\0}\0");
     folder.file("syntax.json", "{\r\n \"mcpServers\": {\r\n  \"a\" 1}}");
     folder.file("syntax.toml", "\n[[servers]\n");
-    folder.file("other.json", "{\"servers\": {}}");
+    folder.file("other.json", "{\"colours\": {}}");
     for (file, told) in [
         ("directory", "directory: this is a directory"),
         ("loop.json", "loop.json: Too many levels of symbolic links"),
@@ -486,7 +486,7 @@ fn i172_files_of_every_kind_end_with_a_clear_message() {
         ("utf16.json", "utf16.json:1:1: this is UTF-16"),
         ("syntax.json", "syntax.json:3:7: this is not JSON: "),
         ("syntax.toml", "syntax.toml:2:11: this is not TOML: "),
-        ("other.json", "other.json:1:2: there is no mcpServers, and servers is not read in this version"),
+        ("other.json", "other.json:1:1: there is no mcpServers"),
     ] {
         folder.run(&["list", "-c", file, "a"]).exits(2).says(&[told, "(E_CONFIG)"]);
         let failure = folder.run(&["call", "--json", "-c", file, "a", "x"]).exits(2).failure();

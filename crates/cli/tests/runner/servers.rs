@@ -22,7 +22,7 @@ fn r85_every_file_and_every_value_has_its_line_and_no_secret_is_shown() {
     folder.file("../.codex/config.toml", CODEX);
     folder.file("../.claude.json", "{\"numStartups\": 3}");
     let ran = folder.run(&["servers"]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     let folder_shown = folder.path().display().to_string();
     let text = ran.stdout.replace(&folder_shown, "HOME");
     assert_eq!(
@@ -66,7 +66,7 @@ fn r85_entries_are_written_in_another_dialect() {
         r#"{"mcpServers": {"a": {"command": "x", "args": ["${V}"], "description": "Files"}}}"#,
     );
     let ran = folder.run(&["servers", "convert", "--to", "codex"]);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stdout, "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"${V}\"]\n");
     assert!(
         ran.stderr.contains(".mcp.json:1:17: the description of a has no place in codex"),
@@ -87,7 +87,7 @@ fn r85_a_configuration_can_be_typed_and_entries_of_other_programs_are_used() {
     let typed =
         format!(r#"{{"mcpServers": {{"mine": {{"command": "{binary}", "args": ["serve", "demo"]}}}}}}"#);
     let ran = folder.run(&["call", "--mcp-config", &typed, "mine/add", "a=2", "b=40"]);
-    assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "{\"sum\":42.0}"), "{ran:?}");
+    assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "{\"sum\":42.0}"), "{}", ran.stderr);
     folder.file(
         "../.codex/config.toml",
         format!("[mcp_servers.theirs]\ncommand = \"{binary}\"\nargs = [\"serve\", \"demo\"]\n"),
@@ -98,7 +98,7 @@ fn r85_a_configuration_can_be_typed_and_entries_of_other_programs_are_used() {
     );
     for name in ["theirs", "here"] {
         let ran = folder.run(&["call", &format!("{name}/add"), "a=2", "b=40"]);
-        assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "{\"sum\":42.0}"), "{ran:?}");
+        assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "{\"sum\":42.0}"), "{}", ran.stderr);
     }
     let ran = folder.run(&["call", "--mcp-config", "{\"mcpServers\": {", "mine/add"]);
     assert_eq!(ran.code, Some(2));
