@@ -37,7 +37,7 @@ pub(crate) use ping::Ping;
 pub(crate) use prompt::Prompt;
 pub(crate) use read::Read;
 pub(crate) use serve::{Serve, Served};
-pub(crate) use servers::{Convert, Servers, Shown, WrittenAs};
+pub(crate) use servers::{Servers, Shown, What, WrittenAs};
 pub(crate) use validate::Validate;
 pub(crate) use values::Pin;
 pub(crate) use words::Words;

@@ -1,5 +1,7 @@
 //! `mcpjoin servers`: what can be typed.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Configured, Output};
@@ -16,9 +18,17 @@ In texts, ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} stand for variab
 folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${input:ID}, is taken from the variable \
 MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default.
 
-With --json the result is one object with files; each has file, dialect, problem (of one that cannot be read), warnings and \
+With --json the result is one object with files; each has file, trusted, dialect, problem (of one that cannot be read), warnings and \
 servers; each of these has name, line, transport, description, values (what, text, line), disabled (the line that says so), \
 shadowedBy, problems and warnings.";
+
+const TRUST: &str = "\
+Trusts a folder, and what is below it, from now on
+
+What lies in the working directory may be somebody else's: before an entry of a configuration there is used, it is shown and \
+asked about, and where there is no terminal, refused. In a folder that is trusted, it is used at once. A file that is named \
+(--config FILE, FILE#NAME) is not asked about, nor what lies in your home itself. The folders stand in mcpjoin/trusted in \
+your folder of configurations: delete a line to take it back.";
 
 const CONVERT: &str = "\
 Writes entries in another dialect, to standard output
@@ -37,7 +47,7 @@ word for is told on standard error. No file is changed.";
 )]
 pub(crate) struct Servers {
     #[command(subcommand)]
-    pub(crate) convert: Option<Convert>,
+    pub(crate) what: Option<What>,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
@@ -54,7 +64,7 @@ pub(crate) struct Shown {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Convert {
+pub(crate) enum What {
     /// Writes entries in another dialect, to standard output
     #[command(
         long_about = CONVERT,
@@ -69,6 +79,15 @@ pub(crate) enum Convert {
         to: WrittenAs,
         #[command(flatten)]
         shown: Shown,
+    },
+    /// Trusts a folder, and what is below it, from now on
+    #[command(long_about = TRUST, after_help = "Examples:\n  mcpjoin servers trust\n  mcpjoin servers trust ~/work")]
+    Trust {
+        /// The folder; without it, the working directory
+        #[arg(value_name = "DIR", help_heading = "Arguments")]
+        folder: Option<PathBuf>,
+        #[command(flatten)]
+        output: Output,
     },
 }
 

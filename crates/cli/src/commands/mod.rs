@@ -26,7 +26,7 @@ use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 
 use self::bridge::Typed;
-use crate::args::{Cli, Convert, Output, Verb, When, Words};
+use crate::args::{Cli, Output, Verb, What, When, Words};
 use crate::connect::Way;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -78,8 +78,9 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
             told(&Ui::new(&args.output), |ui| bridge::run(ui, args, escaped))
         }
         Verb::Servers(args) => {
-            let output = match &args.convert {
-                Some(Convert::Convert { shown, .. }) => &shown.output,
+            let output = match &args.what {
+                Some(What::Convert { shown, .. }) => &shown.output,
+                Some(What::Trust { output, .. }) => output,
                 None => &args.shown.output,
             };
             told(&Ui::new(output), |ui| servers::run(ui, args))

@@ -2,8 +2,12 @@
 
 mod page;
 
+use std::path::Path;
+
+use serde_json::json;
+
 use super::written;
-use crate::args::{Convert, Servers, Shown, WrittenAs};
+use crate::args::{Servers, Shown, What, WrittenAs};
 use crate::config::{self, Dialect};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -12,10 +16,24 @@ use crate::ui::{Secrets, Ui};
 
 /// Shows the entries, or writes them.
 pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
-    match args.convert {
+    match args.what {
         None => show(ui, &args.shown),
-        Some(Convert::Convert { to, shown }) => convert(ui, to, &shown),
+        Some(What::Convert { to, shown }) => convert(ui, to, &shown),
+        Some(What::Trust { folder, .. }) => trust(ui, folder.as_deref().unwrap_or(Path::new("."))),
     }
+}
+
+fn trust(ui: &Ui, folder: &Path) -> Result<Exit, Failure> {
+    let (folder, list) = config::trust(folder).map_err(|error| {
+        let problem = format!("{} cannot be trusted: {error}", quoted(folder.as_os_str()));
+        Failure::usage(problem, "name a folder, and see that your folder of configurations can be written to")
+    })?;
+    let text = if ui.json {
+        json!({ "trusted": folder.to_string_lossy(), "list": list.to_string_lossy() }).to_string()
+    } else {
+        format!("trusted: {}, in {}", quoted(folder.as_os_str()), quoted(list.as_os_str()))
+    };
+    Ok(written(ui, ui.result(&text)))
 }
 
 fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {

@@ -31,6 +31,8 @@ pub(crate) struct Launch {
     pub(crate) say: String,
     /// Nobody chose the file: what it names is said before it is used.
     pub(crate) unasked: bool,
+    /// The folder that the user has to trust first.
+    pub(crate) untrusted: Option<PathBuf>,
 }
 
 /// What an entry leads to, everything expanded.
@@ -118,6 +120,7 @@ fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Probl
         shown: display,
         say,
         unasked: false,
+        untrusted: None,
     })
 }
 
@@ -146,6 +149,7 @@ fn of_remote(remote: &entry::Remote, mut expansion: Expansion<'_>) -> Result<Lau
         say: format!("{display}{}", set(headers, "sent")),
         shown: display,
         unasked: false,
+        untrusted: None,
     })
 }
 

@@ -15,6 +15,7 @@ mod rendering;
 mod source;
 mod survey;
 mod tree;
+mod trust;
 mod variables;
 
 use std::ffi::{OsStr, OsString};
@@ -34,6 +35,7 @@ use places::{Origin, Place};
 use source::{Problem, Source};
 pub(crate) use survey::{File, Found, survey};
 use tree::{Contents, Entry, similar};
+pub(crate) use trust::trust;
 use variables::Names;
 
 /// Of many names so many are shown.
@@ -253,6 +255,12 @@ impl Configuration {
         }
     }
 
+    /// The folder that has to be trusted before anything of the file is used.
+    fn untrusted(&self) -> Option<PathBuf> {
+        let folder = PathBuf::from(".").canonicalize().unwrap_or_else(|_| PathBuf::from("."));
+        Some(folder).filter(|folder| self.origin == Origin::Here && !trust::is_trusted(folder))
+    }
+
     /// What its entries may name.
     fn names<'a>(
         &'a self,
@@ -281,6 +289,7 @@ impl Configuration {
         launch.opening = definition.opening;
         launch.tools = definition.tools;
         launch.unasked = self.origin == Origin::Here;
+        launch.untrusted = self.untrusted();
         launch.say = format!("{name} of {}: {}", self.source.place(entry.at), launch.say);
         if let Some(description) = definition.description.filter(|text| !text.trim().is_empty()) {
             launch.say.push_str(&format!(" ({})", visible::first_line(&description)));

@@ -3,6 +3,7 @@
 //! Called by the verb `servers`. It starts nothing, and gives no value of a variable or a header.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use super::entry::{Definition, Way};
 use super::launch::{self, written_secrets};
@@ -22,6 +23,8 @@ pub(crate) struct File {
     /// Why it cannot be used.
     pub(crate) problem: Option<String>,
     pub(crate) warnings: Vec<String>,
+    /// The folder that the user has to trust before anything of it is used.
+    pub(crate) untrusted: Option<PathBuf>,
     pub(crate) entries: Vec<Found>,
 }
 
@@ -67,6 +70,7 @@ pub(crate) fn survey(configured: &Configured) -> Result<Vec<File>, Failure> {
                 dialect: None,
                 problem: Some(failure.message),
                 warnings: Vec::new(),
+                untrusted: None,
                 entries: Vec::new(),
             }),
         }
@@ -92,7 +96,7 @@ impl Configuration {
             warnings.insert(0, format!("anybody may write to {}: chmod o-w it", self.source.name()));
         }
         let (name, dialect) = (self.source.name(), Some(self.dialect.name()));
-        File { name, dialect, problem: None, warnings, entries }
+        File { name, dialect, problem: None, warnings, untrusted: self.untrusted(), entries }
     }
 
     fn found(&self, entry: &Entry) -> Found {

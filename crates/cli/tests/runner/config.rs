@@ -17,7 +17,17 @@ impl Folder {
         let path =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("runner-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("here")).unwrap();
+        fs::create_dir_all(path.join("config/mcpjoin")).unwrap();
+        let real = path.canonicalize().unwrap();
+        fs::write(path.join("config/mcpjoin/trusted"), format!("{}\n", real.display())).unwrap();
         Self(path)
+    }
+
+    /// The same, not trusted.
+    pub(crate) fn untrusted(name: &str) -> Self {
+        let folder = Self::new(name);
+        fs::remove_file(folder.0.join("config/mcpjoin/trusted")).unwrap();
+        folder
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -36,9 +46,14 @@ impl Folder {
     /// The binary in that working directory with that home.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = command(words);
+        self.place(&mut command);
+        command
+    }
+
+    /// Has a command run in that working directory with that home.
+    pub(crate) fn place(&self, command: &mut Command) {
         command.current_dir(self.0.join("here")).env("HOME", &self.0);
         command.env("XDG_CONFIG_HOME", self.0.join("config"));
-        command
     }
 
     #[track_caller]

@@ -1,6 +1,8 @@
 //! `mcpjoin servers`: what the configuration holds, from which line, and the same in another dialect.
 
 use super::config::Folder;
+use super::support::start;
+use super::terminal;
 
 const MCP: &str = r#"{"mcpServers": {
   "files": {
@@ -103,4 +105,53 @@ fn r85_a_configuration_can_be_typed_and_entries_of_other_programs_are_used() {
     let ran = folder.run(&["call", "--mcp-config", "{\"mcpServers\": {", "mine/add"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("--mcp-config:1:"), "{}", ran.stderr);
+}
+
+#[test]
+fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says_so() {
+    let folder = Folder::untrusted("servers-trust");
+    folder.file(
+        ".mcp.json",
+        r#"{"mcpServers": {"a": {"command": "sh", "args": ["-c", "echo was-run >> ran; exit 3"]}}}"#,
+    );
+    let ran = |words: &[&str]| (folder.run(words), folder.path().join("here/ran").exists());
+    let here = folder.path().join("here").canonicalize().unwrap();
+    let here = here.to_str().unwrap();
+    let (refused, run) = ran(&["list", "a"]);
+    assert!(refused.code == Some(2) && !run, "{}", refused.stderr);
+    for part in [
+        "a of .mcp.json:1:17: sh -c 'echo was-run >> ran; exit 3'",
+        &format!("{here}, which is not trusted, and there is no terminal to ask on (E_NOT_TRUSTED)"),
+        &format!("mcpjoin servers trust {here}"),
+    ] {
+        assert!(refused.stderr.contains(part), "{part} is not in {}", refused.stderr);
+    }
+    let (shown, _) = ran(&["servers"]);
+    assert!(shown.stdout.contains(&format!("not trusted: mcpjoin servers trust {here}")), "{}", shown.stdout);
+
+    // On a terminal it is asked about.
+    let asked = |answer: &str| {
+        let mut terminal = terminal::typed("[N]o ", answer, &["list", "a"]);
+        folder.place(&mut terminal);
+        let told = start(terminal).finish().exits(0).json();
+        (told["exit"].as_i64(), folder.path().join("here/ran").exists())
+    };
+    assert_eq!(asked("\n"), (Some(2), false));
+    assert_eq!(asked("n\n"), (Some(2), false));
+    assert_eq!(asked("y\n"), (Some(4), true));
+    std::fs::remove_file(folder.path().join("here/ran")).unwrap();
+
+    // A file that is named is not asked about, and neither is a folder that was trusted.
+    let (named, run) = ran(&["list", "--config", ".mcp.json", "a"]);
+    assert!(named.code == Some(4) && run, "{}", named.stderr);
+    std::fs::remove_file(folder.path().join("here/ran")).unwrap();
+    let (trusted, _) = ran(&["servers", "trust"]);
+    assert_eq!(trusted.code, Some(0), "{}", trusted.stderr);
+    assert!(trusted.stdout.starts_with(&format!("trusted: {here}, in ")), "{}", trusted.stdout);
+    let (used, run) = ran(&["list", "a"]);
+    assert!(used.code == Some(4) && run, "{}", used.stderr);
+    let (again, _) = ran(&["servers", "trust", "."]);
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    let list = std::fs::read_to_string(folder.path().join("config/mcpjoin/trusted")).unwrap();
+    assert_eq!(list, format!("{here}\n"));
 }

@@ -22,6 +22,10 @@ pub(super) fn text(files: &[File]) -> String {
         if let Some(problem) = &file.problem {
             out.push(format!("  {BAD}unusable{BAD:#} {}", visible::line(problem)));
         }
+        if let Some(folder) = &file.untrusted {
+            let folder = visible::line(&shown(folder.as_os_str())).into_owned();
+            out.push(format!("  not trusted: mcpjoin servers trust {folder}"));
+        }
         for warning in &file.warnings {
             out.push(format!("  warning  {}", visible::line(warning)));
         }
@@ -77,7 +81,9 @@ pub(super) fn json(files: &[File]) -> String {
         .iter()
         .map(|file| {
             let servers: Vec<_> = file.entries.iter().map(of).collect();
-            let mut object = json!({ "file": file.name, "warnings": file.warnings, "servers": servers });
+            let trusted = file.untrusted.is_none();
+            let mut object =
+                json!({ "file": file.name, "trusted": trusted, "warnings": file.warnings, "servers": servers });
             put(&mut object, "dialect", file.dialect);
             put(&mut object, "problem", file.problem.as_deref());
             object
