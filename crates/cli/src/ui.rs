@@ -118,6 +118,19 @@ impl Ui {
         out.write_all(bytes).and_then(|()| out.flush()).map_err(Unwritten::from)
     }
 
+    /// Asks a person, and gives the answer without the blank space around it. `None` when nobody is there to answer:
+    /// standard input and standard error have to be a terminal.
+    pub(crate) fn ask(&self, question: &str) -> Option<String> {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        let mut err = io::stderr().lock();
+        err.write_all(visible::line(question).as_bytes()).and_then(|()| err.flush()).ok()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).ok()?;
+        Some(answer.trim().to_owned())
+    }
+
     /// Whether results go to a person's terminal, and not to a file or another program.
     pub(crate) fn shows_results(&self) -> bool {
         io::stdout().is_terminal()

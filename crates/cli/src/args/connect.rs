@@ -9,17 +9,31 @@ use mcpjoin::proto::{Era, Version};
 
 use super::values::{Pin, duration, pin, size, version};
 
+// Which configuration is read. No doc comment: clap would have a verb say it of itself.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Configured {
+    /// The configuration file in which the server is an entry
+    ///
+    /// `mcpServers` in JSON (with comments, too), `servers` of VS Code, `mcp` of opencode, `[[servers]]` in TOML, or
+    /// `[mcp_servers.NAME]` of Codex. Without it: the file that MCP_CONFIG_PATH names; otherwise the first one with such
+    /// an entry in the working directory (.mcp.json, mcp_servers.json, mcp_servers.toml, .vscode/mcp.json,
+    /// .cursor/mcp.json, opencode.json, .codex/config.toml) and among the user's own (mcp/mcp_servers.toml, those of
+    /// Claude, VS Code, Cursor, Codex, opencode, Windsurf, Gemini, LM Studio and Zed). `mcpjoin servers` shows which there
+    /// are
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// A configuration as JSON on the command line, or a file of one, in which the server is an entry; may be repeated
+    #[arg(long, value_name = "JSON or FILE")]
+    pub(crate) mcp_config: Vec<OsString>,
+}
+
 // How the server is started and talked to. No doc comment: clap would have a verb say it of itself.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connect {
-    /// The configuration file in which the server is an entry
-    ///
-    /// `mcpServers` in JSON (with comments, too) or `[[servers]]` in TOML. Without it: the file that MCP_CONFIG_PATH
-    /// names; otherwise the first one with such an entry of .mcp.json and mcp_servers.toml in the working directory,
-    /// mcp/mcp_servers.toml in the user's folder of configurations, and mcp_servers.toml in the user's home.
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) configured: Configured,
     /// The server as an entry of a configuration, in place of TARGET: for names with `/`, `#` or spaces
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,

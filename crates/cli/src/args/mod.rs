@@ -16,6 +16,7 @@ mod ping;
 mod prompt;
 mod read;
 mod serve;
+mod servers;
 mod validate;
 mod values;
 mod words;
@@ -27,7 +28,7 @@ pub(crate) use bridge::{Bridge, Poll};
 pub(crate) use call::Call;
 pub(crate) use complete::Complete;
 pub(crate) use completions::Completions;
-pub(crate) use connect::Connect;
+pub(crate) use connect::{Configured, Connect};
 pub(crate) use doctor::Doctor;
 pub(crate) use list::List;
 pub(crate) use man::Man;
@@ -36,6 +37,7 @@ pub(crate) use ping::Ping;
 pub(crate) use prompt::Prompt;
 pub(crate) use read::Read;
 pub(crate) use serve::{Serve, Served};
+pub(crate) use servers::{Servers, Shown, What, WrittenAs};
 pub(crate) use validate::Validate;
 pub(crate) use values::Pin;
 pub(crate) use words::Words;
@@ -106,6 +108,8 @@ pub(crate) enum Verb {
     Doctor(Doctor),
     /// Joins MCP and Orchestra, in either direction
     Bridge(Bridge),
+    /// Shows what the configuration holds, or writes it in another dialect
+    Servers(Servers),
     /// Runs a built-in server on standard input and output, or on a socket
     Serve(Serve),
     /// Prints a script with which a shell completes verbs and options

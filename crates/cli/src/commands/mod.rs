@@ -15,6 +15,7 @@ mod ping;
 mod prompt;
 mod read;
 mod serve;
+mod servers;
 mod validate;
 
 use std::ffi::OsString;
@@ -25,7 +26,7 @@ use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 
 use self::bridge::Typed;
-use crate::args::{Cli, Output, Verb, When, Words};
+use crate::args::{Cli, Output, Verb, What, When, Words};
 use crate::connect::Way;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -75,6 +76,14 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Bridge(args) => {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| bridge::run(ui, args, escaped))
+        }
+        Verb::Servers(args) => {
+            let output = match &args.what {
+                Some(What::Convert { shown, .. }) => &shown.output,
+                Some(What::Trust { output, .. }) => output,
+                None => &args.shown.output,
+            };
+            told(&Ui::new(output), |ui| servers::run(ui, args))
         }
         Verb::Serve(args) => serve::run(&args),
         Verb::Completions(args) => completions::run(&args),

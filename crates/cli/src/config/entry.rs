@@ -1,11 +1,14 @@
 //! One entry, whatever dialect it is written in: how to start the server or to reach it, and what binds its use.
 
+mod codex;
+mod opencode;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Dialect;
 use super::filter::ToolFilter;
-use super::servers_toml::TOP_LEVEL;
+use super::in_toml::TOP_LEVEL;
 use super::source::Problem;
 use super::tree::{Fields, Member, Node, Text, Value};
 
@@ -16,6 +19,10 @@ pub(super) struct Definition {
     pub(super) description: Option<String>,
     pub(super) tools: ToolFilter,
     pub(super) timeout: Option<Duration>,
+    /// How long the server may take to open.
+    pub(super) opening: Option<Duration>,
+    /// What `allowed_tools` and `disabled_tools` say, as it is written.
+    pub(super) patterns: [Vec<Text>; 2],
     /// Other programs leave it out, and where that is said.
     pub(super) disabled: Option<usize>,
     /// What is not understood.
@@ -72,7 +79,13 @@ impl Definition {
         let mut fields = Fields::new(entry.members("an entry")?);
         let mut warnings = Vec::new();
         let way = match dialect {
-            Dialect::McpServersJson => {
+            Dialect::CodexToml => return codex::read(fields, entry.at),
+            Dialect::OpencodeJson => return opencode::read(fields, entry.at),
+            Dialect::McpServersJson | Dialect::VsCodeJson => {
+                // Where they come from, and how they are restarted for those who write them.
+                fields.take(&["gallery"])?;
+                fields.take(&["version"])?;
+                fields.take(&["dev"])?;
                 Way::read(&mut fields, entry.at, &["type", "transport"], &mut warnings)?
             }
             Dialect::ServersToml => {
@@ -95,7 +108,7 @@ impl Definition {
             None => None,
         };
         let allowed = texts(fields.take(&["allowed_tools", "allowedTools"])?)?;
-        let disabled = texts(fields.take(&["disabled_tools", "disabledTools"])?)?;
+        let disabled_tools = texts(fields.take(&["disabled_tools", "disabledTools"])?)?;
         let timeout = match fields.take(&["timeout_ms", "timeoutMs"])? {
             Some(member) => Some(member.node.time(&member.name, 1)?),
             None => None,
@@ -104,10 +117,7 @@ impl Definition {
             Some(member) if member.node.bool("disabled")? => Some(member.at),
             _ => None,
         };
-        let off = match fields.take(&["enabled"])? {
-            Some(member) if !member.node.bool("enabled")? => Some(member.at),
-            _ => off,
-        };
+        let off = disabled(&mut fields)?.or(off);
         warnings.extend(fields.unknown().map(|mut unknown| {
             let misplaced = dialect == Dialect::ServersToml
                 && TOP_LEVEL.iter().any(|name| unknown.text.starts_with(&format!("{name} ")));
@@ -120,8 +130,17 @@ impl Definition {
             }
             unknown
         }));
-        let tools = ToolFilter::new(&allowed, &disabled)?;
-        Ok(Self { way, description, tools, timeout, disabled: off, warnings })
+        let tools = ToolFilter::new(&allowed, &disabled_tools)?;
+        let patterns = [allowed, disabled_tools];
+        Ok(Self { way, description, tools, timeout, opening: None, patterns, disabled: off, warnings })
+    }
+}
+
+/// Where it is said that the entry is not enabled.
+fn disabled(fields: &mut Fields<'_>) -> Result<Option<usize>, Problem> {
+    match fields.take(&["enabled"])? {
+        Some(member) if !member.node.bool("enabled")? => Ok(Some(member.at)),
+        _ => Ok(None),
     }
 }
 
@@ -160,20 +179,7 @@ impl Way {
         };
         if kind != Type::Child {
             let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
-            let text = url.node.text(&url.name)?;
-            let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-            if let Some("sse+http" | "sse+https") = scheme.as_deref() {
-                let problem =
-                    format!("{} must begin with http:// or https://; for HTTP+SSE, type is sse", url.name);
-                return Err(Problem::new(text.at, problem));
-            }
-            // A variable may hold the whole of it.
-            if !matches!(scheme.as_deref(), Some("http" | "https")) && !text.text.starts_with("${") {
-                return Err(Problem::new(
-                    text.at,
-                    format!("{} must begin with http:// or https://", url.name),
-                ));
-            }
+            let text = address(url)?;
             warnings.extend(unused(&[command, args, env, cwd], "the server is reached over HTTP"));
             return Ok(Self::Http(Remote { url: text, headers: headers(header)?, sse: kind == Type::Sse }));
         }
@@ -192,6 +198,21 @@ impl Way {
         };
         Ok(Self::Child(Child { command, args: texts(args)?, env: variables(env)?, cwd }))
     }
+}
+
+/// The address of a server over HTTP, as far as it can be seen to be one.
+fn address(url: &Member) -> Result<Text, Problem> {
+    let text = url.node.text(&url.name)?;
+    let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    if let Some("sse+http" | "sse+https") = scheme.as_deref() {
+        let problem = format!("{} must begin with http:// or https://; for HTTP+SSE, type is sse", url.name);
+        return Err(Problem::new(text.at, problem));
+    }
+    // A variable may hold the whole of it.
+    if !matches!(scheme.as_deref(), Some("http" | "https")) && !text.text.starts_with("${") {
+        return Err(Problem::new(text.at, format!("{} must begin with http:// or https://", url.name)));
+    }
+    Ok(text)
 }
 
 /// What is said of members that have no meaning where the server is come by in the other way. One that says nothing is none.

@@ -9,7 +9,7 @@ use super::entry::{self, Child, Way};
 use super::filter::ToolFilter;
 use super::source::Problem;
 use super::tree::Text;
-use super::variables::Expansion;
+use super::variables::{Expansion, Names};
 use crate::secret;
 use crate::target::{Http, shown};
 
@@ -20,6 +20,8 @@ const KNOWN: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TM
 pub(crate) struct Launch {
     pub(crate) to: To,
     pub(crate) timeout: Option<Duration>,
+    /// How long the server may take to open.
+    pub(crate) opening: Option<Duration>,
     pub(crate) tools: ToolFilter,
     /// What must not be shown from now on.
     pub(crate) secrets: Vec<OsString>,
@@ -29,6 +31,8 @@ pub(crate) struct Launch {
     pub(crate) say: String,
     /// Nobody chose the file: what it names is said before it is used.
     pub(crate) unasked: bool,
+    /// The folder that the user has to trust first.
+    pub(crate) untrusted: Option<PathBuf>,
 }
 
 /// What an entry leads to, everything expanded.
@@ -54,12 +58,25 @@ pub(crate) struct Remote {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// `lookup`: a variable of our environment.
-pub(super) fn launch(way: &Way, lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Launch, Problem> {
+pub(super) fn launch(way: &Way, names: Names<'_>) -> Result<Launch, Problem> {
     match way {
-        Way::Child(child) => of_child(child, Expansion::new(lookup)),
-        Way::Http(remote) => of_remote(remote, Expansion::new(lookup)),
+        Way::Child(child) => of_child(child, Expansion::new(names)),
+        Way::Http(remote) => of_remote(remote, Expansion::new(names)),
     }
+}
+
+/// What keeps its texts from being expanded: the variables that are not set, one by one.
+pub(super) fn missing(way: &Way, names: Names<'_>) -> Vec<Problem> {
+    let texts: Vec<&Text> = match way {
+        Way::Child(Child { command, args, env, cwd }) => {
+            let env = env.iter().map(|(_, text)| text);
+            std::iter::once(command).chain(args).chain(cwd).chain(env).collect()
+        }
+        Way::Http(remote) => {
+            std::iter::once(&remote.url).chain(remote.headers.iter().map(|(_, text)| text)).collect()
+        }
+    };
+    texts.into_iter().filter_map(|text| Expansion::new(names).expand(text).err()).collect()
 }
 
 fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Problem> {
@@ -97,11 +114,13 @@ fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Probl
     Ok(Launch {
         to: To::Program(Program { program, args: words, env: variables, cwd }),
         timeout: None,
+        opening: None,
         tools: ToolFilter::default(),
         secrets: all_secrets(secrets, expansion),
         shown: display,
         say,
         unasked: false,
+        untrusted: None,
     })
 }
 
@@ -124,11 +143,13 @@ fn of_remote(remote: &entry::Remote, mut expansion: Expansion<'_>) -> Result<Lau
     Ok(Launch {
         to: To::Remote(Remote { address, headers: values }),
         timeout: None,
+        opening: None,
         tools: ToolFilter::default(),
         secrets: all_secrets(secrets, expansion),
         say: format!("{display}{}", set(headers, "sent")),
         shown: display,
         unasked: false,
+        untrusted: None,
     })
 }
 
@@ -147,7 +168,7 @@ fn set(pairs: &[(String, Text)], done: &str) -> String {
 
 /// The secrets among words as they are written. What stands in the place of one is one, too, unless it is a variable:
 /// of that the value is.
-fn written_secrets(words: &[OsString]) -> Vec<OsString> {
+pub(super) fn written_secrets(words: &[OsString]) -> Vec<OsString> {
     let mut secrets = secret::values(words);
     secrets.retain(|value| !is_variable(&value.to_string_lossy()));
     secrets

@@ -4,33 +4,40 @@
 //! Called by `connect` once the words are understood. It reads files and never writes one, starts nothing, and puts no
 //! value of a file into a message: it may be a secret. An entry that is not used cannot get into the way.
 
+mod convert;
 mod entry;
 mod filter;
+mod in_json;
+mod in_toml;
 mod launch;
-mod mcp_servers_json;
-mod servers_toml;
+mod places;
+mod rendering;
 mod source;
+mod survey;
 mod tree;
+mod trust;
 mod variables;
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
-use crate::args::Connect;
+use crate::args::{Configured, Connect};
 use crate::failure::Failure;
-use crate::folders;
 use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
+pub(crate) use convert::convert;
 use entry::Definition;
 pub(crate) use filter::ToolFilter;
 pub(crate) use launch::{Launch, Program, Remote, To};
+use places::{Origin, Place};
 use source::{Problem, Source};
+pub(crate) use survey::{File, Found, survey};
 use tree::{Contents, Entry, similar};
+pub(crate) use trust::trust;
+use variables::Names;
 
-/// Names a file in place of `--config`.
-const VARIABLE: &str = "MCP_CONFIG_PATH";
 /// Of many names so many are shown.
 const SHOWN: usize = 10;
 /// Of many things that are not understood so many are told.
@@ -38,20 +45,33 @@ const WARNINGS: usize = 10;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dialect {
+pub(crate) enum Dialect {
+    /// `mcpServers`: of most programs.
     McpServersJson,
+    /// `servers` and `inputs`: of VS Code.
+    VsCodeJson,
+    /// `mcp`: of opencode.
+    OpencodeJson,
+    /// `[[servers]]`: of mcp_servers.toml.
     ServersToml,
+    /// `[mcp_servers.NAME]`: of Codex.
+    CodexToml,
 }
 
-/// How a file came to be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    /// Somebody named it.
-    Chosen,
-    /// It lies in the working directory, which somebody else may have filled.
-    Here,
-    /// It lies where the user keeps such files.
-    User,
+impl Dialect {
+    /// Every dialect, and what it is called on the command line.
+    pub(crate) const NAMES: [(&str, Self); 5] = [
+        ("mcp-servers", Self::McpServersJson),
+        ("vscode", Self::VsCodeJson),
+        ("opencode", Self::OpencodeJson),
+        ("servers-toml", Self::ServersToml),
+        ("codex", Self::CodexToml),
+    ];
+
+    /// What it is called on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, dialect)| *dialect == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// A file that has been understood as far as the names of its entries.
@@ -62,31 +82,29 @@ struct Configuration {
     contents: Contents,
 }
 
+/// A file that cannot be used.
+struct Unread {
+    failure: Failure,
+    /// It is well-formed, and has nothing of ours.
+    empty: bool,
+}
+
 /// How the entry that is meant is started or reached; `None` when no entry is meant, and the words are a command.
 pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Option<Launch>, Failure> {
     let Target::Entry(named) = target else {
-        return match &connect.config {
-            None => Ok(None),
-            Some(file) => Err(Failure::usage(
+        return match (&connect.configured.config, connect.configured.mcp_config.is_empty()) {
+            (None, true) => Ok(None),
+            (Some(file), _) => Err(Failure::usage(
                 format!("--config {} is for an entry, and none is named", shown(file.as_os_str())),
                 "name an entry, or leave out --config",
             )),
+            (None, false) => Err(Failure::usage(
+                "--mcp-config is for an entry, and none is named",
+                "name an entry, or leave out --mcp-config",
+            )),
         };
     };
-    let files = files(named, connect)?;
-    let mut broken = None;
-    let mut configurations = Vec::new();
-    for (path, origin) in files {
-        match Configuration::read(&path, origin) {
-            Ok(configuration) => configurations.push(configuration),
-            Err(failure) if origin == Origin::Chosen => return Err(failure),
-            // What nobody chose cannot keep the user's other files from being read.
-            Err(failure) => {
-                ui.warning(&failure.message);
-                broken = Some(failure);
-            }
-        }
-    }
+    let (configurations, broken) = read(ui, named.file.as_deref(), &connect.configured)?;
     let mut found = configurations.iter().filter_map(|configuration| {
         let mut entries = configuration.contents.entries.iter().filter(|entry| entry.name == named.name);
         entries.next().map(|first| (configuration, first, entries.next()))
@@ -117,32 +135,26 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Opti
     Ok(Some(launch))
 }
 
-/// Where to look, in order: a file that was named excludes all others.
-fn files(named: &Named, connect: &Connect) -> Result<Vec<(PathBuf, Origin)>, Failure> {
-    let chosen = |path: &OsStr| Ok(vec![(PathBuf::from(path), Origin::Chosen)]);
-    match (&named.file, &connect.config) {
-        (Some(_), Some(_)) => {
-            return Err(Failure::usage("the file is named twice", "leave out --config, or FILE#"));
+/// Every file that is to be looked at, understood as far as its entries, and the last one that cannot be.
+fn read(
+    ui: &Ui,
+    file: Option<&OsStr>,
+    configured: &Configured,
+) -> Result<(Vec<Configuration>, Option<Failure>), Failure> {
+    let (mut configurations, mut broken) = (Vec::new(), None);
+    for place in places::all(file, configured)? {
+        match Configuration::at(&place) {
+            Ok(configuration) => configurations.push(configuration),
+            Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
+            Err(Unread { empty: true, .. }) if place.shared => {}
+            // What nobody chose cannot keep the user's other files from being read.
+            Err(Unread { failure, .. }) => {
+                ui.warning(&failure.message);
+                broken = Some(failure);
+            }
         }
-        (Some(file), None) => return chosen(file),
-        (None, Some(file)) => return chosen(file.as_os_str()),
-        (None, None) => {}
     }
-    if let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
-        return chosen(&file);
-    }
-    let here = [".mcp.json", "mcp_servers.toml"].map(|name| (Some(PathBuf::from(name)), Origin::Here));
-    let user = [
-        folders::config().map(|folder| folder.join("mcp/mcp_servers.toml")),
-        folders::home().map(|home| home.join("mcp_servers.toml")),
-    ];
-    let all = here.into_iter().chain(user.map(|path| (path, Origin::User)));
-    let there = |path: &PathBuf| match path.symlink_metadata() {
-        Ok(_) => true,
-        // What is there and cannot be looked at is told when it is read.
-        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
-    };
-    Ok(all.filter_map(|(path, origin)| Some((path.filter(there)?, origin))).collect())
+    Ok((configurations, broken))
 }
 
 /// There is no such entry: a program, where that can be meant, or a failure that says what there is.
@@ -198,27 +210,40 @@ fn absent(
 }
 
 impl Configuration {
-    fn read(path: &Path, origin: Origin) -> Result<Self, Failure> {
-        Self::of(Source::read(path, origin == Origin::Chosen)?, origin)
+    fn at(place: &Place) -> Result<Self, Unread> {
+        let source = match &place.text {
+            Some(text) => Source::new(&place.path, text.clone()),
+            None => Source::read(&place.path, place.origin == Origin::Chosen)
+                .map_err(|failure| Unread { failure, empty: false })?,
+        };
+        Self::of(source, place.origin)
     }
 
-    fn of(source: Source, origin: Origin) -> Result<Self, Failure> {
-        let dialect = Dialect::of(&source);
-        let contents = match dialect {
-            Dialect::McpServersJson => mcp_servers_json::read(&source),
-            Dialect::ServersToml => servers_toml::read(&source),
-        };
-        let contents = contents.map_err(|problem| source.failure(&problem))?;
-        Ok(Self { source, dialect, origin, contents })
+    fn of(source: Source, origin: Origin) -> Result<Self, Unread> {
+        let read = if in_json(&source) { in_json::read(&source) } else { in_toml::read(&source) };
+        match read {
+            Ok((dialect, contents)) => Ok(Self { source, dialect, origin, contents }),
+            Err(problem) => Err(Unread { failure: source.failure(&problem), empty: problem.empty }),
+        }
     }
 
     /// Says what is not as it should be with the file as a whole.
     fn warn(&self, ui: &Ui) {
-        #[cfg(unix)]
-        if self.source.writable_by_all() {
+        if self.writable_by_all() {
             ui.warning(&format!("anybody may write to {}: chmod o-w it", self.source.name()));
         }
         self.tell(ui, &self.contents.warnings);
+    }
+
+    /// Whether anybody on this machine could have written it.
+    #[cfg(unix)]
+    fn writable_by_all(&self) -> bool {
+        self.source.writable_by_all()
+    }
+
+    #[cfg(not(unix))]
+    const fn writable_by_all(&self) -> bool {
+        false
     }
 
     fn tell(&self, ui: &Ui, warnings: &[Problem]) {
@@ -228,6 +253,22 @@ impl Configuration {
         if let Some(more) = warnings.len().checked_sub(WARNINGS + 1) {
             ui.note(&format!("warning: {} more of {}", more + 1, self.source.name()));
         }
+    }
+
+    /// The folder that has to be trusted before anything of the file is used.
+    fn untrusted(&self) -> Option<PathBuf> {
+        let folder = PathBuf::from(".").canonicalize().unwrap_or_else(|_| PathBuf::from("."));
+        Some(folder).filter(|folder| self.origin == Origin::Here && !trust::is_trusted(folder))
+    }
+
+    /// What its entries may name.
+    fn names<'a>(
+        &'a self,
+        lookup: &'a dyn Fn(&str) -> Option<OsString>,
+        workspace: &'a PathBuf,
+    ) -> Names<'a> {
+        let files = self.dialect == Dialect::OpencodeJson;
+        Names { lookup, workspace, inputs: &self.contents.inputs, files }
     }
 
     fn launch(&self, ui: &Ui, entry: &Entry) -> Result<Launch, Failure> {
@@ -242,10 +283,13 @@ impl Configuration {
             ui.note(&format!("{}: {name} is disabled, and used because it is named", self.source.place(at)));
         }
         let lookup = |name: &str| std::env::var_os(name);
-        let mut launch = launch::launch(&definition.way, &lookup).map_err(fail)?;
+        let workspace = places::workspace(self.source.path());
+        let mut launch = launch::launch(&definition.way, self.names(&lookup, &workspace)).map_err(fail)?;
         launch.timeout = definition.timeout.or(self.contents.timeout);
+        launch.opening = definition.opening;
         launch.tools = definition.tools;
         launch.unasked = self.origin == Origin::Here;
+        launch.untrusted = self.untrusted();
         launch.say = format!("{name} of {}: {}", self.source.place(entry.at), launch.say);
         if let Some(description) = definition.description.filter(|text| !text.trim().is_empty()) {
             launch.say.push_str(&format!(" ({})", visible::first_line(&description)));
@@ -254,16 +298,13 @@ impl Configuration {
     }
 }
 
-impl Dialect {
-    /// By the name of the file, and where that says nothing, by its first character.
-    fn of(source: &Source) -> Self {
-        let extension = source.path().extension().and_then(OsStr::to_str).unwrap_or_default();
-        match extension.to_ascii_lowercase().as_str() {
-            "toml" => Self::ServersToml,
-            "json" | "jsonc" | "json5" => Self::McpServersJson,
-            _ if source.text().trim_start().starts_with(['{', '/']) => Self::McpServersJson,
-            _ => Self::ServersToml,
-        }
+/// Whether a file is JSON: by its name, and where that says nothing, by its first character.
+fn in_json(source: &Source) -> bool {
+    let extension = source.path().extension().and_then(OsStr::to_str).unwrap_or_default();
+    match extension.to_ascii_lowercase().as_str() {
+        "toml" => false,
+        "json" | "jsonc" | "json5" => true,
+        _ => source.text().trim_start().starts_with(['{', '/']),
     }
 }
 
@@ -278,13 +319,13 @@ fn on_path(name: &str) -> bool {
 }
 
 #[cfg(unix)]
-fn is_program(path: &Path) -> bool {
+fn is_program(path: &std::path::Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
-fn is_program(path: &Path) -> bool {
+fn is_program(path: &std::path::Path) -> bool {
     path.is_file() || path.with_extension("exe").is_file()
 }
 

@@ -28,11 +28,18 @@ pub(crate) struct Problem {
     pub(super) text: String,
     /// One thing to try.
     pub(super) hint: String,
+    /// The file holds no entries, and is well-formed: no fault in one that other settings share.
+    pub(super) empty: bool,
 }
 
 impl Problem {
     pub(super) fn new(at: usize, text: impl Into<String>) -> Self {
-        Self { at, text: text.into(), hint: "mend the file at this place".into() }
+        Self { at, text: text.into(), hint: "mend the file at this place".into(), empty: false }
+    }
+
+    /// There is nothing of ours in the file.
+    pub(super) fn empty(text: impl Into<String>) -> Self {
+        Self { empty: true, ..Self::new(0, text) }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -1,18 +1,19 @@
 //! Both dialects as texts: what is understood, what is told, and with which place.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::entry::{Definition, Way};
 use super::launch::{Launch, Program, Remote, To, launch};
+use super::places::Origin;
 use super::source::Source;
-use super::{Configuration, Dialect, Origin};
+use super::{Configuration, Dialect};
 use crate::target::Http;
 
 fn read(name: &str, text: &str) -> Result<Configuration, String> {
     let source = Source::new(Path::new(name), text.to_owned());
-    Configuration::of(source, Origin::Chosen).map_err(|failure| failure.message)
+    Configuration::of(source, Origin::Chosen).map_err(|unread| unread.failure.message)
 }
 
 /// What an entry says, or the place and text of what is wrong.
@@ -23,7 +24,8 @@ fn definition(configuration: &Configuration, name: &str) -> Result<Definition, S
 
 fn started(configuration: &Configuration, name: &str) -> Launch {
     let lookup = |name: &str| (name == "SET").then(|| OsString::from("set!"));
-    launch(&definition(configuration, name).unwrap().way, &lookup).unwrap()
+    let workspace = PathBuf::from("/work");
+    launch(&definition(configuration, name).unwrap().way, configuration.names(&lookup, &workspace)).unwrap()
 }
 
 fn warnings(configuration: &Configuration, name: &str) -> Vec<String> {
@@ -143,6 +145,136 @@ fn every_spelling_of_a_type_is_known() {
             }
         }
     }
+}
+
+/// What each program's own documentation shows, in its own words.
+const VSCODE: &str = r#"{
+  "inputs": [{"type": "promptString", "id": "key", "description": "The key", "password": true},
+    {"type": "promptString", "id": "zone", "default": "eu"}, {"type": "command"}],
+  "servers": {
+    "files": {"type": "stdio", "command": "npx", "args": ["-y", "pkg", "${workspaceFolder}", "${input:zone}"],
+      "env": {"KEY": "${input:key}", "SET": "${env:SET}"}, "dev": {"watch": "src"}},
+    "web": {"type": "http", "url": "https://host/mcp", "headers": {"X-Zone": "${input:zone}"}}
+  }
+}"#;
+
+const OPENCODE: &str = r#"{
+  // settings of other things
+  "theme": "dark",
+  "mcp": {
+    "files": {"type": "local", "command": ["npx", "-y", "pkg"], "environment": {"SET": "{env:SET}"},
+      "enabled": false, "timeout": 1500},
+    "web": {"type": "remote", "url": "https://host/mcp", "headers": {"A": "b"}, "oauth": {}},
+    "wrong": {"type": "stdio", "command": ["x"]},
+    "none": {"type": "local", "command": []},
+    "text": {"type": "local", "command": "x y"}
+  }
+}"#;
+
+const CODEX: &str = r#"model = "x"
+[mcp_servers.files]
+command = "npx"
+args = ["-y", "pkg"]
+env_vars = ["SET"]
+startup_timeout_sec = 2.5
+tool_timeout_sec = 45
+enabled_tools = ["read_*"]
+disabled_tools = ["read_secret"]
+required = true
+[mcp_servers.files.env]
+SET = "${SET}"
+[mcp_servers."the web"]
+url = "https://host/mcp"
+bearer_token_env_var = "SET"
+http_headers = { A = "b" }
+env_http_headers = { "X-Set" = "SET" }
+enabled = false
+[mcp_servers.wrong]
+url = "https://host/mcp"
+bearer_token_env_var = "not a name"
+"#;
+
+fn program(args: &[&str], env: &[(&str, &str)]) -> To {
+    To::Program(Program {
+        program: "npx".into(),
+        args: args.iter().map(OsString::from).collect(),
+        env: env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect(),
+        cwd: None,
+    })
+}
+
+fn web(headers: &[(&str, &str)]) -> To {
+    let address = Http::parse("https://host/mcp").unwrap();
+    let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    To::Remote(Remote { address, headers })
+}
+
+#[test]
+fn r85_entries_of_vs_code_with_their_inputs() {
+    for text in [VSCODE.to_owned(), format!("{{\"mcp\": {VSCODE}}}")] {
+        let configuration = read("mcp.json", &text).unwrap();
+        assert_eq!(configuration.dialect, Dialect::VsCodeJson);
+        let problem = configuration.contents.warnings.first().map(|problem| &*problem.text);
+        assert_eq!(problem, Some("an input has no id"));
+        assert_eq!(warnings(&configuration, "files").len(), 1);
+        let lookup = |name: &str| match name {
+            "SET" => Some("set!".into()),
+            "MCPJOIN_INPUT_KEY" => Some("hunter2hunter2".into()),
+            _ => None,
+        };
+        let workspace = PathBuf::from("/work");
+        let names = configuration.names(&lookup, &workspace);
+        let files = launch(&definition(&configuration, "files").unwrap().way, names).unwrap();
+        let env = [("KEY", "hunter2hunter2"), ("SET", "set!")];
+        assert_eq!(files.to, program(&["-y", "pkg", "/work", "eu"], &env));
+        assert!(files.secrets.contains(&"hunter2hunter2".into()));
+        assert_eq!(started(&configuration, "web").to, web(&[("X-Zone", "eu")]));
+        let unset = |_: &str| None;
+        let names = configuration.names(&unset, &workspace);
+        let refused =
+            launch(&definition(&configuration, "files").unwrap().way, names).map(|_| ()).unwrap_err();
+        assert_eq!(
+            (&*refused.text, &*refused.hint),
+            ("the input The key has no value", "set MCPJOIN_INPUT_KEY")
+        );
+    }
+}
+
+#[test]
+fn r85_entries_of_opencode() {
+    let configuration = read("opencode.json", OPENCODE).unwrap();
+    assert_eq!(configuration.dialect, Dialect::OpencodeJson);
+    let files = definition(&configuration, "files").unwrap();
+    assert_eq!((files.opening, files.timeout), (Some(Duration::from_millis(1500)), None));
+    assert!(files.disabled.is_some() && files.warnings.is_empty());
+    assert_eq!(started(&configuration, "files").to, program(&["-y", "pkg"], &[("SET", "set!")]));
+    assert_eq!(started(&configuration, "web").to, web(&[("A", "b")]));
+    for (name, told) in [
+        ("wrong", "opencode.json:8:23: type must be local or remote"),
+        ("none", "opencode.json:9:42: command is empty"),
+        ("text", "opencode.json:10:42: command must be a list of strings, and is a string"),
+    ] {
+        assert_eq!(definition(&configuration, name).unwrap_err(), told);
+    }
+}
+
+#[test]
+fn r85_entries_of_codex() {
+    let configuration = read("config.toml", CODEX).unwrap();
+    assert_eq!(configuration.dialect, Dialect::CodexToml);
+    let files = definition(&configuration, "files").unwrap();
+    let limits = (Some(Duration::from_millis(2500)), Some(Duration::from_secs(45)));
+    assert_eq!((files.opening, files.timeout), limits);
+    assert!(
+        files.tools.allows("read_file") && !files.tools.allows("read_secret") && files.warnings.is_empty()
+    );
+    assert_eq!(started(&configuration, "files").to, program(&["-y", "pkg"], &[("SET", "set!")]));
+    let launch = started(&configuration, "the web");
+    assert_eq!(launch.to, web(&[("A", "b"), ("X-Set", "set!"), ("Authorization", "Bearer set!")]));
+    assert!(launch.secrets.contains(&"set!".into()));
+    assert!(definition(&configuration, "the web").unwrap().disabled.is_some());
+    let told = "config.toml:21:24: this is the name of no variable";
+    assert_eq!(definition(&configuration, "wrong").unwrap_err(), told);
 }
 
 #[test]
@@ -313,11 +445,7 @@ fn i172_a_file_that_cannot_be_used_says_where() {
         ("a.json", "", "a.json:1:1: this must be an object with mcpServers"),
         ("a.json", "[]", "a.json:1:1: this must be an object with mcpServers"),
         ("a.json", "{}", "a.json:1:1: there is no mcpServers"),
-        (
-            "a.json",
-            "{\n\"servers\": {}}",
-            "a.json:2:1: there is no mcpServers, and servers is not read in this version",
-        ),
+        ("a.json", "{\n\"servers\": 1}", "a.json:2:12: servers must be an object: a name and what it starts"),
         (
             "a.json",
             "{\n\"mcpserver\": {}}",
@@ -332,13 +460,9 @@ fn i172_a_file_that_cannot_be_used_says_where() {
         ("a.json", "{\r\n  \"mcpServers\": {\r\n    \"a\": }}", "a.json:3:10: this is not JSON: "),
         ("a.json", "{\"mcpServers\": {\"a\": {\"command\": \"\\u12\"}}}", "a.json:1:35: this is not JSON: "),
         ("a.json", &deep, "a.json:1:"),
-        ("a.toml", "", "a.toml:1:1: there is no [[servers]]"),
+        ("a.toml", "", "a.toml:1:1: there is no [[servers]] and no [mcp_servers.NAME]"),
         ("a.toml", "servers = 1", "a.toml:1:1: servers must be an array of tables: [[servers]]"),
-        (
-            "a.toml",
-            "[mcp_servers.a]\ncommand = \"a\"",
-            "a.toml:1:2: there is no [[servers]], and mcp_servers is not read in this version",
-        ),
+        ("a.toml", "mcp_servers = 1", "a.toml:1:15: mcp_servers must be an object, and is a number"),
         ("a.toml", "[[servers]]\nname = \n", "a.toml:2:8: this is not TOML: "),
         (
             "a.toml",
@@ -355,7 +479,9 @@ fn i172_a_file_that_cannot_be_used_says_where() {
 
 #[test]
 fn i172_no_damage_to_a_file_panics_or_shows_a_value() {
-    for (name, text) in [("a.json", JSON), ("a.toml", TOML)] {
+    for (name, text) in
+        [("a.json", JSON), ("a.toml", TOML), ("b.json", VSCODE), ("c.json", OPENCODE), ("b.toml", CODEX)]
+    {
         let bytes = text.as_bytes();
         let damaged = (0..bytes.len()).flat_map(|at| {
             let with = |byte: u8| [&bytes[..at], &[byte], &bytes[at + 1..]].concat();

@@ -1,4 +1,4 @@
-//! What both dialects become once their syntax is understood: values with their places. Both members of a pair with
+//! What every dialect becomes once their syntax is understood: values with their places. Both members of a pair with
 //! the same name stay, so that it can be told.
 
 use std::time::Duration;
@@ -51,6 +51,16 @@ pub(super) struct Contents {
     pub(super) warnings: Vec<Problem>,
     /// For the entries that have none of their own.
     pub(super) timeout: Option<Duration>,
+    /// What VS Code asks its user for.
+    pub(super) inputs: Vec<Input>,
+}
+
+/// A value that an entry names with `${input:ID}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Input {
+    pub(super) id: String,
+    pub(super) description: Option<String>,
+    pub(super) default: Option<String>,
 }
 
 #[derive(Debug)]
@@ -91,6 +101,13 @@ impl Node {
         }
     }
 
+    pub(super) fn items(&self, name: &str) -> Result<&[Self], Problem> {
+        match &self.value {
+            Value::List(items) => Ok(items),
+            _ => Err(self.not(name, "a list")),
+        }
+    }
+
     pub(super) fn texts(&self, name: &str) -> Result<Vec<Text>, Problem> {
         match &self.value {
             Value::List(items) => items.iter().map(|item| item.text(&format!("each of {name}"))).collect(),
@@ -113,6 +130,17 @@ impl Node {
             }
             _ => Err(self.not(name, "a number")),
         }
+    }
+
+    /// A time in seconds, which may have a fraction: above nothing and up to a day.
+    pub(super) fn seconds(&self, name: &str) -> Result<Duration, Problem> {
+        let Value::Number(number) = &self.value else {
+            return Err(self.not(name, "a number"));
+        };
+        let seconds = number.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        seconds
+            .filter(|time| !time.is_zero() && *time <= DAY)
+            .ok_or_else(|| Problem::new(self.at, format!("{name} must be above 0 and at most a day")))
     }
 
     /// A time in units of so many milliseconds: above nothing and up to a day, as on the command line.

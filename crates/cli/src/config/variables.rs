@@ -1,32 +1,67 @@
-//! `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `{env:VAR}` in the texts of an entry, as the programs that share its
-//! file spell them. Expanded only for the entry that is used; what is missing is an error and is never sent as it is
-//! written. `$${` stands for `${`.
+//! `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `{env:VAR}` and (of opencode) `{file:PATH}` in the texts of an entry, as the programs that share its
+//! file spell them, and `${workspaceFolder}`, `${userHome}` and `${input:ID}` of VS Code
+//! (<https://code.visualstudio.com/docs/reference/variables-reference>). Expanded only for the entry that is used; what is
+//! missing is an error and is never sent as it is written. `$${` stands for `${`.
+//!
+//! VS Code asks its user for an input. Here its value comes from a variable, `MCPJOIN_INPUT_` and the id in capitals, or is
+//! its default.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
 
 use super::source::Problem;
-use super::tree::Text;
+use super::tree::{Input, Text};
 
 /// The texts of an entry have at most so many bytes together once they are expanded.
 const ROOM: usize = 16 << 20;
 
+/// A file that stands for a text has at most so many bytes.
+const LARGEST: u64 = 64 << 10;
+
+/// What the texts of an entry may name.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    /// A variable of our environment.
+    pub(super) lookup: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The folder that the file is about.
+    pub(super) workspace: &'a PathBuf,
+    pub(super) inputs: &'a [Input],
+    /// Whether `{file:PATH}` stands for the text of a file, as in opencode.
+    pub(super) files: bool,
+}
+
+impl Names<'_> {
+    /// What is no variable of the environment, and has a name of its own.
+    fn predefined(&self, name: &str) -> Option<OsString> {
+        match name {
+            "workspaceFolder" => Some(self.workspace.clone().into_os_string()),
+            "workspaceFolderBasename" => self.workspace.file_name().map(OsString::from),
+            "userHome" => (self.lookup)("HOME"),
+            "pathSeparator" | "/" => Some(std::path::MAIN_SEPARATOR_STR.into()),
+            _ => None,
+        }
+    }
+}
+
 /// Expands the texts of one entry.
 pub(super) struct Expansion<'a> {
-    lookup: &'a dyn Fn(&str) -> Option<OsString>,
+    names: Names<'a>,
     room: usize,
     /// The values that came from the environment, by the names of their variables.
     pub(super) used: Vec<(String, OsString)>,
 }
 
 impl<'a> Expansion<'a> {
-    pub(super) const fn new(lookup: &'a dyn Fn(&str) -> Option<OsString>) -> Self {
-        Self { lookup, room: ROOM, used: Vec::new() }
+    pub(super) const fn new(names: Names<'a>) -> Self {
+        Self { names, room: ROOM, used: Vec::new() }
     }
 
     pub(super) fn expand(&mut self, text: &Text) -> Result<OsString, Problem> {
         let mut out = OsString::new();
         let mut rest = text.text.as_str();
-        while let Some((at, form)) = next(rest) {
+        while let Some((at, form)) = next(rest, self.names.files) {
             self.push(&mut out, rest[..at].into(), text)?;
             rest = &rest[at..];
             let opening = match form {
@@ -37,6 +72,7 @@ impl<'a> Expansion<'a> {
                 }
                 Form::Dollar => "${",
                 Form::Brace => "{env:",
+                Form::File => "{file:",
             };
             let inner = &rest[opening.len()..];
             let Some((inner, after)) = inner.split_once('}') else {
@@ -44,6 +80,22 @@ impl<'a> Expansion<'a> {
                     .hint("write $${ for a ${ that is meant as it is"));
             };
             rest = after;
+            if form == Form::File {
+                let value = self.file(inner, text)?;
+                self.push(&mut out, value.clone(), text)?;
+                self.remember(&format!("file:{inner}"), value);
+                continue;
+            }
+            if let Some(id) = inner.strip_prefix("input:").filter(|_| form == Form::Dollar) {
+                let (variable, value) = self.input(id, text)?;
+                self.push(&mut out, value.clone(), text)?;
+                self.remember(&variable, value);
+                continue;
+            }
+            if let Some(value) = self.names.predefined(inner).filter(|_| form == Form::Dollar) {
+                self.push(&mut out, value, text)?;
+                continue;
+            }
             let (name, default) = match inner.split_once(":-") {
                 Some((name, default)) if form == Form::Dollar => (name, Some(default)),
                 _ => (inner, None),
@@ -56,7 +108,7 @@ impl<'a> Expansion<'a> {
                 )
                 .hint("write $${ for a ${ that is meant as it is"));
             }
-            let value = match ((self.lookup)(name), default) {
+            let value = match ((self.names.lookup)(name), default) {
                 (Some(value), None) => value,
                 // As in a shell: what is empty counts as missing where there is a default.
                 (Some(value), Some(_)) if !value.is_empty() => value,
@@ -70,12 +122,53 @@ impl<'a> Expansion<'a> {
                 }
             };
             self.push(&mut out, value.clone(), text)?;
-            if !self.used.iter().any(|(known, _)| known == name) {
-                self.used.push((name.to_owned(), value));
-            }
+            self.remember(name, value);
         }
         self.push(&mut out, rest.into(), text)?;
         Ok(out)
+    }
+
+    /// The text of a file without the blank space around it. Relative to the folder of the configuration; `~/` is the home.
+    fn file(&self, path: &str, text: &Text) -> Result<OsString, Problem> {
+        let home = path
+            .strip_prefix("~/")
+            .and_then(|rest| Some(PathBuf::from((self.names.lookup)("HOME")?).join(rest)));
+        let path = home.unwrap_or_else(|| self.names.workspace.join(path));
+        let unusable = |what: &dyn std::fmt::Display| {
+            let name = crate::target::shown(path.as_os_str());
+            Problem::new(text.at, format!("the file {name} cannot be used: {what}"))
+                .hint("mend {file:PATH}, or the file")
+        };
+        let mut content = String::new();
+        let file = File::open(&path).map_err(|error| unusable(&error))?;
+        file.take(LARGEST + 1).read_to_string(&mut content).map_err(|error| unusable(&error))?;
+        if content.len() as u64 > LARGEST {
+            return Err(unusable(&"it is larger than the limit of 64 KiB"));
+        }
+        Ok(content.trim().into())
+    }
+
+    /// The value of an input, and the variable that it would come from.
+    fn input(&self, id: &str, text: &Text) -> Result<(String, OsString), Problem> {
+        let Some(input) = self.names.inputs.iter().find(|input| input.id == id) else {
+            return Err(Problem::new(text.at, "an input is named that the file does not have")
+                .hint("add it to inputs, or mend its id"));
+        };
+        let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        let variable = format!("MCPJOIN_INPUT_{}", id.chars().map(letter).collect::<String>());
+        let value = (self.names.lookup)(&variable).or_else(|| input.default.clone().map(OsString::from));
+        let Some(value) = value else {
+            let about = input.description.as_deref().unwrap_or(id);
+            let problem = format!("the input {} has no value", crate::visible::first_line(about));
+            return Err(Problem::new(text.at, problem).hint(format!("set {variable}")));
+        };
+        Ok((variable, value))
+    }
+
+    fn remember(&mut self, name: &str, value: OsString) {
+        if !self.used.iter().any(|(known, _)| known == name) {
+            self.used.push((name.to_owned(), value));
+        }
     }
 
     fn push(&mut self, out: &mut OsString, part: OsString, text: &Text) -> Result<(), Problem> {
@@ -95,22 +188,22 @@ enum Form {
     Dollar,
     /// `{env:`
     Brace,
+    /// `{file:`
+    File,
 }
 
-/// The first form in a text, and where it begins.
-fn next(text: &str) -> Option<(usize, Form)> {
+/// The first form in a text, and where it begins. `files`: whether `{file:` is one.
+fn next(text: &str, files: bool) -> Option<(usize, Form)> {
     let dollar = text
         .find("${")
         .map(|at| if text[..at].ends_with('$') { (at - 1, Form::Escaped) } else { (at, Form::Dollar) });
     let brace = text.find("{env:").map(|at| (at, Form::Brace));
-    match (dollar, brace) {
-        // The brace of `${env:` is the dollar's.
-        (Some(dollar), Some(brace)) => Some(if dollar.0 < brace.0 { dollar } else { brace }),
-        (dollar, brace) => dollar.or(brace),
-    }
+    let file = text.find("{file:").filter(|_| files).map(|at| (at, Form::File));
+    // The brace of `${env:` is the dollar's, which is before it.
+    [dollar, brace, file].into_iter().flatten().min_by_key(|(at, _)| *at)
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -118,17 +211,30 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::path::PathBuf;
 
-    use super::{Expansion, Text};
+    use super::{Expansion, Input, Names, Text};
 
     fn expand(text: &str) -> Result<OsString, String> {
         let lookup = |name: &str| match name {
-            "A" => Some("one".into()),
+            "A" | "MCPJOIN_INPUT_A" => Some("one".into()),
+            "HOME" => Some("/home/me".into()),
             "EMPTY" => Some(OsString::new()),
             "BIG" => Some("x".repeat(1 << 20).into()),
             _ => None,
         };
-        Expansion::new(&lookup).expand(&Text { at: 7, text: text.to_owned() }).map_err(|problem| problem.text)
+        let inputs = [
+            Input { id: "api-key".into(), description: Some("The key".into()), default: None },
+            Input { id: "place".into(), description: None, default: Some("here".into()) },
+            Input { id: "A".into(), description: None, default: None },
+        ];
+        let names = Names {
+            lookup: &lookup,
+            workspace: &PathBuf::from("/work/project"),
+            inputs: &inputs,
+            files: false,
+        };
+        Expansion::new(names).expand(&Text { at: 7, text: text.to_owned() }).map_err(|problem| problem.text)
     }
 
     #[test]
@@ -144,6 +250,11 @@ mod tests {
             ("$$${A}", "$${A}"),
             ("${B:-http://h:1/{x}", "http://h:1/{x"),
             ("é${A}é", "éoneé"),
+            (
+                "${workspaceFolder}${/}${workspaceFolderBasename}|${userHome}",
+                "/work/project/project|/home/me",
+            ),
+            ("${input:A}${input:place}", "onehere"),
         ] {
             assert_eq!(expand(text), Ok(expanded.into()), "{text}");
         }
@@ -158,7 +269,9 @@ mod tests {
             ("${", "after ${ a } is missing"),
             ("{env:A", "after {env: a } is missing"),
             ("${}", "this is no variable"),
-            ("${input:key}", "this is no variable"),
+            ("${input:key}", "an input is named that the file does not have"),
+            ("${input:api-key}", "the input The key has no value"),
+            ("{input:A}${input}", "the variable input is not set"),
             ("${A%x}", "this is no variable"),
             ("{env:A:-x}", "this is no variable"),
             ("${B:-${A}}", "this is no variable"),
@@ -175,7 +288,9 @@ mod tests {
     #[test]
     fn values_from_the_environment_are_remembered_once() {
         let lookup = |_: &str| Some(OsString::from("secret"));
-        let mut expansion = Expansion::new(&lookup);
+        let workspace = PathBuf::new();
+        let mut expansion =
+            Expansion::new(Names { lookup: &lookup, workspace: &workspace, inputs: &[], files: false });
         expansion.expand(&Text { at: 0, text: "${A}${A}{env:B}".into() }).unwrap();
         assert_eq!(expansion.used, [("A".into(), "secret".into()), ("B".into(), "secret".into())]);
     }

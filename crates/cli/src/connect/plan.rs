@@ -1,6 +1,7 @@
 //! From what was typed to what is started or reached and how it is talked to: checked, and nothing done yet.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpjoin::Link;
@@ -95,8 +96,13 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
                 tools: entry.tools,
                 secrets: entry.secrets,
                 say: Some((entry.say, entry.unasked)),
+                untrusted: entry.untrusted,
             };
-            let connect = Connect { timeout: connect.timeout.or(entry.timeout), ..connect.clone() };
+            let connect = Connect {
+                timeout: connect.timeout.or(entry.timeout),
+                connect_timeout: connect.connect_timeout.or(entry.opening),
+                ..connect.clone()
+            };
             return match entry.to {
                 config::To::Program(program) => to_child(ui, program, about, connect),
                 config::To::Remote(remote) => to_remote(ui, remote, about, &connect),
@@ -137,20 +143,48 @@ struct About {
     secrets: Vec<OsString>,
     /// What is said of it, and whether without being asked.
     say: Option<(String, bool)>,
+    /// The folder that the user has to trust first.
+    untrusted: Option<PathBuf>,
 }
 
 impl About {
     fn new(shown: String) -> Self {
-        Self { shown, tools: ToolFilter::default(), secrets: Vec::new(), say: None }
+        Self { shown, tools: ToolFilter::default(), secrets: Vec::new(), say: None, untrusted: None }
     }
 
-    /// Hides its secrets and those, and then says what is to be said of it.
-    fn announce(&self, ui: &Ui, more: &[OsString]) {
+    /// Hides its secrets and those, and then says what is to be said of it. What lies where somebody else may have put it
+    /// is used when the user says so.
+    fn announce(&self, ui: &Ui, more: &[OsString]) -> Result<(), Failure> {
         ui.hide(Secrets::new(self.secrets.iter().chain(more)));
         match &self.say {
             Some((say, true)) => ui.note(say),
             Some((say, false)) => ui.detail(say),
             None => {}
+        }
+        let Some(folder) = &self.untrusted else {
+            return Ok(());
+        };
+        let name = shown(folder.as_os_str());
+        match ui.ask(&format!(
+            "You have not trusted {name}. Use this entry? [y]es, [a]lways in this folder, [N]o "
+        )) {
+            Some(answer) if answer.eq_ignore_ascii_case("y") => Ok(()),
+            Some(answer) if answer.eq_ignore_ascii_case("a") => {
+                config::trust(folder).map(|_| ()).map_err(|error| {
+                    Failure::usage(
+                        format!("{name} cannot be trusted: {error}"),
+                        "name the file with --config FILE",
+                    )
+                })
+            }
+            answer => {
+                let why = if answer.is_some() { "" } else { ", and there is no terminal to ask on" };
+                let problem = format!("the entry lies in {name}, which is not trusted{why}");
+                let hint = format!("mcpjoin servers trust {name}, or name the file: --config FILE");
+                let mut failure = Failure::usage(problem, hint);
+                failure.id = "E_NOT_TRUSTED";
+                Err(failure)
+            }
         }
     }
 }
@@ -167,7 +201,7 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
     let mut hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
     hidden.extend(secret::values(&args));
     set.extend(variables);
-    about.announce(ui, &hidden);
+    about.announce(ui, &hidden)?;
 
     let verdict = verdict(&connect, &program, &args, &set);
     let mut command = ChildCommand::new(program).args(args);
@@ -246,7 +280,7 @@ fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result
         return Err(Failure::usage(problem, hint));
     }
     let (to, hidden) = http::link(&remote, connect)?;
-    about.announce(ui, &hidden);
+    about.announce(ui, &hidden)?;
     let (client, first) = client(ui, connect)?;
     let client = client.limits(limits_over_http(connect));
     let verdict = if asks(connect) { Verdict::of_url(&remote.address.url) } else { None };

@@ -17,7 +17,17 @@ impl Folder {
         let path =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("runner-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("here")).unwrap();
+        fs::create_dir_all(path.join("config/mcpjoin")).unwrap();
+        let real = path.canonicalize().unwrap();
+        fs::write(path.join("config/mcpjoin/trusted"), format!("{}\n", real.display())).unwrap();
         Self(path)
+    }
+
+    /// The same, not trusted.
+    pub(crate) fn untrusted(name: &str) -> Self {
+        let folder = Self::new(name);
+        fs::remove_file(folder.0.join("config/mcpjoin/trusted")).unwrap();
+        folder
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -25,7 +35,7 @@ impl Folder {
     }
 
     /// Writes a file: a relative path counts from the working directory.
-    fn file(&self, path: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn file(&self, path: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join("here").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -36,9 +46,14 @@ impl Folder {
     /// The binary in that working directory with that home.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = command(words);
+        self.place(&mut command);
+        command
+    }
+
+    /// Has a command run in that working directory with that home.
+    pub(crate) fn place(&self, command: &mut Command) {
         command.current_dir(self.0.join("here")).env("HOME", &self.0);
         command.env("XDG_CONFIG_HOME", self.0.join("config"));
-        command
     }
 
     #[track_caller]
@@ -474,7 +489,7 @@ fn i172_files_of_every_kind_end_with_a_clear_message() {
     folder.file("utf16.json", b"\xff\xfe{\0}\0");
     folder.file("syntax.json", "{\r\n \"mcpServers\": {\r\n  \"a\" 1}}");
     folder.file("syntax.toml", "\n[[servers]\n");
-    folder.file("other.json", "{\"servers\": {}}");
+    folder.file("other.json", "{\"colours\": {}}");
     for (file, told) in [
         ("directory", "directory: this is a directory"),
         ("loop.json", "loop.json: Too many levels of symbolic links"),
@@ -486,7 +501,7 @@ fn i172_files_of_every_kind_end_with_a_clear_message() {
         ("utf16.json", "utf16.json:1:1: this is UTF-16"),
         ("syntax.json", "syntax.json:3:7: this is not JSON: "),
         ("syntax.toml", "syntax.toml:2:11: this is not TOML: "),
-        ("other.json", "other.json:1:2: there is no mcpServers, and servers is not read in this version"),
+        ("other.json", "other.json:1:1: there is no mcpServers"),
     ] {
         folder.run(&["list", "-c", file, "a"]).exits(2).says(&[told, "(E_CONFIG)"]);
         let failure = folder.run(&["call", "--json", "-c", file, "a", "x"]).exits(2).failure();

@@ -27,6 +27,7 @@ mod read;
 mod readme;
 mod schema;
 mod secrets;
+mod servers;
 mod signals;
 mod sockets;
 mod stdio;

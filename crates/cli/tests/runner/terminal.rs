@@ -3,6 +3,7 @@
 //! `fixtures/terminal.py` makes the terminal, types, and tells what could be seen.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -23,13 +24,20 @@ struct Seen {
     seconds: f64,
 }
 
+/// What runs a program in a terminal in which these keys are typed once the marker has been shown.
+pub(crate) fn typed(marker: &str, keys: &str, words: &[&str]) -> Command {
+    let mut terminal = program("python3", [fixture("terminal.py")]);
+    terminal.args([marker, keys, PROGRAM]).args(words);
+    terminal.env("TERM", "xterm-256color");
+    terminal
+}
+
 /// Runs the binary in a terminal in which these keys are typed once the marker has been shown. Nothing that was started
 /// is left, and the terminal is as it was.
 #[track_caller]
 fn seen(variables: &[(&str, &str)], marker: &str, keys: &str, words: &[&str]) -> Seen {
-    let mut terminal = program("python3", [fixture("terminal.py")]);
-    terminal.args([marker, keys, PROGRAM]).args(words);
-    terminal.env("TERM", "xterm-256color").envs(variables.iter().copied());
+    let mut terminal = typed(marker, keys, words);
+    terminal.envs(variables.iter().copied());
     let told = start(terminal).finish().exits(0).json();
     assert_eq!(told["restored"], true, "{told}");
     Seen {

@@ -53,7 +53,8 @@ pub(super) fn run(ui: &Ui, args: &Doctor, address: &str) -> Result<Exit, Failure
         ("--era", connect.era.asked().is_some()),
         ("--protocol-version", connect.protocol_version.is_some()),
         ("--max-message-size", connect.max_message_size.is_some()),
-        ("--config", connect.config.is_some()),
+        ("--config", connect.configured.config.is_some()),
+        ("--mcp-config", !connect.configured.mcp_config.is_empty()),
     ];
     if let Some((option, _)) = of_others.into_iter().find(|(_, given)| *given) {
         let problem = format!("{option} is for an MCP server, and an orchestrator is none");

@@ -1,32 +1,57 @@
-//! `[[servers]]` in TOML: the dialect of mcp_servers.toml. Each table has a `name`, a `transport`, and what binds its
-//! use; scalars of the whole file stand before the first of them.
+//! The dialects in TOML: `[[servers]]` of mcp_servers.toml, where each table has a `name`, a `transport`, and what binds
+//! its use, and scalars of the whole file stand before the first of them; `[mcp_servers.NAME]` of Codex
+//! (<https://developers.openai.com/codex/mcp>), which stands among that program's other settings.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::Dialect;
 use super::source::{Problem, Source};
 use super::tree::{Contents, Entry, Fields, Member, Node, Value};
 
 /// The array that holds the entries.
 const SERVERS: &str = "servers";
-/// What holds them in a dialect that this version does not read.
-const OTHER: &str = "mcp_servers";
+/// The table that holds those of Codex.
+const CODEX: &str = "mcp_servers";
 /// Scalars of the whole file that mean something to the program from which the dialect comes.
 pub(super) const TOP_LEVEL: [&str; 5] =
     ["concurrency_limit", "daemon_ttl", "retry_delay_ms", "retry_max", TIMEOUT];
 /// The one of them that means something here, too.
 const TIMEOUT: &str = "timeout_secs";
 
-pub(super) fn read(source: &Source) -> Result<Contents, Problem> {
+pub(super) fn read(source: &Source) -> Result<(Dialect, Contents), Problem> {
     let root = DeTable::parse(source.text()).map_err(|error| {
         // The text of the error names what was expected, and nothing of what is there.
         let at = error.span().map_or(0, |span| span.start);
         Problem::new(at, format!("this is not TOML: {}", error.message()))
     })?;
     let members = members(root.into_inner());
-    let mut contents = Contents::default();
     let mut fields = Fields::new(&members);
-    let servers = fields.take(&[SERVERS])?;
+    let (servers, codex) = (fields.take(&[SERVERS])?, fields.take(&[CODEX])?);
+    match (servers, codex) {
+        (Some(servers), codex) => {
+            let mut contents = tables(fields, servers)?;
+            contents.warnings.extend(codex.map(|codex| {
+                Problem::new(codex.at, format!("{CODEX} is not read, because [[{SERVERS}]] is there"))
+            }));
+            Ok((Dialect::ServersToml, contents))
+        }
+        (None, Some(codex)) => {
+            let entry = |member: &Member| Entry {
+                name: member.name.clone(),
+                at: member.at,
+                node: member.node.clone(),
+            };
+            let entries = codex.node.members(CODEX)?.iter().map(entry).collect();
+            Ok((Dialect::CodexToml, Contents { entries, ..Contents::default() }))
+        }
+        (None, None) => Err(Problem::empty(format!("there is no [[{SERVERS}]] and no [{CODEX}.NAME]"))),
+    }
+}
+
+/// Each table of the array is an entry.
+fn tables(mut fields: Fields<'_>, servers: &Member) -> Result<Contents, Problem> {
+    let mut contents = Contents::default();
     if let Some(timeout) = fields.take(&[TIMEOUT])? {
         match timeout.node.time(TIMEOUT, 1000) {
             Ok(timeout) => contents.timeout = Some(timeout),
@@ -41,13 +66,6 @@ pub(super) fn read(source: &Source) -> Result<Contents, Problem> {
             contents.warnings.push(problem);
         }
     }
-    let Some(servers) = servers else {
-        if let Some(other) = fields.take(&[OTHER])? {
-            let text = format!("there is no [[{SERVERS}]], and {OTHER} is not read in this version");
-            return Err(Problem::new(other.at, text));
-        }
-        return Err(Problem::new(0, format!("there is no [[{SERVERS}]]")));
-    };
     contents.warnings.extend(fields.unknown());
     let Value::List(tables) = &servers.node.value else {
         return Err(Problem::new(servers.at, format!("{SERVERS} must be an array of tables: [[{SERVERS}]]")));

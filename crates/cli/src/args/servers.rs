@@ -1,0 +1,102 @@
+//! `mcpjoin servers`: what can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{Configured, Output};
+
+const LONG: &str = "\
+Shows what the configuration holds, or writes it in another dialect
+
+Every file in which an entry would be looked for is shown, in that order, with each entry, the line of each of its values, \
+and why it cannot be used: what is wrong with it, the variables that are not set, or an entry of the same name that comes \
+first. Values of variables and headers are not shown, and nothing is started. The exit code is 2 when an entry cannot be \
+used.
+
+In texts, ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} stand for variables, ${workspaceFolder} and ${userHome} for \
+folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${input:ID}, is taken from the variable \
+MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default.
+
+With --json the result is one object with files; each has file, trusted, dialect, problem (of one that cannot be read), warnings and \
+servers; each of these has name, line, transport, description, values (what, text, line), disabled (the line that says so), \
+shadowedBy, problems and warnings.";
+
+const TRUST: &str = "\
+Trusts a folder, and what is below it, from now on
+
+What lies in the working directory may be somebody else's: before an entry of a configuration there is used, it is shown and \
+asked about, and where there is no terminal, refused. In a folder that is trusted, it is used at once. A file that is named \
+(--config FILE, FILE#NAME) is not asked about, nor what lies in your home itself. The folders stand in mcpjoin/trusted in \
+your folder of configurations: delete a line to take it back.";
+
+const CONVERT: &str = "\
+Writes entries in another dialect, to standard output
+
+Texts are written as they stand: with their variables, and with secrets, if there are any. What the other dialect has no \
+word for is told on standard error. No file is changed.";
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = LONG,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        mcpjoin servers\n  \
+        mcpjoin servers --config .vscode/mcp.json --json\n  \
+        mcpjoin servers convert --to codex --config .mcp.json"
+)]
+pub(crate) struct Servers {
+    #[command(subcommand)]
+    pub(crate) what: Option<What>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shown {
+    /// Shows the entries of these names alone
+    #[arg(value_name = "NAME", help_heading = "Arguments")]
+    pub(crate) names: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) configured: Configured,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum What {
+    /// Writes entries in another dialect, to standard output
+    #[command(
+        long_about = CONVERT,
+        after_help = "Examples:\n  \
+            mcpjoin servers convert --to vscode > .vscode/mcp.json\n  \
+            mcpjoin servers convert --to servers-toml --config claude_desktop_config.json files"
+    )]
+    Convert {
+        /// The dialect: mcpServers in JSON, servers of VS Code, mcp of opencode, [[servers]] in TOML, [mcp_servers.NAME] of
+        /// Codex
+        #[arg(long, value_name = "DIALECT")]
+        to: WrittenAs,
+        #[command(flatten)]
+        shown: Shown,
+    },
+    /// Trusts a folder, and what is below it, from now on
+    #[command(long_about = TRUST, after_help = "Examples:\n  mcpjoin servers trust\n  mcpjoin servers trust ~/work")]
+    Trust {
+        /// The folder; without it, the working directory
+        #[arg(value_name = "DIR", help_heading = "Arguments")]
+        folder: Option<PathBuf>,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// The dialects that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WrittenAs {
+    McpServers,
+    Vscode,
+    Opencode,
+    ServersToml,
+    Codex,
+}

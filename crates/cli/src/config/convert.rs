@@ -1,0 +1,257 @@
+//! Writes the entries of a configuration in another dialect. Texts are written as they stand, variables and all; what the
+//! other dialect has no word for is told and left out.
+//!
+//! Called by the verb `servers convert`, which prints what this returns. It writes no file.
+
+use std::time::Duration;
+
+use super::entry::{Child, Definition, Remote, Way};
+use super::rendering::Value;
+use super::source::Problem;
+use super::tree::{Entry, Text};
+use super::{Configuration, Dialect, Unread, places};
+use crate::args::Configured;
+use crate::failure::Failure;
+use crate::target::shown;
+
+/// A configuration in another dialect.
+pub(crate) struct Converted {
+    pub(crate) text: String,
+    /// What could not be taken over, and which entries cannot be read.
+    pub(crate) left: Vec<String>,
+    /// How many entries it has.
+    pub(crate) entries: usize,
+}
+
+/// The entries of these names, or all, of every file that would be looked into; of several with one name the first.
+pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) -> Result<Converted, Failure> {
+    let mut left = Vec::new();
+    let mut written: Vec<(String, Value)> = Vec::new();
+    let mut inputs = Vec::new();
+    for place in places::all(None, configured)? {
+        let configuration = match Configuration::at(&place) {
+            Ok(configuration) => configuration,
+            Err(Unread { failure, .. }) if place.origin == places::Origin::Chosen => return Err(failure),
+            Err(Unread { empty: true, .. }) if place.shared => continue,
+            Err(Unread { failure, .. }) => {
+                left.push(failure.message);
+                continue;
+            }
+        };
+        for entry in &configuration.contents.entries {
+            let wanted = names.is_empty() || names.contains(&entry.name);
+            if !wanted || written.iter().any(|(name, _)| *name == entry.name) {
+                continue;
+            }
+            match configuration.written(entry, to, &mut left) {
+                Ok(members) => written.push((entry.name.clone(), members)),
+                Err(problem) => left.push(configuration.source.say(&problem)),
+            }
+        }
+        inputs.extend(configuration.contents.inputs.iter().map(|input| {
+            let mut members =
+                vec![("type".into(), Value::text("promptString")), ("id".into(), Value::text(&input.id))];
+            members.extend(input.description.iter().map(|text| ("description".into(), Value::text(text))));
+            members.extend(input.default.iter().map(|text| ("default".into(), Value::text(text))));
+            Value::Table(members)
+        }));
+    }
+    if let Some(name) = names.iter().find(|name| written.iter().all(|(written, _)| written != *name)) {
+        let hint = "mcpjoin servers shows the entries that there are";
+        return Err(super::source::failure(
+            format!("there is no entry {} to convert", shown(name.as_ref())),
+            hint,
+        ));
+    }
+    if !inputs.is_empty() && to != Dialect::VsCodeJson {
+        left.push("inputs are of VS Code alone: set their values in variables".into());
+        inputs.clear();
+    }
+    let entries = written.len();
+    let text = match to {
+        Dialect::McpServersJson => Value::table([("mcpServers", Value::Table(written))]).json(),
+        Dialect::OpencodeJson => Value::table([("mcp", Value::Table(written))]).json(),
+        Dialect::VsCodeJson => {
+            let mut members = vec![("servers".to_owned(), Value::Table(written))];
+            if !inputs.is_empty() {
+                members.insert(0, ("inputs".into(), Value::List(inputs)));
+            }
+            Value::Table(members).json()
+        }
+        Dialect::ServersToml => super::rendering::tables("servers", &written),
+        Dialect::CodexToml => super::rendering::sections("mcp_servers", &written),
+    };
+    Ok(Converted { text, left, entries })
+}
+
+impl Configuration {
+    /// The members of an entry in that dialect.
+    fn written(&self, entry: &Entry, to: Dialect, left: &mut Vec<String>) -> Result<Value, Problem> {
+        let definition = Definition::read(self.dialect, &entry.node)?;
+        let mut lost = |what: &str| {
+            let place = self.source.place(entry.at);
+            left.push(format!(
+                "{place}: {what} of {} has no place in {}",
+                shown(entry.name.as_ref()),
+                to.name()
+            ));
+        };
+        left_out(&definition, to, &mut lost);
+        Ok(match to {
+            Dialect::McpServersJson => mcp_servers(&definition),
+            Dialect::VsCodeJson => vs_code(&definition),
+            Dialect::OpencodeJson => opencode(&definition),
+            Dialect::ServersToml => servers_toml(&entry.name, &definition),
+            Dialect::CodexToml => codex(&definition),
+        })
+    }
+}
+
+/// Tells what an entry says that the dialect has no word for.
+fn left_out(definition: &Definition, to: Dialect, lost: &mut dyn FnMut(&str)) {
+    let [allowed, denied] = &definition.patterns;
+    let bound = !allowed.is_empty() || !denied.is_empty();
+    if bound && matches!(to, Dialect::VsCodeJson | Dialect::OpencodeJson) {
+        lost("what binds its tools");
+    }
+    if definition.description.is_some() && !matches!(to, Dialect::McpServersJson | Dialect::ServersToml) {
+        lost("the description");
+    }
+    if definition.timeout.is_some() && matches!(to, Dialect::VsCodeJson | Dialect::OpencodeJson) {
+        lost("the time limit of a request");
+    }
+    if definition.opening.is_some() && !matches!(to, Dialect::CodexToml | Dialect::OpencodeJson) {
+        lost("the time limit of the opening");
+    }
+    if definition.disabled.is_some() && to == Dialect::VsCodeJson {
+        lost("that it is disabled");
+    }
+    if let Way::Http(remote) = &definition.way
+        && remote.sse
+        && matches!(to, Dialect::OpencodeJson | Dialect::CodexToml)
+    {
+        lost("that it is HTTP+SSE");
+    }
+}
+
+type Members = Vec<(String, Value)>;
+
+fn put(members: &mut Members, name: &str, value: Value) {
+    if !value.is_empty() {
+        members.push((name.to_owned(), value));
+    }
+}
+
+fn texts(texts: &[Text]) -> Value {
+    Value::List(texts.iter().map(|text| Value::text(&text.text)).collect())
+}
+
+fn pairs(pairs: &[(String, Text)]) -> Value {
+    Value::Table(pairs.iter().map(|(name, text)| (name.clone(), Value::text(&text.text))).collect())
+}
+
+fn milliseconds(time: Duration) -> Value {
+    Value::Number(time.as_millis().to_string())
+}
+
+/// Whole seconds as they are, others with their fraction.
+fn seconds(time: Duration) -> Value {
+    Value::Number(time.as_secs_f64().to_string())
+}
+
+/// How the server is come by, in the words that most dialects share. `kind`: the member for its type, where it is always
+/// there.
+fn way(way: &Way, kind: Option<&str>) -> Members {
+    let mut members = Members::new();
+    match way {
+        Way::Child(Child { command, args, env, cwd }) => {
+            if let Some(kind) = kind {
+                put(&mut members, kind, Value::text("stdio"));
+            }
+            put(&mut members, "command", Value::text(&command.text));
+            put(&mut members, "args", texts(args));
+            put(&mut members, "env", pairs(env));
+            put(&mut members, "cwd", cwd.as_ref().map_or(Value::text(""), |cwd| Value::text(&cwd.text)));
+        }
+        Way::Http(Remote { url, headers, sse }) => {
+            put(&mut members, kind.unwrap_or("type"), Value::text(if *sse { "sse" } else { "http" }));
+            put(&mut members, "url", Value::text(&url.text));
+            put(&mut members, "headers", pairs(headers));
+        }
+    }
+    members
+}
+
+fn bindings(members: &mut Members, definition: &Definition, names: [&str; 2]) {
+    for (name, patterns) in names.into_iter().zip(&definition.patterns) {
+        put(members, name, texts(patterns));
+    }
+}
+
+fn mcp_servers(definition: &Definition) -> Value {
+    let mut members = way(&definition.way, None);
+    put(&mut members, "description", Value::text(definition.description.as_deref().unwrap_or_default()));
+    members.extend(definition.timeout.map(|time| ("timeoutMs".into(), milliseconds(time))));
+    bindings(&mut members, definition, ["allowedTools", "disabledTools"]);
+    if definition.disabled.is_some() {
+        put(&mut members, "disabled", Value::Bool(true));
+    }
+    Value::Table(members)
+}
+
+fn vs_code(definition: &Definition) -> Value {
+    Value::Table(way(&definition.way, Some("type")))
+}
+
+fn opencode(definition: &Definition) -> Value {
+    let mut members = Members::new();
+    match &definition.way {
+        Way::Child(Child { command, args, env, cwd }) => {
+            put(&mut members, "type", Value::text("local"));
+            let words = std::iter::once(command).chain(args);
+            put(&mut members, "command", Value::List(words.map(|word| Value::text(&word.text)).collect()));
+            put(&mut members, "environment", pairs(env));
+            put(&mut members, "cwd", cwd.as_ref().map_or(Value::text(""), |cwd| Value::text(&cwd.text)));
+        }
+        Way::Http(Remote { url, headers, .. }) => {
+            put(&mut members, "type", Value::text("remote"));
+            put(&mut members, "url", Value::text(&url.text));
+            put(&mut members, "headers", pairs(headers));
+        }
+    }
+    members.extend(definition.opening.map(|time| ("timeout".into(), milliseconds(time))));
+    put(&mut members, "enabled", Value::Bool(definition.disabled.is_none()));
+    Value::Table(members)
+}
+
+fn servers_toml(name: &str, definition: &Definition) -> Value {
+    let mut members = vec![("name".into(), Value::text(name))];
+    put(&mut members, "transport", Value::Table(way(&definition.way, Some("type"))));
+    put(&mut members, "description", Value::text(definition.description.as_deref().unwrap_or_default()));
+    members.extend(definition.timeout.map(|time| ("timeout_ms".into(), milliseconds(time))));
+    bindings(&mut members, definition, ["allowed_tools", "disabled_tools"]);
+    if definition.disabled.is_some() {
+        put(&mut members, "enabled", Value::Bool(false));
+    }
+    Value::Table(members)
+}
+
+fn codex(definition: &Definition) -> Value {
+    let mut members = way(&definition.way, None);
+    members.retain(|(name, _)| name != "type");
+    for (name, _) in &mut members {
+        if name == "headers" {
+            *name = "http_headers".into();
+        }
+    }
+    members.extend(definition.opening.map(|time| ("startup_timeout_sec".into(), seconds(time))));
+    members.extend(definition.timeout.map(|time| ("tool_timeout_sec".into(), seconds(time))));
+    bindings(&mut members, definition, ["enabled_tools", "disabled_tools"]);
+    if definition.disabled.is_some() {
+        put(&mut members, "enabled", Value::Bool(false));
+    }
+    Value::Table(members)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! What all configurations hold: each entry with the place of every value, what shadows it, and what it lacks.
+//!
+//! Called by the verb `servers`. It starts nothing, and gives no value of a variable or a header.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::entry::{Definition, Way};
+use super::launch::{self, written_secrets};
+use super::places::{self, Origin};
+use super::source::Problem;
+use super::tree::{Entry, Text};
+use super::{Configuration, Unread};
+use crate::args::Configured;
+use crate::failure::Failure;
+
+/// One file.
+pub(crate) struct File {
+    /// As it would be typed.
+    pub(crate) name: String,
+    /// What its dialect is called; `None` when it cannot be read.
+    pub(crate) dialect: Option<&'static str>,
+    /// Why it cannot be used.
+    pub(crate) problem: Option<String>,
+    pub(crate) warnings: Vec<String>,
+    /// The folder that the user has to trust before anything of it is used.
+    pub(crate) untrusted: Option<PathBuf>,
+    pub(crate) entries: Vec<Found>,
+}
+
+/// One entry.
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    /// `stdio`, `http` or `sse`; `None` when that cannot be told.
+    pub(crate) transport: Option<&'static str>,
+    pub(crate) description: Option<String>,
+    pub(crate) parts: Vec<Part>,
+    /// The line that says that other programs leave it out.
+    pub(crate) disabled: Option<usize>,
+    /// Where the entry of the same name stands that is used in its place.
+    pub(crate) shadowed: Option<String>,
+    /// Why it cannot be used: what is wrong with it, or every variable that is missing.
+    pub(crate) problems: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+    /// What must not be shown.
+    pub(crate) secrets: Vec<OsString>,
+}
+
+/// A value of an entry.
+pub(crate) struct Part {
+    /// What it is: `command`, `args`, `env`, `cwd`, `url`, `headers`, `allowed_tools`, `disabled_tools`.
+    pub(crate) what: &'static str,
+    /// As it is written; of variables and headers the name alone.
+    pub(crate) text: String,
+    pub(crate) line: usize,
+}
+
+/// Every file that would be looked into for an entry, in that order.
+pub(crate) fn survey(configured: &Configured) -> Result<Vec<File>, Failure> {
+    let mut files = Vec::new();
+    let mut known: Vec<(String, String)> = Vec::new();
+    for place in places::all(None, configured)? {
+        match Configuration::at(&place) {
+            Ok(configuration) => files.push(configuration.survey(&mut known)),
+            Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
+            Err(Unread { empty: true, .. }) if place.shared => {}
+            Err(Unread { failure, .. }) => files.push(File {
+                name: crate::target::shown(place.path.as_os_str()),
+                dialect: None,
+                problem: Some(failure.message),
+                warnings: Vec::new(),
+                untrusted: None,
+                entries: Vec::new(),
+            }),
+        }
+    }
+    Ok(files)
+}
+
+impl Configuration {
+    /// `known`: the names that were found before, and where.
+    fn survey(&self, known: &mut Vec<(String, String)>) -> File {
+        let say = |problem: &Problem| self.source.say(problem);
+        let mut entries = Vec::new();
+        for entry in &self.contents.entries {
+            let mut found = self.found(entry);
+            match known.iter().find(|(name, _)| *name == entry.name) {
+                Some((_, place)) => found.shadowed = Some(place.clone()),
+                None => known.push((entry.name.clone(), self.source.place(entry.at))),
+            }
+            entries.push(found);
+        }
+        let mut warnings: Vec<String> = self.contents.warnings.iter().map(say).collect();
+        if self.writable_by_all() {
+            warnings.insert(0, format!("anybody may write to {}: chmod o-w it", self.source.name()));
+        }
+        let (name, dialect) = (self.source.name(), Some(self.dialect.name()));
+        File { name, dialect, problem: None, warnings, untrusted: self.untrusted(), entries }
+    }
+
+    fn found(&self, entry: &Entry) -> Found {
+        let mut found = Found {
+            name: entry.name.clone(),
+            line: self.source.line(entry.at),
+            transport: None,
+            description: None,
+            parts: Vec::new(),
+            disabled: None,
+            shadowed: None,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            secrets: Vec::new(),
+        };
+        let definition = match Definition::read(self.dialect, &entry.node) {
+            Ok(definition) => definition,
+            Err(problem) => {
+                found.problems.push(self.source.say(&problem));
+                return found;
+            }
+        };
+        let lookup = |name: &str| std::env::var_os(name);
+        let workspace = places::workspace(self.source.path());
+        let names = self.names(&lookup, &workspace);
+        found.problems = match launch::launch(&definition.way, names) {
+            Ok(launch) => {
+                found.secrets = launch.secrets;
+                Vec::new()
+            }
+            Err(problem) => {
+                let missing = launch::missing(&definition.way, names);
+                let problems = if missing.is_empty() { vec![problem] } else { missing };
+                problems.iter().map(|problem| self.source.say(problem)).collect()
+            }
+        };
+        let part =
+            |what, text: &Text| Part { what, text: text.text.clone(), line: self.source.line(text.at) };
+        let named = |what, (name, text): &(String, Text)| Part {
+            what,
+            text: name.clone(),
+            line: self.source.line(text.at),
+        };
+        // What names variables is not their value.
+        let literal = |text: &Text| Some(OsString::from(&text.text)).filter(|_| !text.text.contains("${"));
+        match &definition.way {
+            Way::Child(child) => {
+                found.transport = Some("stdio");
+                found.parts.push(part("command", &child.command));
+                found.parts.extend(child.args.iter().map(|arg| part("args", arg)));
+                found.parts.extend(child.cwd.iter().map(|cwd| part("cwd", cwd)));
+                found.parts.extend(child.env.iter().map(|pair| named("env", pair)));
+                let words: Vec<OsString> = child.args.iter().map(|arg| OsString::from(&arg.text)).collect();
+                found.secrets.extend(written_secrets(&words));
+                found.secrets.extend(child.env.iter().filter_map(|(_, text)| literal(text)));
+            }
+            Way::Http(remote) => {
+                found.transport = Some(if remote.sse { "sse" } else { "http" });
+                found.parts.push(part("url", &remote.url));
+                found.parts.extend(remote.headers.iter().map(|pair| named("headers", pair)));
+                found.secrets.extend(written_secrets(&[OsString::from(&remote.url.text)]));
+                found.secrets.extend(remote.headers.iter().filter_map(|(_, text)| literal(text)));
+            }
+        }
+        let [allowed, denied] = &definition.patterns;
+        found.parts.extend(allowed.iter().map(|pattern| part("allowed_tools", pattern)));
+        found.parts.extend(denied.iter().map(|pattern| part("disabled_tools", pattern)));
+        found.description = definition.description;
+        found.disabled = definition.disabled.map(|at| self.source.line(at));
+        found.warnings = definition.warnings.iter().map(|problem| self.source.say(problem)).collect();
+        found
+    }
+}

@@ -1,0 +1,157 @@
+//! `mcpjoin servers`: what the configuration holds, from which line, and the same in another dialect.
+
+use super::config::Folder;
+use super::support::start;
+use super::terminal;
+
+const MCP: &str = r#"{"mcpServers": {
+  "files": {
+    "command": "npx",
+    "args": ["-y", "pkg", "--token=hunter2hunter2"],
+    "env": {"API_KEY": "hunter3hunter3", "ZONE": "${MCPJOIN_NOT_SET}"}
+  },
+  "bad": {"command": 7},
+  "web": {"url": "https://host/mcp", "headers": {"Authorization": "Bearer hunter4hunter4"}, "disabled": true}
+}}"#;
+
+const CODEX: &str =
+    "model = \"x\"\n[mcp_servers.web]\nurl = \"https://other/mcp\"\n[mcp_servers.own]\ncommand = \"y\"\n";
+
+#[test]
+fn r85_every_file_and_every_value_has_its_line_and_no_secret_is_shown() {
+    let folder = Folder::new("servers");
+    folder.file(".mcp.json", MCP);
+    folder.file("../.codex/config.toml", CODEX);
+    folder.file("../.claude.json", "{\"numStartups\": 3}");
+    let ran = folder.run(&["servers"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    let folder_shown = folder.path().display().to_string();
+    let text = ran.stdout.replace(&folder_shown, "HOME");
+    assert_eq!(
+        text,
+        "\
+.mcp.json mcp-servers
+  files line 2, stdio
+    command        npx line 3
+    args           -y pkg --token=*** line 4
+    env            API_KEY, ZONE line 5
+    unusable       .mcp.json:5:50: the variable MCPJOIN_NOT_SET is not set
+  bad line 7, unusable
+    unusable       .mcp.json:7:22: command must be a string, and is a number; its arguments stand in args
+  web line 8, http, disabled in line 8
+    url            https://host/mcp line 8
+    headers        Authorization line 8
+
+HOME/.codex/config.toml codex
+  web line 2, http, not used: .mcp.json:8:3 comes first
+    url            https://other/mcp line 3
+  own line 4, stdio
+    command        y line 5
+"
+    );
+    let ran = folder.run(&["servers", "--json", "own", "files"]);
+    assert!(!ran.stdout.contains("hunter"), "{}", ran.stdout);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(json["files"][1]["servers"][0]["name"], "own");
+    assert_eq!(json["files"][1]["servers"].as_array().unwrap().len(), 1);
+    assert_eq!(json["files"][0]["servers"][0]["values"][1]["text"], "-y");
+    let ran = folder.run(&["servers", "nobody"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("there is no entry nobody"), "{}", ran.stderr);
+}
+
+#[test]
+fn r85_entries_are_written_in_another_dialect() {
+    let folder = Folder::new("servers-convert");
+    folder.file(
+        ".mcp.json",
+        r#"{"mcpServers": {"a": {"command": "x", "args": ["${V}"], "description": "Files"}}}"#,
+    );
+    let ran = folder.run(&["servers", "convert", "--to", "codex"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stdout, "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"${V}\"]\n");
+    assert!(
+        ran.stderr.contains(".mcp.json:1:17: the description of a has no place in codex"),
+        "{}",
+        ran.stderr
+    );
+    let ran = folder.run(&["servers", "convert", "--to", "vscode", "a"]);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(json["servers"]["a"]["type"], "stdio");
+    let ran = folder.run(&["servers", "convert", "--to", "carrier-pigeon"]);
+    assert_eq!(ran.code, Some(2));
+}
+
+#[test]
+fn r85_a_configuration_can_be_typed_and_entries_of_other_programs_are_used() {
+    let folder = Folder::new("servers-typed");
+    let binary = env!("CARGO_BIN_EXE_mcpjoin");
+    let typed =
+        format!(r#"{{"mcpServers": {{"mine": {{"command": "{binary}", "args": ["serve", "demo"]}}}}}}"#);
+    let ran = folder.run(&["call", "--mcp-config", &typed, "mine/add", "a=2", "b=40"]);
+    assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "{\"sum\":42.0}"), "{}", ran.stderr);
+    folder.file(
+        "../.codex/config.toml",
+        format!("[mcp_servers.theirs]\ncommand = \"{binary}\"\nargs = [\"serve\", \"demo\"]\n"),
+    );
+    folder.file(
+        ".vscode/mcp.json",
+        format!(r#"{{"servers": {{"here": {{"command": "{binary}", "args": ["serve", "demo"]}}}}}}"#),
+    );
+    for name in ["theirs", "here"] {
+        let ran = folder.run(&["call", &format!("{name}/add"), "a=2", "b=40"]);
+        assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "{\"sum\":42.0}"), "{}", ran.stderr);
+    }
+    let ran = folder.run(&["call", "--mcp-config", "{\"mcpServers\": {", "mine/add"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("--mcp-config:1:"), "{}", ran.stderr);
+}
+
+#[test]
+fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says_so() {
+    let folder = Folder::untrusted("servers-trust");
+    folder.file(
+        ".mcp.json",
+        r#"{"mcpServers": {"a": {"command": "sh", "args": ["-c", "echo was-run >> ran; exit 3"]}}}"#,
+    );
+    let ran = |words: &[&str]| (folder.run(words), folder.path().join("here/ran").exists());
+    let here = folder.path().join("here").canonicalize().unwrap();
+    let here = here.to_str().unwrap();
+    let (refused, run) = ran(&["list", "a"]);
+    assert!(refused.code == Some(2) && !run, "{}", refused.stderr);
+    for part in [
+        "a of .mcp.json:1:17: sh -c 'echo was-run >> ran; exit 3'",
+        &format!("{here}, which is not trusted, and there is no terminal to ask on (E_NOT_TRUSTED)"),
+        &format!("mcpjoin servers trust {here}"),
+    ] {
+        assert!(refused.stderr.contains(part), "{part} is not in {}", refused.stderr);
+    }
+    let (shown, _) = ran(&["servers"]);
+    assert!(shown.stdout.contains(&format!("not trusted: mcpjoin servers trust {here}")), "{}", shown.stdout);
+
+    // On a terminal it is asked about.
+    let asked = |answer: &str| {
+        let mut terminal = terminal::typed("[N]o ", answer, &["list", "a"]);
+        folder.place(&mut terminal);
+        let told = start(terminal).finish().exits(0).json();
+        (told["exit"].as_i64(), folder.path().join("here/ran").exists())
+    };
+    assert_eq!(asked("\n"), (Some(2), false));
+    assert_eq!(asked("n\n"), (Some(2), false));
+    assert_eq!(asked("y\n"), (Some(4), true));
+    std::fs::remove_file(folder.path().join("here/ran")).unwrap();
+
+    // A file that is named is not asked about, and neither is a folder that was trusted.
+    let (named, run) = ran(&["list", "--config", ".mcp.json", "a"]);
+    assert!(named.code == Some(4) && run, "{}", named.stderr);
+    std::fs::remove_file(folder.path().join("here/ran")).unwrap();
+    let (trusted, _) = ran(&["servers", "trust"]);
+    assert_eq!(trusted.code, Some(0), "{}", trusted.stderr);
+    assert!(trusted.stdout.starts_with(&format!("trusted: {here}, in ")), "{}", trusted.stdout);
+    let (used, run) = ran(&["list", "a"]);
+    assert!(used.code == Some(4) && run, "{}", used.stderr);
+    let (again, _) = ran(&["servers", "trust", "."]);
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    let list = std::fs::read_to_string(folder.path().join("config/mcpjoin/trusted")).unwrap();
+    assert_eq!(list, format!("{here}\n"));
+}
