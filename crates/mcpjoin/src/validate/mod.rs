@@ -12,6 +12,7 @@
 #[cfg(feature = "http")]
 mod http;
 mod live;
+mod openers;
 mod probes;
 mod runs;
 mod source;
@@ -24,6 +25,7 @@ use mcpjoin_check::{Probe, Trace};
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{Limits, OpeningFailure};
 
+pub use self::openers::{Opener, OpenerAnswer};
 use self::source::Source;
 use crate::link::{ChildCommand, SocketError, SpawnError};
 #[cfg(feature = "http")]
