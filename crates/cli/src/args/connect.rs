@@ -28,6 +28,13 @@ pub(crate) struct Configured {
     pub(crate) mcp_config: Vec<OsString>,
 }
 
+impl Configured {
+    /// Whether a configuration was named, so that no other one is looked for.
+    pub(crate) const fn is_named(&self) -> bool {
+        self.config.is_some() || !self.mcp_config.is_empty()
+    }
+}
+
 // How the server is started and talked to. No doc comment: clap would have a verb say it of itself.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]

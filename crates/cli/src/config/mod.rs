@@ -4,6 +4,7 @@
 //! Called by `connect` once the words are understood. It reads files and never writes one, starts nothing, and puts no
 //! value of a file into a message: it may be a secret. An entry that is not used cannot get into the way.
 
+mod all;
 mod convert;
 mod entry;
 mod filter;
@@ -27,11 +28,12 @@ use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
+pub(crate) use all::all;
 pub(crate) use convert::convert;
 use entry::Definition;
 pub(crate) use filter::ToolFilter;
-pub(crate) use launch::{Launch, Program, Remote, To};
-use places::{Origin, Place};
+pub(crate) use launch::{Launch, Place, Program, Remote, To};
+use places::{Candidate, Origin};
 use source::{Problem, Source};
 pub(crate) use survey::{File, Found, survey};
 use tree::{Contents, Entry, similar};
@@ -210,7 +212,7 @@ fn absent(
 }
 
 impl Configuration {
-    fn at(place: &Place) -> Result<Self, Unread> {
+    fn at(place: &Candidate) -> Result<Self, Unread> {
         let source = match &place.text {
             Some(text) => Source::new(&place.path, text.clone()),
             None => Source::read(&place.path, place.origin == Origin::Chosen)
@@ -285,6 +287,8 @@ impl Configuration {
         let lookup = |name: &str| std::env::var_os(name);
         let workspace = places::workspace(self.source.path());
         let mut launch = launch::launch(&definition.way, self.names(&lookup, &workspace)).map_err(fail)?;
+        let line = self.source.line(entry.at);
+        launch.place = Some(Place { file: self.source.path().to_owned(), line });
         launch.timeout = definition.timeout.or(self.contents.timeout);
         launch.opening = definition.opening;
         launch.tools = definition.tools;

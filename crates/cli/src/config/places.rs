@@ -59,7 +59,7 @@ pub(super) enum Origin {
 
 /// A configuration that is to be read.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Candidate {
     pub(super) path: PathBuf,
     pub(super) origin: Origin,
     /// It holds other settings, too, so that it may have nothing of ours.
@@ -69,8 +69,8 @@ pub(super) struct Place {
 }
 
 /// Where to look, in order: what was named excludes all else. `file`: of `FILE#NAME`.
-pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<Place>, Failure> {
-    let chosen = |path: PathBuf| Place { path, origin: Origin::Chosen, shared: false, text: None };
+pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<Candidate>, Failure> {
+    let chosen = |path: PathBuf| Candidate { path, origin: Origin::Chosen, shared: false, text: None };
     let named = usize::from(file.is_some())
         + usize::from(configured.config.is_some())
         + usize::from(!configured.mcp_config.is_empty());
@@ -82,7 +82,7 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<P
         return Ok(vec![chosen(file)]);
     }
     if !configured.mcp_config.is_empty() {
-        let typed = |text: &String| Place { text: Some(text.clone()), ..chosen(TYPED.into()) };
+        let typed = |text: &String| Candidate { text: Some(text.clone()), ..chosen(TYPED.into()) };
         return Ok(configured
             .mcp_config
             .iter()
@@ -112,9 +112,9 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<P
         Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
     };
     let places = here.chain(configurations).chain(home);
-    let mut places: Vec<Place> = places
+    let mut places: Vec<Candidate> = places
         .filter_map(|(path, origin, shared)| {
-            Some(Place { path: path.filter(there)?, origin, shared, text: None })
+            Some(Candidate { path: path.filter(there)?, origin, shared, text: None })
         })
         .collect();
     // In one's home, what lies here is the user's own, and is read once.
