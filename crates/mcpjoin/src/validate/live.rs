@@ -13,7 +13,9 @@ use mcpjoin_proto::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::link::{BareLink, ChildCommand, ChildHandle, Crossed, Forced, SpawnError, Way};
+use super::ValidateError;
+use super::source::Source;
+use crate::link::{BareLink, ChildHandle, Crossed, Forced, Way};
 
 /// So many requests may stay without an answer until no more is asked.
 const PATIENCE: usize = 2;
@@ -33,7 +35,8 @@ type Lines = Arc<Mutex<VecDeque<(Instant, Bytes)>>>;
 
 pub(super) struct Live {
     link: BareLink,
-    handle: ChildHandle,
+    /// Watches the process, where it is a child of ours.
+    child: Option<ChildHandle>,
     lines: Lines,
     started: Instant,
     pub(super) run: Run,
@@ -82,17 +85,17 @@ pub(super) enum Opened {
 
 impl Live {
     pub(super) async fn start(
-        command: ChildCommand,
+        source: &mut Source,
         name: &str,
         version: Version,
         limits: &Limits,
         answer: Duration,
-    ) -> Result<Self, SpawnError> {
-        let handle = command.handle();
+    ) -> Result<Self, ValidateError> {
         let lines: Lines = Arc::default();
         let noted = Arc::clone(&lines);
         let started = Instant::now();
-        let link = command.start().await?.tapped(move |way, crossed| {
+        let (link, child) = source.open().await?;
+        let link = link.tapped(move |way, crossed| {
             if let (Way::In, Crossed::Line(line)) = (way, crossed) {
                 let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
                 noted.push_back((Instant::now(), Bytes::copy_from_slice(line)));
@@ -100,7 +103,7 @@ impl Live {
         });
         Ok(Self {
             link: link.bare(limits),
-            handle,
+            child,
             lines,
             started,
             run: Run::new(name, version),
@@ -377,7 +380,7 @@ impl Live {
             self.run.note(at, What::InputClosed);
         }
         let _ = self.link.close().await;
-        if !early && let Some(report) = self.handle.report() {
+        if !early && let Some(report) = self.child.and_then(|child| child.report()) {
             let forced = report.forced != Forced::No;
             let at = self.started.elapsed();
             self.run.note(at, What::Ended(Ended { exit: report.exit, forced }));

@@ -13,8 +13,10 @@ mod client;
 #[cfg(feature = "http")]
 mod http;
 mod live;
+mod openers;
 mod probes;
 mod runs;
+mod source;
 
 pub use client::{ClientValidator, Leaving};
 
@@ -26,7 +28,9 @@ use mcpjoin_check::{Probe, Trace};
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{Limits, OpeningFailure};
 
-use crate::link::{ChildCommand, SpawnError};
+pub use self::openers::{Opener, OpenerAnswer};
+use self::source::Source;
+use crate::link::{ChildCommand, SocketError, SpawnError};
 #[cfg(feature = "http")]
 use crate::link::{Crossed, HttpConnect, HttpSetupError, Way};
 
@@ -66,7 +70,8 @@ struct Look {
 
 /// How the server is reached.
 enum Server {
-    Child(ChildCommand),
+    /// Lines, over a stream of bytes.
+    Lines(Source),
     #[cfg(feature = "http")]
     Http(Box<HttpConnect>),
 }
@@ -90,6 +95,12 @@ pub enum ValidateError {
     /// The program could not be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// There is no connection to where it listens.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// What was to make a connection has failed.
+    #[error("no connection was made: {0}")]
+    Stream(#[from] std::io::Error),
     /// No session could be opened, in no era that was looked for.
     #[error("{0}")]
     NoSession(#[source] OpeningFailure),
@@ -137,7 +148,8 @@ impl Validator {
     #[must_use]
     pub fn new(command: ChildCommand) -> Self {
         // A server that is slow to end is not one that must be ended: more patience than a client has.
-        Self::of(Server::Child(command.shutdown(Duration::from_secs(5), Duration::from_secs(2))))
+        let command = command.shutdown(Duration::from_secs(5), Duration::from_secs(2));
+        Self::of(Server::Lines(Source::Child(command)))
     }
 
     /// For the server that is reached so: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the
@@ -237,7 +249,7 @@ impl Validator {
     /// When the program does not start, or no session can be opened.
     pub async fn run(self) -> Result<Trace, ValidateError> {
         match self.server {
-            Server::Child(command) => runs::Runs::new(self.look, command).all().await,
+            Server::Lines(source) => runs::Runs::new(self.look, source).all().await,
             #[cfg(feature = "http")]
             Server::Http(connect) => http::Runs::new(self.look, &connect)?.all().await,
         }
@@ -248,7 +260,7 @@ impl fmt::Debug for Validator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Validator");
         match &self.server {
-            Server::Child(command) => f.field("command", command),
+            Server::Lines(source) => f.field("source", source),
             #[cfg(feature = "http")]
             Server::Http(connect) => f.field("connect", connect),
         };

@@ -71,6 +71,14 @@ pub(super) fn initialize(id: &str, version: &str) -> String {
     )
 }
 
+/// The same without a version.
+pub(super) fn initialize_bare(id: &str) -> String {
+    let info = client_info();
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"capabilities":{{}},"clientInfo":{info}}}}}"#
+    )
+}
+
 pub(super) fn initialized() -> String {
     r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()
 }

@@ -9,8 +9,8 @@ use mcpjoin_proto::{Era, ErrorObject, Kind, Method, Payload, Profile, Raw, Versi
 
 use super::live::{Live, MOMENT, Opened, Over};
 use super::probes::{self, Manner};
+use super::source::Source;
 use super::{Look, Progress, ValidateError};
-use crate::link::{ChildCommand, SpawnError};
 
 /// The lists, with the capability that each needs.
 pub(super) const LISTS: [(&str, &str); 3] =
@@ -25,7 +25,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 /// Every run of one server.
 pub(super) struct Runs {
     of: Look,
-    command: ChildCommand,
+    source: Source,
     trace: Trace,
     number: usize,
     /// How long it took from the start to the first answer.
@@ -39,9 +39,9 @@ enum Attempt {
 }
 
 impl Runs {
-    pub(super) fn new(of: Look, command: ChildCommand) -> Self {
+    pub(super) fn new(of: Look, source: Source) -> Self {
         let trace = Trace { answer_within: of.answer, ..Trace::default() };
-        Self { of, command, trace, number: 0, start: Duration::ZERO }
+        Self { of, source, trace, number: 0, start: Duration::ZERO }
     }
 
     pub(super) async fn all(mut self) -> Result<Trace, ValidateError> {
@@ -79,10 +79,9 @@ impl Runs {
         Ok(self.trace)
     }
 
-    async fn start(&mut self, name: &str, version: &Version) -> Result<Live, SpawnError> {
+    async fn start(&mut self, name: &str, version: &Version) -> Result<Live, ValidateError> {
         self.number += 1;
-        let command = self.command.clone();
-        Live::start(command, name, version.clone(), &self.of.limits, self.of.answer).await
+        Live::start(&mut self.source, name, version.clone(), &self.of.limits, self.of.answer).await
     }
 
     fn tell(&mut self, live: &Live, probe: Probe) {
@@ -90,7 +89,7 @@ impl Runs {
     }
 
     /// A session of the modern era, if there is one.
-    async fn modern(&mut self, within: Duration) -> Result<Attempt, SpawnError> {
+    async fn modern(&mut self, within: Duration) -> Result<Attempt, ValidateError> {
         let version = Version::newest(Era::Modern);
         let manner = Manner::Modern(version.clone());
         let mut live = self.start("modern session", &version).await?;
@@ -155,7 +154,7 @@ impl Runs {
     }
 
     /// A session of the legacy era, if there is one. `modern`: there is one of the modern era.
-    async fn legacy(&mut self, modern: bool) -> Result<Attempt, SpawnError> {
+    async fn legacy(&mut self, modern: bool) -> Result<Attempt, ValidateError> {
         let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
         let manner = Manner::Legacy;
         let mut live = self.start("legacy session", &version).await?;
@@ -235,7 +234,7 @@ impl Runs {
     }
 
     /// A short session for each version of the legacy era that has had none, and for one that does not exist.
-    async fn openers(&mut self) -> Result<(), SpawnError> {
+    async fn openers(&mut self) -> Result<(), ValidateError> {
         let had = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
         let others = Revisions::LEGACY.iter().filter(|version| **version != had).cloned();
         let unknown = Version::parse(probes::NO_VERSION);
@@ -265,7 +264,7 @@ impl Runs {
     }
 
     /// Lines that cannot be read. A server that does not survive one is started afresh for the next.
-    async fn bad_lines(&mut self, modern: bool) -> Result<(), SpawnError> {
+    async fn bad_lines(&mut self, modern: bool) -> Result<(), ValidateError> {
         let mut live: Option<(Live, Manner)> = None;
         let bad = probes::BAD_JSON.iter().map(|line| (Probe::BadJson, *line));
         for (probe, line) in
@@ -295,7 +294,7 @@ impl Runs {
     }
 
     /// A session in which anything may be sent; `None` when none opens any more.
-    async fn opened(&mut self, modern: bool) -> Result<Option<(Live, Manner)>, SpawnError> {
+    async fn opened(&mut self, modern: bool) -> Result<Option<(Live, Manner)>, ValidateError> {
         if modern {
             let version = Version::newest(Era::Modern);
             let manner = Manner::Modern(version.clone());
