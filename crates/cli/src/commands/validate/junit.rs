@@ -70,13 +70,7 @@ impl Figures {
     }
 }
 
-fn suite(
-    out: &mut String,
-    server: &Server,
-    chapter: Chapter,
-    rulings: &[&Ruling],
-    least: Level,
-) -> Figures {
+fn suite(out: &mut String, server: &Server, chapter: Chapter, rulings: &[&Ruling], least: Level) -> Figures {
     let mut figures = Figures { tests: rulings.len(), ..Figures::default() };
     let mut cases = String::new();
     let class = attribute(&format!("{}.{}", server.label, chapter.as_str()));
@@ -86,13 +80,18 @@ fn suite(
             Said::Passed => cases.push_str("/>\n"),
             Said::Skipped(why) => {
                 figures.skipped += 1;
-                let _ = write!(cases, ">\n      <skipped message=\"{}\"/>\n    </testcase>\n", attribute(why));
+                let _ =
+                    write!(cases, ">\n      <skipped message=\"{}\"/>\n    </testcase>\n", attribute(why));
             }
             Said::Failed(found) => match ruling.fault() {
                 None => {
                     figures.skipped += 1;
                     cases.push_str(">\n      <skipped message=\"known: the baseline has it\"/>\n");
-                    let _ = write!(cases, "      <system-out>{}</system-out>\n    </testcase>\n", told(ruling, found));
+                    let _ = write!(
+                        cases,
+                        "      <system-out>{}</system-out>\n    </testcase>\n",
+                        told(ruling, found)
+                    );
                 }
                 Some(level) if level >= least => {
                     figures.failures += 1;
@@ -106,7 +105,11 @@ fn suite(
                     );
                 }
                 Some(_) => {
-                    let _ = write!(cases, ">\n      <system-out>{}</system-out>\n    </testcase>\n", told(ruling, found));
+                    let _ = write!(
+                        cases,
+                        ">\n      <system-out>{}</system-out>\n    </testcase>\n",
+                        told(ruling, found)
+                    );
                 }
             },
         }
@@ -166,6 +169,9 @@ mod tests {
     #[test]
     fn no_text_ends_its_element_or_is_forbidden() {
         assert_eq!(content("<a b=\"c\">]]>&\n\t"), "&lt;a b=&quot;c&quot;&gt;]]&gt;&amp;\n\t");
-        assert_eq!(attribute("a\nb\u{0}\u{1b}\u{ffff}\u{fffe}\u{85}"), "a\\u{a}b\\u{0}\\u{1b}\\u{ffff}\\u{fffe}\\u{85}");
+        assert_eq!(
+            attribute("a\nb\u{0}\u{1b}\u{ffff}\u{fffe}\u{85}"),
+            "a\\u{a}b\\u{0}\\u{1b}\\u{ffff}\\u{fffe}\\u{85}"
+        );
     }
 }

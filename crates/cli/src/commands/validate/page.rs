@@ -109,12 +109,8 @@ fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
     let _ = writeln!(out, "  {label} {NAME}{}{NAME:#}: {}", rule.slug, rule.sentence);
     for found in findings.iter().filter(|found| !found.known).take(FINDINGS) {
         let problem = cut(&found.problem, SHOWN);
-        let _ = writeln!(
-            out,
-            "    {} {FAINT}({}){FAINT:#}",
-            visible::line(&problem),
-            visible::line(&found.run)
-        );
+        let _ =
+            writeln!(out, "    {} {FAINT}({}){FAINT:#}", visible::line(&problem), visible::line(&found.run));
         for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
             if let Some(line) = line {
                 let _ = writeln!(out, "    {FAINT}{name:<8}{FAINT:#} {}", visible::line(&cut(line, SHOWN)));

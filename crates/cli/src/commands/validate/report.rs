@@ -121,10 +121,10 @@ impl Counts {
 impl Judged {
     /// What the library says, cut and without secrets.
     pub(super) fn new(ui: &Ui, trace: &Trace, report: check::Report) -> Self {
-        let runs = trace.runs.iter().map(|run| Run {
-            name: run.name.to_string(),
-            version: run.version.as_str().to_owned(),
-        });
+        let runs = trace
+            .runs
+            .iter()
+            .map(|run| Run { name: run.name.to_string(), version: run.version.as_str().to_owned() });
         let rulings = report.verdicts.into_iter().map(|verdict| Ruling {
             rule: verdict.rule,
             said: match verdict.outcome {

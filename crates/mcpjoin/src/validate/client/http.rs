@@ -124,8 +124,8 @@ async fn alone(presence: Arc<Presence>, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     loop {
         let changed = presence.changed.notified();
-        let quiet = presence.requests.load(Ordering::SeqCst) > 0
-            && presence.connections.load(Ordering::SeqCst) == 0;
+        let quiet =
+            presence.requests.load(Ordering::SeqCst) > 0 && presence.connections.load(Ordering::SeqCst) == 0;
         if !quiet {
             changed.await;
         } else if timeout(idle, changed).await.is_err() {
@@ -278,5 +278,7 @@ fn noted(headers: &HeaderMap) -> Vec<(Box<str>, Bytes)> {
     let headers = headers.iter().filter(|(header, _)| {
         NOTED.contains(&header.as_str()) || header.as_str().starts_with(name::PARAM_PREFIX)
     });
-    headers.map(|(header, value)| (header.as_str().into(), Bytes::copy_from_slice(value.as_bytes()))).collect()
+    headers
+        .map(|(header, value)| (header.as_str().into(), Bytes::copy_from_slice(value.as_bytes())))
+        .collect()
 }

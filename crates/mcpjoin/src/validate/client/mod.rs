@@ -84,12 +84,7 @@ impl ClientValidator {
     /// In front of this server.
     #[must_use]
     pub fn new(server: Server) -> Self {
-        Self {
-            server,
-            limits: Limits::default(),
-            answer: Trace::default().answer_within,
-            refuse: false,
-        }
+        Self { server, limits: Limits::default(), answer: Trace::default().answer_within, refuse: false }
     }
 
     /// The bounds of messages.

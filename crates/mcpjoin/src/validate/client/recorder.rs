@@ -72,11 +72,6 @@ impl Recorder {
         }
     }
 
-    /// How many runs there are.
-    pub(super) const fn len(&self) -> usize {
-        self.runs.len()
-    }
-
     fn note(&mut self, run: usize, exchange: Option<u32>, what: What) {
         let at = self.started.elapsed();
         if let Some(noted) = self.runs.get_mut(run) {
