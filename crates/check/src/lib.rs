@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod base;
+mod client;
 mod exchange;
 mod http;
 mod lifecycle;
@@ -30,6 +31,7 @@ mod seen;
 mod stdio;
 mod trace;
 
+pub use client::{client_rules, judge_client};
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub use revisions::Revisions;
 pub use rule::{

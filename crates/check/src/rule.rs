@@ -9,6 +9,7 @@ use std::fmt;
 use bytes::Bytes;
 use mcpjoin_proto::Version;
 
+use crate::client::client_rules;
 use crate::revisions::Revisions;
 use crate::seen::Seen;
 use crate::trace::{Channel, Trace};
@@ -52,12 +53,14 @@ pub enum Chapter {
     StreamableHttp,
     /// The two endpoints of 2024-11-05.
     HttpSse,
+    /// What a client has for servers: roots, sampling, elicitation.
+    ClientFeatures,
 }
 
 impl Chapter {
     /// Every chapter, in the order of the book.
-    pub const ALL: [Self; 5] =
-        [Self::Base, Self::Lifecycle, Self::Stdio, Self::StreamableHttp, Self::HttpSse];
+    pub const ALL: [Self; 6] =
+        [Self::Base, Self::Lifecycle, Self::Stdio, Self::StreamableHttp, Self::HttpSse, Self::ClientFeatures];
 
     /// Its name, which also stands for all of its rules in a [`Selection`].
     #[must_use]
@@ -68,6 +71,7 @@ impl Chapter {
             Self::Stdio => "stdio",
             Self::StreamableHttp => "http",
             Self::HttpSse => "http-sse",
+            Self::ClientFeatures => "client-features",
         }
     }
 
@@ -80,13 +84,14 @@ impl Chapter {
             Self::Stdio => "stdio",
             Self::StreamableHttp => "Streamable HTTP",
             Self::HttpSse => "HTTP+SSE",
+            Self::ClientFeatures => "Client features",
         }
     }
 
     /// Whether its rules judge what was carried by that.
     fn judges(self, channel: Channel) -> bool {
         match self {
-            Self::Base | Self::Lifecycle => true,
+            Self::Base | Self::Lifecycle | Self::ClientFeatures => true,
             Self::Stdio => channel == Channel::Stdio,
             Self::StreamableHttp => channel == Channel::StreamableHttp,
             Self::HttpSse => channel == Channel::HttpSse,
@@ -96,7 +101,7 @@ impl Chapter {
     /// Why its rules had nothing to judge when nothing was carried by what they are about.
     const fn unused(self) -> &'static str {
         match self {
-            Self::Base | Self::Lifecycle => "no session was opened",
+            Self::Base | Self::Lifecycle | Self::ClientFeatures => "no session was opened",
             Self::Stdio => "the server was not run as a child",
             Self::StreamableHttp => "the server was not reached over Streamable HTTP",
             Self::HttpSse => "the server was not reached over HTTP+SSE",
@@ -340,19 +345,40 @@ impl Selection {
         only: impl IntoIterator<Item = &'a str>,
         without: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, UnknownName> {
+        let rules: Vec<&'static Rule> = rules().collect();
+        Self::among(&rules, &mut only.into_iter(), &mut without.into_iter())
+    }
+
+    /// The same among the [rules for clients](client_rules).
+    ///
+    /// # Errors
+    /// The first name that is neither a rule's nor a chapter's of that book.
+    pub fn for_clients<'a>(
+        only: impl IntoIterator<Item = &'a str>,
+        without: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, UnknownName> {
+        let rules: Vec<&'static Rule> = client_rules().collect();
+        Self::among(&rules, &mut only.into_iter(), &mut without.into_iter())
+    }
+
+    fn among<'a>(
+        rules: &[&'static Rule],
+        only: &mut dyn Iterator<Item = &'a str>,
+        without: &mut dyn Iterator<Item = &'a str>,
+    ) -> Result<Self, UnknownName> {
         let resolve = |names: &mut dyn Iterator<Item = &'a str>| {
             let mut slugs = BTreeSet::new();
             for name in names {
                 let before = slugs.len();
-                let named = |rule: &&Rule| rule.slug == name || rule.chapter.as_str() == name;
-                slugs.extend(rules().filter(named).map(|rule| rule.slug));
-                if slugs.len() == before && !rules().any(|rule| named(&rule)) {
+                let named = |rule: &Rule| rule.slug == name || rule.chapter.as_str() == name;
+                slugs.extend(rules.iter().filter(|rule| named(rule)).map(|rule| rule.slug));
+                if slugs.len() == before && !rules.iter().any(|rule| named(rule)) {
                     return Err(UnknownName(name.to_owned()));
                 }
             }
             Ok(slugs)
         };
-        Ok(Self { only: resolve(&mut only.into_iter())?, without: resolve(&mut without.into_iter())? })
+        Ok(Self { only: resolve(only)?, without: resolve(without)? })
     }
 
     /// Whether a rule is applied.
@@ -367,11 +393,12 @@ impl Selection {
 pub fn judge(trace: &Trace, selection: &Selection) -> Report {
     let runs: Vec<Seen<'_>> = trace.runs.iter().map(|run| Seen::of(trace, run)).collect();
     let selected = rules().filter(|rule| selection.has(rule));
-    let verdicts = selected.map(|rule| Verdict { rule, outcome: outcome(rule, &runs) }).collect();
+    let verdicts = selected.map(|rule| Verdict { rule, outcome: by_runs(rule, &runs) }).collect();
     Report { verdicts }
 }
 
-fn outcome(rule: &Rule, runs: &[Seen<'_>]) -> Outcome {
+/// What a rule says of all runs together.
+pub(crate) fn by_runs(rule: &Rule, runs: &[Seen<'_>]) -> Outcome {
     let mut findings = Vec::new();
     let mut passed = false;
     let mut skipped = None;

@@ -3,6 +3,7 @@
 //! Built once for each run and read by every rule. One cause is sorted into one place, so that one fault of a server
 //! is found by one rule: a response whose id was changed is not a missing answer as well.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use mcpjoin_proto::{
     DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId, code,
 };
 
+use crate::client::Talk;
 use crate::exchange::Exchange;
 use crate::revisions::Revisions;
 use crate::rule::Finding;
@@ -38,6 +40,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) lines: Vec<(usize, &'a Line)>,
     /// The HTTP exchanges, by their numbers.
     pub(crate) exchanges: BTreeMap<u32, Exchange<'a>>,
+    talk: OnceCell<Talk<'a>>,
 }
 
 /// A request of ours; or a line that should be taken for something like it.
@@ -113,6 +116,7 @@ impl<'a> Seen<'a> {
             faults: Vec::new(),
             lines: Vec::new(),
             exchanges: BTreeMap::new(),
+            talk: OnceCell::new(),
         };
         for (place, event) in run.events.iter().enumerate() {
             seen.happened(event);
@@ -136,6 +140,11 @@ impl<'a> Seen<'a> {
             }
         }
         seen
+    }
+
+    /// The run as a client has led it, to be judged by the rules for clients.
+    pub(crate) fn talk(&self) -> &Talk<'a> {
+        self.talk.get_or_init(|| Talk::of(self.run))
     }
 
     /// Puts the parts of exchanges together.

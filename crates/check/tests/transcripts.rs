@@ -27,6 +27,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+#[path = "transcripts/client.rs"]
+mod client;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ pub(crate) use prompt::Prompt;
 pub(crate) use read::Read;
 pub(crate) use serve::{Serve, Served};
 pub(crate) use servers::{Servers, Shown, What, WrittenAs};
-pub(crate) use validate::{Format, Validate};
+pub(crate) use validate::{ClientLook, Format, Validate};
 pub(crate) use values::Pin;
 pub(crate) use words::Words;
 

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::values::duration;
 use super::{Connect, Output};
 
 const LONG: &str = "\
@@ -38,6 +40,13 @@ versions, code, message
 Of several servers it is an object with servers, an array of these objects: each with server, its name, and, in place \
 of runs and rules, error where it was not judged.
 
+With --client it is a client that is judged, by the rules that bind clients: `mcpjoin validate --client` is what the client \
+is to start as its server, and serves it what `demo:` has, or, with --listen, what it is to connect to. It ends when the client \
+has left (over HTTP, when there has been no connection for 5s, or when the command after -- has ended, in whose words {url} is our \
+address), after --for, or at a signal. Beside its server's own questions a client of the legacy era gets a ping, a \
+request and a notification that nobody knows, and is asked for its roots. On standard input and output the report goes \
+to standard error, if there is no --report.
+
 With --format sarif it is SARIF 2.1.0, where a MUST is an error, a SHOULD a warning and advice a note; with --format \
 junit it is JUnit's XML, with a suite for each chapter and a case for each rule.";
 
@@ -45,7 +54,8 @@ junit it is JUnit's XML, with a suite for each chapter and a case for each rule.
 #[command(
     long_about = LONG,
     override_usage = "mcpjoin validate [OPTIONS] TARGET...\n       mcpjoin validate [OPTIONS] [--] COMMAND [ARG]...\n       \
-                      mcpjoin validate [OPTIONS] --config FILE\n       mcpjoin validate --rules",
+                      mcpjoin validate [OPTIONS] --config FILE\n       mcpjoin validate --client [OPTIONS] \
+                      [-- COMMAND [ARG]...]\n       mcpjoin validate --rules",
     after_help = "Examples:\n  \
         mcpjoin validate demo:\n  \
         mcpjoin validate --strict ./my-server --verbose\n  \
@@ -54,6 +64,8 @@ junit it is JUnit's XML, with a suite for each chapter and a case for each rule.
         mcpjoin validate --format sarif --config .mcp.json > mcp.sarif\n  \
         mcpjoin validate --baseline known.json --update-baseline ./my-server\n  \
         mcpjoin validate --eras demo:\n  \
+        mcpjoin validate --client --report client.txt\n  \
+        mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}\n  \
         mcpjoin validate --rules\n\n\
         Options stand before the server's command: what follows its first word is its own."
 )]
@@ -92,9 +104,33 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = false, conflicts_with = "json")]
     pub(crate) format: Option<Format>,
     #[command(flatten)]
+    pub(crate) client: ClientLook,
+    #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) connect: Connect,
+}
+
+// How a client is looked at. No doc comment: clap would have the verb say it of itself.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Clients")]
+pub(crate) struct ClientLook {
+    /// Judges a client: this is the server that it connects to, on standard input and output or with --listen
+    #[arg(long, conflicts_with_all = ["also", "baseline", "eras"])]
+    pub(crate) client: bool,
+    /// Waits for clients there, http://host:port/path, until they have left; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS", requires = "client")]
+    pub(crate) listen: Option<String>,
+    /// Looks for so long, whoever has left: seconds, or with ms, s, m, h
+    #[arg(long = "for", value_name = "TIME", requires = "client", value_parser = duration)]
+    pub(crate) during: Option<Duration>,
+    /// Writes the report to this file, and not to standard output (on stdio: to standard error); `{pid}` stands for the
+    /// id of this process
+    #[arg(long, value_name = "FILE", requires = "client")]
+    pub(crate) report: Option<PathBuf>,
+    /// Answers initialize with a version that does not exist, at which a client is to leave
+    #[arg(long, requires = "client")]
+    pub(crate) refuse_version: bool,
 }
 
 /// How the report is written.

@@ -2,6 +2,7 @@
 
 mod baseline;
 mod book;
+mod client;
 mod fingerprint;
 mod json;
 mod junit;
@@ -27,6 +28,9 @@ use crate::ui::Ui;
 
 /// Looks at the servers, and judges them. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Failure> {
+    if args.client.client {
+        return client::run(ui, &args, escaped);
+    }
     let only = args.rule.iter().map(String::as_str);
     let selection = Selection::new(only, args.skip.iter().map(String::as_str)).map_err(|error| {
         let chapters = Chapter::ALL.map(Chapter::as_str).join(", ");
@@ -104,10 +108,7 @@ async fn told(
     let alone = !document.several && document.servers.iter().all(|server| server.seen.is_err());
     let text = match args.form() {
         Format::Text | Format::Json if alone => String::new(),
-        Format::Text => page::document(ui, &document, ui.verbosity() > 0),
-        Format::Json => json::document(ui, &document),
-        Format::Sarif => sarif::document(ui, &document),
-        Format::Junit => junit::document(ui, &document),
+        _ => rendered(ui, args, &document),
     };
     let exit =
         document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
@@ -120,6 +121,16 @@ async fn told(
         (Exit::Done, Some(exit)) => exit,
         (Exit::Done, None) => exit.unwrap_or(Exit::Done),
         (exit, _) => exit,
+    }
+}
+
+/// The report, in the form that was asked for.
+fn rendered(ui: &Ui, args: &Validate, document: &Document) -> String {
+    match args.form() {
+        Format::Text => page::document(ui, document, ui.verbosity() > 0),
+        Format::Json => json::document(ui, document),
+        Format::Sarif => sarif::document(ui, document),
+        Format::Junit => junit::document(ui, document),
     }
 }
 

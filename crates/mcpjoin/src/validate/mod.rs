@@ -9,6 +9,7 @@
 //! legacy era, one for lines that are no messages; over HTTP two at once as well. A child is ended after each run by the
 //! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
 
+mod client;
 #[cfg(feature = "http")]
 mod http;
 mod live;
@@ -16,6 +17,8 @@ mod openers;
 mod probes;
 mod runs;
 mod source;
+
+pub use client::{ClientValidator, Leaving};
 
 use std::fmt;
 use std::time::Duration;
