@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod base;
+mod compatibility;
 mod exchange;
 mod http;
 mod lifecycle;
@@ -30,6 +31,9 @@ mod seen;
 mod stdio;
 mod trace;
 
+pub use compatibility::{
+    CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Demand, Incompatibility, Limit, compatibility,
+};
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub use revisions::Revisions;
 pub use rule::{
