@@ -34,6 +34,15 @@ struct Sentence {
 /// The sentences of each area, by their digests, in the order of the newest revision.
 type Areas = BTreeMap<&'static str, Vec<(String, Sentence)>>;
 
+/// Prints how many sentences have a rule, and why the others have none.
+pub(crate) fn counts(root: &Path) -> Result<()> {
+    println!("{}\n", list::counts(&kept(root)?));
+    for (reason, meaning) in list::REASONS {
+        println!("{reason:<14}{meaning}");
+    }
+    Ok(())
+}
+
 /// Fails on any difference between the list and a checkout of the specification.
 pub(crate) fn check(root: &Path, specification: &Path) -> Result<()> {
     let (areas, kept) = (areas(specification)?, kept(root)?);

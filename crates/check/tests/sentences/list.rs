@@ -12,6 +12,8 @@
 //! is a rule (`rule SLUG SLUG`), a rule that is still to be written (`owed SLUG`), or one of the reasons why there is
 //! none; more than one, apart by `;`, when it holds for two parties or says two things.
 
+use std::collections::BTreeMap;
+
 /// The revisions, oldest first.
 pub(crate) const REVISIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
@@ -141,6 +143,29 @@ fn revisions(text: &str) -> Result<Vec<usize>, String> {
         return Err(format!("no revisions in their order: {text}"));
     }
     Ok(found)
+}
+
+/// How many sentences there are in each area, and what becomes of them: a sentence with several fates counts in each.
+pub(crate) fn counts(areas: &BTreeMap<String, Vec<Line>>) -> String {
+    let fates = ["rule", "owed"].into_iter().chain(REASONS.iter().map(|(reason, _)| *reason));
+    let fates: Vec<&str> = fates.collect();
+    let heads: String = fates.iter().map(|fate| format!("{fate:>14}")).collect();
+    let mut out = format!("{:<14}{:>10}{heads}", "", "sentences");
+    let whole: Vec<Line> = areas.values().flatten().cloned().collect();
+    for (area, lines) in areas.iter().map(|(area, lines)| (area.as_str(), lines)).chain([("all", &whole)]) {
+        let count = |wanted: &str| {
+            let is = |fate: &Fate| match fate {
+                Fate::Rule(_) => wanted == "rule",
+                Fate::Owed(_) => wanted == "owed",
+                Fate::Reason(reason) => *reason == wanted,
+                Fate::Unread => false,
+            };
+            lines.iter().filter(|line| line.fates.iter().any(is)).count()
+        };
+        let counted: String = fates.iter().map(|fate| format!("{:>14}", count(fate))).collect();
+        out += &format!("\n{area:<14}{:>10}{counted}", lines.len());
+    }
+    out
 }
 
 /// The rules of `beyond.txt`: `SLUG | REVISIONS | GROUND | why`.

@@ -6,7 +6,7 @@ mod list;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use list::{Fate, Line, REASONS, REVISIONS};
+use list::{Fate, Line, REVISIONS};
 use mcpjoin_check::{Level, rules};
 use mcpjoin_proto::Version;
 
@@ -93,31 +93,10 @@ fn has(source: &mcpjoin_check::Source, revision: &str) -> bool {
     source.revisions.contains(&Version::parse(revision))
 }
 
-/// The counts, which nothing depends on.
+/// Nothing depends on the counts.
 #[allow(clippy::print_stdout, reason = "shown with --no-capture")]
 fn print(areas: &BTreeMap<String, Vec<Line>>) {
-    let words: Vec<&str> =
-        ["rule", "owed"].into_iter().chain(REASONS.iter().map(|(reason, _)| *reason)).collect();
-    println!(
-        "{:<16}{:>10}{}",
-        "",
-        "sentences",
-        words.iter().map(|word| format!("{word:>14}")).collect::<String>()
-    );
-    let whole: Vec<Line> = areas.values().flatten().cloned().collect();
-    for (area, lines) in areas.iter().map(|(area, lines)| (area.as_str(), lines)).chain([("all", &whole)]) {
-        let count = |word: &str| {
-            let is = |fate: &Fate| match fate {
-                Fate::Rule(_) => word == "rule",
-                Fate::Owed(_) => word == "owed",
-                Fate::Reason(reason) => *reason == word,
-                Fate::Unread => false,
-            };
-            lines.iter().filter(|line| line.fates.iter().any(is)).count()
-        };
-        let counts: String = words.iter().map(|word| format!("{:>14}", count(word))).collect();
-        println!("{area:<16}{:>10}{counts}", lines.len());
-    }
+    println!("{}", list::counts(areas));
 }
 
 #[test]
