@@ -85,8 +85,23 @@ fn the_book_and_the_list_of_sentences_agree() {
             }
         }
     }
+    wrong.extend(lines.iter().flat_map(unjudged));
     print(&areas);
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The revisions in which a sentence that has nothing but rules is judged by none of them.
+fn unjudged(line: &Line) -> Vec<String> {
+    let [Fate::Rule(slugs)] = &line.fates[..] else { return Vec::new() };
+    let judged = |place: &usize| {
+        let named = rules().filter(|rule| slugs.iter().any(|slug| slug == rule.slug));
+        let mut sources = named.flat_map(|rule| rule.sources);
+        sources.any(|source| has(source, REVISIONS[*place]) && source.level != Level::Advice)
+    };
+    let places = line.revisions.iter().filter(|place| !judged(place));
+    places
+        .map(|place| format!("{} is judged by none of its rules in {}", line.digest, REVISIONS[*place]))
+        .collect()
 }
 
 fn has(source: &mcpjoin_check::Source, revision: &str) -> bool {
