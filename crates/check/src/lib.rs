@@ -32,7 +32,8 @@ mod stdio;
 mod trace;
 
 pub use compatibility::{
-    CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Demand, Incompatibility, Limit, compatibility,
+    CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
+    compatibility,
 };
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub use revisions::Revisions;

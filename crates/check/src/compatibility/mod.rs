@@ -26,6 +26,7 @@ mod table;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Kind, Raw};
@@ -51,8 +52,25 @@ pub struct Limit {
     pub then: Consequence,
     /// The address where it was seen.
     pub source: &'static str,
-    /// The day on which it was seen there, as `2026-11-22`: a client may have changed since.
-    pub seen: &'static str,
+    /// The day on which it was seen there: a client may have changed since.
+    pub seen: Day,
+}
+
+/// A day of the Gregorian calendar, written as ISO 8601 does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Day {
+    /// The year.
+    pub year: u16,
+    /// The month, from 1.
+    pub month: u8,
+    /// The day of the month, from 1.
+    pub day: u8,
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
+    }
 }
 
 /// What a client demands of a tool, or of all of them.

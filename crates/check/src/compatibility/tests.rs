@@ -1,6 +1,6 @@
 use mcpjoin_proto::Raw;
 
-use super::{CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, compatibility};
+use super::{CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, compatibility};
 
 fn tool(text: &str) -> Raw {
     Raw::parse(text.to_owned()).unwrap()
@@ -189,12 +189,11 @@ fn a_huge_nested_schema_is_looked_at_soon() {
 fn every_limit_says_where_and_when_it_was_seen() {
     for limit in CLIENT_LIMITS {
         assert!(limit.source.starts_with("https://"), "{limit:?}");
-        let day: Vec<&str> = limit.seen.split('-').collect();
-        assert!(
-            matches!(day[..], [year, month, day] if year.len() == 4 && month.len() == 2 && day.len() == 2)
-        );
-        assert!(("2025-01-01".."2027").contains(&limit.seen), "{limit:?}");
+        let days = Day { year: 2025, month: 1, day: 1 }..Day { year: 2027, month: 1, day: 1 };
+        assert!(days.contains(&limit.seen), "{limit:?}");
+        assert!((1..=12).contains(&limit.seen.month) && (1..=31).contains(&limit.seen.day), "{limit:?}");
     }
+    assert_eq!(Day { year: 2026, month: 8, day: 7 }.to_string(), ["2026", "08", "07"].join("-"));
     let mut clients: Vec<&str> = CLIENT_LIMITS.iter().map(|limit| limit.client).collect();
     clients.dedup();
     let mut once = clients.clone();
