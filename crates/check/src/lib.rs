@@ -22,6 +22,7 @@
 
 mod base;
 mod client;
+mod compatibility;
 mod exchange;
 mod http;
 mod lifecycle;
@@ -32,6 +33,10 @@ mod stdio;
 mod trace;
 
 pub use client::{client_rules, judge_client};
+pub use compatibility::{
+    CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
+    compatibility,
+};
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub use revisions::Revisions;
 pub use rule::{
