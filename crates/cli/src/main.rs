@@ -8,6 +8,10 @@ mod commands;
 mod config;
 mod connect;
 mod demo;
+// Beside it and not in it: the tests of the library put faults around the same server.
+#[cfg(test)]
+#[path = "demo/tests/mod.rs"]
+mod demo_tests;
 mod events;
 mod exit;
 mod failure;

@@ -9,7 +9,7 @@ use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Asked, Meaning, Seen};
-use crate::trace::Probe;
+use crate::trace::{Channel, Probe};
 
 const RESPONSE: &str = "https://www.jsonrpc.org/specification#response_object";
 
@@ -106,6 +106,11 @@ pub(super) static RULES: [Rule; 8] = [
             Source::new(Revisions::SINCE_SECOND, Must, "basic#notifications"),
         ],
         judge: |seen| {
+            if seen.run.channel == Channel::StreamableHttp {
+                return Outcome::Skipped(
+                    "over HTTP it has a response, of which notification-accepted judges",
+                );
+            }
             let told = seen.told.iter().map(|_| None);
             let answered = seen.strays.iter().filter_map(|stray| match seen.meaning(stray) {
                 Meaning::Notified(told) => Some(Some(Finding::new(

@@ -7,7 +7,7 @@ use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Answer, Asked, Seen, member, members};
-use crate::trace::{Event, Line, Probe, What};
+use crate::trace::{Channel, Event, Line, Probe, What};
 
 const INITIALIZATION: &[Source] = &[Source::new(Revisions::LEGACY, Must, "basic/lifecycle#initialization")];
 const PING: &[Source] = &[Source::new(Revisions::LEGACY, Must, "basic/utilities/ping#behavior-requirements")];
@@ -19,6 +19,9 @@ pub(super) static RULES: [Rule; 7] = [
         sentence: "The first thing that is said is the client's initialize.",
         sources: INITIALIZATION,
         judge: |seen| {
+            if seen.run.channel == Channel::StreamableHttp {
+                return Outcome::Skipped("over HTTP nothing can come before something was asked");
+            }
             let opening = |event: &Event| {
                 matches!(event.what, What::Sent(Probe::Initialize | Probe::UnknownVersion, _))
             };

@@ -10,11 +10,11 @@ use mcpjoin::proto::types::{Prompt, Resource};
 use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, tool};
 
 /// The tool that comes and goes.
-pub(super) const TOOL: &str = "test_added_tool";
+pub(crate) const TOOL: &str = "test_added_tool";
 /// The prompt that comes and goes.
-pub(super) const PROMPT: &str = "test_added_prompt";
+pub(crate) const PROMPT: &str = "test_added_prompt";
 /// The resource that changes.
-pub(super) const WATCHED: &str = "test://watched-resource";
+pub(crate) const WATCHED: &str = "test://watched-resource";
 
 /// Adds the chapter.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {

@@ -5,11 +5,11 @@
 //!
 //! Run by `mcpjoin serve demo`, which is what the target `demo:` starts. It knows neither its link nor its client.
 
-mod changes;
+pub(crate) mod changes;
 mod content;
-mod prompts;
+pub(crate) mod prompts;
 mod questions;
-mod resources;
+pub(crate) mod resources;
 mod rounds;
 mod schemas;
 mod steps;
@@ -22,12 +22,12 @@ use mcpjoin::proto::session::Limits;
 use mcpjoin::server::{BuildError, ServerBuilder};
 
 /// A picture of one point, in base64.
-const PICTURE: &str =
+pub(crate) const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mPQ6w4HAAH7ARFK28dFAAAAAElFTkSuQmCC";
 /// A millisecond of silence, in base64.
-const SOUND: &str = "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQgAAACAgICAgICAgA==";
+pub(crate) const SOUND: &str = "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQgAAACAgICAgICAgA==";
 /// Between two steps of a tool that shows how far it is: long enough to be seen, and to be cancelled in.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// Every chapter adds to the description what it is about.
 const CHAPTERS: [fn(ServerBuilder) -> ServerBuilder; 9] = [
@@ -52,6 +52,3 @@ pub(crate) fn server(limits: Limits) -> Result<Server, BuildError> {
         .limits(limits);
     CHAPTERS.iter().fold(server, |server, add| add(server)).build()
 }
-
-#[cfg(test)]
-mod tests;

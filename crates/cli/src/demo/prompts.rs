@@ -13,7 +13,7 @@ use super::content::{picture, resource};
 use super::rounds::{ask, form, text_of};
 
 /// The prompt whose arguments are completed.
-pub(super) const PROMPT: &str = "test_prompt_with_arguments";
+pub(crate) const PROMPT: &str = "test_prompt_with_arguments";
 /// What is proposed where any value will do.
 const PROPOSALS: [&str; 4] = ["hello", "help", "world", "wonder"];
 

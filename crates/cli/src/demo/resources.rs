@@ -12,7 +12,7 @@ use mcpjoin::server::{ReadRequest, ServerBuilder};
 use super::PICTURE;
 
 /// The template.
-pub(super) const TEMPLATE: &str = "test://template/{id}/data";
+pub(crate) const TEMPLATE: &str = "test://template/{id}/data";
 
 /// Adds the chapter.
 pub(super) fn add(server: ServerBuilder) -> ServerBuilder {

@@ -3,8 +3,8 @@
 use mcpjoin::proto::{Era, Method};
 use serde_json::{Value, json};
 
-use super::super::changes::{PROMPT, TOOL, WATCHED};
 use super::{ERAS, Wire, call, listening, run, server, text, value};
+use crate::demo::changes::{PROMPT, TOOL, WATCHED};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 

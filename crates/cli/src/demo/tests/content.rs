@@ -3,8 +3,8 @@
 use mcpjoin::proto::Era;
 use serde_json::{Value, json};
 
-use super::super::{PICTURE, SOUND};
 use super::{ERAS, answering, call, run, silent, text, value};
+use crate::demo::{PICTURE, SOUND};
 
 /// What a tool without arguments gives is this, in both eras.
 fn gives(tool: &str, content: &Value) {

@@ -41,7 +41,7 @@ pub(super) fn run(test: impl Future<Output = ()>) {
 }
 
 pub(super) fn server() -> Server {
-    super::server(Limits::default()).unwrap()
+    crate::demo::server(Limits::default()).unwrap()
 }
 
 pub(super) fn raw(value: &Value) -> Raw {

@@ -8,8 +8,8 @@ use mcpjoin::proto::types::{
 };
 use serde_json::{Value, json};
 
-use super::super::{PICTURE, prompts, resources};
 use super::{ERAS, run, silent, value};
+use crate::demo::{PICTURE, prompts, resources};
 
 /// The contents of a resource, in both eras.
 fn read(uri: &'static str) -> Value {

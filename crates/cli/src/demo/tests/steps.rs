@@ -8,8 +8,8 @@ use mcpjoin::proto::types::LoggingLevel;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::super::PAUSE;
 use super::{ERAS, Wire, listening, meta, run, server, silent, text, value};
+use crate::demo::PAUSE;
 
 #[test]
 fn tools_call_with_logging() {

@@ -30,6 +30,9 @@ const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// How long to look for what comes late.
 pub(super) const MOMENT: Duration = Duration::from_millis(200);
 
+/// How long an answer that has not come in time is still waited for: late is not never.
+const LATE: Duration = Duration::from_secs(2);
+
 pub(super) struct Live<'w> {
     wire: &'w Wire,
     manner: Manner,
@@ -214,7 +217,8 @@ impl<'w> Live<'w> {
             self.note(number, What::Sent(probe, line));
         }
         let began = Instant::now();
-        let deadline = began + within;
+        let is_answer = until == Until::Ended && within == self.answer;
+        let deadline = began + within + if is_answer { LATE } else { Duration::ZERO };
         let first = waiting.first().cloned();
         let body = line.map(|line| Bytes::copy_from_slice(line.as_bytes()));
         let response = match timeout_at(deadline, self.wire.send(&head, body)).await {

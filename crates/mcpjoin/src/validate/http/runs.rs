@@ -111,7 +111,7 @@ impl Runs {
         let reply = self.open(&mut live, Probe::Discover, &manner, Method::Discover.as_str(), within).await;
         let declared = match &reply.opened {
             Opened::Result(result) if member(result.raw(), "supportedVersions").is_some() => {
-                capabilities(result)
+                Some(capabilities(result))
             }
             opened => {
                 // Where this era alone is asked for, a server may be of it and lack this method: that is judged.
@@ -125,13 +125,15 @@ impl Runs {
                 if !spoken {
                     return Attempt::not(Method::Discover, reply, within);
                 }
-                Members::default()
+                None
             }
         };
+        let is_told = declared.is_some();
+        let declared = declared.unwrap_or_default();
         let control = control(&manner);
         self.common(&mut live, &manner, &declared).await;
         for (capability, method) in LISTS {
-            if !declared.contains_key(capability) {
+            if is_told && !declared.contains_key(capability) {
                 self.ask(&mut live, &manner, Probe::UndeclaredList, method).await;
             }
         }

@@ -1,14 +1,15 @@
 //! Our own server with a fault in front of it: what comes and what goes out is changed on the way.
 
 use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -21,41 +22,20 @@ use mcpjoin::proto::Version;
 use mcpjoin::proto::types::Prompt;
 use mcpjoin::server::{NoArguments, Server, tool};
 use mcpjoin::validate::{ValidateError, Validator};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tower_service::Service as _;
+
+use super::fault::{Fault, Talk};
 
 /// No look takes as long as this.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// How long an answer may take where one takes longer.
+pub(super) const SLOW: Duration = Duration::from_secs(3);
+
 pub(super) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
-
-/// What is changed on the way. By default nothing.
-#[derive(Clone, Copy)]
-pub(super) struct Fault {
-    /// Changes what comes. `body` is that of the request.
-    pub(super) before: fn(&mut Parts, body: &str),
-    /// Answers in place of the server.
-    pub(super) instead: fn(&Parts, body: &str) -> Option<Reply>,
-    /// Changes a whole response. `sent` is the head of the request.
-    pub(super) after: fn(sent: &Parts, status: &mut u16, headers: &mut HeaderMap, body: &mut String),
-    /// Changes the head of a stream.
-    pub(super) head: fn(&mut HeaderMap),
-    /// Changes what comes on a stream.
-    pub(super) frame: fn(String) -> String,
-}
-
-impl Default for Fault {
-    fn default() -> Self {
-        Self {
-            before: |_, _| {},
-            instead: |_, _| None,
-            after: |_, _, _, _| {},
-            head: |_| {},
-            frame: |frame| frame,
-        }
-    }
-}
 
 /// A server on a port of this machine, until it is dropped.
 pub(super) struct Front {
@@ -92,14 +72,20 @@ impl Front {
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let came = Arc::<Mutex<Vec<String>>>::default();
         let noted = Arc::clone(&came);
+        let (fault, talk) = (Arc::new(fault), Arc::<Mutex<Talk>>::default());
         let accepting = tokio::spawn(async move {
             // Ended with this task.
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                let bytes = Arc::<Mutex<Vec<u8>>>::default();
+                let stream = Watched { stream, bytes: Arc::clone(&bytes) };
                 let (service, noted) = (service.clone(), Arc::clone(&noted));
-                let answer = hyper::service::service_fn(move |request| {
+                let (fault, talk) = (Arc::clone(&fault), Arc::clone(&talk));
+                let answer = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+                    request.extensions_mut().insert(Raw(std::mem::take(&mut *bytes.lock().unwrap())));
                     let (service, noted) = (service.clone(), Arc::clone(&noted));
-                    async move { Ok::<_, Infallible>(changed(request, service, noted, fault).await) }
+                    let (fault, talk) = (Arc::clone(&fault), Arc::clone(&talk));
+                    async move { Ok::<_, Infallible>(changed(request, service, noted, &fault, &talk).await) }
                 });
                 connections.spawn(async move {
                     let served = hyper::server::conn::http1::Builder::new();
@@ -119,7 +105,8 @@ async fn changed(
     request: Request<Incoming>,
     mut service: HttpService,
     came: Arc<Mutex<Vec<String>>>,
-    fault: Fault,
+    fault: &Fault,
+    talk: &Mutex<Talk>,
 ) -> Reply {
     let (mut parts, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -134,26 +121,86 @@ async fn changed(
     }
     (fault.before)(&mut parts, &text);
     let sent = parts.clone();
-    let response = service.call(Request::from_parts(parts, Full::new(body))).await.unwrap();
+    let heard = talk.lock().unwrap().hears(&text);
+    if fault.slow && heard.method == "tools/list" && heard.nth == 0 {
+        let _ = tokio::time::timeout(SLOW + SLOW / 10, std::future::pending::<()>()).await;
+    }
+    let hears = (fault.hear)(text);
+    parts.headers.remove(CONTENT_LENGTH);
+    let response = service.call(Request::from_parts(parts, Full::new(hears.into()))).await.unwrap();
     let (mut head, body) = response.into_parts();
     let kind = head.headers.get("content-type").map(HeaderValue::as_bytes);
     if kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
         (fault.head)(&mut head.headers);
-        let body = Changed { body: Box::pin(body), change: fault.frame };
+        let body = Changed { body: Box::pin(body), change: Arc::clone(&fault.frame) };
         return Response::from_parts(head, body.boxed_unsync());
     }
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let (mut status, mut text) = (head.status.as_u16(), String::from_utf8(body.to_vec()).unwrap());
     (fault.after)(&sent, &mut status, &mut head.headers, &mut text);
     head.status = status.try_into().unwrap();
-    head.headers.remove("content-length");
-    Response::from_parts(head, Full::from(text).boxed_unsync())
+    head.headers.remove(CONTENT_LENGTH);
+    if !text.starts_with(['{', '[']) {
+        return Response::from_parts(head, Full::from(text).boxed_unsync());
+    }
+    let said = (fault.say)(&heard, text);
+    if let [one] = said.as_slice() {
+        return Response::from_parts(head, Full::from(one.clone()).boxed_unsync());
+    }
+    // One message has a body of its own; none, or several, are a stream.
+    let mut stream = Vec::new();
+    for message in said {
+        for line in message.split(|byte| *byte == b'\n') {
+            stream.extend_from_slice(&[b"data: ", line, b"\n"].concat());
+        }
+        stream.push(b'\n');
+    }
+    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    head.headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Response::from_parts(head, Full::from(stream).boxed_unsync())
+}
+
+/// The bytes of a request: its head, and what came with it.
+#[derive(Clone)]
+pub(super) struct Raw(pub(super) Vec<u8>);
+
+/// A connection whose bytes are kept as they come.
+struct Watched {
+    stream: TcpStream,
+    bytes: Arc<Mutex<Vec<u8>>>,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.bytes.lock().unwrap().extend_from_slice(&buffer.filled()[before..]);
+        polled
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 /// A stream that is changed on its way.
 struct Changed<B> {
     body: Pin<Box<B>>,
-    change: fn(String) -> String,
+    change: Arc<dyn Fn(String) -> String + Send + Sync>,
 }
 
 impl<B: Body<Data = Bytes>> Body for Changed<B> {
@@ -164,7 +211,7 @@ impl<B: Body<Data = Bytes>> Body for Changed<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let change = self.change;
+        let change = Arc::clone(&self.change);
         self.body.as_mut().poll_frame(cx).map(|frame| {
             let data = frame?.ok()?.into_data().ok()?;
             let text = String::from_utf8(data.to_vec()).unwrap();

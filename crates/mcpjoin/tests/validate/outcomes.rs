@@ -9,7 +9,8 @@ use mcpjoin::link::Crossed;
 use mcpjoin::proto::{Era, Version};
 use mcpjoin::validate::{ValidateError, Validator};
 
-use super::front::{Fault, Front, endless, failed, full, judged, looked, outcome, server};
+use super::fault::Fault;
+use super::front::{Front, endless, failed, full, judged, looked, outcome, server};
 
 #[tokio::test]
 async fn r71_our_own_server_is_clean_over_http_in_both_eras() {
@@ -92,17 +93,22 @@ async fn a_tap_sees_every_message() {
 
 #[tokio::test]
 async fn what_is_no_server_is_told_as_such() {
-    let page =
-        Front::new(Fault { instead: |_, _| Some(full(200, "text/html", "<p>hello")), ..Fault::default() })
-            .await;
+    let page = Front::new(Fault {
+        instead: Arc::new(|_, _| Some(full(200, "text/html", "<p>hello"))),
+        ..Fault::default()
+    })
+    .await;
     match looked(page.validator()).await {
         Err(ValidateError::NotMcp { status: 200, content_type, head }) => {
             assert_eq!((content_type.as_deref(), &head[..]), (Some("text/html"), &b"<p>hello"[..]));
         }
         other => panic!("{other:?}"),
     }
-    let guarded =
-        Front::new(Fault { instead: |_, _| Some(full(401, "text/plain", "who?")), ..Fault::default() }).await;
+    let guarded = Front::new(Fault {
+        instead: Arc::new(|_, _| Some(full(401, "text/plain", "who?"))),
+        ..Fault::default()
+    })
+    .await;
     let outcome = looked(guarded.validator()).await;
     assert!(matches!(outcome, Err(ValidateError::Unauthorized { status: 401 })), "{outcome:?}");
     // Asked once, and not in every era.
@@ -120,12 +126,12 @@ async fn what_is_no_server_is_told_as_such() {
 async fn a_redirect_is_not_followed() {
     let elsewhere = Front::new(Fault::default()).await;
     let front = Front::new(Fault {
-        instead: |_, _| {
+        instead: Arc::new(|_, _| {
             let mut reply = full(307, "text/plain", "");
             let to = "http://me:hunter2@127.0.0.1:1/mcp?key=hunter2";
             reply.headers_mut().insert("location", to.parse().unwrap());
             Some(reply)
-        },
+        }),
         ..Fault::default()
     })
     .await;
@@ -139,7 +145,9 @@ async fn a_redirect_is_not_followed() {
 async fn r44_silence_costs_a_bounded_time() {
     // Every answer but the first is a stream on which nothing comes.
     let silent = Front::new(Fault {
-        instead: |_, body| (!body.contains("server/discover")).then(|| endless("text/event-stream", ":\n\n")),
+        instead: Arc::new(|_, body| {
+            (!body.contains("server/discover")).then(|| endless("text/event-stream", ":\n\n"))
+        }),
         ..Fault::default()
     })
     .await;
@@ -151,11 +159,11 @@ async fn r44_silence_costs_a_bounded_time() {
 #[tokio::test]
 async fn a_body_above_the_limit_is_not_kept() {
     let large = Front::new(Fault {
-        after: |_, _, _, body| {
+        after: Arc::new(|_, _, _, body| {
             if body.contains("\"tools\":[") {
                 *body = body.replacen("{", &format!("{{{}", " ".repeat(1 << 20)), 1);
             }
-        },
+        }),
         ..Fault::default()
     })
     .await;
@@ -179,9 +187,9 @@ async fn a_body_above_the_limit_is_not_kept() {
 #[tokio::test]
 async fn an_endpoint_elsewhere_is_not_posted_to() {
     let front = Front::new(Fault {
-        instead: |_, _| {
+        instead: Arc::new(|_, _| {
             Some(endless("text/event-stream", "event: endpoint\ndata: http://elsewhere.invalid/messages\n\n"))
-        },
+        }),
         ..Fault::default()
     })
     .await;
@@ -195,10 +203,10 @@ async fn an_endpoint_elsewhere_is_not_posted_to() {
 async fn a_server_that_asks_without_end_is_answered_a_bounded_number_of_times() {
     // Whatever is posted is answered with a stream of questions.
     let asking = Front::new(Fault {
-        instead: |_, body| {
+        instead: Arc::new(|_, body| {
             let asked = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n\n".repeat(10);
             (!body.contains("initialize")).then(|| full(200, "text/event-stream", &asked))
-        },
+        }),
         ..Fault::default()
     })
     .await;

@@ -1,0 +1,174 @@
+//! Each fault is found by its rule, and by no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpjoin::check::{Chapter, Report, rules};
+use mcpjoin::link::SocketError;
+use mcpjoin::proto::session::Limits;
+use mcpjoin::proto::{Era, Version};
+use mcpjoin::validate::Validator;
+use mcpjoin::{Link, Server};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::demo;
+use super::fault::{Fault, Look, Of, Over, Row};
+use super::front::{Front, SLOW, failed, judged, looked, server};
+use super::lines;
+use super::table::{NONE, rows};
+
+/// So many servers are looked at over HTTP at a time.
+const AT_ONCE: usize = 8;
+
+fn clean(of: Of) -> Server {
+    match of {
+        Of::Demo => demo::server(Limits::default()).unwrap(),
+        Of::ModernAlone => server(&[Version::newest(Era::Modern)]),
+        Of::Bare => Server::builder("bare", "1").build().unwrap(),
+    }
+}
+
+fn looking(validator: Validator, look: &Look) -> Validator {
+    match look {
+        Look::Legacy(version) => validator.without_modern().legacy_version(version.clone()),
+        Look::Modern => validator.without_legacy(),
+        Look::Both => validator,
+    }
+}
+
+/// What is wrong with a report that is to have no accusation but those of a fault.
+fn wrong(row: &Row, over: Over, report: &Result<Report, String>) -> Option<String> {
+    let wanted = BTreeSet::from([row.rule]);
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => return Some(format!("{} over {over:?}: {error}", row.rule)),
+    };
+    let found: BTreeSet<&str> = failed(report).into_iter().collect();
+    (found != wanted).then(|| {
+        let findings: Vec<_> = report.failed().map(|verdict| (verdict.rule.slug, &verdict.outcome)).collect();
+        let why = match report.verdicts.iter().find(|verdict| verdict.rule.slug == row.rule) {
+            Some(verdict) if !found.contains(row.rule) => format!("{:?}", verdict.outcome),
+            _ => String::new(),
+        };
+        let text = format!("{findings:?}").chars().take(1500).collect::<String>();
+        format!("{} over {over:?} ({:?}): {found:?} {why}\n  {text}", row.rule, row.look)
+    })
+}
+
+/// Looks at a server behind a fault, over lines, on a clock that only waiting moves.
+fn over_lines(server: &Server, fault: &Fault, look: &Look) -> Result<Report, String> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (server, fault) = (server.clone(), fault.clone());
+        let validator = Validator::stream(move || {
+            let link = lines::link(&server, &fault);
+            async { Ok::<Link, SocketError>(link) }
+        });
+        let looking = looking(validator, look).run();
+        let trace = tokio::time::timeout(Duration::from_secs(3600), looking).await.expect("it hangs");
+        trace.map(|trace| judged(&trace)).map_err(|error| error.to_string())
+    })
+}
+
+async fn over_http(server: &Server, row: &Row, over: Over) -> Result<Report, String> {
+    let front = Front::of(server, row.fault.clone()).await;
+    let validator = match over {
+        Over::Sse => Validator::http(Link::http(front.url.replace("/mcp", "/sse")).legacy_sse()),
+        _ => looking(front.validator(), &row.look),
+    };
+    let validator = if row.fault.slow { validator.answer_within(SLOW) } else { validator };
+    looked(validator).await.map(|trace| judged(&trace)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn f27_each_fault_over_lines_is_found_by_its_rule_and_by_no_other() {
+    let servers: BTreeMap<Of, Server> =
+        [Of::Demo, Of::ModernAlone, Of::Bare].map(|of| (of, clean(of))).into();
+    let rows = rows();
+    let rows = rows.iter().filter(|row| row.over.contains(&Over::Stdio));
+    let wrong: Vec<String> = rows
+        .filter_map(|row| {
+            let report = over_lines(&servers[&row.of], &row.fault, &row.look);
+            wrong(row, Over::Stdio, &report)
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn f27_each_fault_over_http_is_found_by_its_rule_and_by_no_other() {
+    let servers: BTreeMap<Of, Server> =
+        [Of::Demo, Of::ModernAlone, Of::Bare].map(|of| (of, clean(of))).into();
+    let (servers, room) = (Arc::new(servers), Arc::new(Semaphore::new(AT_ONCE)));
+    let mut looks = JoinSet::new();
+    for row in rows() {
+        let row = Arc::new(row);
+        for over in row.over.iter().copied().filter(|over| *over != Over::Stdio) {
+            let (row, servers, room) = (Arc::clone(&row), Arc::clone(&servers), Arc::clone(&room));
+            looks.spawn(async move {
+                let _room = room.acquire().await.unwrap();
+                let report = over_http(&servers[&row.of], &row, over).await;
+                wrong(&row, over, &report)
+            });
+        }
+    }
+    let mut wrong: Vec<String> = looks.join_all().await.into_iter().flatten().collect();
+    wrong.sort();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_rule_has_a_fault_over_each_transport_that_it_judges() {
+    let rows = rows();
+    let mut wrong = Vec::new();
+    for rule in rules() {
+        let over: &[Over] = match rule.chapter {
+            Chapter::Stdio => &[Over::Stdio],
+            Chapter::StreamableHttp => &[Over::Http],
+            Chapter::HttpSse => &[Over::Sse],
+            _ => &[Over::Stdio, Over::Http],
+        };
+        for over in over {
+            let has = rows.iter().any(|row| row.rule == rule.slug && row.over.contains(over));
+            let excused = NONE.iter().any(|(slug, where_, _)| *slug == rule.slug && where_ == over);
+            if has == excused {
+                wrong.push(format!(
+                    "{} over {over:?}: {}",
+                    rule.slug,
+                    if has { "it has a fault" } else { "none" }
+                ));
+            }
+        }
+    }
+    let known = |slug: &str| rules().any(|rule| rule.slug == slug);
+    wrong.extend(rows.iter().filter(|row| !known(row.rule)).map(|row| format!("{}: no such rule", row.rule)));
+    wrong.extend(
+        NONE.iter().filter(|(slug, ..)| !known(slug)).map(|(slug, ..)| format!("{slug}: no such rule")),
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn r71_clean_servers_have_no_finding_over_lines() {
+    for of in [Of::Demo, Of::ModernAlone, Of::Bare] {
+        let report = over_lines(&clean(of), &Fault::default(), &Look::Both).unwrap();
+        assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn r71_the_demo_has_no_finding_over_http() {
+    for of in [Of::Demo, Of::Bare] {
+        let server = clean(of);
+        for (path, sse) in [("/mcp", false), ("/sse", true)] {
+            let front = Front::of(&server, Fault::default()).await;
+            let link = Link::http(front.url.replace("/mcp", path));
+            let validator = Validator::http(if sse { link.legacy_sse() } else { link });
+            let report = judged(&looked(validator).await.unwrap());
+            assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
+        }
+    }
+}
