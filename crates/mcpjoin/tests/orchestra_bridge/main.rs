@@ -4,13 +4,20 @@
 
 #![cfg(all(unix, feature = "quic"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the seed of a run is told, so that it can be made again")]
 
 mod bridge;
 mod changes;
 mod compat;
 mod documents;
 mod faults;
+#[path = "../support/faulty_orchestrator.rs"]
+mod faulty_orchestrator;
+#[path = "../support/lossy.rs"]
+mod lossy;
+mod network;
 mod orchestrator;
 mod reconnection;
+mod streams;
 mod support;
 mod tools;

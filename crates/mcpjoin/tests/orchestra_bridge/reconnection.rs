@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use mcpjoin::bridge::orchestra::client::{OrchestratorErrorKind, OrchestratorOptions};
 use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
 
-use crate::support::{
-    Act, Folder, Relay, Scripted, call_of, handle, handle_with, healthy, run, tools, usual,
-};
+use crate::lossy::{Lossy, Rates};
+use crate::support::{Act, Folder, Scripted, call_of, handle, handle_with, healthy, run, tools, usual};
 
 #[test]
 fn after_a_restart_the_next_call_is_right() {
@@ -81,9 +80,9 @@ fn a_read_is_not_made_again_for_ever() {
 }
 
 /// A relay to an orchestrator that is as good as killed when the relay is pointed elsewhere.
-async fn relayed(folder: &Folder) -> (Scripted, Relay) {
+async fn relayed(folder: &Folder) -> (Scripted, Lossy) {
     let scripted = Scripted::new(&folder.certificates(), usual).await;
-    let relay = Relay::to(scripted.address).await;
+    let relay = Lossy::to(scripted.address, Rates::NONE).await;
     (scripted, relay)
 }
 

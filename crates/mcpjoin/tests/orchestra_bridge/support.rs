@@ -1,7 +1,5 @@
-//! An orchestrator that does as it is told, a relay that can be cut, and a client that writes lines.
+//! An orchestrator that does as it is told, and a client that writes lines.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -25,7 +23,6 @@ use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
 };
-use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -74,6 +71,10 @@ pub(crate) enum Act {
     Say(Response),
     /// Answers with these bytes and ends the stream.
     Bytes(Vec<u8>),
+    /// Answers with these, one frame after the other on one stream, and ends it.
+    Frames(Vec<Response>),
+    /// The first of them, and the others when it is told to.
+    FramesWhen(Vec<Response>, watch::Receiver<bool>, Vec<Response>),
     /// Says nothing until the client gives up.
     Hold,
     /// Answers when it is told to.
@@ -219,7 +220,7 @@ async fn answer(
     let request_id = request.request_id.clone();
     seen.requests.lock().unwrap().push(request.clone());
     seen.arrived.lock().unwrap().retain(|arrived| arrived.send(request.clone()).is_ok());
-    let said = |response| PluginResponse { request_id, response: Some(response) };
+    let said = |response| PluginResponse { request_id: request_id.clone(), response: Some(response) };
     match act {
         Act::Say(response) => {
             seen.at_once.fetch_sub(1, Ordering::SeqCst);
@@ -245,6 +246,29 @@ async fn answer(
             let _ = send.write_all(&bytes).await;
             let _ = send.finish();
         }
+        Act::Frames(responses) => {
+            for response in responses {
+                let _ = wire::write(&mut send, &said(response)).await;
+            }
+            let _ = send.finish();
+        }
+        Act::FramesWhen(first, mut told, rest) => {
+            for response in first {
+                let _ = wire::write(&mut send, &said(response)).await;
+            }
+            let is_told = tokio::select! {
+                told = async { told.wait_for(|told| *told).await.is_ok() } => told,
+                _ = send.stopped() => false,
+            };
+            if is_told {
+                for response in rest {
+                    let _ = wire::write(&mut send, &said(response)).await;
+                }
+                let _ = send.finish();
+            } else {
+                seen.given_up.send_modify(|given| *given += 1);
+            }
+        }
         Act::Hold => {
             let _ = send.stopped().await;
             seen.given_up.send_modify(|given| *given += 1);
@@ -255,58 +279,6 @@ async fn answer(
         Act::Close => connection.close(0, ""),
     }
     seen.at_once.fetch_sub(1, Ordering::SeqCst);
-}
-
-/// Passes datagrams on, until it is cut or pointed elsewhere: then its client has a peer that is gone without a word.
-pub(crate) struct Relay {
-    pub(crate) address: SocketAddr,
-    to: watch::Sender<Option<SocketAddr>>,
-    task: JoinHandle<()>,
-}
-
-impl Relay {
-    pub(crate) async fn to(target: SocketAddr) -> Self {
-        let front = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-        let address = front.local_addr().unwrap();
-        let (to, told) = watch::channel(Some(target));
-        let task = tokio::spawn(relay(front, told));
-        Self { address, to, task }
-    }
-
-    /// From now on to another peer, which knows nothing of what was before, or to none.
-    pub(crate) fn point(&self, target: Option<SocketAddr>) {
-        self.to.send_replace(target);
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Each client has a socket of its own towards the peer, as it would have without us.
-async fn relay(front: Arc<UdpSocket>, told: watch::Receiver<Option<SocketAddr>>) {
-    let mut back = HashMap::new();
-    let mut tasks = JoinSet::new();
-    let mut buffer = vec![0; 65_536];
-    while let Ok((length, client)) = front.recv_from(&mut buffer).await {
-        let Some(target) = *told.borrow() else { continue };
-        if let Entry::Vacant(new) = back.entry(client) {
-            let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-            let (front, theirs, told) = (front.clone(), socket.clone(), told.clone());
-            tasks.spawn(async move {
-                let mut buffer = vec![0; 65_536];
-                while let Ok((length, from)) = theirs.recv_from(&mut buffer).await {
-                    if *told.borrow() == Some(from) {
-                        let _ = front.send_to(&buffer[..length], client).await;
-                    }
-                }
-            });
-            new.insert(socket);
-        }
-        let _ = back[&client].send_to(&buffer[..length], target).await;
-    }
 }
 
 /// An address on which nobody listens, and will not unless the test does.

@@ -1,6 +1,7 @@
 //! A bad network: a UDP relay that loses, duplicates and reorders datagrams in both directions.
 //!
-//! What becomes of each datagram is drawn from a seed, which is printed; `MCPJOIN_LOSSY_SEED` gives one, so that a run can be
+//! It can be cut, and pointed at another server: then its clients have a peer that is gone without a word. What becomes of
+//! each datagram is drawn from a seed, which is printed; `MCPJOIN_LOSSY_SEED` gives one, so that a run can be
 //! made again with the same draws.
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -29,6 +31,11 @@ pub(crate) struct Rates {
     pub(crate) duplicated: u64,
 }
 
+impl Rates {
+    /// Everything arrives, once and in order.
+    pub(crate) const NONE: Self = Self { lost: 0, reordered: 0, duplicated: 0 };
+}
+
 /// What has become of the datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -43,6 +50,7 @@ pub(crate) struct Lossy {
     pub(crate) address: SocketAddr,
     pub(crate) seed: u64,
     pub(crate) counts: Arc<Counts>,
+    server: watch::Sender<Option<SocketAddr>>,
     _relaying: JoinSet<()>,
 }
 
@@ -55,9 +63,15 @@ impl Lossy {
         let front = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let address = front.local_addr().unwrap();
         let counts = Arc::new(Counts::default());
+        let (server, told) = watch::channel(Some(server));
         let mut relaying = JoinSet::new();
-        relaying.spawn(relay(front, server, rates, seed, counts.clone()));
-        Self { address, seed, counts, _relaying: relaying }
+        relaying.spawn(relay(front, told, rates, seed, counts.clone()));
+        Self { address, seed, counts, server, _relaying: relaying }
+    }
+
+    /// From now on to another server, which knows nothing of what was before, or to none.
+    pub(crate) fn point(&self, server: Option<SocketAddr>) {
+        self.server.send_replace(server);
     }
 }
 
@@ -67,7 +81,13 @@ fn drawn() -> u64 {
     now.as_secs() ^ u64::from(now.subsec_nanos()) << 20 ^ u64::from(std::process::id())
 }
 
-async fn relay(front: Arc<UdpSocket>, server: SocketAddr, rates: Rates, seed: u64, counts: Arc<Counts>) {
+async fn relay(
+    front: Arc<UdpSocket>,
+    server: watch::Receiver<Option<SocketAddr>>,
+    rates: Rates,
+    seed: u64,
+    counts: Arc<Counts>,
+) {
     let mut backs: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
     let mut answers = JoinSet::new();
     let mut way = Way::new(rates, seed, counts.clone());
@@ -81,9 +101,8 @@ async fn relay(front: Arc<UdpSocket>, server: SocketAddr, rates: Rates, seed: u6
             Some(Ok((length, client))) => {
                 if !backs.contains_key(&client) && backs.len() < CLIENTS {
                     let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-                    back.connect(server).await.unwrap();
                     let other = Way::new(rates, !seed ^ backs.len() as u64, counts.clone());
-                    answers.spawn(answer(back.clone(), front.clone(), client, other));
+                    answers.spawn(answer(back.clone(), server.clone(), front.clone(), client, other));
                     backs.insert(client, back);
                 }
                 way.pass(buffer[..length].to_vec(), client);
@@ -92,24 +111,33 @@ async fn relay(front: Arc<UdpSocket>, server: SocketAddr, rates: Rates, seed: u6
             Some(Err(_)) => {}
             None => way.release(),
         }
+        let server = *server.borrow();
         for (datagram, client) in way.ready.drain(..) {
-            if let Some(back) = backs.get(&client) {
-                let _ = back.send(&datagram).await;
+            if let (Some(back), Some(server)) = (backs.get(&client), server) {
+                let _ = back.send_to(&datagram, server).await;
             }
         }
     }
 }
 
-async fn answer(back: Arc<UdpSocket>, front: Arc<UdpSocket>, client: SocketAddr, mut way: Way) {
+async fn answer(
+    back: Arc<UdpSocket>,
+    server: watch::Receiver<Option<SocketAddr>>,
+    front: Arc<UdpSocket>,
+    client: SocketAddr,
+    mut way: Way,
+) {
     let mut buffer = vec![0; 65_536];
     loop {
         let received = match way.held.is_empty() {
-            true => Some(back.recv(&mut buffer).await),
-            false => timeout(HELD, back.recv(&mut buffer)).await.ok(),
+            true => Some(back.recv_from(&mut buffer).await),
+            false => timeout(HELD, back.recv_from(&mut buffer)).await.ok(),
         };
         match received {
-            Some(Ok(length)) => way.pass(buffer[..length].to_vec(), client),
-            Some(Err(_)) => {}
+            Some(Ok((length, from))) if *server.borrow() == Some(from) => {
+                way.pass(buffer[..length].to_vec(), client);
+            }
+            Some(_) => {}
             None => way.release(),
         }
         for (datagram, client) in way.ready.drain(..) {

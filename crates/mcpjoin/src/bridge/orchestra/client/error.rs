@@ -72,13 +72,41 @@ pub enum OrchestratorErrorKind {
         maybe_done: bool,
     },
     /// What came back is no answer.
-    #[error("{0}")]
-    Answer(Arc<WireError>),
+    #[error("{error}{}", Done(.maybe_done))]
+    Answer {
+        /// What is wrong with it.
+        #[source]
+        error: Arc<WireError>,
+        /// Whether the far end may have done what was asked.
+        maybe_done: bool,
+    },
     /// The answer is one to another question.
-    #[error("the orchestrator's answer is not one to `{asked}`")]
+    #[error("the orchestrator's answer is not one to `{asked}`{}", Done(.maybe_done))]
     Unexpected {
         /// What was asked.
         asked: &'static str,
+        /// Whether the far end may have done what was asked.
+        maybe_done: bool,
+    },
+    /// The answer is one to another request: its id says so.
+    #[error("the orchestrator's answer is not one to `{asked}` but to another request ({id:?}){}", Done(.maybe_done))]
+    Another {
+        /// What was asked.
+        asked: &'static str,
+        /// The id of the request that it is an answer to.
+        id: String,
+        /// Whether the far end may have done what was asked.
+        maybe_done: bool,
+    },
+    /// A tool that answers bit by bit has ended, and not all of its answer has come.
+    #[error(
+        "{received} of {announced} chunks have come; it may have been done or not, look before you ask again"
+    )]
+    Chunks {
+        /// How many have come.
+        received: i64,
+        /// How many there are, as the far end says.
+        announced: i64,
     },
     /// No answer in time.
     #[error("no answer within {} ms{}", .after.as_millis(), Done(.maybe_done))]

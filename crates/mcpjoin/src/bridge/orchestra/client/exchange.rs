@@ -10,10 +10,12 @@ use super::keeping::{Keeping, fault_of};
 use crate::quic::{Connection, RecvStream, SendStream};
 
 /// A stream in both directions, which is reset when the exchange is given up: the far end learns that nobody waits.
-struct Stream {
+#[derive(Debug)]
+pub(super) struct Stream {
     send: SendStream,
-    receive: RecvStream,
-    answered: bool,
+    pub(super) receive: RecvStream,
+    /// All that was waited for has come.
+    pub(super) answered: bool,
 }
 
 impl Drop for Stream {
@@ -26,9 +28,8 @@ impl Drop for Stream {
     }
 }
 
-/// Sends a frame on a stream of its own and gives the one that comes back. Dropped before it is ready, it resets the
-/// stream.
-pub(super) async fn over_quic(connection: &Connection, frame: &Bytes) -> Result<Bytes, Fault> {
+/// Sends a frame on a stream of its own, and gives that.
+pub(super) async fn begin(connection: &Connection, frame: &Bytes) -> Result<Stream, Fault> {
     let (send, receive) = connection.open().await?;
     let mut stream = Stream { send, receive, answered: false };
     let mut left = &frame[..];
@@ -49,13 +50,30 @@ pub(super) async fn over_quic(connection: &Connection, frame: &Bytes) -> Result<
     }
     // Only a stream that is over already cannot be finished.
     let _ = stream.send.finish();
+    Ok(stream)
+}
+
+/// Sends a frame on a stream of its own and gives the one that comes back. Dropped before it is ready, it resets the
+/// stream.
+pub(super) async fn over_quic(connection: &Connection, frame: &Bytes) -> Result<Bytes, Fault> {
+    let mut stream = begin(connection, frame).await?;
     let answer = wire::read_frame(&mut stream.receive).await;
     stream.answered = answer.is_ok();
-    answer.map_err(|error| fault_of(connection, true, || Fault::Answer(error)))
+    answer.map_err(|error| fault_of_reading(connection, error))
+}
+
+/// What reading the answer has failed with.
+pub(super) fn fault_of_reading(connection: &Connection, error: WireError) -> Fault {
+    fault_of(connection, true, || Fault::Answer(error))
 }
 
 /// The same over a connection of its own.
 pub(super) async fn over_tcp(mut stream: TcpStream, frame: &Bytes) -> Result<Bytes, Fault> {
+    begin_over_tcp(&mut stream, frame).await?;
+    wire::read_frame(&mut stream).await.map_err(fault_over_tcp)
+}
+
+pub(super) async fn begin_over_tcp(stream: &mut TcpStream, frame: &Bytes) -> Result<(), Fault> {
     let mut left = &frame[..];
     while !left.is_empty() {
         match stream.write(left).await {
@@ -65,23 +83,26 @@ pub(super) async fn over_tcp(mut stream: TcpStream, frame: &Bytes) -> Result<Byt
             Err(error) => return Err(Fault::Lost(error.to_string())),
         }
     }
-    stream.flush().await.map_err(|error| Fault::Lost(error.to_string()))?;
-    wire::read_frame(&mut stream).await.map_err(|error| match error {
-        WireError::Io(error) => Fault::Lost(error.to_string()),
-        error => Fault::Answer(error),
-    })
+    stream.flush().await.map_err(|error| Fault::Lost(error.to_string()))
 }
 
-/// The exchange, watched: when nothing at all comes after it was sent, the keeper hears of it.
-pub(super) async fn watched(
+/// What reading the answer over a connection of its own has failed with.
+pub(super) fn fault_over_tcp(error: WireError) -> Fault {
+    match error {
+        WireError::Io(error) => Fault::Lost(error.to_string()),
+        error => Fault::Answer(error),
+    }
+}
+
+/// An exchange, watched from the moment at which it is sent: when nothing at all comes after that, the keeper hears of it.
+pub(super) async fn watched<T>(
     keeping: &Keeping,
     connection: &Connection,
-    silence: std::time::Duration,
-    frame: &Bytes,
-) -> Result<Bytes, Fault> {
+    exchange: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
     let heard = connection.received();
     let watch = async {
-        tokio::time::sleep(silence).await;
+        tokio::time::sleep(keeping.silence(connection)).await;
         if connection.received() == heard {
             keeping.suspect();
         }
@@ -89,7 +110,7 @@ pub(super) async fn watched(
     };
     tokio::select! {
         biased;
-        outcome = over_quic(connection, frame) => outcome,
+        outcome = exchange => outcome,
         () = watch => Err(Fault::Lost("it was given up".to_owned())),
     }
 }

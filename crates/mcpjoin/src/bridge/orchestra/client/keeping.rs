@@ -18,6 +18,10 @@ use crate::quic::{self, ClientTls, Connection, QuicError, QuicErrorKind};
 /// The pause between two attempts to connect: at first, doubled each time, and at most. A tenth of it more or less, so
 /// that many clients of one orchestrator do not come at once.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// How long nothing may come from a near peer to which something was sent.
+const SILENCE: Duration = Duration::from_millis(250);
+/// How many times as long as there and back is long for a peer.
+const LONG: u32 = 20;
 /// The same at most while a call waits for the connection.
 const EAGER: Duration = Duration::from_millis(200);
 
@@ -69,6 +73,11 @@ impl Keeping {
     /// Somebody has written to the connection, and nothing has come since.
     pub(super) fn suspect(&self) {
         self.suspected.notify_one();
+    }
+
+    /// How long nothing may have come after something was sent.
+    pub(super) fn silence(&self, connection: &Connection) -> Duration {
+        within(connection, SILENCE, self.options.silence)
     }
 
     /// The connection, when there is one within the bound.
@@ -195,7 +204,7 @@ impl Keeping {
             let asked = async {
                 tokio::select! {
                     _ = exchange::health(connection) => {}
-                    () = sleep(self.options.silence / 4) => {}
+                    () = sleep(self.silence(connection) / 4) => {}
                 }
             };
             tokio::select! {
@@ -217,7 +226,7 @@ impl Keeping {
                     tokio::select! {
                         biased;
                         error = connection.closed() => return Ended::Lost(error.kind.to_string()),
-                        () = sleep(self.options.silence / 4) => {}
+                        () = sleep(self.silence(connection) / 4) => {}
                     }
                     if silent() {
                         return Ended::Replaced(fresh);
@@ -260,6 +269,11 @@ const fn is_refusal(kind: &QuicErrorKind) -> bool {
             | QuicErrorKind::Refused(_)
             | QuicErrorKind::RefusedByPeer { .. }
     )
+}
+
+/// A time that is long for this peer: `least` for one that is near, and `most` for one that is far away.
+pub(super) fn within(connection: &Connection, least: Duration, most: Duration) -> Duration {
+    connection.round_trip().saturating_mul(LONG).max(least).min(most)
 }
 
 /// A tenth more or less.

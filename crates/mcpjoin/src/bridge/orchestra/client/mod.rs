@@ -40,6 +40,7 @@ mod error;
 mod exchange;
 mod keeping;
 mod options;
+mod stream;
 
 use std::fmt;
 use std::sync::Arc;
@@ -67,9 +68,13 @@ pub use bridge::{Bridge, BridgeOptions};
 pub use compat::serve_compat;
 pub use error::{OrchestratorError, OrchestratorErrorKind, SetupError};
 pub use options::OrchestratorOptions;
+pub use stream::{Streamed, ToolStream};
 
 /// A read is tried so often when the connection is lost under it.
 const TRIES: usize = 3;
+/// How long nothing has come before a near orchestrator is asked whether it is there: less than one takes to be started
+/// again.
+const DOUBT: Duration = Duration::from_millis(100);
 /// The pause between two attempts to reach an orchestrator over TCP.
 const TCP_PAUSE: Duration = Duration::from_millis(100);
 
@@ -234,7 +239,7 @@ impl Orchestrator {
     pub async fn health(&self) -> Result<HealthResult, OrchestratorError> {
         match self.ask(read(Request::Health(HealthRequest {}), "h", "health")).await? {
             Response::Health(result) => Ok(result),
-            other => Err(self.unexpected(other, "health")),
+            other => Err(self.unexpected(other, "health", false)),
         }
     }
 
@@ -245,7 +250,7 @@ impl Orchestrator {
     pub async fn list_tools(&self) -> Result<Vec<ToolDefinition>, OrchestratorError> {
         match self.ask(read(Request::ListTools(ListToolsRequest {}), "lt", "list_tools")).await? {
             Response::ListTools(list) => Ok(list.tools),
-            other => Err(self.unexpected(other, "list_tools")),
+            other => Err(self.unexpected(other, "list_tools", false)),
         }
     }
 
@@ -259,7 +264,7 @@ impl Orchestrator {
         let ask = Ask { request, kind: "tc", name: "tool_call", repeat: Repeat::OnlyUnsent };
         match self.ask(ask).await? {
             Response::ToolCall(response) => Ok(response),
-            other => Err(self.unexpected(other, "tool_call")),
+            other => Err(self.unexpected(other, "tool_call", true)),
         }
     }
 
@@ -270,7 +275,7 @@ impl Orchestrator {
     pub async fn list_prompts(&self) -> Result<Vec<PromptDefinition>, OrchestratorError> {
         match self.ask(read(Request::ListPrompts(ListPromptsRequest {}), "lp", "list_prompts")).await? {
             Response::ListPrompts(list) => Ok(list.prompts),
-            other => Err(self.unexpected(other, "list_prompts")),
+            other => Err(self.unexpected(other, "list_prompts", false)),
         }
     }
 
@@ -285,7 +290,7 @@ impl Orchestrator {
     ) -> Result<PromptGetResponse, OrchestratorError> {
         match self.ask(read(Request::PromptGet(request), "pg", "prompt_get")).await? {
             Response::PromptGet(prompt) => Ok(prompt),
-            other => Err(self.unexpected(other, "prompt_get")),
+            other => Err(self.unexpected(other, "prompt_get", false)),
         }
     }
 
@@ -299,7 +304,7 @@ impl Orchestrator {
     ) -> Result<StorageReadResponse, OrchestratorError> {
         match self.ask(read(Request::StorageRead(request), "rr", "storage_read")).await? {
             Response::StorageRead(contents) => Ok(contents),
-            other => Err(self.unexpected(other, "storage_read")),
+            other => Err(self.unexpected(other, "storage_read", false)),
         }
     }
 
@@ -313,7 +318,7 @@ impl Orchestrator {
     ) -> Result<Vec<StorageEntry>, OrchestratorError> {
         match self.ask(read(Request::StorageList(request), "rl", "storage_list")).await? {
             Response::StorageList(list) => Ok(list.entries),
-            other => Err(self.unexpected(other, "storage_list")),
+            other => Err(self.unexpected(other, "storage_list", false)),
         }
     }
 
@@ -324,41 +329,79 @@ impl Orchestrator {
     async fn look_for_signs_of_life(&self) -> Result<(), OrchestratorError> {
         let silent = self.0.since_epoch().saturating_sub(self.0.heard.load(Ordering::Relaxed));
         let Some((keeping, _)) = &self.0.keeping else { return Ok(()) };
-        let is_open = matches!(&*keeping.watch().borrow(), State::Open(..));
-        if !is_open || Duration::from_millis(silent) < self.0.options.doubt {
+        let doubt = match &*keeping.watch().borrow() {
+            State::Open(connection, _) => keeping::within(connection, DOUBT, self.0.options.doubt),
+            _ => return Ok(()),
+        };
+        if Duration::from_millis(silent) < doubt {
             return Ok(());
         }
         match self.health().await {
             // It is there, whatever it thinks of the question.
-            Err(error)
-                if !matches!(
-                    error.kind,
-                    OrchestratorErrorKind::Remote { .. } | OrchestratorErrorKind::Unexpected { .. }
-                ) =>
-            {
-                Err(error)
-            }
-            _ => Ok(()),
+            Err(OrchestratorError {
+                kind:
+                    OrchestratorErrorKind::Remote { .. }
+                    | OrchestratorErrorKind::Unexpected { .. }
+                    | OrchestratorErrorKind::Answer { .. }
+                    | OrchestratorErrorKind::Another { .. },
+                ..
+            }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
         }
     }
 
     async fn ask(&self, ask: Ask) -> Result<Response, OrchestratorError> {
-        let number = self.0.last_id.fetch_add(1, Ordering::Relaxed);
-        let request_id = format!("stdio-{}-{}-{number}", ask.kind, self.0.prefix);
-        let request = PluginRequest { request_id, request: Some(ask.request) };
-        let frame = wire::encode(&request)
-            .map_err(|error| self.error(OrchestratorErrorKind::Request(Arc::new(error))))?;
-        drop(request);
+        let request_id = self.id(ask.kind);
+        let frame = self.encoded(&request_id, ask.request)?;
         let calls = ask.repeat == Repeat::OnlyUnsent;
         let after = if calls { self.0.options.tool_call } else { self.0.options.read };
         let answer = match timeout(after, self.exchange(&frame, ask.repeat)).await {
             Ok(answer) => answer.map_err(|kind| self.error(kind))?,
             Err(_) => return Err(self.error(OrchestratorErrorKind::TimedOut { after, maybe_done: calls })),
         };
+        self.has_heard();
+        let response = self.decoded(answer, calls)?;
+        let answered = response.response;
+        let answered = answered.ok_or_else(|| {
+            self.error(OrchestratorErrorKind::Unexpected { asked: ask.name, maybe_done: calls })
+        })?;
+        self.is_ours(&request_id, response.request_id, ask.name, calls)?;
+        Ok(answered)
+    }
+
+    fn decoded(&self, frame: Bytes, maybe_done: bool) -> Result<PluginResponse, OrchestratorError> {
+        wire::decode(frame)
+            .map_err(|error| self.error(OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done }))
+    }
+
+    /// Every orchestrator gives the id of the request back. Who leaves it out cannot mean another one.
+    fn is_ours(
+        &self,
+        asked: &str,
+        answered: String,
+        name: &'static str,
+        maybe_done: bool,
+    ) -> Result<(), OrchestratorError> {
+        if answered.is_empty() || answered == asked {
+            return Ok(());
+        }
+        Err(self.error(OrchestratorErrorKind::Another { asked: name, id: answered, maybe_done }))
+    }
+
+    /// Something has come.
+    fn has_heard(&self) {
         self.0.heard.store(self.0.since_epoch(), Ordering::Relaxed);
-        let response: PluginResponse = wire::decode(answer)
-            .map_err(|error| self.error(OrchestratorErrorKind::Answer(Arc::new(error))))?;
-        response.response.ok_or_else(|| self.error(OrchestratorErrorKind::Unexpected { asked: ask.name }))
+    }
+
+    fn id(&self, kind: &str) -> String {
+        let number = self.0.last_id.fetch_add(1, Ordering::Relaxed);
+        format!("stdio-{kind}-{}-{number}", self.0.prefix)
+    }
+
+    fn encoded(&self, id: &str, request: Request) -> Result<Bytes, OrchestratorError> {
+        let request = PluginRequest { request_id: id.to_owned(), request: Some(request) };
+        wire::encode(&request).map_err(|error| self.error(OrchestratorErrorKind::Request(Arc::new(error))))
     }
 
     /// The exchange, repeated as far as it may be.
@@ -374,7 +417,10 @@ impl Orchestrator {
             let (why, maybe_done) = match fault {
                 Fault::Unsent(why) => (why, false),
                 Fault::Lost(why) => (why, repeat == Repeat::OnlyUnsent),
-                Fault::Answer(error) => return Err(OrchestratorErrorKind::Answer(Arc::new(error))),
+                Fault::Answer(error) => {
+                    let maybe_done = repeat == Repeat::OnlyUnsent;
+                    return Err(OrchestratorErrorKind::Answer { error: Arc::new(error), maybe_done });
+                }
             };
             if maybe_done || tries == TRIES {
                 return Err(OrchestratorErrorKind::Lost { why, maybe_done });
@@ -387,7 +433,8 @@ impl Orchestrator {
         match &self.0.keeping {
             Some((keeping, _)) => {
                 let connection = keeping.connection().await?;
-                Ok(exchange::watched(keeping, &connection, self.0.options.silence, frame).await)
+                let exchange = exchange::over_quic(&connection, frame);
+                Ok(exchange::watched(keeping, &connection, exchange).await)
             }
             None => {
                 let stream = self.reach().await?;
@@ -427,12 +474,12 @@ impl Orchestrator {
 
     /// What another answer than the expected one says: an error of the orchestrator comes in the form of a failed call,
     /// whatever was asked.
-    fn unexpected(&self, response: Response, asked: &'static str) -> OrchestratorError {
+    fn unexpected(&self, response: Response, asked: &'static str, maybe_done: bool) -> OrchestratorError {
         self.error(match response {
             Response::ToolCall(ToolResponse { success: false, error_code, error_message, .. }) => {
                 OrchestratorErrorKind::Remote { code: error_code, message: error_message }
             }
-            _ => OrchestratorErrorKind::Unexpected { asked },
+            _ => OrchestratorErrorKind::Unexpected { asked, maybe_done },
         })
     }
 

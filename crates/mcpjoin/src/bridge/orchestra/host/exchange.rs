@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::Host;
@@ -59,8 +59,15 @@ impl Host {
     }
 
     /// A whole connection over TCP: it carries one exchange.
-    pub(super) async fn on_tcp(self, mut stream: TcpStream) {
+    pub(super) async fn on_tcp(self, mut stream: TcpStream, mut ending: watch::Receiver<bool>) {
         let write = self.inner.limits.write;
+        let begun = timeout(self.inner.limits.read, stream.readable());
+        tokio::select! {
+            biased;
+            // Who has not said a byte yet has nothing in progress.
+            begun = begun => if !matches!(begun, Ok(Ok(()))) { return },
+            _ = ending.wait_for(|over| *over) => return,
+        }
         // It matters only for speed.
         let _ = stream.set_nodelay(true);
         let (mut receive, mut send) = stream.split();

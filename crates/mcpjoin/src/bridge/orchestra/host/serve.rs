@@ -51,7 +51,7 @@ impl Host {
 
     /// The same over TCP, where each connection carries one exchange, unencrypted, and nobody is asked who they are.
     pub async fn serve_tcp(&self, listener: TcpListener, end: impl Future<Output = ()>) {
-        let (over, _) = watch::channel(false);
+        let (over, ending) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut end = pin!(end);
         loop {
@@ -62,7 +62,7 @@ impl Host {
                 accepted = listener.accept(), if connections.len() < self.inner.limits.connections => {
                     match accepted {
                         Ok((stream, _)) => {
-                            connections.spawn(self.clone().on_tcp(stream));
+                            connections.spawn(self.clone().on_tcp(stream, ending.clone()));
                         }
                         Err(error) => {
                             tracing::warn!(target: "mcpjoin", "nobody can be let in: {error}");
@@ -86,8 +86,16 @@ impl Host {
     }
 
     async fn connection(self, incoming: Incoming, mut ending: watch::Receiver<bool>) {
-        // It is logged where it happens.
-        let Ok(connection) = incoming.establish().await else { return };
+        let connection = tokio::select! {
+            biased;
+            // Who is not in yet has nothing in progress.
+            _ = ending.wait_for(|over| *over) => return,
+            // What is wrong is logged where it happens.
+            established = incoming.establish() => match established {
+                Ok(connection) => connection,
+                Err(_) => return,
+            },
+        };
         let peer = connection.remote();
         let name = connection.peer_name().unwrap_or_default();
         tracing::info!(target: "mcpjoin", %peer, %name, "connected");

@@ -15,15 +15,25 @@
 //! The result of a tool is the text that Orchestra's own bridge gives: the member `text`, or the JSON of all of it. Where
 //! there is more than a text, `structuredContent` has all of it, from 2025-06-18 on. A failed tool is a result with
 //! `isError`, and `_meta["orchestra/errorCode"]` has its code.
+//!
+//! A tool of [`BridgeOptions::streamed`] is asked to answer bit by bit (`StreamStart`, which has neither trace nor session).
+//! What comes is told as progress where that was asked for, and the result at the end has all of it: as text, as bytes
+//! where it is none, and, where every chunk is JSON, as `structuredContent.chunks` as well. A far end that does not answer
+//! so has run nothing, and is asked as for any other tool.
+//!
+//! What a session is called in Orchestra stands in `capabilities.experimental.orchestra.sessionId`: tools are locked for it.
 
+mod beats;
 mod handler;
 mod lists;
 mod prompts;
 mod resources;
 mod results;
+mod streams;
 mod tools;
 
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,6 +75,11 @@ pub struct BridgeOptions {
     /// How often a client that has asked for progress is told that its call still runs: 5 s. Orchestra says nothing about
     /// it, so what is told is how long that has been.
     pub heartbeat: Duration,
+    /// The tools that are asked to answer bit by bit: none. Which ones can, Orchestra does not say.
+    pub streamed: BTreeSet<String>,
+    /// Whether a tool that does not exist is the error -32602, as the specification of MCP says, and not a result that has
+    /// failed, as with Orchestra's own bridge: no.
+    pub strict: bool,
 }
 
 impl Default for BridgeOptions {
@@ -77,6 +92,8 @@ impl Default for BridgeOptions {
             limits,
             page: 1000,
             heartbeat: Duration::from_secs(5),
+            streamed: BTreeSet::new(),
+            strict: false,
         }
     }
 }
@@ -110,6 +127,8 @@ struct Shared {
     page: usize,
     message: usize,
     heartbeat: Duration,
+    streamed: BTreeSet<String>,
+    strict: bool,
     /// What tools are locked for in Orchestra: one bridge is one session.
     session: String,
     /// A digest of the tools that a client was told of last.
@@ -128,12 +147,18 @@ impl Bridge {
             page: options.page.max(1),
             message: options.limits.message,
             heartbeat: options.heartbeat,
+            streamed: options.streamed,
+            strict: options.strict,
             session: session_id(),
             told: Mutex::default(),
         });
         let mut tools = ToolsCapability::default();
         tools.list_changed = Some(true);
+        let session = BTreeMap::from([("sessionId", &shared.session)]);
+        // Two texts can always be written.
+        let session = Raw::from_value(&session).unwrap_or_else(|_| Raw::empty_object());
         let capabilities = ServerCapabilities::default()
+            .with_experimental(BTreeMap::from([(NAME.to_owned(), session)]))
             .with_tools(tools)
             .with_prompts(PromptsCapability::default())
             .with_resources(ResourcesCapability::default())

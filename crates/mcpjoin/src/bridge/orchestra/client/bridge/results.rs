@@ -11,7 +11,7 @@ use super::handler::Asked;
 use crate::server::in_words_of;
 
 /// The code of a failed tool, as the orchestrator gives it.
-const ERROR_CODE: &str = "orchestra/errorCode";
+pub(super) const ERROR_CODE: &str = "orchestra/errorCode";
 /// Where the first number is that its sender may have rounded.
 const BEYOND_EXACT: &str = "orchestra/numberBeyondExact";
 /// What was left out, and why.

@@ -1,22 +1,21 @@
 //! Tools: what there are, and calling one.
 
-use std::pin::pin;
-use std::time::Duration;
-
 use mcpjoin_proto::types::Tool;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Raw, json};
 use serde::Serialize;
-use tokio::time::{Instant, interval_at};
 
 use super::super::super::CALLER;
 use super::super::super::value::{Numbers, Struct};
 use super::super::super::wire::{ToolDefinition, ToolRequest};
+use super::beats::Beats;
 use super::handler::{Asked, failed};
-use super::{lists, results};
+use super::{lists, results, streams};
 
 /// Whom a call is to be done by: an AI provider that the orchestrator knows.
 const PROVIDER: &str = "orchestra/provider";
+/// The orchestrator's word for a tool that nobody has.
+const UNKNOWN_TOOL: &str = "tool_not_found";
 
 pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
     let tools = asked.shared.orchestrator.list_tools().await;
@@ -67,22 +66,22 @@ pub(in super::super) fn schema_of(schema: Option<Struct>) -> Result<Raw, String>
 
 pub(super) async fn call(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
     let request = request(&asked)?;
-    let begun = Instant::now();
-    let mut call = pin!(asked.shared.orchestrator.tool_call(request));
-    let heartbeat = asked.shared.heartbeat.max(Duration::from_millis(1));
-    let mut beats = interval_at(begun + heartbeat, heartbeat);
-    let response = loop {
-        tokio::select! {
-            biased;
-            response = &mut call => break response,
-            _ = beats.tick() => {
-                let passed = begun.elapsed().as_secs_f64();
-                // Not sent when nobody asked for it, or when nobody waits any more.
-                let _ = asked.cx.progress(passed, None, Some("the orchestrator is working on it"));
-            }
-        }
-    };
+    let mut beats = Beats::new(asked);
+    if asked.shared.streamed.contains(&request.tool_name)
+        && let Some(result) = streams::call(&asked, &mut beats, &request).await?
+    {
+        return Ok(result);
+    }
+    let name = asked.shared.strict.then(|| request.tool_name.clone());
+    let response = beats.during(asked.shared.orchestrator.tool_call(request)).await;
     let response = response.map_err(|error| failed("tool_call", &error))?;
+    if let Some(name) = name.filter(|_| !response.success && response.error_code == UNKNOWN_TOOL) {
+        let said = match response.error_message.as_str() {
+            "" => format!("unknown tool: {name}"),
+            said => said.to_owned(),
+        };
+        return Err(ErrorObject::invalid_params(said));
+    }
     results::of(&asked, response)
 }
 
