@@ -10,7 +10,7 @@ use mcpjoin::proto::{Era, Version};
 use super::values::{Pin, duration, pin, size, version};
 
 // Which configuration is read. No doc comment: clap would have a verb say it of itself.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Configured {
     /// The configuration file in which the server is an entry

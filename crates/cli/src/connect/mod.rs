@@ -21,7 +21,7 @@ use mcpjoin::proto::types::LogMessageParams;
 use mcpjoin::proto::{Method, Notification};
 use tokio::time::timeout;
 
-use crate::args::Connect;
+use crate::args::{Configured, Connect};
 use crate::config::ToolFilter;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
@@ -127,7 +127,7 @@ pub(crate) fn with_each_plan(
 ) -> Exit {
     // The configuration is for those that are entries of it, where there is one.
     let is_entry = |target: &Target| matches!(target, Target::Entry(_));
-    let others = Connect { config: None, ..connect.clone() };
+    let others = Connect { configured: Configured::default(), ..connect.clone() };
     let others = if targets.iter().any(is_entry) { &others } else { connect };
     let plan = |target| plan::plan(ui, target, if is_entry(target) { connect } else { others });
     let plans: Vec<_> = targets.iter().map(plan).collect();
