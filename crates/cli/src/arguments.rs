@@ -16,6 +16,11 @@ use crate::object::{self, Object};
 use crate::target::shown;
 use schema::Kinds;
 
+/// What an argument of that name may be, for a person.
+pub(crate) fn kinds(schema: &serde_json::Value, name: &str) -> String {
+    Kinds::said(schema, name).unwrap_or_else(|| "anything".into())
+}
+
 /// One byte more than may be read: it shows that there is more.
 const HEADROOM: u64 = 1;
 

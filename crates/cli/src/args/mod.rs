@@ -15,8 +15,10 @@ mod output;
 mod ping;
 mod prompt;
 mod read;
+mod search;
 mod serve;
 mod servers;
+mod tool;
 mod validate;
 mod values;
 mod words;
@@ -36,8 +38,10 @@ pub(crate) use output::{Output, When};
 pub(crate) use ping::Ping;
 pub(crate) use prompt::Prompt;
 pub(crate) use read::Read;
+pub(crate) use search::Search;
 pub(crate) use serve::{Serve, Served};
 pub(crate) use servers::{Servers, Shown, What, WrittenAs};
+pub(crate) use tool::Tool;
 pub(crate) use validate::{ClientLook, Format, Validate};
 pub(crate) use values::Pin;
 pub(crate) use words::Words;
@@ -94,6 +98,11 @@ pub(crate) enum Verb {
     Validate(Validate),
     /// Lists the tools, resources, resource templates and prompts of a server
     List(List),
+    /// Finds tools by name in every server of the configuration
+    #[command(visible_alias = "grep")]
+    Search(Search),
+    /// Shows a tool of a server, with its parameters
+    Tool(Tool),
     /// Calls a tool of a server and prints its result
     Call(Call),
     /// Reads a resource of a server

@@ -49,6 +49,12 @@ impl Kinds {
         if kinds == Self::NONE { Self::UNKNOWN } else { kinds }
     }
 
+    /// The kinds for a person; `None` when the schema does not say.
+    pub(super) fn said(schema: &Value, name: &str) -> Option<String> {
+        let kinds = property(schema, schema, name, DEPTH);
+        (kinds != Self::NONE).then(|| kinds.names())
+    }
+
     /// The word as the first kind that it can be. A string only where it can be nothing else that is allowed.
     pub(super) fn value(self, word: &str) -> Option<Raw> {
         let json = Raw::parse(word.as_bytes().to_vec()).ok();

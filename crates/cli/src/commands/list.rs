@@ -7,9 +7,9 @@ use mcpjoin::proto::{Raw, code};
 use unicode_width::UnicodeWidthStr;
 
 use super::{misused, written};
-use crate::args::List;
-use crate::config::ToolFilter;
-use crate::connect::with_tools;
+use crate::args::{Connect, List};
+use crate::config::{self, ToolFilter};
+use crate::connect::{Answer, with_each_server, with_tools};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::{self, Object};
@@ -48,8 +48,11 @@ const TEMPLATES: Section = Section {
 pub(super) const PROMPTS: Section =
     Section { heading: "Prompts", method: "prompts/list", member: "prompts", name: "name" };
 
-/// Lists what the server has. `escaped`: `--` stood before the first word.
+/// Lists what the server has, or every server of the configuration. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
+    if args.words.is_empty() && args.connect.server.is_none() {
+        return every(ui, &args.connect);
+    }
     let invocation = target::without_operands("list", args.connect.server.as_deref(), args.words, escaped)
         .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
@@ -58,37 +61,33 @@ pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
     }))
 }
 
-async fn list(ui: &Ui, client: &Client, filter: &ToolFilter) -> Result<Exit, Failure> {
-    let peer = client.peer();
-    let (tools, resources, prompts) = peer.server_capabilities().map_or((false, false, false), |server| {
-        (server.tools.is_some(), server.resources.is_some(), server.prompts.is_some())
-    });
-    let wanted = |section, wanted: bool| async move {
-        if wanted { Some((section, items(client, section).await)) } else { None }
-    };
-    let (tools, resources, templates, prompts) = tokio::join!(
-        wanted(&TOOLS, tools),
-        wanted(&RESOURCES, resources),
-        wanted(&TEMPLATES, resources),
-        wanted(&PROMPTS, prompts),
-    );
-    let mut lists: Vec<(&Section, Vec<Raw>)> = Vec::new();
-    let mut failures = Vec::new();
-    // What one list lacks hides nothing of the others.
-    for (section, outcome) in [tools, resources, templates, prompts].into_iter().flatten() {
-        match outcome {
-            Ok(items) if section.member == TOOLS.member => {
-                lists.push((section, allowed(ui, items, filter)));
-            }
-            Ok(items) => lists.push((section, items)),
-            Err(failure) if failure.exit == Exit::ServerError => failures.push(failure),
-            Err(failure) => return Err(failure),
-        }
+/// What a server has, as far as it could be read.
+pub(super) struct Listed {
+    /// Which server it is, in one line.
+    header: String,
+    /// Everything as one JSON object.
+    document: String,
+    lists: Vec<(&'static Section, Vec<Raw>)>,
+    /// What one list lacks hides nothing of the others.
+    failures: Vec<Failure>,
+}
+
+impl Listed {
+    /// Its tools, as it sent them.
+    pub(super) fn tools(&self) -> &[Raw] {
+        self.lists
+            .iter()
+            .find(|(section, _)| section.member == TOOLS.member)
+            .map_or(&[], |(_, tools)| tools.as_slice())
     }
+}
+
+async fn list(ui: &Ui, client: &Client, filter: &ToolFilter) -> Result<Exit, Failure> {
+    let Listed { header, document, lists, failures } = gather(ui, client, filter).await?;
     let text = if ui.json {
-        document(client, &lists)
+        document
     } else {
-        ui.note(&header(client));
+        ui.note(&header);
         // Where there is only a failure to tell, nothing else is told.
         if lists.is_empty() && !failures.is_empty() { String::new() } else { page(&lists, ui.width()) }
     };
@@ -105,6 +104,101 @@ async fn list(ui: &Ui, client: &Client, filter: &ToolFilter) -> Result<Exit, Fai
         }
         None => Ok(exit),
     }
+}
+
+/// Asks for everything that the server says it has.
+async fn gather(ui: &Ui, client: &Client, filter: &ToolFilter) -> Result<Listed, Failure> {
+    let peer = client.peer();
+    let (tools, resources, prompts) = peer.server_capabilities().map_or((false, false, false), |server| {
+        (server.tools.is_some(), server.resources.is_some(), server.prompts.is_some())
+    });
+    let wanted = |section, wanted: bool| async move {
+        if wanted { Some((section, items(client, section).await)) } else { None }
+    };
+    let (tools, resources, templates, prompts) = tokio::join!(
+        wanted(&TOOLS, tools),
+        wanted(&RESOURCES, resources),
+        wanted(&TEMPLATES, resources),
+        wanted(&PROMPTS, prompts),
+    );
+    let mut lists: Vec<(&Section, Vec<Raw>)> = Vec::new();
+    let mut failures = Vec::new();
+    for (section, outcome) in [tools, resources, templates, prompts].into_iter().flatten() {
+        match outcome {
+            Ok(items) if section.member == TOOLS.member => {
+                lists.push((section, allowed(ui, items, filter)));
+            }
+            Ok(items) => lists.push((section, items)),
+            Err(failure) if failure.exit == Exit::ServerError => failures.push(failure),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(Listed { header: header(client), document: document(client, &lists), lists, failures })
+}
+
+/// What each server of the configuration has.
+pub(super) fn gather_each(
+    ui: &Ui,
+    connect: &Connect,
+    told: impl AsyncFnOnce(Vec<Answer<Listed>>) -> Exit,
+) -> Result<Exit, Failure> {
+    if connect.trace.is_some() {
+        let problem =
+            "--trace writes down what crosses to one server, and all of the configuration are meant";
+        return Err(Failure::usage(problem, "leave out --trace, or name one server"));
+    }
+    let targets = config::all(ui, &connect.configured)?;
+    Ok(with_each_server(
+        ui,
+        &targets,
+        connect,
+        |ui, client, tools| Box::pin(async move { gather(&ui, &client, &tools).await }),
+        told,
+    ))
+}
+
+/// Tells why some of them could not be read; the exit is that of the first.
+pub(super) fn told(ui: &Ui, failures: &[(String, Failure)]) -> Exit {
+    for (name, failure) in failures {
+        if !ui.json {
+            ui.note(&format!("{}:", visible::line(name)));
+        }
+        ui.failure(failure);
+    }
+    failures.first().map_or(Exit::Done, |(_, failure)| failure.exit)
+}
+
+fn every(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
+    gather_each(ui, connect, async |answers| {
+        let mut failures = Vec::new();
+        let (mut documents, mut pages) = (Vec::new(), Vec::new());
+        for Answer { name, outcome } in answers {
+            let quoted = Raw::string(&name);
+            let member = match outcome {
+                Ok(listed) => {
+                    let page = page(&listed.lists, ui.width());
+                    pages.push(format!("{NAME}{}{NAME:#}: {}\n{page}", visible::line(&name), listed.header));
+                    failures.extend(listed.failures.into_iter().map(|failure| (name.clone(), failure)));
+                    ("server", listed.document)
+                }
+                Err(failure) => {
+                    let error = failure.json()["error"].to_string();
+                    failures.push((name, failure));
+                    ("error", error)
+                }
+            };
+            documents.push(object::write([("name", quoted.as_str()), (member.0, &member.1)]));
+        }
+        let text = if ui.json {
+            visible::json(&format!("{{\"servers\":[{}]}}", documents.join(",")))
+        } else {
+            pages.join("\n")
+        };
+        let text = ui.hidden(&text).into_owned();
+        let exit = written(ui, ui.aside(move |ui| ui.result(&text)).await);
+        let failed = told(ui, &failures);
+        if exit == Exit::Done { failed } else { exit }
+    })
 }
 
 /// The tools that the configuration allows.

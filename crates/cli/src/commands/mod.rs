@@ -14,8 +14,10 @@ mod man;
 mod ping;
 mod prompt;
 mod read;
+mod search;
 mod serve;
 mod servers;
+mod tool;
 mod validate;
 
 use std::ffi::OsString;
@@ -61,6 +63,8 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| list::run(ui, args, escaped))
         }
+        Verb::Search(args) => told(&Ui::new(&args.output), |ui| search::run(ui, &args)),
+        Verb::Tool(args) => told(&Ui::new(&args.output), |ui| tool::run(ui, args, separated)),
         Verb::Call(args) => told(&Ui::new(&args.output), |ui| call::run(ui, args, &argv, separated)),
         Verb::Read(args) => told(&Ui::new(&args.output), |ui| read::run(ui, args, separated)),
         Verb::Prompt(args) => told(&Ui::new(&args.output), |ui| prompt::run(ui, args, separated)),

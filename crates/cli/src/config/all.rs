@@ -35,6 +35,10 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
             }));
         }
     }
+    if configurations.is_empty() {
+        let problem = "no server is named, and there is no configuration";
+        return Err(Failure::usage(problem, "name a server, or a configuration: --config FILE"));
+    }
     if targets.is_empty() {
         let names: Vec<String> = configurations.iter().map(|one| one.source.name()).collect();
         let problem = format!("there is no entry in {} that could be used", names.join(" or "));

@@ -9,6 +9,7 @@ mod http;
 mod opening;
 mod plan;
 mod quic;
+mod several;
 mod signals;
 mod trace;
 mod way;
@@ -35,6 +36,7 @@ pub(crate) use crate::config::Place;
 pub(crate) use http::refused;
 pub(crate) use plan::{Plan, limits};
 pub(crate) use quic::unusable;
+pub(crate) use several::{Answer, with_each_server};
 pub(crate) use signals::Signals;
 pub(crate) use way::Way;
 

@@ -13,6 +13,7 @@ mod call;
 mod complete;
 mod config;
 mod doctor;
+mod every;
 mod failures;
 mod help;
 mod http;

@@ -14,17 +14,19 @@ struct Verb {
     same: bool,
 }
 
-const VERBS: [Verb; 6] = [
+const VERBS: [Verb; 7] = [
     Verb { name: "list", operands: &[], same: true },
     Verb { name: "call", operands: &["echo", "message=hi"], same: true },
+    Verb { name: "tool", operands: &["echo"], same: true },
     Verb { name: "read", operands: &["test://static-text"], same: true },
     Verb { name: "prompt", operands: &["test_simple_prompt"], same: true },
     Verb { name: "complete", operands: &["prompt:test_prompt_with_arguments", "arg1=he"], same: true },
     Verb { name: "ping", operands: &[], same: false },
 ];
 
-/// They report on a server, or stand before it, instead of giving what it says, and so have tests of their own.
-const OTHERS: [&str; 3] = ["bridge", "doctor", "validate"];
+/// They report on a server, stand before it, or ask every one of a configuration, instead of giving what one says, and so
+/// have tests of their own.
+const OTHERS: [&str; 4] = ["bridge", "doctor", "search", "validate"];
 
 impl Verb {
     /// Asks the demonstration.

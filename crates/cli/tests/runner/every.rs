@@ -1,0 +1,82 @@
+//! Verbs over a whole configuration, and those that look at one tool.
+
+use super::config::Folder;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
+
+/// Two servers that work, one of which hides most of its tools, one that dies, and one that is disabled.
+fn configured(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    folder.file(
+        ".mcp.json",
+        format!(
+            r#"{{"mcpServers": {{
+              "one": {{"command": "{BINARY}", "args": ["serve", "demo"], "allowedTools": ["add", "echo"]}},
+              "dead": {{"command": "sh", "args": ["-c", "echo why-it-died >&2; exit 3"]}},
+              "two": {{"command": "{BINARY}", "args": ["serve", "demo"], "allowed_tools": ["add"]}},
+              "off": {{"command": "false", "disabled": true}}
+            }}}}"#
+        ),
+    );
+    folder
+}
+
+#[test]
+fn every_server_of_the_configuration_is_listed_and_a_dead_one_hides_none() {
+    let folder = configured("every-list");
+    let ran = folder.run(&["list"]).exits(4);
+    let (one, two) = (ran.stdout.find("one: ").unwrap(), ran.stdout.find("two: ").unwrap());
+    assert!(one < two && ran.stdout[one..two].contains("  echo "), "{}", ran.stdout);
+    assert!(ran.stdout[two..].contains("  add ") && !ran.stdout[two..].contains("  echo "), "{}", ran.stdout);
+    let ran = ran.says(&["dead:", "why-it-died", "(E_SERVER_EXITED)", "off is disabled, and left out"]);
+    drop(ran);
+    let json = folder.run(&["list", "--json", "-q"]).exits(4).json();
+    let names: Vec<&str> =
+        json["servers"].as_array().unwrap().iter().map(|server| server["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["one", "dead", "two"]);
+    assert_eq!(json["servers"][1]["error"]["id"], "E_SERVER_EXITED");
+    assert_eq!(json["servers"][2]["server"]["tools"].as_array().unwrap().len(), 1);
+    Folder::new("every-none")
+        .run(&["list"])
+        .exits(2)
+        .says(&["no server is named, and there is no configuration"]);
+}
+
+#[test]
+fn tools_are_found_by_their_names_in_every_server() {
+    let folder = configured("every-search");
+    for (pattern, found) in [
+        ("ADD", &["one/add", "two/add"][..]),
+        ("ech?", &["one/echo"]),
+        ("two/*", &["two/add"]),
+        ("e?h", &[]),
+        ("cho", &["one/echo"]),
+    ] {
+        let ran = folder.run(&["search", pattern]).exits(4);
+        let names: Vec<&str> = ran.stdout.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(names, found, "{pattern}: {}", ran.stdout);
+        assert!(ran.stderr.contains("why-it-died"), "{}", ran.stderr);
+    }
+    let json = folder.run(&["grep", "--json", "add"]).exits(4).json();
+    assert_eq!(json["tools"][1]["server"], "two");
+    assert_eq!(json["tools"][1]["tool"]["name"], "add");
+    assert_eq!(json["errors"][0]["server"], "dead");
+    folder.run(&["search", "[a"]).exits(2).says(&["this pattern cannot be used"]);
+}
+
+#[test]
+fn a_tool_is_shown_with_its_parameters() {
+    let folder = configured("every-tool");
+    let ran = folder.run(&["tool", "one/add"]).exits(0);
+    for part in ["add", "Parameters\n", "  a  a number, required\n", "  b  a number, required\n"] {
+        assert!(ran.stdout.contains(part), "{part} is not in {}", ran.stdout);
+    }
+    let json = folder.run(&["tool", "--json", "demo:", "add"]).exits(0).json();
+    assert_eq!(json["inputSchema"]["type"], "object");
+    folder.run(&["tool", "two/echo"]).exits(2).says(&["the configuration does not allow the tool echo"]);
+    folder
+        .run(&["tool", "demo:", "nothing"])
+        .exits(5)
+        .says(&["the server lists no tool nothing", "(E_NO_TOOL)"]);
+    folder.run(&["tool", "demo:", "add", "x"]).exits(2).says(&["x is one word too many"]);
+}
