@@ -4,6 +4,9 @@
 //! unless an input broke something. They run on stable Rust.
 
 use std::path::Path;
+use std::slice;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -18,22 +21,36 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
     if targets.is_empty() {
         bail!("fuzz/Cargo.toml names no [[bin]]: there is nothing to run");
     }
-    let mut failed = Vec::new();
-    for target in &targets {
-        let mut command = steps::cargo(
-            &root.join("fuzz"),
-            &["run", "--quiet", "--bin", target, "--", "--seconds", &seconds.to_string()],
-        );
-        if let Err(error) = steps::succeed(&mut command) {
-            println!("    {target}: {error:#}");
-            failed.push(target.as_str());
+    // Once for all of them, so that nobody waits for another's build below.
+    let folder = root.join("fuzz");
+    steps::succeed(&mut steps::cargo(&folder, &["build", "--quiet", "--bins"]))?;
+    let waiting = Mutex::new(targets.iter());
+    let failed = Mutex::new(Vec::new());
+    // Each is one thread and has a corpus of its own: as many at once as there are processors.
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(target) = next(&waiting) {
+                    let words = ["run", "--quiet", "--bin", target, "--", "--seconds", &seconds.to_string()];
+                    if let Err(error) = steps::succeed(&mut steps::cargo(&folder, &words)) {
+                        println!("    {target}: {error:#}");
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(target.as_str());
+                    }
+                }
+            });
         }
-    }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
         bail!("{} of {} fuzz targets failed: {}", failed.len(), targets.len(), failed.join(", "));
     }
     println!("    {} targets, {seconds} s each", targets.len());
     Ok(())
+}
+
+/// The one that nobody has begun yet.
+fn next<'a>(waiting: &Mutex<slice::Iter<'a, String>>) -> Option<&'a String> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
 fn targets(manifest: &str) -> Result<Vec<String>> {

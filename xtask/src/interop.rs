@@ -4,8 +4,9 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::steps;
 
@@ -21,6 +22,9 @@ const NODE: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
 
 /// Where version 1 of a package is that the environment has a newer one of. No folder in which Python looks by itself.
 const OLD: &str = "venv/mcp-1";
+
+/// Where what is built here lies; everything else is fetched.
+const BUILT: &str = "rmcp/";
 
 /// The programs that the tests start, below `interop/`.
 const PROGRAMS: [&str; 15] = [
@@ -43,13 +47,27 @@ const PROGRAMS: [&str; 15] = [
 
 /// Installs what the pins name, unless exactly that is installed already.
 pub(crate) fn install(root: &Path) -> Result<()> {
+    // The compiler computes while the others wait for the network. Cargo knows by itself whether there is anything to do.
+    thread::scope(|scope| {
+        let built = scope.spawn(|| build(root));
+        let fetched = fetch(&root.join("interop"));
+        let built = built.join().map_err(|_| anyhow!("building the servers on rmcp panicked"))?;
+        built.and(fetched)
+    })?;
     let folder = root.join("interop");
-    // Cargo knows by itself whether there is anything to do.
-    build(root)?;
-    let wanted = pins(&folder)?;
+    match PROGRAMS.iter().find(|program| !folder.join(program).exists()) {
+        Some(program) => bail!("installed, and still there is no {program}"),
+        None => Ok(()),
+    }
+}
+
+/// What npm and PyPI have.
+fn fetch(folder: &Path) -> Result<()> {
+    let wanted = pins(folder)?;
     let stamp = folder.join(".installed");
+    let there = |program: &&str| program.starts_with(BUILT) || folder.join(program).exists();
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
-        && PROGRAMS.iter().all(|program| folder.join(program).exists())
+        && PROGRAMS.iter().all(there)
     {
         println!("    the pinned servers and clients are installed");
         return Ok(());
@@ -72,13 +90,13 @@ pub(crate) fn install(root: &Path) -> Result<()> {
     steps::succeed(
         Command::new("npm")
             .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
-            .current_dir(&folder)
+            .current_dir(folder)
             .stdin(Stdio::null()),
     )?;
     steps::succeed(
         Command::new("python3")
             .args(["-m", "venv", "--clear", "venv"])
-            .current_dir(&folder)
+            .current_dir(folder)
             .stdin(Stdio::null()),
     )?;
     for arguments in [
@@ -89,19 +107,16 @@ pub(crate) fn install(root: &Path) -> Result<()> {
             Command::new(folder.join("venv/bin/pip"))
                 .args(["install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"])
                 .args(arguments)
-                .current_dir(&folder)
+                .current_dir(folder)
                 .stdin(Stdio::null()),
         )?;
     }
     steps::succeed(
         Command::new(folder.join("venv/bin/pip"))
             .args(["--disable-pip-version-check", "check"])
-            .current_dir(&folder)
+            .current_dir(folder)
             .stdin(Stdio::null()),
     )?;
-    if let Some(program) = PROGRAMS.iter().find(|program| !folder.join(program).exists()) {
-        bail!("installed, and still there is no {program}");
-    }
     std::fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
 }
 

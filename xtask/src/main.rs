@@ -45,7 +45,8 @@ cargo xtask CHORE
                      the official conformance suite, server and client, held against conformance/expected.toml (needs
                      npm); those of the server a second time through a reverse proxy (needs nginx)
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
-                     mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines (bench/README.md)
+                     mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions, quic
+                     (bench/README.md)
   dist [--binary PATH]
                      the archive, the npm package and the wheel, into target/packages; around that binary, to try them
                      out, into target/packages-tried

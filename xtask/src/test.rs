@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
@@ -121,9 +122,11 @@ fn clippy(root: &Path) -> Result<()> {
     let deny = ["--", "-D", "warnings"];
     let mut command = cargo(root, &["clippy", "--quiet", "--workspace", "--all-targets", "--all-features"]);
     succeed(command.args(deny))?;
+    // In the same folder, whatever is set: what they have in common with the workspace is there.
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| root.join("target").into());
     for manifest in steps::detached(root)? {
         let mut command = cargo(root, &["clippy", "--quiet", "--all-targets", "--manifest-path", &manifest]);
-        succeed(command.args(deny))?;
+        succeed(command.arg("--target-dir").arg(&target).args(deny))?;
     }
     Ok(())
 }
@@ -156,10 +159,12 @@ fn groups(groups: &[&Group], environment: &[(&str, &Path)], ran: &mut BTreeMap<S
     }
     let mut faults = Vec::new();
     for group in groups {
+        let began = Instant::now();
         match group.run(environment) {
             Ok(tally) => {
                 if tally.passed > 0 {
-                    println!("    {:<44} {:>5} passed", group.name, tally.passed);
+                    let took = began.elapsed().as_secs_f64();
+                    println!("    {:<44} {:>5} passed {took:>7.1} s", group.name, tally.passed);
                 }
                 faults.extend(fault(&group.name, tally, &group.rerun));
                 ran.insert(group.name.clone(), tally);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::latency::Latencies;
 use crate::messages::{HEAD, check, id, tail};
 use crate::plan::Plan;
-use crate::server::{Server, never_block, own_cpu};
+use crate::server::{Server, cpu_of_tree, never_block, own_cpu};
 
 /// The longest reply that is read, in bytes.
 const LONGEST: usize = 256 << 20;
@@ -46,13 +46,13 @@ impl Server {
                     tally.latencies.clear();
                     window = Some(Window {
                         began: Instant::now(),
-                        cpu: self.cpu(),
+                        cpu: self.cpu_with(plan),
                         own: own_cpu(),
                         before: tally.replies,
                     });
                 }
                 Some(open) if elapsed >= plan.warm + plan.measured && tally.replies > open.before => {
-                    return Ok(self.figures(open, tally));
+                    return Ok(self.figures(plan, open, tally));
                 }
                 _ if elapsed > limit => return Err(format!("no progress after {} replies", tally.replies)),
                 _ => {}
@@ -70,9 +70,13 @@ impl Server {
         }
     }
 
-    fn figures(&self, window: &Window, mut tally: Tally<'_>) -> Value {
+    fn cpu_with(&self, plan: &Plan) -> Duration {
+        self.cpu() + plan.beside.map_or(Duration::ZERO, cpu_of_tree)
+    }
+
+    fn figures(&self, plan: &Plan, window: &Window, mut tally: Tally<'_>) -> Value {
         let wall = window.began.elapsed().as_secs_f64();
-        let cpu = (self.cpu() - window.cpu).as_secs_f64();
+        let cpu = (self.cpu_with(plan) - window.cpu).as_secs_f64();
         let own = (own_cpu() - window.own).as_secs_f64();
         let calls = (tally.replies - window.before) as f64;
         json!({

@@ -1,7 +1,7 @@
 //! Loads an MCP server over its standard input and output or over HTTP, with no SDK and one thread, and measures it.
 //!
 //! ```text
-//! load stdio   [--depth N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...   calls of the tool echo
+//! load stdio   [--depth N] [--seconds S] [--warm S] [--beside PROCESS] PAYLOAD -- COMMAND...   calls of the tool echo
 //! load startup -- COMMAND...                                               from the start to the answer to initialize
 //! load wall    -- COMMAND...                                               from the start to the end
 //! load http stateful|stateless [--connections N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...
@@ -11,8 +11,9 @@
 //!
 //! PAYLOAD is a file with the text that is echoed; every client and every server of one cell gets the same. Each prints
 //! one JSON object. A server over HTTP listens on 127.0.0.1, at the port that stands for `{port}` in its command, and
-//! answers at `/mcp`: in 2025-11-25 with a session for each connection, or in 2026-07-28 without. CPU time is that of the server's process over the measured time, its start not included; memory is
-//! the most that it ever had (VmHWM), without its children.
+//! answers at `/mcp`: in 2025-11-25 with a session for each connection, or in 2026-07-28 without. CPU time is that of the
+//! server's process over the measured time, its start not included, and of PROCESS, which works for it, with all that it
+//! has started; memory is the most that the server ever had (VmHWM), without its children.
 
 mod calls;
 mod http;

@@ -10,6 +10,8 @@ pub(crate) struct Plan {
     /// How long the server is called before anything counts.
     pub(crate) warm: Duration,
     pub(crate) text: String,
+    /// A process that works for the server and whose CPU time counts with it, and that of what it has started.
+    pub(crate) beside: Option<u32>,
 }
 
 impl Plan {
@@ -20,6 +22,7 @@ impl Plan {
             measured: Duration::from_secs(1),
             warm: Duration::from_millis(500),
             text: String::new(),
+            beside: None,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -30,6 +33,7 @@ impl Plan {
             match *word {
                 word if word == option => plan.at_once = number()? as usize,
                 "--seconds" => plan.measured = Duration::from_secs_f64(number()?),
+                "--beside" => plan.beside = Some(number()? as u32),
                 "--warm" => plan.warm = Duration::from_secs_f64(number()?),
                 file => {
                     plan.text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;

@@ -130,6 +130,16 @@ pub(crate) fn cpu(pid: u32) -> Duration {
     Duration::from_nanos(time.unsigned_abs())
 }
 
+/// CPU time of a process and of all that it has started and that still runs.
+pub(crate) fn cpu_of_tree(process: u32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let children: Vec<u32> = children
+        .flat_map(|line| line.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    cpu(process) + children.into_iter().map(cpu_of_tree).sum::<Duration>()
+}
+
 /// Our own CPU time.
 pub(crate) fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(0, |time| time.num_nanoseconds());

@@ -1,13 +1,15 @@
 //! Our client as the harness drives it: `ours-client [--rt current|multi] DEPTH SECONDS PAYLOAD SERVER...` calls the tool
-//! echo of a server that it starts, DEPTH calls at once, and prints one JSON object of figures about itself.
+//! echo of a server that it starts, DEPTH calls at once, and prints one JSON object of figures about itself. The server may
+//! be `quic://HOST:PORT` and the hash of its key (`sha256:...`): it runs already.
 
 use std::time::{Duration, Instant};
 
-use mcpjoin::Client;
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::Content;
 use mcpjoin::proto::{Era, Raw};
+use mcpjoin::quic::Trust;
+use mcpjoin::{Client, Link};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -32,7 +34,10 @@ async fn run(words: &[String]) {
     let seconds: f64 = words[1].parse().expect("SECONDS");
     let text = std::fs::read_to_string(&words[2]).expect("PAYLOAD");
     let began = Instant::now();
-    let link = ChildCommand::new(&words[3]).args(&words[4..]).start().await.expect("the server starts");
+    let link = match words[3].strip_prefix("quic://") {
+        Some(address) => Link::quic(address, Trust::Key(hash(&words[4]))).await.expect("the server is there"),
+        None => ChildCommand::new(&words[3]).args(&words[4..]).start().await.expect("the server starts"),
+    };
     // The floor and most servers of today know this era alone.
     let client = Client::builder("bench", "0.0.0").ask(Ask::Only(Era::Legacy)).connect(link).await;
     let client = client.expect("the server answers");
@@ -83,6 +88,12 @@ async fn calls(client: &Client, text: &str, depth: usize, end: Instant) -> Vec<D
 #[derive(serde::Serialize)]
 struct Echo<'a> {
     message: &'a str,
+}
+
+/// `sha256:` and 64 hexadecimal digits.
+fn hash(word: &str) -> [u8; 32] {
+    let digits = word.strip_prefix("sha256:").expect("sha256:");
+    std::array::from_fn(|at| u8::from_str_radix(&digits[2 * at..][..2], 16).expect("64 hexadecimal digits"))
 }
 
 fn cpu() -> Duration {

@@ -15,11 +15,20 @@ pub(crate) enum Part {
     Http,
     /// The memory of HTTP sessions that do nothing.
     Sessions,
+    /// From standard input over QUIC to standard output, beside a child that is reached at once.
+    Quic,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Servers, Self::Clients, Self::Startup, Self::CommandLines, Self::Http, Self::Sessions];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Servers,
+        Self::Clients,
+        Self::Startup,
+        Self::CommandLines,
+        Self::Http,
+        Self::Sessions,
+        Self::Quic,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -29,6 +38,7 @@ impl Part {
             Self::CommandLines => "command-lines",
             Self::Http => "http",
             Self::Sessions => "sessions",
+            Self::Quic => "quic",
         }
     }
 
@@ -36,7 +46,7 @@ impl Part {
     /// more than what is repeated for a second.
     pub(crate) const fn turns(self, repetitions: usize) -> usize {
         match self {
-            Self::Servers | Self::Clients | Self::Http | Self::Sessions => repetitions,
+            Self::Servers | Self::Clients | Self::Http | Self::Sessions | Self::Quic => repetitions,
             Self::Startup | Self::CommandLines => 4 * repetitions,
         }
     }
@@ -47,6 +57,7 @@ impl Part {
         let cells: &[(usize, usize)] = match self {
             Self::Servers => &[(64, 1), (64, 16), (64, 256), (KIB_64, 1), (KIB_64, 16), (MIB_4, 1)],
             Self::Clients => &[(64, 1), (64, 64), (KIB_64, 1)],
+            Self::Quic => &[(64, 1), (64, 16), (KIB_64, 1), (KIB_64, 16)],
             Self::Startup | Self::CommandLines => return vec![Cell::new(0, 0)],
             Self::Http => {
                 let modes: [&'static [&'static str]; 2] = [&["stateful"], &["stateless"]];

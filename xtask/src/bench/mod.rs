@@ -4,6 +4,7 @@
 //! the peers are a Node and a Python program.
 
 mod cells;
+mod far;
 mod peers;
 mod sample;
 mod table;
@@ -74,8 +75,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     );
     for part in &options.parts {
         let mut samples = Samples::create(&results, part.name())?;
+        let far = if *part == Part::Quic { Some(peers.far_side(&results)?) } else { None };
         for cell in part.cells() {
-            let candidates = peers.of(*part, &cell, &options.peers);
+            let candidates = peers.of(*part, &cell, far.as_ref(), &options.peers);
             if candidates.is_empty() {
                 continue;
             }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
 
 use super::cells::{Cell, Part};
+use super::far::FarSide;
 use crate::steps::{self, cargo, succeed};
 use crate::{dist, interop};
 
@@ -29,6 +30,10 @@ pub(crate) struct Candidate {
     pub(crate) command: Vec<String>,
     /// The load generator itself, which is the floor of clients.
     pub(crate) generator: bool,
+    /// It is a client, and runs by itself.
+    pub(crate) client: bool,
+    /// A process that works for it and whose CPU time counts with its own.
+    pub(crate) beside: Option<u32>,
 }
 
 impl Peers {
@@ -71,7 +76,13 @@ impl Peers {
     }
 
     /// Those that take part in a cell.
-    pub(crate) fn of(&self, part: Part, cell: &Cell, wanted: &[String]) -> Vec<Candidate> {
+    pub(crate) fn of(
+        &self,
+        part: Part,
+        cell: &Cell,
+        far: Option<&FarSide>,
+        wanted: &[String],
+    ) -> Vec<Candidate> {
         let mut all = match part {
             Part::Servers => self.servers(),
             Part::Startup => self.servers(),
@@ -79,6 +90,7 @@ impl Peers {
             Part::CommandLines => self.command_lines(),
             Part::Http => self.http(cell.words[0]),
             Part::Sessions => self.http("stateful"),
+            Part::Quic => far.map_or_else(Vec::new, |far| self.over_quic(far)),
         };
         // Only where the runtime matters and the cost of a call shows.
         let small = part == Part::Servers && cell.size == 64 && cell.depth == 16;
@@ -95,6 +107,8 @@ impl Peers {
             candidate("floor", self.program("floor", &[])),
             candidate("floor, one scan", self.program("floor", &["--scan"])),
             candidate("ours", demo()),
+            // With the library alone and one tool, as the server on rmcp.
+            candidate("ours, one tool", self.program("ours-server", &[])),
             candidate("ours, pending once, multi-thread", {
                 self.program("ours-server", &["--rt", "multi", "--pending"])
             }),
@@ -110,14 +124,42 @@ impl Peers {
 
     fn clients(&self) -> Vec<Candidate> {
         vec![
-            Candidate { name: "floor", command: Vec::new(), generator: true },
-            candidate("ours", self.program("ours-client", &[])),
-            candidate("rmcp, one thread", self.program("rmcp-client", &["--rt", "current"])),
-            candidate("rmcp, default", self.program("rmcp-client", &[])),
-            candidate("TypeScript SDK 2", self.node("client.mjs", &["v2"])),
-            candidate("TypeScript SDK 1", self.node("client.mjs", &["v1"])),
-            candidate("Python SDK", self.python("client.py", &[])),
+            Candidate { generator: true, ..candidate("floor", Vec::new()) },
+            client("ours", self.program("ours-client", &[])),
+            client("rmcp, one thread", self.program("rmcp-client", &["--rt", "current"])),
+            client("rmcp, default", self.program("rmcp-client", &[])),
+            client("TypeScript SDK 2", self.node("client.mjs", &["v2"])),
+            client("TypeScript SDK 1", self.node("client.mjs", &["v1"])),
+            client("Python SDK", self.python("client.py", &[])),
         ]
+    }
+
+    /// The floor as a child, and the same floor behind two bridges and Orchestra; and our client with our demonstration, as
+    /// a child and over QUIC. Of a client this is the server alone.
+    fn over_quic(&self, far: &FarSide) -> Vec<Candidate> {
+        let mcpjoin = || self.mcpjoin.display().to_string();
+        let certs = far.certs.display().to_string();
+        let bridge = |name, words: &[&str]| Candidate {
+            beside: Some(far.host.id()),
+            ..candidate(name, command(mcpjoin(), &[&["bridge"][..], words].concat()))
+        };
+        let quic = ["--orchestrator-addr", &far.orchestra, "--certs-dir", &certs];
+        vec![
+            candidate("floor", self.program("floor", &[])),
+            bridge("two bridges and Orchestra over QUIC", &quic),
+            bridge("two bridges and Orchestra over TCP", &["--tcp-addr", &far.orchestra_tcp]),
+            client("our client, demo as a child", command(mcpjoin(), &["serve", "demo"])),
+            client("our client, demo over QUIC", vec![far.quic.clone(), far.pin.clone()]),
+        ]
+    }
+
+    /// Starts what listens while the part `quic` is measured.
+    pub(crate) fn far_side(&self, folder: &Path) -> Result<FarSide> {
+        FarSide::start(&self.mcpjoin, &self.programs.join("floor"), folder)
+    }
+
+    pub(crate) fn ours_client(&self) -> PathBuf {
+        self.programs.join("ours-client")
     }
 
     /// The servers over HTTP, with sessions or without. The load generator puts a port in the place of `{port}`.
@@ -187,7 +229,11 @@ impl Peers {
 }
 
 fn candidate(name: &'static str, command: Vec<String>) -> Candidate {
-    Candidate { name, command, generator: false }
+    Candidate { name, command, generator: false, client: false, beside: None }
+}
+
+fn client(name: &'static str, command: Vec<String>) -> Candidate {
+    Candidate { client: true, ..candidate(name, command) }
 }
 
 fn command(program: String, words: &[&str]) -> Vec<String> {

@@ -105,15 +105,25 @@ impl Samples {
         let (depth, seconds) = (cell.depth.to_string(), seconds.to_string());
         let floor = peers.load().with_file_name("floor").display().to_string();
         let under_load = |server: &[String]| {
-            let words = [&load, "stdio", "--depth", &depth, "--seconds", &seconds, &payload, "--"];
+            let mut words = vec![load.as_str(), "stdio", "--depth", &depth, "--seconds", &seconds];
+            let beside = candidate.beside.map(|process| process.to_string());
+            words.extend(beside.iter().flat_map(|process| ["--beside", process]));
+            words.extend([payload.as_str(), "--"]);
             words.iter().map(|word| (*word).to_owned()).chain(server.iter().cloned()).collect()
         };
         match self.part {
-            Part::Servers => under_load(&candidate.command),
             Part::Clients if candidate.generator => under_load(&[floor]),
             Part::Clients => {
                 candidate.command.iter().cloned().chain([depth, seconds, payload, floor]).collect()
             }
+            Part::Quic if candidate.client => {
+                let client = peers.ours_client().display().to_string();
+                [client, depth, seconds, payload]
+                    .into_iter()
+                    .chain(candidate.command.iter().cloned())
+                    .collect()
+            }
+            Part::Servers | Part::Quic => under_load(&candidate.command),
             Part::Http => {
                 let words = [
                     &load,

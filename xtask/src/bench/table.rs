@@ -44,7 +44,7 @@ fn number(value: f64) -> String {
 /// Prints one table.
 pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
     match part {
-        Part::Servers | Part::Clients | Part::Http => {
+        Part::Servers | Part::Clients | Part::Http | Part::Quic => {
             println!("\n### {}: {}\n", part.name(), cell.title());
             println!(
                 "| | CPU us per call | / floor | rmcp / it | calls per s | / floor | p50 us | p99 us | peak MiB |"
