@@ -74,9 +74,16 @@ impl Host {
         let stderr = running.child.stderr.take().unwrap();
         let mut host =
             Self { running: Some(running), address: String::new(), stderr: BufReader::new(stderr) };
-        let said = host.says();
-        host.address =
-            said.strip_prefix("listening on orchestra://").unwrap_or_else(|| panic!("{said}")).to_owned();
+        let mut before = String::new();
+        while host.address.is_empty() {
+            let said = host.says();
+            assert!(!said.is_empty(), "it has ended: {before}");
+            match said.strip_prefix("listening on orchestra://") {
+                Some(address) => address.clone_into(&mut host.address),
+                // Which entry of which file it is.
+                None => before.push_str(&said),
+            }
+        }
         host
     }
 
@@ -331,7 +338,9 @@ fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
         std::fs::write(&path, serde_json::json!({ "mcpServers": { entry: server } }).to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (first, second) = (file("first.json", "one"), file("second.json", "two"));
+    // One that is found, and one that is named.
+    file(".mcp.json", "one");
+    let named = format!("{}#two", file("second.json", "two"));
     let mut host = Host::started(start(folder.command(&[
         "bridge",
         "--listen",

@@ -9,7 +9,7 @@
 //! | the original | test |
 //! |---|---|
 //! | never connects again | `reconnection::after_a_restart_the_next_call_is_right` |
-//! | hangs on a peer that is gone | `reconnection::a_peer_that_is_gone_without_a_word_is_noticed_by_the_idle_limit`, `h165_when_the_orchestrator_is_gone_what_waits_is_told_so_and_the_bridge_stays` |
+//! | hangs on a peer that is gone | `reconnection::h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_made_again`, `h165_when_the_orchestrator_is_gone_what_waits_is_told_so_and_the_bridge_stays` |
 //! | ends when nobody is there at first | `h159_it_stays_while_the_orchestrator_is_away_and_says_where_it_looks_for_it` |
 //! | stays at a signal until the next line | `r36_a_signal_ends_it_at_once_also_while_it_waits_for_a_line` |
 //! | waits without end for calls in progress at the end of input | `bridge::r36_a_call_that_never_ends_does_not_keep_the_end_of_input_waiting_for_ever` |

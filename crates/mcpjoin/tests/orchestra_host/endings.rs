@@ -11,7 +11,7 @@ use mcpjoin::bridge::orchestra::wire::plugin_response::Response;
 use mcpjoin::bridge::orchestra::wire::{
     self, HealthRequest, ListToolsRequest, PluginRequest, PluginResponse, health_result,
 };
-use mcpjoin::client::Restart;
+use mcpjoin::client::{Restart, RestartingClient};
 use mcpjoin::connection::Connection;
 use mcpjoin::quic::QuicErrorKind;
 use mcpjoin::server::{Context, NoArguments, Server, tool};
@@ -239,6 +239,7 @@ fn who_is_there_and_has_not_said_a_byte_over_tcp_does_not_either() {
 struct Mortal {
     starts: Arc<AtomicUsize>,
     runs: Arc<std::sync::Mutex<Vec<Connection>>>,
+    client: Arc<std::sync::OnceLock<RestartingClient>>,
 }
 
 impl Mortal {
@@ -258,14 +259,18 @@ impl Mortal {
             }
         };
         let restart = Restart::default().pauses(Duration::from_millis(1), Duration::from_millis(1));
-        Offer::restarting(name, client().restarting(restart, start).await.unwrap())
+        let client = client().restarting(restart, start).await.unwrap();
+        self.client.set(client.clone()).unwrap();
+        Offer::restarting(name, client)
     }
 
-    /// Ends the run that is current.
+    /// Ends the run that is current, as far as its client knows of it, too.
     async fn die(&self) {
         let run = self.runs.lock().unwrap().pop().unwrap();
+        let client = self.client.get().unwrap().client().await.unwrap();
         run.close();
         run.closed().await;
+        client.closed().await;
     }
 }
 
