@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use mcpjoin::bridge::orchestra::LISTEN_ADDRESS;
 
 use super::values::duration;
 use super::{Connect, Output};
@@ -59,6 +60,7 @@ const OF_CERTIFICATES: [&str; 4] = ["certs_dir", "ca", "cert", "key"];
         mcpjoin bridge --listen ADDRESS [OPTIONS] [--] COMMAND [ARG]...",
     after_help = "Examples:\n  \
         mcpjoin bridge --orchestrator-addr localhost:50100\n  \
+        mcpjoin bridge --orchestrator-addr localhost:50100 --stream ai_prompt_stream\n  \
         mcpjoin bridge --orchestrator-addr 10.0.0.7:50100 --server-name orchestrator --certs-dir ./certs\n  \
         mcpjoin bridge --listen orchestra://localhost:50100 demo:\n  \
         mcpjoin bridge --listen orchestra://localhost:50100 ./my-server --stdio\n  \
@@ -70,10 +72,11 @@ pub(crate) struct Bridge {
     /// arguments. After a URL, `demo:` or FILE#NAME more of them may follow
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
-    /// Is an MCP server on standard input and output for the orchestrator at host:port, over QUIC
+    /// Is an MCP server on standard input and output for the orchestrator at host:port, over QUIC; without an address for the
+    /// one at localhost:50100, where orchestrators listen when they are not told otherwise
     #[arg(
         long, value_name = "HOST:PORT", group = "orchestrator", help_heading = "Orchestrator",
-        conflicts_with_all = OF_SERVERS, allow_hyphen_values = true
+        conflicts_with_all = OF_SERVERS, num_args = 0..=1, default_missing_value = LISTEN_ADDRESS
     )]
     pub(crate) orchestrator_addr: Option<String>,
     /// The same over the orchestrator's plain TCP port: nothing is encrypted, and nobody is asked who they are
@@ -94,6 +97,22 @@ pub(crate) struct Bridge {
     /// Rounds numbers that Orchestra cannot carry, as its own programs do, instead of refusing them
     #[arg(long, requires = "orchestrator", help_heading = "Orchestrator")]
     pub(crate) lossy_numbers: bool,
+    /// A tool that answers bit by bit: what it says is told as progress, where the client asks for that. May be given more
+    /// than once
+    #[arg(
+        long,
+        value_name = "TOOL",
+        requires = "orchestrator",
+        conflicts_with = "compat",
+        help_heading = "Orchestrator"
+    )]
+    pub(crate) stream: Vec<String>,
+    /// Answers the call of a tool that does not exist with an error, as MCP has it, and not with a result that has failed
+    #[arg(long, requires = "orchestrator", conflicts_with = "compat", help_heading = "Orchestrator")]
+    pub(crate) strict: bool,
+    /// What Orchestra's programs are told when one of them starts another: there is nothing to listen for here.
+    #[arg(long, hide = true, value_name = "HOST:PORT", requires = "orchestrator")]
+    pub(crate) listen_addr: Option<String>,
     /// Listens on orchestra://host:port or orchestra+tcp://host:port; port 0 is any that is free. May be given more than
     /// once
     #[arg(long, value_name = "ADDRESS", required_unless_present = "orchestrator")]

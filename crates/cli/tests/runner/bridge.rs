@@ -1,14 +1,17 @@
 //! `bridge --orchestrator-addr`, also under the name of what it takes the place of.
 
 use std::io::{BufRead, BufReader, Write as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use mcpjoin::bridge::orchestra::CLIENT_NAME as CLIENT;
+use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair, PKCS_ED25519};
 use serde_json::{Value, json};
 
+use super::bridge_backend::Backend;
 use super::support::{Ran, Running, command, line, program, run, scratch, start};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
@@ -55,7 +58,15 @@ impl Bridge {
     }
 
     fn ask(&mut self, line: &str) -> Value {
+        self.tell(line);
+        self.line()
+    }
+
+    fn tell(&mut self, line: &str) {
         writeln!(self.running.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn line(&mut self) -> Value {
         let mut answer = String::new();
         self.lines.read_line(&mut answer).unwrap();
         serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer}"))
@@ -69,13 +80,17 @@ impl Bridge {
 
 /// Our own orchestrator with the demonstration behind it, and its port.
 fn host(folder: &Folder) -> (Running, String) {
+    host_of(folder, "demo:")
+}
+
+fn host_of(folder: &Folder, target: &str) -> (Running, String) {
     let mut host = start(command([
         "bridge",
         "--listen",
         "orchestra://127.0.0.1:0",
         "--certs-dir",
         folder.name(),
-        "demo:",
+        target,
     ]));
     // What follows is not read: the pipe holds more than is said here.
     let mut stderr = BufReader::with_capacity(1, host.child.stderr.take().unwrap());
@@ -122,23 +137,34 @@ fn r24_r34_r36_tools_of_an_orchestrator_on_standard_input_and_output() {
     );
     assert!(bridge.ask(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#)["result"]["tools"].is_array());
     bridge.finish().exits(0);
+
+    // With -vv each exchange is told.
+    let mut words = served.to_vec();
+    words.push("-vv");
+    let mut bridge = Bridge::new(&words);
+    bridge.ask(INITIALIZE);
+    bridge.ask(call);
+    bridge.finish().exits(0).says(&["asks tool_call", "is answered", "stdio-tc-"]);
     host.signal("TERM");
     host.finish().exits(143);
 }
 
 #[test]
-fn it_stays_while_the_orchestrator_is_away_and_says_where_it_looks_for_it() {
+fn h159_it_stays_while_the_orchestrator_is_away_and_says_where_it_looks_for_it() {
     let (folder, address) = (Folder::new(), unused_address());
     let mut bridge = Bridge::new(&["bridge", "--orchestrator-addr", &address, "--certs-dir", folder.name()]);
     assert_eq!(bridge.ask(INITIALIZE)["id"], 1);
     assert_eq!(bridge.ask(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#)["result"], json!({}));
     let began = Instant::now();
-    let away = bridge.ask(r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#);
+    let away = bridge.ask(r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"x"}}"#);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(away["error"]["code"], -32603);
     assert!(away["error"]["message"].as_str().unwrap().contains(&address), "{away}");
+    assert_eq!(bridge.ask(r#"{"jsonrpc":"2.0","id":4,"method":"ping"}"#)["result"], json!({}), "it stays");
     let ran = bridge.finish().exits(0);
-    assert_eq!(ran.stderr, "");
+    let told =
+        format!("transport.stdio: no orchestrator at {address} yet, it is looked for again and again: ");
+    assert!(ran.stderr.starts_with(&told) && ran.stderr.lines().count() == 1, "{}", ran.stderr);
 }
 
 #[test]
@@ -195,17 +221,225 @@ fn what_cannot_be_used_ends_it_at_once_with_two() {
 }
 
 #[test]
-fn an_orchestrator_of_another_authority_ends_it_at_once_with_two() {
+fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both_ends_say_why() {
     let (theirs, ours) = (Folder::new(), Folder::new());
-    let (host, address) = host(&theirs);
-    let bridge = Bridge::new(&["bridge", "--orchestrator-addr", &address, "--certs-dir", ours.name()]);
-    // Its input stays open.
-    let mut running = bridge.running;
-    let stdin = running.child.stdin.take();
-    running.finish().exits(2).says(&["(E_CERTIFICATE)", &address, "certificate"]);
-    drop(stdin);
+    let (mut host, address) = host(&theirs);
+    let mut said = BufReader::new(host.child.stderr.take().unwrap());
+    let file = |folder: &Folder, name: &str| folder.0.join(name).to_str().unwrap().to_owned();
+    // It makes the certificates of a client there.
+    Bridge::new(&["bridge", "--orchestrator-addr", &unused_address(), "--certs-dir", ours.name()]).finish();
+    let (ca, crt, key) = (
+        file(&theirs, "ca.crt"),
+        file(&ours, &format!("{CLIENT}.crt")),
+        file(&ours, &format!("{CLIENT}.key")),
+    );
+    let expired = expired(&theirs);
+    let cases = [
+        // Another authority's, on both sides; then on one of them.
+        (vec!["--certs-dir", ours.name()], "but not its signature", "it refuses our certificate"),
+        (
+            vec!["--certs-dir", theirs.name(), "--cert", &crt, "--key", &key],
+            "it refuses our certificate",
+            "but not its signature",
+        ),
+        (
+            vec!["--certs-dir", ours.name(), "--ca", &ca, "--server-name", "nobody"],
+            "not for the name that was asked for (--server-name)",
+            "it refuses our certificate",
+        ),
+    ];
+    for (words, here, there) in cases {
+        let all = [&["bridge", "--orchestrator-addr", &address], &words[..]].concat();
+        let bridge = Bridge::new(&all);
+        // Its input stays open.
+        let mut running = bridge.running;
+        let stdin = running.child.stdin.take();
+        running.finish().exits(2).says(&["(E_CERTIFICATE)", &address, here]);
+        drop(stdin);
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.starts_with("warning: a connection was refused: ") && line.contains(there), "{line}");
+    }
+    // What is wrong on disk is said before anybody is asked.
+    let words = ["--certs-dir", theirs.name(), "--cert", &expired[0], "--key", &expired[1]];
+    run([&["bridge", "--orchestrator-addr", &address], &words[..]].concat())
+        .exits(2)
+        .says(&["(E_CERTIFICATE)", "expired on 2020-02-29"]);
+    std::fs::set_permissions(file(&ours, &format!("{CLIENT}.key")), std::fs::Permissions::from_mode(0o644))
+        .unwrap();
+    run(["bridge", "--orchestrator-addr", &address, "--certs-dir", ours.name()]).exits(2).says(&[
+        "(E_CERTIFICATE)",
+        &format!("{CLIENT}.key"),
+        "chmod",
+    ]);
+    host.signal("TERM");
+    drop(said);
+    host.finish().exits(143);
+}
+
+/// A client's certificate of the folder's own authority that has expired, and its key.
+fn expired(folder: &Folder) -> [String; 2] {
+    let read = |name: &str| std::fs::read_to_string(folder.0.join(name)).unwrap();
+    let mut authority = CertificateParams::default();
+    authority.distinguished_name = DistinguishedName::new();
+    authority.distinguished_name.push(DnType::OrganizationName, "Orchestra");
+    authority.distinguished_name.push(DnType::CommonName, "Orchestra CA");
+    let key_of_authority = KeyPair::from_pem(&read("ca.key")).unwrap();
+    let issuer = Issuer::from_params(&authority, &key_of_authority);
+    let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2020, 2, 29);
+    let written = [params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem()];
+    let files = ["expired.crt", "expired.key"].map(|name| folder.0.join(name));
+    for (file, text) in files.iter().zip(written) {
+        std::fs::write(file, text).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    files.map(|file| file.to_str().unwrap().to_owned())
+}
+
+/// What a process has open of that table of its network: the lines of its sockets.
+fn sockets(pid: u32, table: &str) -> Vec<String> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let sockets: Vec<String> = descriptors
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()?.to_str().map(str::to_owned))
+        .filter_map(|target| Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let known = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+    let is_ours = |line: &&str| line.split_whitespace().any(|word| sockets.iter().any(|inode| inode == word));
+    known.lines().filter(is_ours).map(str::to_owned).collect()
+}
+
+#[test]
+fn r35_the_bridge_listens_nowhere() {
+    let folder = Folder::new();
+    let (host, address) = host(&folder);
+    let name = folder.0.join("transport-stdio");
+    symlink(env!("CARGO_BIN_EXE_mcpjoin"), &name).unwrap();
+    // As an orchestrator starts its plugins: it takes the address on which they are to listen, and does not.
+    let words = ["--orchestrator-addr", &address, "--listen-addr=localhost:0", "--certs-dir", folder.name()];
+    let mut bridge = program(name.to_str().unwrap(), words);
+    bridge.stdin(Stdio::piped());
+    let mut bridge = Bridge::started(bridge);
+    assert_eq!(bridge.ask(INITIALIZE)["id"], 1);
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hi"}}}"#;
+    assert_eq!(bridge.ask(call)["result"]["content"][0]["text"], "hi");
+    let pid = bridge.running.child.id();
+    for table in ["tcp", "tcp6"] {
+        assert_eq!(sockets(pid, table), Vec::<String>::new());
+    }
+    let listening = sockets(pid, "unix");
+    // `__SO_ACCEPTCON` among the flags is what makes a socket one that listens.
+    let is_listening = |line: &String| line.split_whitespace().nth(3) == Some("00010000");
+    assert!(!listening.iter().any(is_listening), "{listening:?}");
+    // The one socket is that of the connection to the orchestrator, and it takes none: to a version that nobody speaks
+    // whoever does would say which ones there are.
+    let [ours] = &[sockets(pid, "udp"), sockets(pid, "udp6")].concat()[..] else { panic!() };
+    let (_, port) = ours.split_whitespace().nth(1).unwrap().rsplit_once(':').unwrap();
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.connect(("127.0.0.1", u16::from_str_radix(port, 16).unwrap())).unwrap();
+    let mut packet = [0; 1200];
+    packet[..23].copy_from_slice(b"\xc0\x0a\x0a\x0a\x0a\x088bytesId\x08anId0000");
+    stranger.send(&packet).unwrap();
+    assert_eq!(bridge.ask(&call.replace(":2,", ":3,"))["result"]["content"][0]["text"], "hi");
+    stranger.set_nonblocking(true).unwrap();
+    assert_eq!(stranger.recv(&mut packet).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    // The host, asked so, does answer: the question is a good one.
+    let asker = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    asker.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    packet[..23].copy_from_slice(b"\xc0\x0a\x0a\x0a\x0a\x088bytesId\x08anId0000");
+    asker.send_to(&packet, &address).unwrap();
+    assert!(asker.recv(&mut [0; 1200]).unwrap() > 0);
+    let ran = bridge.finish().exits(0);
+    assert!(
+        ran.stderr.starts_with("transport.stdio: listens nowhere, whatever --listen-addr says\n"),
+        "{}",
+        ran.stderr
+    );
     host.signal("TERM");
     host.finish().exits(143);
+}
+
+/// A bridge to a host of its own with a call that goes on.
+fn in_progress(backend: &Backend, folder: &Folder) -> (Running, Bridge) {
+    let (host, address) = host_of(folder, &backend.target);
+    let mut bridge = Bridge::new(&["bridge", "--orchestrator-addr", &address, "--certs-dir", folder.name()]);
+    assert_eq!(bridge.ask(INITIALIZE)["id"], 1);
+    backend.open.send_replace(false);
+    bridge.tell(
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"square","arguments":{"n":7}}}"#,
+    );
+    backend.wait_for(1);
+    (host, bridge)
+}
+
+#[test]
+fn h165_at_the_end_of_input_what_is_in_progress_is_finished_and_it_ends_with_0_within_two_seconds() {
+    let (backend, folder) = (Backend::new(), Folder::new());
+    let (host, mut bridge) = in_progress(&backend, &folder);
+    drop(bridge.running.child.stdin.take());
+    let began = Instant::now();
+    backend.open.send_replace(true);
+    let answer = bridge.line();
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(7), &json!("49")));
+    bridge.finish().exits(0);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(backend.calls()[&7], 1);
+    host.signal("TERM");
+    host.finish().exits(143);
+}
+
+#[test]
+fn h165_when_the_orchestrator_is_gone_what_waits_is_told_so_and_the_bridge_stays() {
+    let (backend, folder) = (Backend::new(), Folder::new());
+    let (mut host, mut bridge) = in_progress(&backend, &folder);
+    host.child.kill().unwrap();
+    host.finish();
+    let began = Instant::now();
+    let answer = bridge.line();
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "15 s, and what the machine needs: {:?}",
+        began.elapsed()
+    );
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32603)));
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("it may have been done or not"), "{message}");
+    assert_eq!(bridge.ask(r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#)["result"], json!({}));
+    bridge.finish().exits(0);
+    backend.open.send_replace(true);
+}
+
+#[test]
+fn an_orchestrator_without_an_address_is_the_one_where_orchestrators_listen() {
+    let folder = Folder::new();
+    // The original looks at another port than the one where its orchestrator is.
+    let mut words = vec!["bridge", "--certs-dir", folder.name(), "--orchestrator-addr"];
+    let away = |words: &[&str]| {
+        let mut bridge = Bridge::new(words);
+        bridge.ask(INITIALIZE);
+        bridge.tell(r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#);
+        bridge
+    };
+    let ours = away(&words);
+    let name = folder.0.join("transport-stdio");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    symlink(env!("CARGO_BIN_EXE_mcpjoin"), &name).unwrap();
+    let mut theirs = program(name.to_str().unwrap(), ["-certs-dir", folder.name()]);
+    theirs.stdin(Stdio::piped());
+    let mut theirs = Bridge::started(theirs);
+    theirs.ask(INITIALIZE);
+    theirs.tell(r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#);
+    for (mut bridge, address, hint) in [(ours, "localhost:50100", false), (theirs, "localhost:9100", true)] {
+        let answer = bridge.line();
+        assert!(answer["error"]["message"].as_str().unwrap().contains(&format!("{address}: ")), "{answer}");
+        let ran = bridge.finish().exits(0);
+        assert_eq!(ran.stderr.contains("orchestrators listen on localhost:50100"), hint, "{}", ran.stderr);
+    }
+    words.extend(["--poll", "0", "--strict", "--stream", "a", "--stream", "b"]);
+    let mut all = Bridge::new(&words);
+    assert_eq!(all.ask(INITIALIZE)["id"], 1, "everything of it can be said at once");
+    all.finish().exits(0);
 }
 
 #[test]

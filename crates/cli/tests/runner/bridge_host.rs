@@ -1,9 +1,8 @@
 //! `bridge --listen orchestra://...`, and `doctor orchestra://...`: servers offered to Orchestra's clients.
 
-use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,13 +14,16 @@ use mcpjoin::bridge::orchestra::wire::{
     self, ListToolsRequest, PluginRequest, PluginResponse, ToolRequest, WireError,
 };
 use mcpjoin::bridge::orchestra::{ALPN, CLIENT_NAME};
-use mcpjoin::link::Listener;
+use mcpjoin::client::{Client, ClientError};
+use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
+use mcpjoin::proto::types::CallToolParams;
 use mcpjoin::quic::{self, Connection, QuicErrorKind, QuicOptions};
-use mcpjoin::server::{Server, tool};
-use serde::Deserialize;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::bridge_backend::Backend;
+use super::config::Folder;
 use super::support::{Ran, Running, command, line, run, scratch, start};
 
 /// No test takes longer: a hang is a failure.
@@ -65,13 +67,23 @@ struct Host {
 impl Host {
     /// Starts it, and waits until it says at which address it listens.
     fn start(words: &[&str]) -> Self {
-        let mut running = start(command(words));
+        Self::started(start(command(words)))
+    }
+
+    fn started(mut running: Running) -> Self {
         let stderr = running.child.stderr.take().unwrap();
         let mut host =
             Self { running: Some(running), address: String::new(), stderr: BufReader::new(stderr) };
-        let said = host.says();
-        host.address =
-            said.strip_prefix("listening on orchestra://").unwrap_or_else(|| panic!("{said}")).to_owned();
+        let mut before = String::new();
+        while host.address.is_empty() {
+            let said = host.says();
+            assert!(!said.is_empty(), "it has ended: {before}");
+            match said.strip_prefix("listening on orchestra://") {
+                Some(address) => address.clone_into(&mut host.address),
+                // Which entry of which file it is.
+                None => before.push_str(&said),
+            }
+        }
         host
     }
 
@@ -228,87 +240,144 @@ fn a_server_that_does_not_start_is_told_as_everywhere() {
     .says(&["exit code 7", "no luck"]);
 }
 
-#[derive(Deserialize, schemars::JsonSchema)]
-struct Number {
-    n: u64,
+/// The square of a number through a client of the bridge.
+async fn square(client: &Client, n: u64) -> Result<(), ClientError> {
+    let mut params = CallToolParams::new("square");
+    params.arguments = Some(Raw::parse(format!(r#"{{"n":{n}}}"#)).unwrap());
+    let result = client.call_tool_with(params).await?;
+    assert_eq!(result.content[0].as_text(), Some(&*(n * n).to_string()));
+    Ok(())
 }
 
-/// Group H: killed and restarted under load, the next call right within 2 s, and no call run twice.
+/// Group H: killed and restarted under a load of 16, the next call right within 2 s, and no call run twice. Everything is a
+/// process of its own: the bridge, the host that is killed, and, in this one, the MCP client and the MCP server.
 #[test]
-fn h158_a_host_that_is_killed_under_load_answers_again_and_runs_nothing_twice() {
+fn h158_a_host_that_is_killed_under_load_is_there_for_the_bridges_next_call_and_nothing_runs_twice() {
     let certs = Certs::new("killed");
+    let backend = Backend::new();
+    let started = |address: &str| {
+        let address = format!("orchestra://{address}");
+        Host::start(&["bridge", "--listen", &address, "--certs-dir", certs.word(), &backend.target])
+    };
+    let host = started("127.0.0.1:0");
+    let address = host.address.clone();
+    let stderr: Arc<Mutex<Vec<String>>> = Arc::default();
     within(async {
-        let calls: Arc<Mutex<HashMap<u64, u32>>> = Arc::default();
-        let counted = calls.clone();
-        let square = move |Number { n }: Number, _| {
-            *counted.lock().unwrap().entry(n).or_default() += 1;
-            async move { (n * n).to_string() }
-        };
-        let server = Server::builder("counting", "1").tool(tool("square"), square).build().unwrap();
-        let listener = Listener::tcp("127.0.0.1:0").await.unwrap();
-        let target = listener.address().to_string();
-        tokio::spawn(async move { server.serve_all(listener, std::future::pending()).await });
-
-        let started = async |address: &str| {
-            let words = [
-                "bridge".to_owned(),
-                "--listen".to_owned(),
-                format!("orchestra://{address}"),
-                "--certs-dir".to_owned(),
-                certs.word().to_owned(),
-                target.clone(),
-            ];
-            let start = move || Host::start(&words.each_ref().map(String::as_str));
-            tokio::task::spawn_blocking(start).await.unwrap()
-        };
+        let heard = stderr.clone();
+        let bridge = ChildCommand::new(env!("CARGO_BIN_EXE_mcpjoin"))
+            .args(["bridge", "--orchestrator-addr", &address, "--certs-dir", certs.word()])
+            .stderr(move |line| heard.lock().unwrap().push(String::from_utf8_lossy(line).into_owned()));
+        let client = Client::builder("load", "1").connect(bridge.start().await.unwrap()).await.unwrap();
         let next = Arc::new(AtomicU64::new(0));
-        let right: Arc<Mutex<Vec<u64>>> = Arc::default();
-        // Calls one number after the other, each once, until the connection is lost or there are enough.
-        let load = |connection: Connection, most: usize| {
-            let (next, right) = (next.clone(), right.clone());
-            async move {
-                while right.lock().unwrap().len() < most {
+        let over = Arc::new(AtomicBool::new(false));
+        let right = watch::Sender::new(Vec::<u64>::new());
+        let failed = watch::Sender::new(Vec::<String>::new());
+        let load = || {
+            let (client, next, over) = (client.clone(), next.clone(), over.clone());
+            let (right, failed) = (right.clone(), failed.clone());
+            tokio::spawn(async move {
+                while !over.load(Ordering::SeqCst) {
                     let n = next.fetch_add(1, Ordering::SeqCst);
-                    match text(&connection, "square", &format!(r#"{{"n":{n}}}"#)).await {
-                        Ok(text) => {
-                            assert_eq!(text, (n * n).to_string());
-                            right.lock().unwrap().push(n);
-                        }
-                        Err(_) => return,
+                    match square(&client, n).await {
+                        Ok(()) => right.send_modify(|right| right.push(n)),
+                        Err(error) => failed.send_modify(|failed| failed.push(error.to_string())),
                     }
                 }
-            }
+            })
         };
-        let host = started("127.0.0.1:0").await;
-        let address = host.address.clone();
-        let connection = connect(certs.path(), &address).await;
-        let loads: Vec<_> = (0..16).map(|_| tokio::spawn(load(connection.clone(), usize::MAX))).collect();
-        while right.lock().unwrap().len() < 200 {
-            tokio::task::yield_now().await;
-        }
-        tokio::task::spawn_blocking(move || host.killed()).await.unwrap();
+        let loads: Vec<_> = (0..16).map(|_| load()).collect();
+        right.subscribe().wait_for(|right| right.len() >= 200).await.unwrap();
+        // Sixteen calls are in the middle of it when the host is killed.
+        backend.open.send_replace(false);
+        backend.running(16).await;
+        host.killed();
+        let host = started(&address);
+        backend.open.send_replace(true);
 
-        let host = started(&address).await;
         let since = Instant::now();
-        let again = connect(certs.path(), &host.address).await;
         let n = next.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(text(&again, "square", &format!(r#"{{"n":{n}}}"#)).await.unwrap(), (n * n).to_string());
-        right.lock().unwrap().push(n);
+        square(&client, n).await.unwrap();
         assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
-        // Who waited for the one that was killed hears that it is gone, and is not answered by the other.
+        right.send_modify(|right| right.push(n));
+        // Of those sixteen nobody can know whether they have run, and each is told so.
+        let failures = failed.subscribe().wait_for(|failed| failed.len() >= 16).await.unwrap().clone();
+        for failure in &failures {
+            assert!(failure.contains("it may have been done or not"), "{failure}");
+            assert!(failure.contains(&address), "{failure}");
+        }
+        let enough = right.borrow().len() + 200;
+        right.subscribe().wait_for(|right| right.len() >= enough).await.unwrap();
+        over.store(true, Ordering::SeqCst);
         for load in loads {
             load.await.unwrap();
         }
-        assert!(connection.ended().is_some());
-        let most = right.lock().unwrap().len() + 200;
-        for load in (0..16).map(|_| tokio::spawn(load(again.clone(), most))).collect::<Vec<_>>() {
-            load.await.unwrap();
-        }
-        let (calls, right) = (calls.lock().unwrap(), right.lock().unwrap());
-        assert!(right.len() >= 400);
+        assert_eq!(failed.borrow().len(), 16, "{:?}", *failed.borrow());
+        let calls = backend.calls();
         assert!(calls.values().all(|times| *times == 1), "a call has run twice");
-        assert!(right.iter().all(|n| calls.get(n) == Some(&1)));
+        assert!(right.borrow().iter().all(|n| calls.get(n) == Some(&1)));
+        assert_eq!(backend.sessions(), 2, "one of each host");
+        client.close().await;
+        host.signal("TERM");
+        host.finish().exits(143);
     });
+    let told = |again: &str| format!("transport.stdio: connected{again} to orchestrator at {address}");
+    let stderr = stderr.lock().unwrap();
+    let connected: Vec<_> = stderr.iter().filter(|line| line.contains("connected")).collect();
+    assert_eq!(connected, [&told(""), &told(" again")], "the connection was made again once: {stderr:?}");
+}
+
+/// Everything at once: three addresses, and two entries of two configurations.
+#[test]
+fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
+    let certs = Certs::new("entries");
+    let folder = Folder::new("bridge-entries");
+    let file = |name: &str, entry: &str| {
+        let path = folder.path().join("here").join(name);
+        let server =
+            serde_json::json!({ "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"] });
+        std::fs::write(&path, serde_json::json!({ "mcpServers": { entry: server } }).to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    // One that is found, and one that is named.
+    file(".mcp.json", "one");
+    let named = format!("{}#two", file("second.json", "two"));
+    let mut host = Host::started(start(folder.command(&[
+        "bridge",
+        "--listen",
+        "orchestra://127.0.0.1:0",
+        "--listen",
+        "orchestra://127.0.0.1:0",
+        "--listen",
+        "orchestra+tcp://127.0.0.1:0",
+        "--certs-dir",
+        certs.word(),
+        "--also",
+        &named,
+        "one",
+    ])));
+    let other = host.says();
+    let other = other.strip_prefix("listening on orchestra://").unwrap_or_else(|| panic!("{other}"));
+    let plain = host.says();
+    let plain = plain.strip_prefix("listening on orchestra+tcp://").unwrap_or_else(|| panic!("{plain}"));
+    within(async {
+        for address in [&*host.address, other] {
+            let connection = connect(certs.path(), address).await;
+            // A provider is the name of an entry.
+            for (provider, is_known) in [("", true), ("one", true), ("two", true), ("three", false)] {
+                let Request::ToolCall(mut asked) = call("echo", r#"{"message":"hi"}"#) else { panic!() };
+                provider.clone_into(&mut asked.provider);
+                let answer = ask(&connection, Request::ToolCall(asked)).await.unwrap();
+                let Response::ToolCall(answer) = answer else { panic!("{answer:?}") };
+                // Who is nobody here is left to the last that has the tool.
+                assert!(answer.success || !is_known, "{provider}: {answer:?}");
+            }
+        }
+    });
+    let words =
+        ["call", "echo", "message=hi", "--", env!("CARGO_BIN_EXE_mcpjoin"), "bridge", "--tcp-addr", plain];
+    assert_eq!(run(words).exits(0).stdout, "hi\n");
+    host.signal("TERM");
+    host.finish().exits(143);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod block;
 mod bridge;
+mod bridge_backend;
 mod bridge_host;
 mod bytes;
 mod call;

@@ -2,10 +2,12 @@
 //! ever opened, and both ends say why.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpjoin::bridge::orchestra::certs::Certificates;
+use mcpjoin::bridge::orchestra::client::{Orchestrator, OrchestratorOptions, SetupError};
 use mcpjoin::bridge::orchestra::{ALPN, CLIENT_NAME, SERVER_NAME};
 use mcpjoin::quic::{
     self, Authorities, ClientTls, ClientsAre, Identity, Listener, QuicError, QuicErrorKind, QuicOptions,
@@ -37,18 +39,31 @@ impl Authority {
     }
 
     /// A certificate for `localhost`, changed by the test.
-    fn signs(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+    fn signs(&self, change: impl FnOnce(&mut CertificateParams)) -> Shown {
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
         let mut params =
             CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "somebody");
         change(&mut params);
         let signed = params.signed_by(&key, &Issuer::from_params(&self.params, &self.key)).unwrap();
-        Identity::from_pem(signed.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap()
+        Shown { certificate: signed.pem(), key: key.serialize_pem() }
     }
 
     fn trusted(&self) -> Authorities {
         Authorities::from_pem(self.pem.as_bytes()).unwrap()
+    }
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone)]
+struct Shown {
+    certificate: String,
+    key: String,
+}
+
+impl Shown {
+    fn identity(&self) -> Identity {
+        Identity::from_pem(self.certificate.as_bytes(), self.key.as_bytes()).unwrap()
     }
 }
 
@@ -82,26 +97,77 @@ fn refused(client: &ClientTls, server: ServerTls) -> (QuicError, QuicError) {
     })
 }
 
+/// What the bridge makes of the same: it gives up at once, and for good.
+fn the_bridge_gives_up(shown: &Shown, trusted: &Authority, server: ServerTls, says: &str) {
+    let folder = Folder::new(&format!("bad-{:?}", std::thread::current().id()));
+    fs::create_dir_all(folder.path()).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.file(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    };
+    let certificates = Certificates::in_directory(folder.path())
+        .ca(file("trusted.crt", &trusted.pem))
+        .pair(file("shown.crt", &shown.certificate), file("shown.key", &shown.key));
+    run(async {
+        let server = move || Ok(server.clone());
+        let listener = Listener::bind("127.0.0.1:0", server, QuicOptions::default()).await.unwrap();
+        let address = listener.address().to_string();
+        let options = OrchestratorOptions::default();
+        let orchestrator = match Orchestrator::quic(&address, certificates, options).await {
+            Ok(orchestrator) => orchestrator,
+            // What can be seen of a certificate of ours is said before anybody is asked.
+            Err(SetupError::Certificate(error)) => {
+                let error = error.to_string();
+                assert!(error.contains("shown.crt"), "{error}");
+                assert!(error.contains("2020-02-29") || error.contains("2999-01-01"), "{error}");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let accept = async {
+            // The connection of one that hears of its refusal only when it is through goes on until then.
+            if let Ok(connection) = listener.accept().await.unwrap().establish().await {
+                connection.closed().await;
+            }
+        };
+        let (refused, ()) = tokio::join!(orchestrator.connected(0), accept);
+        let refused = refused.expect_err("it has to end with 2");
+        assert!(matches!(refused, SetupError::Refused(_)), "{refused}");
+        assert!(refused.to_string().contains(says) && refused.to_string().contains(&address), "{refused}");
+        let error = orchestrator.list_tools().await.unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    });
+}
+
 /// A client shows what it should not. The server says `reason`, and the client hears what it means.
-fn client_is_refused(identity: Option<Identity>, trusted: &Authority, reason: &str, heard: &str) {
-    let server = trusted.signs(|_| {});
+fn client_is_refused(shown: Option<Shown>, trusted: &Authority, reason: &str, heard: &str) {
+    let server = trusted.signs(|_| {}).identity();
+    let identity = shown.as_ref().map(Shown::identity);
     let server = ServerTls::new(server, &ClientsAre::Required(trusted.trusted()), ALPN).unwrap();
     let client = ClientTls::new(&Trust::Authorities(trusted.trusted()), identity, ALPN).unwrap();
-    let (ours, theirs) = refused(&client, server);
+    let (ours, theirs) = refused(&client, server.clone());
     assert!(theirs.to_string().contains(reason), "the server says: {theirs}");
     assert!(matches!(ours.kind, QuicErrorKind::RefusedByPeer { .. }), "the client says: {ours}");
     assert!(ours.to_string().contains(heard), "the client says: {ours}");
+    // The bridge always has one to show.
+    if let Some(shown) = shown {
+        the_bridge_gives_up(&shown, trusted, server, heard);
+    }
 }
 
 /// A server shows what it should not. The client says `reason`, and the server hears what it means.
-fn server_is_refused(identity: Identity, trusted: &Authority, reason: &str, heard: &str) {
-    let client = Some(trusted.signs(|_| {}));
+fn server_is_refused(server: &Shown, trusted: &Authority, reason: &str, heard: &str) {
+    let shown = trusted.signs(|_| {});
+    let client = Some(shown.identity());
     let client = ClientTls::new(&Trust::Authorities(trusted.trusted()), client, ALPN).unwrap();
-    let server = ServerTls::new(identity, &ClientsAre::Required(trusted.trusted()), ALPN).unwrap();
-    let (ours, theirs) = refused(&client, server);
+    let server = ServerTls::new(server.identity(), &ClientsAre::Required(trusted.trusted()), ALPN).unwrap();
+    let (ours, theirs) = refused(&client, server.clone());
     assert!(matches!(ours.kind, QuicErrorKind::Refused(_)), "the client says: {ours}");
     assert!(ours.to_string().contains(reason), "the client says: {ours}");
     assert!(theirs.to_string().contains(heard), "the server says: {theirs}");
+    the_bridge_gives_up(&shown, trusted, server, reason);
 }
 
 #[test]
@@ -142,26 +208,26 @@ fn h147_a_client_with_a_certificate_for_servers_is_refused() {
 fn h148_a_server_of_another_authority_is_refused() {
     let (ca, other) = (Authority::new("one"), Authority::new("other"));
     let reason = "signed by `other`, is signed by an authority that is not the one here";
-    server_is_refused(other.signs(|_| {}), &ca, reason, "is not trusted there (unknown_ca)");
+    server_is_refused(&other.signs(|_| {}), &ca, reason, "is not trusted there (unknown_ca)");
 }
 
 #[test]
 fn h148_an_expired_server_is_refused() {
     let ca = Authority::new("one");
-    server_is_refused(ca.signs(expired), &ca, "expired on 2020-02-29", "(certificate_expired)");
+    server_is_refused(&ca.signs(expired), &ca, "expired on 2020-02-29", "(certificate_expired)");
 }
 
 #[test]
 fn h148_a_server_that_is_not_valid_yet_is_refused() {
     let ca = Authority::new("one");
-    server_is_refused(ca.signs(early), &ca, "is not valid before 2999-01-01", "it refuses our certificate");
+    server_is_refused(&ca.signs(early), &ca, "is not valid before 2999-01-01", "it refuses our certificate");
 }
 
 #[test]
 fn h148_a_server_with_a_certificate_for_clients_is_refused() {
     let ca = Authority::new("one");
     let identity = ca.signs(only(ExtendedKeyUsagePurpose::ClientAuth));
-    server_is_refused(identity, &ca, "is for clients alone", "it refuses our certificate");
+    server_is_refused(&identity, &ca, "is for clients alone", "it refuses our certificate");
 }
 
 #[test]
@@ -171,10 +237,11 @@ fn h148_a_server_of_another_name_is_refused() {
         params.subject_alt_names = vec![rcgen::SanType::DnsName("orchestrator".try_into().unwrap())];
     });
     let reason = "is for `orchestrator`, and not for the name that was asked for (--server-name)";
-    server_is_refused(identity.clone(), &ca, reason, "it refuses our certificate");
+    server_is_refused(&identity, &ca, reason, "it refuses our certificate");
     // Under the name that it has it is taken.
-    let client = ClientTls::new(&Trust::Authorities(ca.trusted()), Some(ca.signs(|_| {})), ALPN).unwrap();
-    let server = ServerTls::new(identity, &ClientsAre::Required(ca.trusted()), ALPN).unwrap();
+    let client =
+        ClientTls::new(&Trust::Authorities(ca.trusted()), Some(ca.signs(|_| {}).identity()), ALPN).unwrap();
+    let server = ServerTls::new(identity.identity(), &ClientsAre::Required(ca.trusted()), ALPN).unwrap();
     run(async {
         let listener =
             Listener::bind("127.0.0.1:0", move || Ok(server.clone()), QuicOptions::default()).await.unwrap();
@@ -246,7 +313,7 @@ fn h148_h163_a_server_of_an_authority_that_was_removed_is_refused_without_a_rest
 #[test]
 fn a_pinned_key_is_taken_whoever_has_signed_it_and_no_other() {
     let ca = Authority::new("one");
-    let identity = ca.signs(|params| params.subject_alt_names.clear());
+    let identity = ca.signs(|params| params.subject_alt_names.clear()).identity();
     let hash = identity.facts().unwrap().key_hash;
     let server = ServerTls::new(identity, &ClientsAre::Anybody, "mcp").unwrap();
     let wrong = ClientTls::new(&Trust::Key([7; 32]), None, "mcp").unwrap();

@@ -9,6 +9,7 @@ use mcpjoin::bridge::orchestra::wire::{self, ListToolsRequest, PluginRequest, Wi
 use mcpjoin::bridge::orchestra::{ALPN, CLIENT_NAME, SERVER_NAME};
 use mcpjoin::quic::{self, ClientTls, Connection, Listener, QuicErrorKind, QuicOptions};
 
+use crate::lossy::{Lossy, Rates};
 use crate::{Folder, run};
 
 /// A listener that echoes every frame of every stream.
@@ -188,30 +189,15 @@ fn a_peer_that_is_gone_is_noticed_when_nothing_has_come_for_the_idle_time() {
     let folder = Folder::new("idle");
     let certificates = Certificates::in_directory(folder.path());
     run(async {
-        // Where the datagrams go through, until it is dropped.
         let listener = echo(&certificates, "127.0.0.1:0", QuicOptions::default()).await;
-        let server = listener.address();
-        let relay = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let address = relay.local_addr().unwrap().to_string();
-        let relaying = tokio::spawn(async move {
-            let (mut client, mut buffer) = (None, vec![0; 65_536]);
-            while let Ok((length, from)) = relay.recv_from(&mut buffer).await {
-                let to = if from == server {
-                    client
-                } else {
-                    client.replace(from).map(|_| server).or(Some(server))
-                };
-                if let Some(to) = to {
-                    let _ = relay.send_to(&buffer[..length], to).await;
-                }
-            }
-        });
+        let relay = Lossy::to(listener.address(), Rates::NONE).await;
+        let address = relay.address.to_string();
         let mut options = QuicOptions::default();
-        (options.idle, options.keep_alive) = (Duration::from_secs(1), Duration::from_millis(200));
+        (options.idle, options.keep_alive) = (Duration::from_secs(3), Duration::from_millis(500));
         let connected = async {
             let connection = quic::connect(&address, &tls(&certificates), &options).await.unwrap();
             exchange(&connection, "1").await;
-            relaying.abort();
+            relay.point(None);
             assert!(matches!(connection.closed().await.kind, QuicErrorKind::Lost));
         };
         tokio::select! { () = serve(&listener) => panic!("the listener ended"), () = connected => {} }

@@ -3,6 +3,7 @@
 
 #![cfg(feature = "quic")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "the seed of a run is told, so that it can be made again")]
 
 #[cfg(unix)]
 mod bad_certificates;
@@ -11,6 +12,9 @@ mod certs;
 #[cfg(unix)]
 mod endpoint;
 mod frames;
+#[cfg(unix)]
+#[path = "../support/lossy.rs"]
+mod lossy;
 mod values;
 
 use std::path::{Path, PathBuf};

@@ -313,6 +313,66 @@ fn r36_a_call_that_never_ends_does_not_keep_the_end_of_input_waiting_for_ever() 
 }
 
 #[test]
+fn a_batch_is_answered_in_the_one_revision_that_has_them() {
+    run(async {
+        let stage = Stage::new(usual).await;
+        let batch = r#"[{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}},{"jsonrpc":"2.0","id":8,"method":"ping"}]"#;
+        let mut wire = Wire::opened(&stage.bridge, "2025-03-26").await;
+        wire.send_line(batch).await;
+        let mut answers = wire.next().await;
+        let answers = answers.as_array_mut().unwrap();
+        answers.sort_by_key(|answer| answer["id"].as_i64());
+        assert_eq!(answers[0]["result"]["content"][0]["text"], "hi", "{answers:?}");
+        assert_eq!((answers.len(), &answers[1]["result"]), (2, &json!({})));
+        // The original takes it for no JSON, in all of them.
+        let mut wire = stage.opened().await;
+        wire.send_line(batch).await;
+        assert_eq!(wire.next().await["error"]["code"], -32600);
+        assert_eq!(stage.scripted.calls().len(), 1);
+    });
+}
+
+#[test]
+fn what_the_session_is_called_in_orchestra_is_told_where_mcp_has_a_place_for_it() {
+    run(async {
+        let stage = Stage::new(usual).await;
+        let mut wire = Wire::new(&stage.bridge);
+        let opened = wire.ask("initialize", &initialize("2025-11-25")).await;
+        let told = opened["result"]["capabilities"]["experimental"]["orchestra"]["sessionId"].clone();
+        wire.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        wire.call("echo", &json!({})).await;
+        assert_eq!(told, stage.scripted.calls()[0].session_id.as_str());
+    });
+}
+
+#[test]
+fn slow_prompts_and_documents_stop_nothing_either() {
+    run(async {
+        let (go, told) = watch::channel(false);
+        let stage = Stage::new(move |request| match request.request {
+            Some(Request::PromptGet(_) | Request::StorageRead(_) | Request::StorageList(_)) => {
+                Act::When(told.clone(), refusal("storage_error", "no"))
+            }
+            _ => usual(request),
+        })
+        .await;
+        let mut wire = stage.opened().await;
+        let mut arrivals = stage.scripted.arrivals();
+        wire.request("prompts/get", &json!({ "name": "p" })).await;
+        wire.request("resources/read", &json!({ "uri": "orchestra://docs/d" })).await;
+        wire.request("resources/list", &json!({})).await;
+        for _ in 0..5 {
+            arrivals.recv().await.unwrap();
+        }
+        assert!(wire.call("echo", &json!({})).await["result"].is_object());
+        go.send(true).unwrap();
+        for _ in 0..3 {
+            assert_eq!(wire.next().await["error"]["code"], -32603);
+        }
+    });
+}
+
+#[test]
 fn the_numbers_are_those_of_the_interface_page() {
     let options = BridgeOptions::default();
     assert_eq!(options.poll, Some(Duration::from_secs(30)));

@@ -93,25 +93,35 @@ fn quick() -> OrchestratorOptions {
 }
 
 #[test]
-fn a_peer_that_is_gone_without_a_word_is_noticed_by_the_idle_limit() {
+fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_made_again() {
     let folder = Folder::new();
     run(async {
         let (scripted, relay) = relayed(&folder).await;
         let mut options = quick();
-        (options.idle, options.keep_alive) = (Duration::from_secs(1), Duration::from_millis(300));
+        (options.idle, options.keep_alive) = (Duration::from_secs(2), Duration::from_millis(400));
         let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
+        assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
+        // Twice as long as it may be silent, and nothing is asked.
+        let another = tokio::time::timeout(Duration::from_secs(4), orchestrator.connected(1)).await;
+        assert!(another.is_err(), "the first one has not held");
         let mut arrivals = scripted.arrivals();
         let call = tokio::spawn({
             let orchestrator = orchestrator.clone();
             async move { orchestrator.tool_call(call_of("slow")).await.unwrap_err() }
         });
-        arrivals.recv().await.unwrap();
+        // What comes before it asks whether anybody is there.
+        while !matches!(arrivals.recv().await.unwrap().request, Some(Request::ToolCall(_))) {}
         relay.point(None);
         let begun = Instant::now();
         let error = call.await.unwrap();
         assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         let OrchestratorErrorKind::Lost { why, maybe_done: true } = error.kind else { panic!("{error}") };
         assert!(why.contains("the peer or the network is gone"), "{why}");
+        // The network is there again.
+        relay.point(Some(scripted.address));
+        assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
+        assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
+        assert_eq!(scripted.calls().len(), 2, "nothing was called twice");
     });
 }
 

@@ -115,6 +115,29 @@ fn r30_a_failed_tool_is_a_result_that_says_so_with_its_code() {
 }
 
 #[test]
+fn a_tool_that_does_not_exist_is_a_failed_result_and_an_error_to_who_wants_it_strict() {
+    run(async {
+        let stage = Stage::new(usual).await;
+        let mut wire = stage.opened().await;
+        let answer = wire.call("nobody", &json!({})).await;
+        assert_eq!(answer["result"]["isError"], true, "as with the original: {answer}");
+        assert_eq!(answer["result"]["_meta"]["orchestra/errorCode"], "tool_not_found");
+
+        let mut options = quiet();
+        options.strict = true;
+        let stage = Stage::with(usual, options).await;
+        let mut wire = stage.opened().await;
+        let answer = wire.call("nobody", &json!({})).await;
+        assert_eq!(
+            answer["error"],
+            json!({ "code": -32602, "message": "no plugin provides tool \"nobody\"" })
+        );
+        let answer = wire.call("fail", &json!({})).await;
+        assert_eq!(answer["result"]["isError"], true, "a tool that fails is a result in any case");
+    });
+}
+
+#[test]
 fn r28_what_goes_out_is_what_the_original_sends() {
     run(async {
         let stage = Stage::new(usual).await;

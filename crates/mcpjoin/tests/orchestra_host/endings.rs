@@ -5,16 +5,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mcpjoin::Link;
-use mcpjoin::bridge::orchestra::host::{HostLimits, Offer};
+use mcpjoin::bridge::orchestra::host::{Host, HostLimits, Offer};
 use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
 use mcpjoin::bridge::orchestra::wire::plugin_response::Response;
-use mcpjoin::bridge::orchestra::wire::{self, HealthRequest, ListToolsRequest, PluginRequest, health_result};
-use mcpjoin::client::Restart;
+use mcpjoin::bridge::orchestra::wire::{
+    self, HealthRequest, ListToolsRequest, PluginRequest, PluginResponse, health_result,
+};
+use mcpjoin::client::{Restart, RestartingClient};
 use mcpjoin::connection::Connection;
 use mcpjoin::quic::QuicErrorKind;
 use mcpjoin::server::{Context, NoArguments, Server, tool};
 use serde_json::json;
-use tokio::sync::{Notify, mpsc};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::{Stage, call, client, connect, json, offer, run};
 
@@ -167,11 +172,74 @@ fn more_connections_than_may_be_are_refused_and_those_that_are_there_go_on() {
     });
 }
 
+/// The first datagram of a client, which is never told anything.
+async fn first_datagram(stage: &Stage) -> Vec<u8> {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let tls = stage.folder.certificates();
+    let tls = tls.client(mcpjoin::bridge::orchestra::CLIENT_NAME, mcpjoin::bridge::orchestra::ALPN).unwrap();
+    let (address, options) =
+        (socket.local_addr().unwrap().to_string(), mcpjoin::quic::QuicOptions::default());
+    let mut datagram = vec![0; 2000];
+    loop {
+        tokio::select! {
+            biased;
+            // An empty one asks whether somebody is there.
+            received = socket.recv(&mut datagram) => match received.unwrap() {
+                length @ 1.. => {
+                    datagram.truncate(length);
+                    return datagram;
+                }
+                _ => {}
+            },
+            connected = mcpjoin::quic::connect(&address, &tls, &options) => panic!("{connected:?}"),
+        }
+    }
+}
+
+#[test]
+fn who_is_in_the_middle_of_a_handshake_does_not_keep_the_host_from_ending() {
+    run(async {
+        let (server, _said) = endless();
+        let mut stage = Stage::of(&server).await;
+        let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        stranger.send_to(&first_datagram(&stage).await, &stage.address).await.unwrap();
+        // Its answer is what the stranger would have to go on with.
+        assert!(stranger.recv(&mut [0; 2000]).await.unwrap() > 0);
+        stage.end.take().unwrap().send(()).unwrap();
+        let ended = timeout(HostLimits::default().drain / 2, stage.serving).await;
+        ended.expect("it waits for the stranger").unwrap();
+    });
+}
+
+#[test]
+fn who_is_there_and_has_not_said_a_byte_over_tcp_does_not_either() {
+    run(async {
+        let (server, _said) = endless();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let host = Host::new([offer("one", &server).await], HostLimits::default());
+        let (end, ends) = oneshot::channel::<()>();
+        let serving = tokio::spawn(async move { host.serve_tcp(listener, async { drop(ends.await) }).await });
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        // Whoever comes later is answered, so the silent one is in.
+        let mut other = TcpStream::connect(address).await.unwrap();
+        let health =
+            PluginRequest { request_id: "h".to_owned(), request: Some(Request::Health(HealthRequest {})) };
+        wire::write(&mut other, &health).await.unwrap();
+        wire::read::<PluginResponse>(&mut other).await.unwrap();
+        end.send(()).unwrap();
+        let ended = timeout(HostLimits::default().drain / 2, serving).await;
+        ended.expect("it waits for who says nothing").unwrap();
+        assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+    });
+}
+
 /// A server that is started again each time, its starts counted and its connections kept, so that it can be ended.
 #[derive(Clone, Default)]
 struct Mortal {
     starts: Arc<AtomicUsize>,
     runs: Arc<std::sync::Mutex<Vec<Connection>>>,
+    client: Arc<std::sync::OnceLock<RestartingClient>>,
 }
 
 impl Mortal {
@@ -191,14 +259,18 @@ impl Mortal {
             }
         };
         let restart = Restart::default().pauses(Duration::from_millis(1), Duration::from_millis(1));
-        Offer::restarting(name, client().restarting(restart, start).await.unwrap())
+        let client = client().restarting(restart, start).await.unwrap();
+        self.client.set(client.clone()).unwrap();
+        Offer::restarting(name, client)
     }
 
-    /// Ends the run that is current.
+    /// Ends the run that is current, as far as its client knows of it, too.
     async fn die(&self) {
         let run = self.runs.lock().unwrap().pop().unwrap();
+        let client = self.client.get().unwrap().client().await.unwrap();
         run.close();
         run.closed().await;
+        client.closed().await;
     }
 }
 

@@ -12,20 +12,25 @@ use mcpjoin::bridge::orchestra::CLIENT_ADDRESS;
 const NAME: &str = "transport-stdio";
 
 /// The flags with a value, and what they are, as the original or we have them.
-const FLAGS: [(&str, &str); 10] = [
+const FLAGS: [(&str, &str); 12] = [
     ("ca", "authorities that are trusted instead of the folder's own: a file in PEM"),
     ("cert", "certificate to show instead of the folder's own: a file in PEM"),
     ("certs-dir", "folder of certificates (default \"~/.orchestra/certs\")"),
     ("compat", "version whose replies are given to the letter: 1.0"),
     ("key", "key of the certificate: a file in PEM"),
+    ("listen-addr", "taken, as by other programs of Orchestra, and said to be of no use: it listens nowhere"),
     ("orchestrator-addr", "host:port of the orchestrator (default \"localhost:9100\")"),
     ("poll", "how often it is looked whether the tools have changed; 0 is never (default 30s)"),
     ("server-name", "name in the orchestrator's certificate, where that is not its host"),
+    ("stream", "tool that answers bit by bit; may be given more than once"),
     ("tcp-addr", "host:port of the orchestrator's plain TCP port, instead of QUIC"),
     ("timeout", "how long a call may take (default 10m)"),
 ];
-/// The flag without one.
-const LOSSY: &str = "lossy-numbers";
+/// The flags without one.
+const SWITCHES: [(&str, &str); 2] = [
+    ("lossy-numbers", "round numbers that Orchestra cannot carry instead of refusing them"),
+    ("strict", "answer the call of a tool that does not exist with an error"),
+];
 
 /// What was typed, for clap.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,7 +71,7 @@ pub(crate) fn read(argv: Vec<OsString>) -> Typed {
 fn is_of_go(word: &str) -> bool {
     let Some(rest) = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else { return false };
     let name = rest.split_once('=').map_or(rest, |(name, _)| name);
-    name == LOSSY || FLAGS.iter().any(|(known, _)| *known == name)
+    FLAGS.iter().chain(&SWITCHES).any(|(known, _)| *known == name)
 }
 
 fn as_the_original(mut words: impl Iterator<Item = OsString>) -> Typed {
@@ -88,9 +93,9 @@ fn as_the_original(mut words: impl Iterator<Item = OsString>) -> Typed {
         if matches!(name, "h" | "help") {
             return Typed::Help(usage());
         }
-        if name == LOSSY {
+        if SWITCHES.iter().any(|(known, _)| *known == name) {
             match value.as_deref() {
-                None | Some("true") => read.push(format!("--{LOSSY}").into()),
+                None | Some("true") => read.push(format!("--{name}").into()),
                 Some("false") => {}
                 Some(value) => {
                     return wrong(&format!("invalid value {value:?} for flag -{name}: not a bool"));
@@ -128,9 +133,9 @@ fn usage() -> String {
     for (name, meaning) in FLAGS {
         usage.push_str(&format!("  -{name} string\n    \t{meaning}\n"));
     }
-    usage.push_str(&format!(
-        "  -{LOSSY}\n    \tround numbers that Orchestra cannot carry instead of refusing them\n"
-    ));
+    for (name, meaning) in SWITCHES {
+        usage.push_str(&format!("  -{name}\n    \t{meaning}\n"));
+    }
     usage
 }
 
@@ -164,11 +169,16 @@ mod tests {
             typed("transport-stdio -tcp-addr h:2 -lossy-numbers"),
             words("mcpjoin bridge --tcp-addr=h:2 --lossy-numbers")
         );
+        // As an orchestrator starts its plugins.
+        assert_eq!(
+            typed("transport-stdio --orchestrator-addr=h:1 --listen-addr=localhost:0 -stream t -strict=true"),
+            words("mcpjoin bridge --orchestrator-addr=h:1 --listen-addr=localhost:0 --stream=t --strict")
+        );
         for line in ["transport-stdio -h", "transport-stdio --help"] {
             assert!(matches!(typed(line), Typed::Help(text) if text.contains("localhost:9100")), "{line}");
         }
         for (line, says) in [
-            ("transport-stdio -listen-addr x", "flag provided but not defined: -listen-addr"),
+            ("transport-stdio -listen-port x", "flag provided but not defined: -listen-port"),
             ("transport-stdio -certs-dir", "flag needs an argument: -certs-dir"),
             ("transport-stdio -lossy-numbers=7", "not a bool"),
         ] {

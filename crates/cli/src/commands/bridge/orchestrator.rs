@@ -9,7 +9,9 @@ use mcpjoin::bridge::orchestra::client::{
     Bridge, BridgeOptions, Orchestrator, OrchestratorOptions, SetupError, serve_compat,
 };
 use mcpjoin::bridge::orchestra::value::Numbers;
+use mcpjoin::bridge::orchestra::{CLIENT_ADDRESS, LISTEN_ADDRESS};
 use mcpjoin::proto::session::{CloseCause, LinkEndKind};
+use tokio::time::timeout;
 
 use crate::args::{self, Poll};
 use crate::connect::Signals;
@@ -19,17 +21,24 @@ use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
 use crate::visible;
 
+/// How long nothing is said of an orchestrator that is not there.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the orchestrator may take to hear that we leave.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Serves standard input and output until that ends, or a signal comes.
 pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
     let system = |error| Failure::system(Phase::Serve, &error);
+    // The first that is to be shown counts: all that was asked for, and the warnings in any case.
+    events::show(ui);
     events::show_warnings(ui);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen().map_err(system)?;
         let orchestrator = orchestrator(args).await?;
+        if args.listen_addr.is_some() {
+            ui.note("transport.stdio: listens nowhere, whatever --listen-addr says");
+        }
         let link = Link::stdio().map_err(system)?;
         let told = tokio::spawn(tell(ui.clone(), orchestrator.clone()));
         let outcome = tokio::select! {
@@ -58,6 +67,8 @@ async fn serve(args: &args::Bridge, orchestrator: &Orchestrator, link: Link) -> 
     }
     let mut options = BridgeOptions::default();
     options.numbers = numbers;
+    options.streamed = args.stream.iter().cloned().collect();
+    options.strict = args.strict;
     match args.poll {
         Some(Poll::Every(time)) => options.poll = Some(time),
         Some(Poll::Never) => options.poll = None,
@@ -126,9 +137,22 @@ fn refused(error: &SetupError) -> Failure {
     }
 }
 
-/// Says when there is a connection, and when there is one again.
+/// Says when there is a connection, and when there is one again; and, once, that there is none yet.
 async fn tell(ui: Ui, orchestrator: Orchestrator) {
     let address = visible::line(orchestrator.address()).into_owned();
+    if timeout(PATIENCE, orchestrator.connected(0)).await.is_err()
+        && let Some(why) = orchestrator.away()
+    {
+        let hint = if orchestrator.address() == CLIENT_ADDRESS {
+            format!("; orchestrators listen on {LISTEN_ADDRESS} when they are not told otherwise")
+        } else {
+            String::new()
+        };
+        ui.note(&format!(
+            "transport.stdio: no orchestrator at {address} yet, it is looked for again and again: {}{hint}",
+            visible::line(&why)
+        ));
+    }
     let mut seen = 0;
     while let Ok(number) = orchestrator.connected(seen).await {
         let again = if number > 1 { " again" } else { "" };

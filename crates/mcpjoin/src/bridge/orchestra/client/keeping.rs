@@ -21,7 +21,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// How long nothing may come from a near peer to which something was sent.
 const SILENCE: Duration = Duration::from_millis(250);
 /// How many times as long as there and back is long for a peer.
-const LONG: u32 = 20;
+const LONG: u32 = 8;
 /// The same at most while a call waits for the connection.
 const EAGER: Duration = Duration::from_millis(200);
 
@@ -77,7 +77,7 @@ impl Keeping {
 
     /// How long nothing may have come after something was sent.
     pub(super) fn silence(&self, connection: &Connection) -> Duration {
-        within(connection, SILENCE, self.options.silence)
+        connection.round_trip().saturating_mul(LONG).max(SILENCE).min(self.options.silence)
     }
 
     /// The connection, when there is one within the bound.
@@ -182,6 +182,11 @@ impl Keeping {
                     connection = fresh;
                 }
                 Ended::Lost(why) => {
+                    let address = &self.address;
+                    tracing::warn!(
+                        target: "mcpjoin",
+                        "the orchestrator at {address} is gone, and is looked for again: {why}"
+                    );
                     self.state.send_replace(State::Away(Some(why)));
                     return number;
                 }
@@ -271,17 +276,12 @@ const fn is_refusal(kind: &QuicErrorKind) -> bool {
     )
 }
 
-/// A time that is long for this peer: `least` for one that is near, and `most` for one that is far away.
-pub(super) fn within(connection: &Connection, least: Duration, most: Duration) -> Duration {
-    connection.round_trip().saturating_mul(LONG).max(least).min(most)
-}
-
 /// A tenth more or less.
 pub(super) fn jittered(time: Duration) -> Duration {
     let mut byte = [128];
     // Without random numbers all of them come at the same time, which does no harm but to their server.
     let _ = getrandom::fill(&mut byte);
-    time * (3072 - 256 + u32::from(byte[0]) * 2) / 2816
+    time * (2304 + u32::from(byte[0]) * 2) / 2560
 }
 
 /// A call that waits for the connection.
@@ -307,5 +307,20 @@ pub(super) fn fault_of(connection: &Connection, sent: bool, otherwise: impl FnOn
         Some(error) if sent => Fault::Lost(error.kind.to_string()),
         Some(error) => Fault::Unsent(error.kind.to_string()),
         None => otherwise(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::jittered;
+
+    #[test]
+    fn a_time_is_a_tenth_more_or_less_and_not_always_the_same() {
+        let time = Duration::from_secs(30);
+        let times: Vec<Duration> = (0..200).map(|_| jittered(time)).collect();
+        assert!(times.iter().all(|drawn| (27..=33).contains(&drawn.as_secs())), "{times:?}");
+        assert!(times.iter().any(|drawn| *drawn < time) && times.iter().any(|drawn| *drawn > time));
     }
 }

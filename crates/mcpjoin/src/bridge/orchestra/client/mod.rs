@@ -11,7 +11,7 @@
 //! | the original | here |
 //! |---|---|
 //! | answers `initialize` with one revision, whatever is asked for | agrees on one of the four with a handshake, or on 2026-07-28 without |
-//! | `serverInfo.version` `1.0.0` or `dev`; a member `_sessionId` beside it | our own version; the session id goes to the orchestrator alone, and is there from the first call on |
+//! | `serverInfo.version` `1.0.0` or `dev`; a member `_sessionId` beside it | our own version; the session id is `capabilities.experimental.orchestra.sessionId`, goes to the orchestrator with each call, and is there from the first one on |
 //! | ids through a float: 9007199254740993 comes back as ...992 | as they were written |
 //! | executes requests without an id; answers responses | does neither |
 //! | leaves the id of an answer to what is no JSON out; never says -32600 | `"id":null`; says it |
@@ -23,6 +23,7 @@
 //! | numbers that a float does not hold are rounded | refused with their place, unless told otherwise; one that has come back is reported in `_meta["orchestra/numberBeyondExact"]` |
 //! | a document that is not there is an empty one | an error |
 //! | an error of the orchestrator is `unexpected response type` | its code and its message |
+//! | takes any answer for the one to its request | refuses one that has the id of another request |
 //! | promises to tell of changed tools and never does | looks every 30 s, and after each reconnection |
 //! | one thing at a time but for calls, which are without bound | everything at once, 100 exchanges at most |
 //! | knows nothing of cancelling, of progress, of `traceparent`, of time limits | resets the stream; tells how long it has been; passes it on; 10 min and 60 s |
@@ -72,9 +73,6 @@ pub use stream::{Streamed, ToolStream};
 
 /// A read is tried so often when the connection is lost under it.
 const TRIES: usize = 3;
-/// How long nothing has come before a near orchestrator is asked whether it is there: less than one takes to be started
-/// again.
-const DOUBT: Duration = Duration::from_millis(100);
 /// The pause between two attempts to reach an orchestrator over TCP.
 const TCP_PAUSE: Duration = Duration::from_millis(100);
 
@@ -220,6 +218,18 @@ impl Orchestrator {
         std::future::pending().await
     }
 
+    /// What came of the last attempt to connect, while there is no connection; `None` before the first one has ended, and
+    /// over TCP.
+    #[must_use]
+    pub fn away(&self) -> Option<String> {
+        let (keeping, _) = self.0.keeping.as_ref()?;
+        match &*keeping.watch().borrow() {
+            State::Away(why) => why.clone(),
+            State::Refused(error) => Some(error.kind.to_string()),
+            State::Open(..) | State::Closed => None,
+        }
+    }
+
     /// Ends the connection in good order and tells the far end, which may take `most`. Calls under way fail, and so does
     /// every later one.
     pub async fn close(&self, most: Duration) {
@@ -329,11 +339,8 @@ impl Orchestrator {
     async fn look_for_signs_of_life(&self) -> Result<(), OrchestratorError> {
         let silent = self.0.since_epoch().saturating_sub(self.0.heard.load(Ordering::Relaxed));
         let Some((keeping, _)) = &self.0.keeping else { return Ok(()) };
-        let doubt = match &*keeping.watch().borrow() {
-            State::Open(connection, _) => keeping::within(connection, DOUBT, self.0.options.doubt),
-            _ => return Ok(()),
-        };
-        if Duration::from_millis(silent) < doubt {
+        let is_open = matches!(&*keeping.watch().borrow(), State::Open(..));
+        if !is_open || Duration::from_millis(silent) < self.0.options.doubt {
             return Ok(());
         }
         match self.health().await {
@@ -356,11 +363,15 @@ impl Orchestrator {
         let frame = self.encoded(&request_id, ask.request)?;
         let calls = ask.repeat == Repeat::OnlyUnsent;
         let after = if calls { self.0.options.tool_call } else { self.0.options.read };
+        let begun = Instant::now();
+        tracing::debug!(target: "mcpjoin", id = request_id, bytes = frame.len(), "asks {}", ask.name);
         let answer = match timeout(after, self.exchange(&frame, ask.repeat)).await {
             Ok(answer) => answer.map_err(|kind| self.error(kind))?,
             Err(_) => return Err(self.error(OrchestratorErrorKind::TimedOut { after, maybe_done: calls })),
         };
         self.has_heard();
+        let took = begun.elapsed().as_millis();
+        tracing::debug!(target: "mcpjoin", id = request_id, bytes = answer.len(), ms = took, "is answered");
         let response = self.decoded(answer, calls)?;
         let answered = response.response;
         let answered = answered.ok_or_else(|| {

@@ -26,12 +26,11 @@ pub struct OrchestratorOptions {
     /// So often something is sent when there is nothing to say: 5 s.
     pub keep_alive: Duration,
     /// When nothing at all has come for so long after something was sent, another connection is tried beside the silent
-    /// one, and takes its place when that still says nothing: 1 s, and for a near peer 20 times as long as there and back,
+    /// one, and takes its place when that still says nothing: 1 s, and for a near peer 8 times as long as there and back,
     /// but at least 250 ms.
     pub silence: Duration,
-    /// When no answer has come for so long, a call of a tool is preceded by the question whether the far end is there: 1 s,
-    /// and for a near peer 20 times as long as there and back, but at least 100 ms.
-    /// What goes into a dead connection is lost, and a call cannot be made again.
+    /// When no answer has come for so long, a call of a tool is preceded by the question whether the far end is there:
+    /// 50 ms, in which nobody is ended, started again and listening. What goes into a dead connection is lost, and a call cannot be made again.
     pub doubt: Duration,
 }
 
@@ -47,7 +46,7 @@ impl Default for OrchestratorOptions {
             idle: Duration::from_secs(15),
             keep_alive: Duration::from_secs(5),
             silence: Duration::from_secs(1),
-            doubt: Duration::from_secs(1),
+            doubt: Duration::from_millis(50),
         }
     }
 }

@@ -61,11 +61,12 @@ impl Host {
     /// A whole connection over TCP: it carries one exchange.
     pub(super) async fn on_tcp(self, mut stream: TcpStream, mut ending: watch::Receiver<bool>) {
         let write = self.inner.limits.write;
-        let begun = timeout(self.inner.limits.read, stream.readable());
+        let mut first = [0];
+        let begun = timeout(self.inner.limits.read, stream.peek(&mut first));
         tokio::select! {
             biased;
             // Who has not said a byte yet has nothing in progress.
-            begun = begun => if !matches!(begun, Ok(Ok(()))) { return },
+            begun = begun => if !matches!(begun, Ok(Ok(_))) { return },
             _ = ending.wait_for(|over| *over) => return,
         }
         // It matters only for speed.
