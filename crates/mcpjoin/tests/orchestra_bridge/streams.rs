@@ -58,6 +58,9 @@ fn answering(start: impl Fn(&StreamStart) -> Act + Send + Sync + 'static) -> imp
     }
 }
 
+/// What is to be answered, made anew each time.
+type Making = fn() -> Act;
+
 async fn result_of(version: &str, responses: impl Fn() -> Vec<Response> + Send + Sync + 'static) -> Value {
     let stage = Stage::with(answering(move |_| Act::Frames(responses())), streaming(&["say"])).await;
     let mut wire = Wire::opened(&stage.bridge, version).await;
@@ -196,7 +199,7 @@ fn a_stream_that_is_cancelled_is_reset_and_cancelled_on_a_stream_of_its_own() {
 #[test]
 fn an_answer_that_is_not_whole_is_an_error_and_is_not_asked_for_again() {
     run(async {
-        let cases: [(&str, fn() -> Act); 5] = [
+        let cases: [(&str, Making); 5] = [
             ("1 of 2 chunks have come", || Act::Frames(vec![chunk("a", BYTES, 0), end(2)])),
             ("the stream ended without an answer", || Act::Frames(vec![chunk("a", BYTES, 0)])),
             ("is not one to `stream_start`", || Act::Frames(vec![chunk("a", BYTES, 0), done(&json!({}))])),

@@ -184,13 +184,13 @@ async fn first_datagram(stage: &Stage) -> Vec<u8> {
         tokio::select! {
             biased;
             // An empty one asks whether somebody is there.
-            received = socket.recv(&mut datagram) => match received.unwrap() {
-                length @ 1.. => {
+            received = socket.recv(&mut datagram) => {
+                let length = received.unwrap();
+                if length > 0 {
                     datagram.truncate(length);
                     return datagram;
                 }
-                _ => {}
-            },
+            }
             connected = mcpjoin::quic::connect(&address, &tls, &options) => panic!("{connected:?}"),
         }
     }

@@ -47,7 +47,7 @@ impl OrchestratorError {
 #[non_exhaustive]
 pub enum OrchestratorErrorKind {
     /// There was no connection. Nothing was sent.
-    #[error("no connection to the orchestrator within {} ms: {why}", .after.as_millis())]
+    #[error("the orchestrator was not reached within {} ms: {why}", .after.as_millis())]
     Unconnected {
         /// How long the call has waited.
         after: Duration,
