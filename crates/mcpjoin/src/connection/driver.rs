@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, State};
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State};
 use mcpjoin_proto::{Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
 use super::context::Context;
 use super::core::{Core, Inner};
 use super::running::{
-    Answered, Answers, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
+    Answered, Answers, Given, Running, Work, WorkFuture, is_large, panicked, poll_answer, poll_notification,
 };
 use super::{OnViolation, Overhears};
 use crate::handler::ErasedHandler;
@@ -242,10 +242,22 @@ impl Driver {
             if !state.session.is_handling(&id, number) {
                 continue;
             }
-            state.session.respond(&id, answer);
+            match answer {
+                Given::Plain(Ok(Reply::Complete(result))) if is_large(&result) => {
+                    if let Some(enclosure) = state.session.enclosure(&id) {
+                        let running = self.running.get_or_insert_with(|| Box::new(Running::new()));
+                        running.enclose((id, number), enclosure, result);
+                        continue;
+                    }
+                    state.session.respond(&id, Ok(Reply::Complete(result)));
+                }
+                Given::Plain(answer) => state.session.respond(&id, answer),
+                Given::Enclosed(result) => state.session.respond_enclosed(&id, result),
+            }
             state.ended(&id, &mut self.wake);
         }
-        let room = state.session.has_reply_room();
+        let room =
+            state.session.has_reply_room() && self.running.as_ref().is_none_or(|running| running.has_room());
         if room {
             self.answers.bytes = 0;
         }
@@ -395,13 +407,16 @@ impl Driver {
         let mut future = match called {
             Ok(future) => future,
             Err(panic) => {
-                self.answers.push(Answered { id, number, answer: Err(panicked(&method, &*panic)) });
+                let answer = Given::Plain(Err(panicked(&method, &*panic)));
+                self.answers.push(Answered { id, number, answer });
                 return None;
             }
         };
         let mut cx = TaskContext::from_waker(Waker::noop());
         match poll_answer(&mut future, &method, &mut cx, &mut clock) {
-            Poll::Ready(answer) => self.answers.push(Answered { id, number, answer }),
+            Poll::Ready(answer) => {
+                self.answers.push(Answered { id, number, answer: Given::Plain(answer) });
+            }
             Poll::Pending => {
                 self.wait_for(Work { method, future: WorkFuture::Request { id, number, future } });
             }

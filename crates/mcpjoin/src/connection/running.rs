@@ -11,13 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::{ErrorObject, Method, RequestId};
+use mcpjoin_proto::session::{Enclosed, Enclosure, Reply};
+use mcpjoin_proto::{ErrorObject, Method, Raw, RequestId};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::handler::Answer;
 
 /// A handler that keeps the thread for longer than this at a time is reported.
 const LONG_POLL: Duration = Duration::from_millis(50);
+/// Results from this size on get their envelope where they keep nobody waiting, in bytes: it takes a millisecond.
+const LARGE: usize = 512 * 1024;
+/// Bytes of results that get their envelope at a time before no more requests are begun: as many as wait as replies in
+/// a session. One of any size does not count.
+const ENCLOSING: usize = 8 * 1024 * 1024;
 /// So many places are kept when nobody works any more.
 const KEPT_PLACES: usize = 64;
 
@@ -28,7 +34,18 @@ pub(super) struct Work {
 }
 
 pub(super) enum WorkFuture {
-    Request { id: RequestId, number: u64, future: Answer },
+    Request {
+        id: RequestId,
+        number: u64,
+        future: Answer,
+    },
+    /// A large result that gets its envelope.
+    Enclosing {
+        id: RequestId,
+        number: u64,
+        bytes: usize,
+        task: JoinHandle<Result<Enclosed, ErrorObject>>,
+    },
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
@@ -37,7 +54,14 @@ pub(super) struct Answered {
     pub(super) id: RequestId,
     /// Tells it from a later one, when it was cancelled and its id is used again.
     pub(super) number: u64,
-    pub(super) answer: Result<Reply, ErrorObject>,
+    pub(super) answer: Given,
+}
+
+pub(super) enum Given {
+    /// As the handler gave it.
+    Plain(Result<Reply, ErrorObject>),
+    /// With its envelope around it.
+    Enclosed(Result<Enclosed, ErrorObject>),
 }
 
 /// Answers that the session has not been given, with the bytes of all it has not taken in yet.
@@ -49,7 +73,7 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn push(&mut self, answered: Answered) {
-        if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answered.answer {
+        if let Given::Plain(Ok(Reply::Complete(result) | Reply::Task(result))) = &answered.answer {
             self.bytes += result.len();
         }
         if self.list.capacity() == 0 {
@@ -80,6 +104,8 @@ pub(super) struct Running {
     due: Vec<usize>,
     polled: usize,
     has_new: bool,
+    /// Results that get their envelope, and their bytes.
+    enclosing: (usize, usize),
 }
 
 struct Place {
@@ -135,7 +161,22 @@ impl Running {
             due: Vec::new(),
             polled: 0,
             has_new: false,
+            enclosing: (0, 0),
         }
+    }
+
+    /// Puts the envelope around a large result, elsewhere.
+    pub(super) fn enclose(&mut self, (id, number): (RequestId, u64), enclosure: Enclosure, result: Raw) {
+        let bytes = result.len();
+        self.enclosing = (self.enclosing.0 + 1, self.enclosing.1 + bytes);
+        let method = enclosure.method().clone();
+        let task = spawn_blocking(move || enclosure.around(result));
+        self.push(Work { method, future: WorkFuture::Enclosing { id, number, bytes, task } });
+    }
+
+    /// Whether one more large result may come.
+    pub(super) const fn has_room(&self) -> bool {
+        self.enclosing.0 <= 1 || self.enclosing.1 <= ENCLOSING
     }
 
     /// Whether there is work that has never been polled here, so that nothing will wake the driver for it.
@@ -155,7 +196,7 @@ impl Running {
             self.places.push(Place { work: None, waker: Waker::from(alarm.clone()), alarm });
             place
         });
-        if let WorkFuture::Request { id, .. } = &work.future {
+        if let WorkFuture::Request { id, .. } | WorkFuture::Enclosing { id, .. } = &work.future {
             self.requests.insert(id.clone(), place);
         }
         let entry = &mut self.places[place];
@@ -173,6 +214,9 @@ impl Running {
     fn leave(&mut self, place: usize) -> Option<Work> {
         let work = self.places.get_mut(place)?.work.take()?;
         self.free.push(place);
+        if let WorkFuture::Enclosing { bytes, .. } = &work.future {
+            self.enclosing = (self.enclosing.0 - 1, self.enclosing.1 - bytes);
+        }
         Some(work)
     }
 
@@ -225,10 +269,18 @@ impl Running {
         let answer = match &mut work.future {
             WorkFuture::Request { future, .. } => {
                 match poll_answer(future, &work.method, &mut cx, &mut clock) {
-                    Poll::Ready(answer) => Some(answer),
+                    Poll::Ready(answer) => Some(Given::Plain(answer)),
                     Poll::Pending => return,
                 }
             }
+            WorkFuture::Enclosing { task, .. } => match Pin::new(task).poll(&mut cx) {
+                Poll::Ready(Ok(enclosed)) => Some(Given::Enclosed(enclosed)),
+                // It does not panic, and is not begun when the runtime ends.
+                Poll::Ready(Err(error)) => {
+                    Some(Given::Plain(Err(ErrorObject::internal(format!("the result was lost: {error}")))))
+                }
+                Poll::Pending => return,
+            },
             WorkFuture::Notification(future) => {
                 if poll_notification(future, &work.method, &mut cx, &mut clock).is_pending() {
                     return;
@@ -237,7 +289,11 @@ impl Running {
             }
         };
         let Some(work) = self.leave(place) else { return };
-        if let (WorkFuture::Request { id, number, .. }, Some(answer)) = (&work.future, answer) {
+        if let (
+            WorkFuture::Request { id, number, .. } | WorkFuture::Enclosing { id, number, .. },
+            Some(answer),
+        ) = (&work.future, answer)
+        {
             self.requests.remove(id);
             done(Answered { id: id.clone(), number: *number, answer });
         }
@@ -249,6 +305,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.places.drain(..).filter_map(|place| place.work).for_each(discard);
     }
+}
+
+/// Whether a result is large.
+pub(super) fn is_large(result: &Raw) -> bool {
+    result.len() >= LARGE
 }
 
 /// Drops a handler. A panic in that ends nothing but the handler.
