@@ -93,7 +93,7 @@ impl Calling {
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         let core = self.core.clone();
         let mut state = core.lock();
-        if let Stage::Unsent(call) = &self.stage {
+        if let Stage::Unsent(call) = &mut self.stage {
             match send(&core, &mut state, call, &mut self.place, cx) {
                 Poll::Ready(Ok(id)) => self.stage = Stage::Sent(id),
                 // The result says it.
@@ -121,7 +121,7 @@ impl Calling {
 fn send(
     core: &Core,
     state: &mut Locked<'_>,
-    call: &Call,
+    call: &mut Call,
     place: &mut Option<Place>,
     cx: &Context<'_>,
 ) -> Poll<Result<i64, CallError>> {
@@ -130,7 +130,7 @@ fn send(
     if let Some(place) = waited {
         state.room.leave(place.number);
     }
-    let refused = match state.session.call(now, call) {
+    let refused = match state.session.call_taking(now, call) {
         Ok(id) => {
             // The session counts its ids up from 1.
             let id = id.as_i64().unwrap_or_default();
@@ -171,7 +171,7 @@ impl Future for Calling {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let mut state = this.core.lock();
-        if let Stage::Unsent(call) = &this.stage {
+        if let Stage::Unsent(call) = &mut this.stage {
             match send(&this.core, &mut state, call, &mut this.place, cx) {
                 Poll::Ready(Ok(id)) => this.stage = Stage::Sent(id),
                 Poll::Ready(Err(error)) => {

@@ -23,7 +23,7 @@ use serde::{Serialize, de, ser};
 use crate::{Kind, Raw, scan};
 
 pub(crate) use escape::{append_string, enclose_string, push_string, write_string};
-pub(crate) use raw::{deserialize_raw, serialize_raw};
+pub(crate) use raw::{deserialize_raw, deserialize_text, serialize_raw};
 pub(crate) use write::{INTEGER_BYTES, integer_text};
 
 /// How deep arrays and objects may lie in each other while they are read or written with serde, which needs
@@ -132,6 +132,17 @@ pub(crate) fn string_value(text: &str) -> Option<Cow<'_, str>> {
     }
     let (end, escaped) = scan::string_end(text.as_bytes(), 1);
     Some(scan::unescape(text.get(1..end)?, escaped))
+}
+
+/// A copy of a text that [`deserialize_text`] has given.
+pub(crate) fn kept(text: &str) -> Raw {
+    Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes()))
+}
+
+/// The value of a string member of an object; as [`Raw::member`], the last of several.
+pub(crate) fn string_member<'a>(object: &'a str, key: &str) -> Option<Cow<'a, str>> {
+    let range = scan::members_of(object).filter(|(name, _)| name == key).last()?.1;
+    string_value(object.get(range)?)
 }
 
 /// At most `limit` bytes of a text, cut between characters.

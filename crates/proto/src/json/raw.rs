@@ -6,10 +6,12 @@
 //! gets the value transcribed, member by member in their order. Numbers are then `i64`, `u64` or `f64`,
 //! whichever holds them; digits beyond that are rounded, which is the format's own limit.
 
+use alloc::borrow::{Cow, ToOwned};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use bytes::Bytes;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{self, Serialize, SerializeMap, SerializeSeq, Serializer};
 
@@ -87,6 +89,16 @@ impl Serialize for Transcribed<'_> {
 }
 
 pub(crate) fn deserialize_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
+    Ok(Raw::trusted(match deserialize_text(deserializer)? {
+        Cow::Borrowed(text) => Bytes::copy_from_slice(text.as_bytes()),
+        Cow::Owned(text) => Bytes::from(text),
+    }))
+}
+
+/// The text that a [`Raw`] would have, for whoever does not keep it: this crate's reader shows where it lies.
+pub(crate) fn deserialize_text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Cow<'de, str>, D::Error> {
     deserializer.deserialize_newtype_struct(TOKEN, RawVisitor)
 }
 
@@ -94,17 +106,17 @@ pub(crate) fn deserialize_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Res
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {
-    type Value = Raw;
+    type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         if deserializer.is_human_readable() {
             let mut text = Vec::new();
             Transcriber { out: &mut text, depth: 0 }.deserialize(deserializer)?;
-            Ok(Raw::trusted(text.into()))
+            String::from_utf8(text).map(Cow::Owned).map_err(de::Error::custom)
         } else {
             deserializer.deserialize_newtype_struct(TOKEN, TextVisitor)
         }
@@ -116,7 +128,7 @@ impl<'de> Visitor<'de> for RawVisitor {
 struct TextVisitor;
 
 impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Raw;
+    type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON text")
@@ -124,13 +136,14 @@ impl<'de> Visitor<'de> for TextVisitor {
 
     /// Only [`Verbatim`] answers a newtype with a string: formats that know newtypes call `visit_newtype_struct`.
     /// Should another one do so, its text is at least UTF-8, which is all that safety hangs on.
-    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Raw, E> {
-        Ok(Raw::trusted(bytes::Bytes::copy_from_slice(text.as_bytes())))
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Raw::parse(text).map_err(de::Error::custom)
+        let range = scan::value(text.as_bytes()).map_err(de::Error::custom)?;
+        Ok(Cow::Owned(text.get(range).unwrap_or_default().to_owned()))
     }
 }
 

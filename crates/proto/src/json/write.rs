@@ -15,6 +15,7 @@ use serde::ser::{
 use super::key::KeyWriter;
 use super::raw::{SERDE_JSON_NUMBER, TOKEN, push_number};
 use super::{MAX_DEPTH, WriteError, append_string};
+use crate::Raw;
 
 type Written = Result<(), WriteError>;
 
@@ -403,6 +404,9 @@ impl SerializeStruct for Struct<'_, '_> {
     }
 }
 
+/// The room that is kept behind a large text, in bytes: for what the session says of itself with each request.
+const BEHIND: usize = 1024;
+
 /// Takes a text that is JSON already. Says that it is not human-readable, which is how a
 /// [`Raw`](crate::Raw) knows that its text is wanted.
 struct Verbatim<'a>(&'a mut Vec<u8>);
@@ -440,6 +444,10 @@ impl Serializer for Verbatim<'_> {
 
     #[inline]
     fn serialize_str(self, text: &str) -> Written {
+        if text.len() >= Raw::SHARED_FROM {
+            // Behind it come brackets and an envelope: the doubling of the room that they would ask for is as long as it.
+            self.0.reserve_exact(text.len() + BEHIND);
+        }
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }

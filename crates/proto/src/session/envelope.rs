@@ -22,6 +22,17 @@ pub(super) struct Additions<'a> {
 }
 
 impl<'a> Additions<'a> {
+    /// Whether there is nothing to put in.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lead.is_empty() && self.meta().next().is_none()
+    }
+
+    /// A bound on how much longer an object becomes, in bytes. The keys are our own, and nothing in them is escaped.
+    pub(super) fn room(&self) -> usize {
+        let members: usize = self.meta().map(|(key, value)| key.len() + value.len() + "\"\":,".len()).sum();
+        self.lead.len() + members + "{\"_meta\":{},}".len()
+    }
+
     fn meta(&self) -> impl Iterator<Item = (&'a str, &'a str)> + Clone {
         self.meta.iter().copied().chain(self.token)
     }
@@ -29,7 +40,38 @@ impl<'a> Additions<'a> {
 
 /// The object with the additions in it; of nothing, an object of the additions alone. An object that `lacks_meta` is
 /// known to have no `_meta`, which is then not looked for.
-pub(super) fn splice(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -> Payload {
+pub(super) fn splice(object: Option<Payload>, lacks_meta: bool, additions: &Additions<'_>) -> Payload {
+    match object {
+        Some(object) if additions.is_empty() => object,
+        Some(large) if lacks_meta && additions.lead.is_empty() && large.raw().len() >= Raw::SHARED_FROM => {
+            append(large, additions)
+        }
+        object => copy(object.as_ref(), lacks_meta, additions),
+    }
+}
+
+/// The same for a large object that has no `_meta`, where it lies: what is added goes to its end. One that somebody else
+/// holds too, or that has no room, is copied after all.
+fn append(object: Payload, additions: &Additions<'_>) -> Payload {
+    let is_empty = |text: &str| text[1..].trim_start().starts_with('}');
+    if is_empty(object.raw().as_str()) {
+        return copy(Some(&object), true, additions);
+    }
+    let mut end = String::from(",\"_meta\":");
+    merge(&mut end, "{}", additions);
+    end.push('}');
+    match object.into_raw().into_bytes().try_into_mut() {
+        Ok(mut text) => {
+            text.truncate(text.len() - 1);
+            text.extend_from_slice(end.as_bytes());
+            Payload::from_raw(Raw::trusted(text.freeze()))
+        }
+        Err(held) => copy(Some(&Payload::from_raw(Raw::trusted(held))), true, additions),
+    }
+}
+
+/// The same in a text of its own: what is added goes first.
+fn copy(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -> Payload {
     let empty = Raw::empty_object();
     let has_meta = additions.meta().next().is_some();
     let (text, existing) = match object {
@@ -153,7 +195,7 @@ pub(super) fn complete(meta: &[(&str, &str)], method: &Method, result: &Payload)
 pub(super) fn enclose(meta: &[(&str, &str)], kind: &str, hints: &str, result: &Payload) -> Payload {
     let kind = if result.result_type().is_some() { "" } else { kind };
     let lead = [kind, hints].concat();
-    splice(Some(result), false, &Additions { lead: &lead, meta, token: None })
+    splice(Some(result.clone()), false, &Additions { lead: &lead, meta, token: None })
 }
 
 #[cfg(test)]
@@ -162,18 +204,39 @@ mod tests {
 
     fn spliced(object: Option<&str>, lead: &str, meta: &[(&str, &str)]) -> String {
         let payload = object.map(|text| Payload::from_raw(Raw::parse(text.to_owned()).expect("valid")));
-        let out = splice(payload.as_ref(), false, &Additions { lead, meta, token: None });
+        let out = splice(payload, false, &Additions { lead, meta, token: None });
         Raw::parse(out.raw().as_str().to_owned()).expect("what is spliced is valid");
         out.raw().as_str().to_owned()
     }
 
     use alloc::borrow::ToOwned;
+    use alloc::format;
 
     #[test]
     fn nothing_becomes_an_object_of_the_additions() {
         assert_eq!(spliced(None, "", &[("k", "1")]), r#"{"_meta":{"k":1}}"#);
         assert_eq!(spliced(Some("{ }"), "\"a\":1,", &[]), r#"{"a":1}"#);
         assert_eq!(spliced(None, "", &[]), "{}");
+    }
+
+    #[test]
+    fn a_large_object_is_added_to_where_it_lies() {
+        let text = |members: &str| format!(r#"{{"a":"{}"{members}}}"#, "x".repeat(Raw::SHARED_FROM));
+        let payload = |text: &str| Payload::from_raw(Raw::parse(text.to_owned()).expect("valid"));
+        let additions = Additions { lead: "", meta: &[("k", "1")], token: Some(("t", "2")) };
+        let large = payload(&text(""));
+        let held = large.clone();
+        let copied = splice(Some(large), true, &additions);
+        assert!(
+            copied.raw().as_str().starts_with(r#"{"_meta":{"k":1,"t":2},"a":"x"#),
+            "it is held elsewhere"
+        );
+        let appended = splice(Some(held), true, &additions);
+        assert_eq!(appended.raw().as_str(), text(r#","_meta":{"k":1,"t":2}"#));
+        Raw::parse(appended.raw().as_str().to_owned()).expect("what is appended is valid");
+        // White space alone makes no members.
+        let blank = payload(&format!("{{{}}}", " ".repeat(Raw::SHARED_FROM)));
+        assert_eq!(splice(Some(blank), true, &additions).raw().as_str(), r#"{"_meta":{"k":1,"t":2}}"#);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Legacy {
 
     // ---- what we send ----
 
-    pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &Call) -> Result<i64, CallRefused> {
+    pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &mut Call) -> Result<i64, CallRefused> {
         // A handler may ask on behalf of a request before `initialized`: the client has shown that it is there.
         if !self.ready && call.on_behalf_of.is_none() && call.method != Method::Ping {
             return Err(CallRefused::NotOpen);

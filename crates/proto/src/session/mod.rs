@@ -351,6 +351,16 @@ impl Session {
     /// # Errors
     /// When it was not sent: see [`CallRefused`].
     pub fn call(&mut self, now: Time, call: &Call) -> Result<RequestId, CallRefused> {
+        self.call_taking(now, &mut call.clone())
+    }
+
+    /// The same, and takes the parameters out of the call: nobody else holds them then, so large ones are not copied to put
+    /// the envelope into them. A call for which there is no room ([`CallRefused::Full`]) keeps them, so that it can be made
+    /// later.
+    ///
+    /// # Errors
+    /// As [`Session::call`].
+    pub fn call_taking(&mut self, now: Time, call: &mut Call) -> Result<RequestId, CallRefused> {
         let shared = &mut self.shared;
         let id = match &self.phase {
             Phase::Over => return Err(CallRefused::Closed),

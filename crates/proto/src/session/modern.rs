@@ -80,7 +80,7 @@ impl Modern {
 
     // ---- what we send ----
 
-    pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &Call) -> Result<i64, CallRefused> {
+    pub(super) fn call(&self, shared: &mut Shared, now: Time, call: &mut Call) -> Result<i64, CallRefused> {
         shared.check_outgoing(&call.method, MethodKind::Request, self.profile)?;
         if shared.is_server() && !self.profile.server_requests {
             let version = self.profile.version.clone();
@@ -134,7 +134,7 @@ impl Modern {
             }
             let text = id.to_string();
             let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &text)], ..Additions::default() };
-            let params = Some(envelope::splice(notification.params.as_ref(), false, &additions));
+            let params = Some(envelope::splice(notification.params.clone(), false, &additions));
             let notification = Notification { method: notification.method.clone(), params };
             shared.send_notification(notification, Route::ReplyTo(id.clone()))?;
         }
@@ -315,7 +315,7 @@ impl Modern {
         let notifications = notifications.as_ref().map_or("{}", Raw::as_str);
         let params = Raw::trusted(format!("{{\"notifications\":{notifications}}}").into());
         let additions = Additions { meta: &[(key::SUBSCRIPTION_ID, &id)], ..Additions::default() };
-        let params = Some(envelope::splice(Some(&Payload::from_raw(params)), true, &additions));
+        let params = Some(envelope::splice(Some(Payload::from_raw(params)), true, &additions));
         let acknowledged = Notification { method: Method::SubscriptionsAcknowledged, params };
         // In the lane of the events that follow it: the acknowledgement is always the first.
         shared.queue.push_own(Message::Notification(acknowledged), Route::ReplyTo(request.id.clone()));

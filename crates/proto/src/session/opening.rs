@@ -107,7 +107,7 @@ impl ClientOpening {
         let meta: Vec<(&str, &str)> = meta.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let mut call = Call::new(Method::Discover).with_timeout(patience);
         call.total = Some(patience);
-        match shared.send_request(now, &call, Purpose::Opening, &meta) {
+        match shared.send_request(now, &mut call, Purpose::Opening, &meta) {
             Ok(id) => {
                 self.probe = Some(id);
                 None
@@ -123,7 +123,7 @@ impl ClientOpening {
         let mut call = Call::new(Method::Initialize).with_timeout(patience);
         call.total = Some(patience);
         call.params = Payload::from_value(&params).ok();
-        match shared.send_request(now, &call, Purpose::Opening, &[]) {
+        match shared.send_request(now, &mut call, Purpose::Opening, &[]) {
             Ok(id) => {
                 self.initialize = Some(id);
                 None

@@ -171,7 +171,12 @@ pub(super) fn message_size(message: &Message) -> usize {
 /// What a request holds. Its sender chooses the lengths of its id and of an unknown method, too.
 pub(super) fn request_size(request: &Request) -> usize {
     let params = request.params.as_ref().map_or(0, |params| params.raw().len());
-    request.id.held() + method_size(&request.method) + params + ENVELOPE
+    params + bare_size(&request.id, &request.method)
+}
+
+/// The same of a request without parameters.
+pub(super) fn bare_size(id: &RequestId, method: &Method) -> usize {
+    id.held() + method_size(method) + ENVELOPE
 }
 
 /// The known names are part of the envelope.

@@ -18,7 +18,7 @@ use super::event::{
 };
 use super::limits::Limits;
 use super::link::{LinkCaps, Outbound, Route};
-use super::queue::{Queue, message_size, request_size};
+use super::queue::{Queue, bare_size, message_size, request_size};
 use super::role::Role;
 use super::violation::Violation;
 use super::{NotifyRefused, declared};
@@ -134,11 +134,11 @@ impl Shared {
         may_be.then(|| encode::length(message)).filter(|length| *length > limit)
     }
 
-    /// Sends a request with these additions in its envelope.
+    /// Sends a request with these additions in its envelope. Its parameters are taken out of the call.
     pub(super) fn send_request(
         &mut self,
         now: Time,
-        call: &Call,
+        call: &mut Call,
         purpose: Purpose,
         meta: &[(&str, &str)],
     ) -> Result<i64, CallRefused> {
@@ -146,16 +146,18 @@ impl Shared {
         let mut digits = [0; crate::json::INTEGER_BYTES];
         let token = crate::json::integer_text(id.unsigned_abs(), false, &mut digits);
         let token = core::str::from_utf8(token).unwrap_or("0");
-        let params = if call.progress || !meta.is_empty() {
-            let token = call.progress.then_some(("progressToken", token));
-            let additions = Additions { lead: "", meta, token };
-            Some(envelope::splice(call.params.as_ref(), call.lacks_meta, &additions))
-        } else {
-            call.params.clone()
-        };
+        let token = call.progress.then_some(("progressToken", token));
+        let additions = Additions { lead: "", meta, token };
+        // Never less than the message's own size. A call that may be too large keeps its parameters.
+        let size = call.params.as_ref().map_or(0, |params| params.raw().len()) + additions.room();
+        let may_be_too_large = size + bare_size(&RequestId::from(id), &call.method) > self.limits.message;
+        let mut params = if may_be_too_large { call.params.clone() } else { call.params.take() };
+        if !additions.is_empty() {
+            params = Some(envelope::splice(params, call.lacks_meta, &additions));
+        }
         let message =
             Message::Request(Request { id: RequestId::from(id), method: call.method.clone(), params });
-        if let Some(length) = self.too_large(&message) {
+        if may_be_too_large && let Some(length) = self.too_large(&message) {
             return Err(CallRefused::TooLarge { length, limit: self.limits.message });
         }
         let timeout = call.timeout.unwrap_or(self.limits.request);

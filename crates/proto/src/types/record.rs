@@ -149,12 +149,13 @@ macro_rules! union {
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 use serde::de::Error;
-                let raw = crate::Raw::deserialize(deserializer)?;
-                let tag = raw.member($tag);
-                let word = tag.as_ref().and_then(crate::Raw::to_string_value);
-                match word.as_deref() {
-                    $(Some($word) => raw.decode().map(Self::$variant).map_err(D::Error::custom),)*
-                    Some(_) => Ok(Self::Other(raw)),
+                // Where it lies: its text may be long, and is read once the kind is known.
+                let text = crate::json::deserialize_text(deserializer)?;
+                match crate::json::string_member(&text, $tag).as_deref() {
+                    $(Some($word) => {
+                        crate::json::from_text(&text).map(Self::$variant).map_err(D::Error::custom)
+                    })*
+                    Some(_) => Ok(Self::Other(crate::json::kept(&text))),
                     None => Err(D::Error::custom(concat!("the member `", $tag, "` is missing or no string"))),
                 }
             }
