@@ -195,10 +195,11 @@ pub(super) static RULES: [Rule; 13] = [
 
 /// Errors with this code have this status.
 fn status_of(seen: &Seen<'_>, code: i64, status: u16, of: impl Fn(Probe) -> bool) -> Outcome {
-    let errors = seen
-        .exchanges
-        .values()
-        .filter(|exchange| exchange.error().is_some_and(|error| error.code == code) && of(exchange.probe));
+    let dual = !seen.refuses_legacy();
+    let errors = seen.exchanges.values().filter(|exchange| {
+        let elsewhere = dual && exchange.probe.may_be_taken_for_legacy();
+        exchange.error().is_some_and(|error| error.code == code) && of(exchange.probe) && !elsewhere
+    });
     Outcome::of(errors.map(|exchange| has_status(exchange, status)), "no such error came")
 }
 

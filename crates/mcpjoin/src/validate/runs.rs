@@ -57,7 +57,16 @@ impl Runs {
         let mut legacy = false;
         if self.of.legacy {
             match self.legacy(modern).await? {
-                Attempt::Spoken => legacy = true,
+                Attempt::Spoken => {
+                    legacy = true;
+                    // One that takes this long to start may not have heard the probe.
+                    let slow = matches!(failure, Some(OpeningFailure::TimedOut { .. }))
+                        && self.start * 2 > limits.probe;
+                    let within = limits.probe + self.start * 2;
+                    if slow && let Attempt::Spoken = self.modern(within).await? {
+                        modern = true;
+                    }
+                }
                 Attempt::Not(why) => {
                     // A modern server that was slow to start has not answered the probe in time.
                     let slow = matches!(failure, Some(OpeningFailure::TimedOut { .. }))

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::request::Parts;
@@ -86,6 +87,8 @@ pub(super) struct Fault {
     pub(super) together: Arc<dyn Fn(Vec<String>) -> Vec<String> + Send + Sync>,
     /// A line is taken before its end: lines alone.
     pub(super) hasty: bool,
+    /// So long it takes to start: lines alone.
+    pub(super) start: Duration,
     /// The first list of tools takes longer than an answer may.
     pub(super) slow: bool,
     /// Changes what is heard.
@@ -112,6 +115,7 @@ impl Default for Fault {
             first: Vec::new(),
             together: Arc::new(|lines| lines),
             hasty: false,
+            start: Duration::ZERO,
             slow: false,
             hear: Arc::new(|line| line),
             say: Arc::new(|_, reply| vec![reply.into()]),

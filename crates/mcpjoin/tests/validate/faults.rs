@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::check::{Chapter, Report, rules};
+use mcpjoin::check::{Chapter, Report, Trace, rules};
 use mcpjoin::link::SocketError;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::proto::{Era, Version};
@@ -59,6 +59,10 @@ fn wrong(row: &Row, over: Over, report: &Result<Report, String>) -> Option<Strin
 
 /// Looks at a server behind a fault, over lines, on a clock that only waiting moves.
 fn over_lines(server: &Server, fault: &Fault, look: &Look) -> Result<Report, String> {
+    looked_over_lines(server, fault, look).map(|trace| judged(&trace))
+}
+
+fn looked_over_lines(server: &Server, fault: &Fault, look: &Look) -> Result<Trace, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -69,7 +73,7 @@ fn over_lines(server: &Server, fault: &Fault, look: &Look) -> Result<Report, Str
         });
         let looking = looking(validator, look).run();
         let trace = tokio::time::timeout(Duration::from_secs(3600), looking).await.expect("it hangs");
-        trace.map(|trace| judged(&trace)).map_err(|error| error.to_string())
+        trace.map_err(|error| error.to_string())
     })
 }
 
@@ -156,6 +160,18 @@ fn r71_clean_servers_have_no_finding_over_lines() {
     for of in [Of::Demo, Of::ModernAlone, Of::Bare] {
         let report = over_lines(&clean(of), &Fault::default(), &Look::Both).unwrap();
         assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_server_that_is_slow_to_start_is_looked_at_in_both_eras() {
+    for seconds in [4, 6, 20] {
+        let fault = Fault { start: Duration::from_secs(seconds), ..Fault::default() };
+        let trace = looked_over_lines(&clean(Of::Demo), &fault, &Look::Both).unwrap();
+        assert_eq!(failed(&judged(&trace)), [""; 0]);
+        for version in Version::ALL.iter() {
+            assert!(trace.runs.iter().any(|run| run.version == *version), "{version}, after {seconds} s");
+        }
     }
 }
 

@@ -29,6 +29,7 @@ async fn between(near: DuplexStream, far: DuplexStream, fault: Fault) {
     let ((mut heard, mut said), (answers, mut asks)) = (split(near), split(far));
     let mut answers = BufReader::new(answers).lines();
     let (mut talk, mut rest, mut buffer) = (Talk::default(), Vec::new(), vec![0; ROOM]);
+    let _ = tokio::time::timeout(fault.start, std::future::pending::<()>()).await;
     let mut open = write(&mut said, fault.first.clone()).await;
     loop {
         tokio::select! {
