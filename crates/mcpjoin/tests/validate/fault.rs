@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::request::Parts;
@@ -38,6 +39,8 @@ pub(super) enum Of {
     Demo,
     /// One that speaks no earlier revision.
     ModernAlone,
+    /// One with tools and prompts, and without resources.
+    Plain,
     /// One that declares nothing.
     Bare,
 }
@@ -49,6 +52,12 @@ pub(super) struct Row {
     pub(super) look: Look,
     pub(super) of: Of,
     pub(super) fault: Fault,
+    /// A tool that is called, with its arguments.
+    pub(super) call: Option<(&'static str, &'static str)>,
+    /// What only reads is called, read and got.
+    pub(super) reads: bool,
+    /// Rules that cannot but accuse as well, and why.
+    pub(super) also: &'static [(&'static str, &'static str)],
 }
 
 /// What the server has heard.
@@ -86,8 +95,14 @@ pub(super) struct Fault {
     pub(super) together: Arc<dyn Fn(Vec<String>) -> Vec<String> + Send + Sync>,
     /// A line is taken before its end: lines alone.
     pub(super) hasty: bool,
+    /// Every tool is listed.
+    pub(super) whole: bool,
+    /// So long it takes to start: lines alone.
+    pub(super) start: Duration,
     /// The first list of tools takes longer than an answer may.
     pub(super) slow: bool,
+    /// The first call of a tool takes as long as what may be cancelled: lines alone.
+    pub(super) busy: bool,
     /// Changes what is heard.
     pub(super) hear: Arc<dyn Fn(String) -> String + Send + Sync>,
     /// Changes what is said to a request: nothing, a message, or several.
@@ -112,7 +127,10 @@ impl Default for Fault {
             first: Vec::new(),
             together: Arc::new(|lines| lines),
             hasty: false,
+            whole: false,
+            start: Duration::ZERO,
             slow: false,
+            busy: false,
             hear: Arc::new(|line| line),
             say: Arc::new(|_, reply| vec![reply.into()]),
             told: Arc::new(|_| Vec::new()),
@@ -142,7 +160,7 @@ pub(super) fn modern(rule: &'static str) -> Row {
 }
 
 fn row(rule: &'static str, look: Look) -> Row {
-    Row { rule, over: ALL, look, of: Of::Demo, fault: Fault::default() }
+    Row { rule, over: ALL, look, of: Of::Demo, fault: Fault::default(), call: None, reads: false, also: &[] }
 }
 
 impl Row {
@@ -165,6 +183,35 @@ impl Row {
     pub(super) fn in_version(mut self, version: &str) -> Self {
         self.look = Look::Legacy(Version::parse(version));
         self
+    }
+
+    pub(super) fn call(mut self, tool: &'static str, arguments: &'static str) -> Self {
+        self.call = Some((tool, arguments));
+        self
+    }
+
+    pub(super) fn reads(mut self) -> Self {
+        self.reads = true;
+        self
+    }
+
+    pub(super) fn also(mut self, also: &'static [(&'static str, &'static str)]) -> Self {
+        self.also = also;
+        self
+    }
+
+    /// The results of a method are changed.
+    pub(super) fn edit(
+        self,
+        method: &'static str,
+        change: impl Fn(&mut Value) + Send + Sync + 'static,
+    ) -> Self {
+        self.say(move |heard, reply| {
+            if heard.method != method || !reply.contains("\"result\"") {
+                return vec![reply.into()];
+            }
+            vec![edited(&reply, |reply| change(&mut reply["result"])).into()]
+        })
     }
 
     pub(super) fn change(mut self, change: impl FnOnce(&mut Fault)) -> Self {
@@ -271,6 +318,17 @@ impl Talk {
         let known = self.heard.iter().rev().find(|heard| heard.id == id && !id.is_empty());
         known.or(self.heard.last()).cloned().unwrap_or_default()
     }
+}
+
+/// The list of tools with the first of them alone: nobody looks at the others, and reading them is most of the work.
+pub(super) fn fewer(mut reply: String) -> String {
+    if let Some(end) = reply.find(",{\"name\":\"test_error_handling\"")
+        && reply.ends_with("]}}")
+    {
+        reply.truncate(end);
+        reply.push_str("]}}");
+    }
+    reply
 }
 
 /// A message with something in it changed.

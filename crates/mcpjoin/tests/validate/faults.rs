@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::check::{Chapter, Report, rules};
+use mcpjoin::check::{Chapter, Report, Trace, rules};
 use mcpjoin::link::SocketError;
 use mcpjoin::proto::session::Limits;
-use mcpjoin::proto::{Era, Version};
+use mcpjoin::proto::{Era, Raw, Version};
 use mcpjoin::validate::Validator;
 use mcpjoin::{Link, Server};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::demo;
-use super::fault::{Fault, Look, Of, Over, Row};
+use super::fault::{Fault, Look, Of, Over, Row, modern};
 use super::front::{Front, SLOW, failed, judged, looked, server};
 use super::lines;
-use super::table::{NONE, rows};
+use super::table::{NONE, features, http, protocol, rows};
 
 /// So many servers are looked at over HTTP at a time.
 const AT_ONCE: usize = 8;
@@ -26,12 +26,18 @@ fn clean(of: Of) -> Server {
     match of {
         Of::Demo => demo::server(Limits::default()).unwrap(),
         Of::ModernAlone => server(&[Version::newest(Era::Modern)]),
+        Of::Plain => server(&[]),
         Of::Bare => Server::builder("bare", "1").build().unwrap(),
     }
 }
 
-fn looking(validator: Validator, look: &Look) -> Validator {
-    match look {
+fn looking(validator: Validator, row: &Row) -> Validator {
+    let validator = match row.call {
+        Some((tool, arguments)) => validator.call(tool, Some(Raw::parse(arguments).unwrap())),
+        None => validator,
+    };
+    let validator = if row.reads { validator.read_only_tools() } else { validator };
+    match &row.look {
         Look::Legacy(version) => validator.without_modern().legacy_version(version.clone()),
         Look::Modern => validator.without_legacy(),
         Look::Both => validator,
@@ -40,7 +46,8 @@ fn looking(validator: Validator, look: &Look) -> Validator {
 
 /// What is wrong with a report that is to have no accusation but those of a fault.
 fn wrong(row: &Row, over: Over, report: &Result<Report, String>) -> Option<String> {
-    let wanted = BTreeSet::from([row.rule]);
+    let also = row.also.iter().map(|(rule, _)| *rule);
+    let wanted: BTreeSet<&str> = also.chain([row.rule]).collect();
     let report = match report {
         Ok(report) => report,
         Err(error) => return Some(format!("{} over {over:?}: {error}", row.rule)),
@@ -58,18 +65,22 @@ fn wrong(row: &Row, over: Over, report: &Result<Report, String>) -> Option<Strin
 }
 
 /// Looks at a server behind a fault, over lines, on a clock that only waiting moves.
-fn over_lines(server: &Server, fault: &Fault, look: &Look) -> Result<Report, String> {
+fn over_lines(server: &Server, row: &Row) -> Result<Report, String> {
+    looked_over_lines(server, row).map(|trace| judged(&trace))
+}
+
+fn looked_over_lines(server: &Server, row: &Row) -> Result<Trace, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let (server, fault) = (server.clone(), fault.clone());
+        let (server, fault) = (server.clone(), row.fault.clone());
         let validator = Validator::stream(move || {
             let link = lines::link(&server, &fault);
             async { Ok::<Link, SocketError>(link) }
         });
-        let looking = looking(validator, look).run();
+        let looking = looking(validator, row).run();
         let trace = tokio::time::timeout(Duration::from_secs(3600), looking).await.expect("it hangs");
-        trace.map(|trace| judged(&trace)).map_err(|error| error.to_string())
+        trace.map_err(|error| error.to_string())
     })
 }
 
@@ -77,7 +88,7 @@ async fn over_http(server: &Server, row: &Row, over: Over) -> Result<Report, Str
     let front = Front::of(server, row.fault.clone()).await;
     let validator = match over {
         Over::Sse => Validator::http(Link::http(front.url.replace("/mcp", "/sse")).legacy_sse()),
-        _ => looking(front.validator(), &row.look),
+        _ => looking(front.validator(), row),
     };
     let validator = if row.fault.slow { validator.answer_within(SLOW) } else { validator };
     looked(validator).await.map(|trace| judged(&trace)).map_err(|error| error.to_string())
@@ -86,25 +97,25 @@ async fn over_http(server: &Server, row: &Row, over: Over) -> Result<Report, Str
 #[test]
 fn f27_each_fault_over_lines_is_found_by_its_rule_and_by_no_other() {
     let servers: BTreeMap<Of, Server> =
-        [Of::Demo, Of::ModernAlone, Of::Bare].map(|of| (of, clean(of))).into();
+        [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare].map(|of| (of, clean(of))).into();
     let rows = rows();
     let rows = rows.iter().filter(|row| row.over.contains(&Over::Stdio));
     let wrong: Vec<String> = rows
         .filter_map(|row| {
-            let report = over_lines(&servers[&row.of], &row.fault, &row.look);
+            let report = over_lines(&servers[&row.of], row);
             wrong(row, Over::Stdio, &report)
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-#[tokio::test]
-async fn f27_each_fault_over_http_is_found_by_its_rule_and_by_no_other() {
+/// Looks at the servers behind these faults, several at once.
+async fn found_over_http(rows: Vec<Row>) {
     let servers: BTreeMap<Of, Server> =
-        [Of::Demo, Of::ModernAlone, Of::Bare].map(|of| (of, clean(of))).into();
+        [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare].map(|of| (of, clean(of))).into();
     let (servers, room) = (Arc::new(servers), Arc::new(Semaphore::new(AT_ONCE)));
     let mut looks = JoinSet::new();
-    for row in rows() {
+    for row in rows {
         let row = Arc::new(row);
         for over in row.over.iter().copied().filter(|over| *over != Over::Stdio) {
             let (row, servers, room) = (Arc::clone(&row), Arc::clone(&servers), Arc::clone(&room));
@@ -118,6 +129,21 @@ async fn f27_each_fault_over_http_is_found_by_its_rule_and_by_no_other() {
     let mut wrong: Vec<String> = looks.join_all().await.into_iter().flatten().collect();
     wrong.sort();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn f27_each_fault_of_the_protocol_over_http_is_found_by_its_rule_and_by_no_other() {
+    found_over_http(protocol()).await;
+}
+
+#[tokio::test]
+async fn f27_each_fault_of_features_over_http_is_found_by_its_rule_and_by_no_other() {
+    found_over_http(features()).await;
+}
+
+#[tokio::test]
+async fn f27_each_fault_of_http_is_found_by_its_rule_and_by_no_other() {
+    found_over_http(http()).await;
 }
 
 #[test]
@@ -153,9 +179,21 @@ fn each_rule_has_a_fault_over_each_transport_that_it_judges() {
 
 #[test]
 fn r71_clean_servers_have_no_finding_over_lines() {
-    for of in [Of::Demo, Of::ModernAlone, Of::Bare] {
-        let report = over_lines(&clean(of), &Fault::default(), &Look::Both).unwrap();
+    for of in [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare] {
+        let report = over_lines(&clean(of), &modern("").in_both().change(|it| it.whole = true)).unwrap();
         assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_server_that_is_slow_to_start_is_looked_at_in_both_eras() {
+    for seconds in [4, 6, 20] {
+        let slow = modern("").in_both().change(|it| it.start = Duration::from_secs(seconds));
+        let trace = looked_over_lines(&clean(Of::Demo), &slow).unwrap();
+        assert_eq!(failed(&judged(&trace)), [""; 0]);
+        for version in Version::ALL.iter() {
+            assert!(trace.runs.iter().any(|run| run.version == *version), "{version}, after {seconds} s");
+        }
     }
 }
 
@@ -164,7 +202,7 @@ async fn r71_the_demo_has_no_finding_over_http() {
     for of in [Of::Demo, Of::Bare] {
         let server = clean(of);
         for (path, sse) in [("/mcp", false), ("/sse", true)] {
-            let front = Front::of(&server, Fault::default()).await;
+            let front = Front::of(&server, Fault { whole: true, ..Fault::default() }).await;
             let link = Link::http(front.url.replace("/mcp", path));
             let validator = Validator::http(if sse { link.legacy_sse() } else { link });
             let report = judged(&looked(validator).await.unwrap());

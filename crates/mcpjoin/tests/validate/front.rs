@@ -27,7 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tower_service::Service as _;
 
-use super::fault::{Fault, Talk};
+use super::fault::{Fault, Talk, fewer};
 
 /// No look takes as long as this.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -137,6 +137,9 @@ async fn changed(
     }
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let (mut status, mut text) = (head.status.as_u16(), String::from_utf8(body.to_vec()).unwrap());
+    if !fault.whole {
+        text = fewer(text);
+    }
     (fault.after)(&sent, &mut status, &mut head.headers, &mut text);
     head.status = status.try_into().unwrap();
     head.headers.remove(CONTENT_LENGTH);
@@ -145,6 +148,10 @@ async fn changed(
     }
     let said = (fault.say)(&heard, text);
     if let [one] = said.as_slice() {
+        // A result in place of an error is no error.
+        if one.windows(9).any(|window| window == b"\"result\":") {
+            head.status = http::StatusCode::OK;
+        }
         return Response::from_parts(head, Full::from(one.clone()).boxed_unsync());
     }
     // One message has a body of its own; none, or several, are a stream.

@@ -7,10 +7,12 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex, split,
 };
 
-use super::fault::{Fault, Said, Talk};
+use super::fault::{Fault, Said, Talk, fewer};
 
 /// More than is written in one go.
 const ROOM: usize = 1 << 18;
+/// As long as a call takes that may be cancelled.
+const BUSY: Duration = Duration::from_millis(250);
 /// Longer than an answer may take, and not so long that it is not waited for.
 const LONG: Duration = Duration::from_millis(10_500);
 
@@ -29,6 +31,7 @@ async fn between(near: DuplexStream, far: DuplexStream, fault: Fault) {
     let ((mut heard, mut said), (answers, mut asks)) = (split(near), split(far));
     let mut answers = BufReader::new(answers).lines();
     let (mut talk, mut rest, mut buffer) = (Talk::default(), Vec::new(), vec![0; ROOM]);
+    let _ = tokio::time::timeout(fault.start, std::future::pending::<()>()).await;
     let mut open = write(&mut said, fault.first.clone()).await;
     loop {
         tokio::select! {
@@ -52,9 +55,13 @@ async fn between(near: DuplexStream, far: DuplexStream, fault: Fault) {
             }
             line = answers.next_line() => {
                 let Ok(Some(line)) = line else { return };
+                let line = if fault.whole { line } else { fewer(line) };
                 let heard = talk.answered(&line);
                 if fault.slow && heard.method == "tools/list" && heard.nth == 0 {
                     tokio::time::advance(LONG).await;
+                }
+                if fault.busy && heard.method == "tools/call" && heard.nth == 1 {
+                    tokio::time::advance(BUSY).await;
                 }
                 if !write(&mut said, (fault.say)(&heard, line)).await {
                     return;

@@ -30,6 +30,10 @@ fn messages() -> Vec<Row> {
             .answer(LIST, |reply| edited(&reply, |reply| _ = reply.as_object_mut().unwrap().remove("id"))),
         legacy("request-has-id").ahead(LIST, &[r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#]),
         modern("request-has-id").ahead(LIST, &[r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#]),
+        legacy("notification-without-id").ahead(
+            LIST,
+            &[r#"{"jsonrpc":"2.0","id":"n","method":"notifications/message","params":{"level":"info","data":"a"}}"#],
+        ),
         legacy("id-type").answer(LIST, |reply| edited(&reply, |reply| reply["id"] = true.into())),
         modern("id-type").answer(LIST, |reply| edited(&reply, |reply| reply["id"] = 7.5.into())),
         legacy("result-is-object").swap("ping", r#""result":{}"#, r#""result":[]"#),

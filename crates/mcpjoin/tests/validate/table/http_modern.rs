@@ -1,7 +1,5 @@
 //! Streamable HTTP in the modern era: headers, statuses, streams of one request, what earlier revisions had.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use ::http::request::Parts;
 use ::http::{HeaderValue, Method};
 
@@ -149,20 +147,11 @@ fn streams() -> Vec<Row> {
 }
 
 fn tools() -> Vec<Row> {
-    let lists = AtomicUsize::new(0);
-    vec![
-        modern("header-marks-valid").answer(LIST, |reply| {
-            edited(&reply, |reply| {
-                let properties = &mut reply["result"]["tools"][0]["inputSchema"]["properties"];
-                let (_, property) = properties.as_object_mut().unwrap().iter_mut().next().unwrap();
-                property["x-mcp-header"] = "no name of a header".into();
-            })
-        }),
-        modern("tools-in-order").after(move |_, _, _, body| {
-            // The second list is another one.
-            if body.contains("\"tools\":[") && lists.fetch_add(1, Ordering::Relaxed) == 1 {
-                *body = edited(body, |reply| reply["result"]["tools"].as_array_mut().unwrap().swap(0, 1));
-            }
-        }),
-    ]
+    vec![modern("header-marks-valid").answer(LIST, |reply| {
+        edited(&reply, |reply| {
+            let properties = &mut reply["result"]["tools"][0]["inputSchema"]["properties"];
+            let (_, property) = properties.as_object_mut().unwrap().iter_mut().next().unwrap();
+            property["x-mcp-header"] = "no name of a header".into();
+        })
+    })]
 }

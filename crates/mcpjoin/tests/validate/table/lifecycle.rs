@@ -1,6 +1,6 @@
 //! The opening of a legacy session, versions, and what is declared.
 
-use super::super::fault::{Heard, Over, Row, STDIO, edited, legacy, modern};
+use super::super::fault::{Heard, Of, Over, Row, STDIO, edited, legacy, modern};
 
 const LIST: &str = "tools/list";
 const OPEN: &str = "initialize";
@@ -20,7 +20,7 @@ fn initialize() -> Vec<Row> {
             it.first = vec![log.into()];
         }),
         legacy("initialize-version").swap(OPEN, r#""protocolVersion":"#, r#""protocolversion":"#),
-        legacy("initialize-capabilities").swap(OPEN, r#""capabilities":"#, r#""Capabilities":"#),
+        legacy("initialize-capabilities").of(Of::Bare).swap(OPEN, r#""capabilities":"#, r#""Capabilities":"#),
         legacy("initialize-server-info").swap(OPEN, r#""serverInfo":"#, r#""serverinfo":"#),
         legacy("initialize-server-info").answer(OPEN, |reply| {
             edited(&reply, |reply| reply["result"]["serverInfo"]["version"] = 1.into())
@@ -77,10 +77,12 @@ fn capabilities() -> Vec<Row> {
         legacy("declared-list-exists").refuse(LIST, -32601),
         modern("declared-list-exists").over(&[Over::Stdio]).refuse(LIST, -32601),
         // The list is there, and its capability is not.
-        modern("undeclared-list-unknown").swap(DISCOVER, r#""prompts":{"listChanged":true},"#, ""),
+        legacy("features-declared").swap(OPEN, r#""prompts":{"listChanged":true},"#, ""),
+        modern("features-declared").swap(DISCOVER, r#""prompts":{"listChanged":true},"#, ""),
+        modern("undeclared-list-unknown").of(Of::Bare).refuse("prompts/list", -32603),
         legacy("client-capability-respected")
             .ahead(LIST, &[r#"{"jsonrpc":"2.0","id":"s","method":"roots/list"}"#]),
-        undeclared(legacy("notification-capability-declared"), r#""prompts":{"listChanged":true},"#, CHANGED),
+        undeclared(legacy("notification-capability-declared"), r#""listChanged":true"#, CHANGED),
         undeclared(legacy("logging-declared"), r#""logging":{},"#, LOG),
     ]
 }

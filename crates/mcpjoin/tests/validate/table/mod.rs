@@ -1,28 +1,60 @@
 //! The faults, a file for each chapter of the book.
 
 mod base;
+mod content;
 mod http;
 mod http_modern;
 mod http_sse;
 mod lifecycle;
+mod lists;
 mod modern;
+mod patterns;
 mod stdio;
+mod utilities;
 
-use super::fault::{Over, Row};
+use std::collections::BTreeSet;
+
+use super::fault::{HTTP, Look, Over, Row, STDIO};
 
 /// Every fault.
 pub(super) fn rows() -> Vec<Row> {
-    let files = [
-        base::rows(),
-        lifecycle::rows(),
-        modern::rows(),
-        stdio::rows(),
-        http::rows(),
-        http_modern::rows(),
-        http_sse::rows(),
-    ];
-    files.into_iter().flatten().collect()
+    [protocol(), features(), http()].into_iter().flatten().collect()
 }
+
+/// Messages, lines and the lifecycle.
+pub(super) fn protocol() -> Vec<Row> {
+    let files = [base::rows(), lifecycle::rows(), modern::rows(), stdio::rows()];
+    by_turns(files.into_iter().flatten().collect())
+}
+
+/// What servers offer.
+pub(super) fn features() -> Vec<Row> {
+    let files = [lists::rows(), content::rows(), utilities::rows(), patterns::rows()];
+    by_turns(files.into_iter().flatten().collect())
+}
+
+/// What HTTP carries.
+pub(super) fn http() -> Vec<Row> {
+    [http::rows(), http_modern::rows(), http_sse::rows()].into_iter().flatten().collect()
+}
+
+/// Where a rule has a fault in each era, it is put over lines in one and over HTTP in the other: time is dear.
+fn by_turns(rows: Vec<Row>) -> Vec<Row> {
+    let both = |row: &Row, modern: bool| row.over.len() > 1 && matches!(row.look, Look::Modern) == modern;
+    let of = |modern: bool| -> BTreeSet<&str> {
+        rows.iter().filter(|row| both(row, modern)).map(|row| row.rule).collect()
+    };
+    let rules: BTreeSet<&str> = of(false).intersection(&of(true)).copied().collect();
+    let turned = rows.into_iter().map(|row| match (rules.contains(row.rule), &row.look) {
+        (true, Look::Modern) if row.over.len() > 1 => row.over(HTTP),
+        (true, _) if row.over.len() > 1 => row.over(STDIO),
+        _ => row,
+    });
+    turned.collect()
+}
+
+const UNDECLARED: &str =
+    "the client of a look declares nothing, so that a server that asks breaks another rule";
 
 /// Where a rule has no fault in the table, and why.
 pub(super) const NONE: &[(&str, Over, &str)] = &[
@@ -37,6 +69,15 @@ pub(super) const NONE: &[(&str, Over, &str)] = &[
         Over::Sse,
         "a look ends there, with this as its error: see outcomes::an_endpoint_elsewhere_is_not_posted_to",
     ),
+    ("list-not-by-connection", Over::Stdio, "there is one connection"),
+    ("log-asked-for", Over::Http, "what comes before a response is judged by notifications-relate"),
+    ("cancelled-not-answered", Over::Http, "shown over lines, on a clock that only waiting moves"),
+    ("elicitation-mode-declared", Over::Stdio, UNDECLARED),
+    ("elicitation-mode-declared", Over::Http, UNDECLARED),
+    ("sampling-tools-declared", Over::Stdio, UNDECLARED),
+    ("sampling-tools-declared", Over::Http, UNDECLARED),
+    ("sampling-context-declared", Over::Stdio, UNDECLARED),
+    ("sampling-context-declared", Over::Http, UNDECLARED),
     ("ends-with-its-input", Over::Stdio, "a process of its own: crates/cli/tests/runner/validate.rs"),
     ("ends-in-order", Over::Stdio, "a process of its own: crates/cli/tests/runner/validate.rs"),
 ];

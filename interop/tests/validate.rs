@@ -1,0 +1,197 @@
+//! `validate` on published servers over each of their transports: it finds what `docs/accused.md` says, and nothing else,
+//! each time.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use interop::{Folder, Listening, Peer, Way};
+use mcpjoin::Link;
+use mcpjoin::check::{Outcome, Report, Selection, judge, rules};
+use mcpjoin::link::ChildCommand;
+use mcpjoin::proto::session::Limits;
+use mcpjoin::validate::Validator;
+
+const PAGE: &str = include_str!("../../docs/accused.md");
+/// Longer than any of them takes on a busy machine: what is slow is no fault here.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The rows of the page: the server and its transport, with the rules that it breaks.
+fn page() -> BTreeMap<(String, String), BTreeSet<String>> {
+    let rows = PAGE.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
+        let [server, _version, transport, accused] = cells.as_slice() else { return None };
+        let words = accused.split('`').skip(1).step_by(2).map(str::to_owned);
+        let is_row = server.starts_with('`');
+        is_row.then(|| ((server.trim_matches('`').to_owned(), (*transport).to_owned()), words.collect()))
+    });
+    rows.collect()
+}
+
+/// The rules that a server breaks.
+fn found(validator: Validator) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut limits = Limits::default();
+    (limits.initialize, limits.probe) = (PATIENCE, PATIENCE);
+    let looking = validator.limits(limits).answer_within(PATIENCE).run();
+    judge(&runtime.block_on(looking).unwrap(), &Selection::default())
+}
+
+/// What differs from the page, of the servers that were looked at.
+#[derive(Default)]
+struct Compared(Vec<String>);
+
+impl Compared {
+    fn add(&mut self, server: &str, transport: &str, report: &Report) {
+        let found: BTreeSet<String> = report.failed().map(|verdict| verdict.rule.slug.to_owned()).collect();
+        let page = page();
+        let wanted = page.get(&(server.to_owned(), transport.to_owned()));
+        if Some(&found) == wanted {
+            return;
+        }
+        self.0.push(format!("{server} over {transport}: {found:?}, and on the page {wanted:?}"));
+        for verdict in report.failed() {
+            let Outcome::Failed(findings) = &verdict.outcome else { continue };
+            for finding in findings {
+                let text = |bytes: &Option<_>| bytes.as_ref().map_or(String::new(), shown);
+                let (sent, received) = (text(&finding.sent), text(&finding.received));
+                let (rule, problem, run) = (verdict.rule, &finding.problem, &finding.run);
+                let (slug, level, address) = (rule.slug, finding.level.as_str(), &finding.address);
+                self.0.push(format!(
+                    "  {level} {slug} {address}\n    {run}: {problem}\n    > {sent}\n    < {received}"
+                ));
+            }
+        }
+    }
+
+    #[track_caller]
+    fn hold(self) {
+        assert!(self.0.is_empty(), "{}", self.0.join("\n"));
+    }
+
+    fn stdio(&mut self, server: &str, command: ChildCommand) {
+        self.add(server, "stdio", &found(Validator::new(command)));
+    }
+
+    fn http(&mut self, server: &str, transport: &str, listening: &Listening, path: &str) {
+        let connect = Link::http(format!("http://{}{path}", listening.address()));
+        let connect = if path == "/sse" { connect.legacy_sse() } else { connect };
+        self.add(server, transport, &found(Validator::http(connect)));
+    }
+}
+
+fn shown(bytes: impl AsRef<[u8]>) -> String {
+    String::from_utf8_lossy(bytes.as_ref()).chars().take(300).collect()
+}
+
+fn child(path: &str) -> ChildCommand {
+    ChildCommand::new(interop::server(path).unwrap())
+}
+
+fn listening(program: &str, words: &[&str], way: Way) -> Listening {
+    let peer = words.iter().fold(Peer::installed(program), |peer, word| peer.arg(word));
+    Listening::new(&peer, way)
+}
+
+#[test]
+fn typescript_over_stdio() {
+    let mut compared = Compared::default();
+    let folder = Folder::new("validate-typescript");
+    compared.stdio("server-everything", child("node_modules/.bin/mcp-server-everything"));
+    let filesystem = child("node_modules/.bin/mcp-server-filesystem").arg(folder.path());
+    compared.stdio("server-filesystem", filesystem);
+    let graph = folder.path().join("graph.jsonl");
+    compared
+        .stdio("server-memory", child("node_modules/.bin/mcp-server-memory").env("MEMORY_FILE_PATH", graph));
+    compared.stdio("server-sequential-thinking", child("node_modules/.bin/mcp-server-sequential-thinking"));
+    compared.hold();
+}
+
+#[test]
+fn everything_over_http() {
+    let mut compared = Compared::default();
+    for (mode, way, path) in [("streamableHttp", Way::Http, "/mcp"), ("sse", Way::Sse, "/sse")] {
+        let peer = Peer::installed("node_modules/.bin/mcp-server-everything").arg(mode);
+        let server = Listening::on_a_port(&peer, way, path);
+        compared.http("server-everything", if path == "/sse" { "HTTP+SSE" } else { "HTTP" }, &server, path);
+    }
+    compared.hold();
+}
+
+#[test]
+fn typescript_sdk_over_http() {
+    let mut compared = Compared::default();
+    for mode in ["sessions", "json", "stateless", "resumes"] {
+        let server = listening("servers/sdk-1.mjs", &[mode], Way::Http);
+        compared.http("@modelcontextprotocol/sdk", &format!("HTTP, {mode}"), &server, "/mcp");
+    }
+    for mode in ["both", "sse", "modern", "sessions", "resumes"] {
+        let server = listening("servers/sdk-2.mjs", &[mode], Way::Http);
+        compared.http("@modelcontextprotocol/server", &format!("HTTP, {mode}"), &server, "/mcp");
+    }
+    compared.hold();
+}
+
+#[test]
+fn python_over_stdio() {
+    let mut compared = Compared::default();
+    compared.stdio("mcp-server-time", child("venv/bin/mcp-server-time"));
+    // Each start of these takes a second of computing: the era that they speak by themselves.
+    let mut modern = |server: &str, command: ChildCommand| {
+        compared.add(server, "stdio", &found(Validator::new(command).without_legacy()));
+    };
+    modern("mcp-server-git", child("venv/bin/mcp-server-git"));
+    modern("mcp-server-fetch", child("venv/bin/mcp-server-fetch"));
+    compared.hold();
+}
+
+#[test]
+fn python_sdk_over_http() {
+    let mut compared = Compared::default();
+    let script = interop::server("servers/python-sdk.py").unwrap();
+    let script = script.to_str().unwrap();
+    for (mode, way, path) in [
+        ("both", Way::Http, "/mcp"),
+        ("json", Way::Http, "/mcp"),
+        ("stateless", Way::Http, "/mcp"),
+        ("sse", Way::Sse, "/sse"),
+    ] {
+        let server = listening("venv/bin/python", &[script, mode], way);
+        let transport = if path == "/sse" { "HTTP+SSE".to_owned() } else { format!("HTTP, {mode}") };
+        compared.http("mcp (Python)", &transport, &server, path);
+    }
+    compared.hold();
+}
+
+#[test]
+fn rust_over_stdio_and_http() {
+    let mut compared = Compared::default();
+    compared.stdio("rmcp", child("rmcp/target/debug/rmcp-current"));
+    compared.stdio("rmcp 2", child("rmcp/target/debug/rmcp-old"));
+    for (mode, words) in [("sessions", "http"), ("stateless", "http-stateless")] {
+        let server = listening("rmcp/target/debug/rmcp-current", &[words], Way::Http);
+        compared.http("rmcp", &format!("HTTP, {mode}"), &server, "/mcp");
+    }
+    compared.hold();
+}
+
+#[test]
+fn the_page_quotes_each_rule_with_its_address() {
+    let accused: BTreeSet<String> = page().into_values().flatten().collect();
+    for rule in rules() {
+        let heading = format!("\n### `{}`", rule.slug);
+        let section = PAGE.split(&heading).nth(1).map(|rest| rest.split("\n### ").next().unwrap());
+        assert_eq!(section.is_some(), accused.contains(rule.slug), "{}", rule.slug);
+        let Some(section) = section else { continue };
+        assert!(section.contains(rule.sentence), "{}: {}", rule.slug, rule.sentence);
+        let known = rule
+            .sources
+            .iter()
+            .any(|source| source.revisions.iter().any(|version| section.contains(&source.address(version))));
+        assert!(known, "{}: no address of it", rule.slug);
+    }
+    assert!(accused.iter().all(|slug| rules().any(|rule| rule.slug == slug)), "{accused:?}");
+    assert!(page().len() > 20, "{}", page().len());
+}
