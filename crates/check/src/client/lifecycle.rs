@@ -105,7 +105,9 @@ pub(super) static RULES: [Rule; 9] = [
             let talk = seen.talk();
             let told = talk.told.iter().find(|told| told.what.method == Method::Initialized);
             let Some((opened, said, _)) = talk.opening().filter(|_| !talk.is_unusable()) else {
-                let early = told.filter(|_| !talk.is_unusable());
+                // What is to follow an error nobody says.
+                let answered = talk.calls(&Method::Initialize).any(|asked| asked.answer.is_some());
+                let early = told.filter(|_| !answered);
                 let early = early.map(|told| Some(talk.finding("initialize was not answered", told.line)));
                 return Outcome::of(early, "initialize did not bring a result that a client can use");
             };
