@@ -71,6 +71,10 @@ pub(super) static RULES: [Rule; 9] = [
         sources: REQUESTS,
         judge: |seen| {
             let talk = seen.talk();
+            if talk.is_modern() && talk.is_http() {
+                // Each request stands for itself: two clients that come at once are two senders.
+                return Outcome::Skipped("over HTTP nobody knows which requests are of one sender");
+            }
             let mut earlier = BTreeMap::new();
             let judged = talk.asked.iter().map(|asked| {
                 let before = earlier.insert(&asked.what.id, asked)?;
