@@ -192,7 +192,7 @@ fn foreign(talk: &Talk<'_>, facts: &MethodFacts, line: &crate::Line) -> Finding 
 }
 
 /// The methods of all that it has sent.
-pub(super) fn sent<'t, 'a>(talk: &'t Talk<'a>) -> impl Iterator<Item = (&'a Method, &'a crate::Line)> {
+pub(super) fn sent<'a>(talk: &Talk<'a>) -> impl Iterator<Item = (&'a Method, &'a crate::Line)> {
     let asked = talk.asked.iter().map(|asked| (&asked.what.method, asked.line));
     asked.chain(talk.told.iter().map(|told| (&told.what.method, told.line)))
 }
