@@ -25,6 +25,7 @@ mod client;
 mod exchange;
 mod http;
 mod lifecycle;
+mod resilience;
 mod revisions;
 mod rule;
 mod seen;

@@ -13,7 +13,7 @@ use crate::client::client_rules;
 use crate::revisions::Revisions;
 use crate::seen::Seen;
 use crate::trace::{Channel, Trace};
-use crate::{base, http, lifecycle, stdio};
+use crate::{base, http, lifecycle, resilience, stdio};
 
 /// How binding a sentence is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,12 +55,21 @@ pub enum Chapter {
     HttpSse,
     /// What a client has for servers: roots, sampling, elicitation.
     ClientFeatures,
+    /// What a server bears.
+    Resilience,
 }
 
 impl Chapter {
     /// Every chapter, in the order of the book.
-    pub const ALL: [Self; 6] =
-        [Self::Base, Self::Lifecycle, Self::Stdio, Self::StreamableHttp, Self::HttpSse, Self::ClientFeatures];
+    pub const ALL: [Self; 7] = [
+        Self::Base,
+        Self::Lifecycle,
+        Self::Stdio,
+        Self::StreamableHttp,
+        Self::HttpSse,
+        Self::ClientFeatures,
+        Self::Resilience,
+    ];
 
     /// Its name, which also stands for all of its rules in a [`Selection`].
     #[must_use]
@@ -72,6 +81,7 @@ impl Chapter {
             Self::StreamableHttp => "http",
             Self::HttpSse => "http-sse",
             Self::ClientFeatures => "client-features",
+            Self::Resilience => "resilience",
         }
     }
 
@@ -85,13 +95,14 @@ impl Chapter {
             Self::StreamableHttp => "Streamable HTTP",
             Self::HttpSse => "HTTP+SSE",
             Self::ClientFeatures => "Client features",
+            Self::Resilience => "Resilience",
         }
     }
 
     /// Whether its rules judge what was carried by that.
     fn judges(self, channel: Channel) -> bool {
         match self {
-            Self::Base | Self::Lifecycle | Self::ClientFeatures => true,
+            Self::Base | Self::Lifecycle | Self::ClientFeatures | Self::Resilience => true,
             Self::Stdio => channel == Channel::Stdio,
             Self::StreamableHttp => channel == Channel::StreamableHttp,
             Self::HttpSse => channel == Channel::HttpSse,
@@ -102,6 +113,7 @@ impl Chapter {
     const fn unused(self) -> &'static str {
         match self {
             Self::Base | Self::Lifecycle | Self::ClientFeatures => "no session was opened",
+            Self::Resilience => "resilience was not asked for, or cannot be put to the test there",
             Self::Stdio => "the server was not run as a child",
             Self::StreamableHttp => "the server was not reached over Streamable HTTP",
             Self::HttpSse => "the server was not reached over HTTP+SSE",
@@ -314,7 +326,7 @@ impl Report {
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     let files = base::RULES.iter().chain(&lifecycle::RULES);
     let http = http::STREAMABLE.iter().copied().flatten().chain(http::SSE);
-    files.copied().flatten().chain(&stdio::RULES).chain(http)
+    files.copied().flatten().chain(&stdio::RULES).chain(http).chain(&resilience::RULES)
 }
 
 /// Which rules are applied. By default all.
@@ -392,8 +404,10 @@ impl Selection {
 #[must_use]
 pub fn judge(trace: &Trace, selection: &Selection) -> Report {
     let runs: Vec<Seen<'_>> = trace.runs.iter().map(|run| Seen::of(trace, run)).collect();
+    let stress: Vec<Seen<'_>> = trace.stress.iter().map(|run| Seen::of(trace, run)).collect();
     let selected = rules().filter(|rule| selection.has(rule));
-    let verdicts = selected.map(|rule| Verdict { rule, outcome: by_runs(rule, &runs) }).collect();
+    let runs_for = |rule: &Rule| if rule.chapter == Chapter::Resilience { &stress } else { &runs };
+    let verdicts = selected.map(|rule| Verdict { rule, outcome: by_runs(rule, runs_for(rule)) }).collect();
     Report { verdicts }
 }
 

@@ -18,13 +18,16 @@ use crate::exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub struct Trace {
     /// Its runs: each is one process from its start to its end, or what we asked of a server that runs already.
     pub runs: Vec<Run>,
+    /// Runs in which it was put under stress: judged by the chapter of resilience, and by no other. Empty, if that was
+    /// not asked for.
+    pub stress: Vec<Run>,
     /// How long an answer may take: 10 s.
     pub answer_within: Duration,
 }
 
 impl Default for Trace {
     fn default() -> Self {
-        Self { runs: Vec::new(), answer_within: Duration::from_secs(10) }
+        Self { runs: Vec::new(), stress: Vec::new(), answer_within: Duration::from_secs(10) }
     }
 }
 
@@ -76,6 +79,8 @@ pub enum What {
     Received(Line),
     /// We closed the server's standard input.
     InputClosed,
+    /// We sent its process this signal.
+    Signalled(i32),
     /// The server's standard output has ended.
     OutputEnded,
     /// The process has ended.
@@ -281,6 +286,16 @@ probes! {
     SameId = "same-id";
     /// Sends what would be answered on a stream that is closed.
     AfterStream = "after-stream";
+    /// One of many requests at once.
+    Many = "many";
+    /// A request of 1 MiB.
+    Large = "large";
+    /// A request after that, which shows that the server goes on.
+    AfterLarge = "after-large";
+    /// One of many requests whose answers are not read for a while.
+    Unread = "unread";
+    /// A request right before the end of the input.
+    LastWords = "last-words";
 }
 
 impl Probe {

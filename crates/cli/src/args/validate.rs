@@ -83,6 +83,10 @@ pub(crate) struct Validate {
     /// Leaves out this rule, or the rules of this chapter; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) skip: Vec<String>,
+    /// Puts the server under stress as well: many requests at once, a reader that waits, a request of 1 MiB, the end of its
+    /// input at bad moments, a signal. Not over HTTP
+    #[arg(long, conflicts_with_all = ["eras", "client"])]
+    pub(crate) resilience: bool,
     /// Lets a SHOULD that is broken count as a fault
     #[arg(long)]
     pub(crate) strict: bool,

@@ -15,6 +15,7 @@ mod http;
 mod live;
 mod openers;
 mod probes;
+mod resilience;
 mod runs;
 mod source;
 
@@ -63,6 +64,7 @@ struct Look {
     modern: bool,
     version: Option<Version>,
     answer: Duration,
+    resilience: bool,
     progress: Box<dyn FnMut(Progress<'_>) + Send>,
     #[cfg(feature = "http")]
     tap: Option<http::Tap>,
@@ -189,6 +191,7 @@ impl Validator {
             modern: true,
             version: None,
             answer: Trace::default().answer_within,
+            resilience: false,
             progress: Box::new(|_| {}),
             #[cfg(feature = "http")]
             tap: None,
@@ -230,6 +233,15 @@ impl Validator {
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
         self.look.answer = time;
+        self
+    }
+
+    /// Puts the server under stress as well, in some runs more: many requests at once, a reader that waits, a request of
+    /// 1 MiB, the end of its input at bad moments, a signal. It takes about ten seconds longer. Still nothing is called.
+    /// A server over HTTP is not put under stress.
+    #[must_use]
+    pub const fn resilience(mut self) -> Self {
+        self.look.resilience = true;
         self
     }
 

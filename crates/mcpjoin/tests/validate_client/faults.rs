@@ -51,7 +51,11 @@ const LEGACY_FAULTS: [Fault; 34] = [
     ("client-unique-members", r#""id":2,"#, r#""id":2,"id":2,"#),
     ("client-request-id", r#""id":2,"#, r#""id":null,"#),
     ("client-request-id-not-reused", r#""id":3,"#, r#""id":2,"#),
-    ("client-notification-without-id", r#""method":"notifications/cancelled""#, r#""id":9,"method":"notifications/cancelled""#),
+    (
+        "client-notification-without-id",
+        r#""method":"notifications/cancelled""#,
+        r#""id":9,"method":"notifications/cancelled""#,
+    ),
     ("client-response-id", "LOOK-ping\",\"result\"", "PING\",\"result\""),
     ("client-answered-once", r#"no"}}"#, "no\"}}\nAGAIN"),
     ("client-ping-answered", r#""result":{}}"#, r#""error":{"code":-32601,"message":"what"}}"#),
@@ -60,22 +64,62 @@ const LEGACY_FAULTS: [Fault; 34] = [
     ("client-result-or-error", r#""result":{}}"#, r#""result":{},"error":{"code":1,"message":"a"}}"#),
     ("client-result-is-object", r#""result":{}}"#, r#""result":[]}"#),
     ("client-error-shape", r#""code":-32601"#, r#""code":"-32601""#),
-    ("client-notification-not-answered", r#""id":2,"method":"tools/list"}"#, "\"id\":2,\"method\":\"tools/list\"}\nNULL"),
+    (
+        "client-notification-not-answered",
+        r#""id":2,"method":"tools/list"}"#,
+        "\"id\":2,\"method\":\"tools/list\"}\nNULL",
+    ),
     ("client-cancels-what-is-under-way", r#""requestId":5"#, r#""requestId":55"#),
-    ("client-never-cancels-initialize", r#""method":"notifications/initialized"}"#, "\"method\":\"notifications/initialized\"}\nCANCEL"),
+    (
+        "client-never-cancels-initialize",
+        r#""method":"notifications/initialized"}"#,
+        "\"method\":\"notifications/initialized\"}\nCANCEL",
+    ),
     ("client-progress-token", r#""progressToken":"t""#, r#""progressToken":{}"#),
     ("client-cursor-unchanged", "CURSOR", r#""1""#),
-    ("client-opens-with-initialize", r#"{"jsonrpc":"2.0","id":1,"method":"initialize""#, "FIRST{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\""),
-    ("client-initialize-complete", r#""clientInfo":{"name":"raw","version":"1"}"#, r#""clientInfo":{"name":"raw"}"#),
+    (
+        "client-opens-with-initialize",
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize""#,
+        "FIRST{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\"",
+    ),
+    (
+        "client-initialize-complete",
+        r#""clientInfo":{"name":"raw","version":"1"}"#,
+        r#""clientInfo":{"name":"raw"}"#,
+    ),
     ("client-version-exists", r#""protocolVersion":"2025-11-25""#, r#""protocolVersion":"2025-11-26""#),
-    ("client-waits-for-initialize", r#""clientInfo":{"name":"raw","version":"1"}}}"#, "\"clientInfo\":{\"name\":\"raw\",\"version\":\"1\"}}}\nEARLY"),
+    (
+        "client-waits-for-initialize",
+        r#""clientInfo":{"name":"raw","version":"1"}}}"#,
+        "\"clientInfo\":{\"name\":\"raw\",\"version\":\"1\"}}}\nEARLY",
+    ),
     ("client-sends-initialized", r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, ""),
-    ("client-undeclared-not-asked", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#, r#"{"jsonrpc":"2.0","id":2,"method":"prompts/list"}"#),
-    ("client-respects-version", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#, r#"{"jsonrpc":"2.0","id":2,"method":"server/discover"}"#),
+    (
+        "client-undeclared-not-asked",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"prompts/list"}"#,
+    ),
+    (
+        "client-respects-version",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"server/discover"}"#,
+    ),
     ("client-meta-key-names", r#""progressToken":"t""#, r#""progressToken":"t","a b":1"#),
-    ("client-only-messages", r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\nhello"),
-    ("client-one-line-each", r#""method":"notifications/initialized"}"#, "\"method\":\n\"notifications/cancelled\",\"params\":{\"requestId\":1}}\n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"),
-    ("client-no-array", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#, r#"[{"jsonrpc":"2.0","id":2,"method":"tools/list"}]"#),
+    (
+        "client-only-messages",
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\nhello",
+    ),
+    (
+        "client-one-line-each",
+        r#""method":"notifications/initialized"}"#,
+        "\"method\":\n\"notifications/cancelled\",\"params\":{\"requestId\":1}}\n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}",
+    ),
+    (
+        "client-no-array",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
+        r#"[{"jsonrpc":"2.0","id":2,"method":"tools/list"}]"#,
+    ),
     ("client-no-byte-order-mark", r#"{"jsonrpc":"2.0","id":1,"#, "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,"),
     ("client-root-is-file", "file:///tmp", "https://tmp"),
     ("client-elicitation-action", r#""action":"accept","#, r#""action":"yes","#),
@@ -83,20 +127,60 @@ const LEGACY_FAULTS: [Fault; 34] = [
 ];
 
 const MODERN_FAULTS: [Fault; 14] = [
-    ("client-sends-no-response", r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":META}}"#, r#""id":6,"result":{}}"#),
-    ("client-request-id-not-reused", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":META}}"#, "LISTEN"),
-    ("client-meta-complete", r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":META}}"#, r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":BARE}}"#),
-    ("client-info-sent", r#""id":2,"method":"tools/list","params":{"_meta":META}}"#, r#""id":2,"method":"tools/list","params":{"_meta":UNNAMED}}"#),
-    ("client-info-complete", r#""id":2,"method":"tools/list","params":{"_meta":META}}"#, r#""id":2,"method":"tools/list","params":{"_meta":NAMED}}"#),
-    ("client-extension-names", r#""id":2,"method":"tools/list","params":{"_meta":META}}"#, r#""id":2,"method":"tools/list","params":{"_meta":EXTENDED}}"#),
-    ("client-known-method", r#""method":"tools/call","params":{"name":"quiet","#, r#""method":"ping","params":{"#),
+    (
+        "client-sends-no-response",
+        r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":META}}"#,
+        r#""id":6,"result":{}}"#,
+    ),
+    (
+        "client-request-id-not-reused",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":META}}"#,
+        "LISTEN",
+    ),
+    (
+        "client-meta-complete",
+        r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":META}}"#,
+        r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":BARE}}"#,
+    ),
+    (
+        "client-info-sent",
+        r#""id":2,"method":"tools/list","params":{"_meta":META}}"#,
+        r#""id":2,"method":"tools/list","params":{"_meta":UNNAMED}}"#,
+    ),
+    (
+        "client-info-complete",
+        r#""id":2,"method":"tools/list","params":{"_meta":META}}"#,
+        r#""id":2,"method":"tools/list","params":{"_meta":NAMED}}"#,
+    ),
+    (
+        "client-extension-names",
+        r#""id":2,"method":"tools/list","params":{"_meta":META}}"#,
+        r#""id":2,"method":"tools/list","params":{"_meta":EXTENDED}}"#,
+    ),
+    (
+        "client-known-method",
+        r#""method":"tools/call","params":{"name":"quiet","#,
+        r#""method":"ping","params":{"#,
+    ),
     ("client-cursor-unchanged", "CURSOR", r#""1""#),
     ("client-echoes-state", "STATE", r#""forged""#),
-    ("client-adds-no-state", r#""params":{"name":"quiet","#, r#""params":{"requestState":"mine","name":"quiet","#),
+    (
+        "client-adds-no-state",
+        r#""params":{"name":"quiet","#,
+        r#""params":{"requestState":"mine","name":"quiet","#,
+    ),
     ("client-answers-inputs", r#"{"sure":{"action""#, r#"{"sore":{"action""#),
-    ("client-state-for-its-request-alone", r#""name":"ask","requestState""#, r#""name":"quiet","requestState""#),
+    (
+        "client-state-for-its-request-alone",
+        r#""name":"ask","requestState""#,
+        r#""name":"quiet","requestState""#,
+    ),
     ("client-elicitation-conforms", r#"{"sure":true}"#, "{}"),
-    ("client-elicitation-declared", r#"{"sure":true}}},"_meta":META}}"#, r#"{"sure":true}}},"_meta":DECLARED-NOT}}"#),
+    (
+        "client-elicitation-declared",
+        r#"{"sure":true}}},"_meta":META}}"#,
+        r#"{"sure":true}}},"_meta":DECLARED-NOT}}"#,
+    ),
 ];
 
 /// What stands for longer texts.
@@ -142,17 +226,26 @@ async fn hear(
     while let Ok(Ok(1..)) = timeout(QUIET, reader.read_line(&mut line)).await {
         let message: serde_json::Value = serde_json::from_str(&line).unwrap();
         let text = |value: &serde_json::Value| value.as_str().map(|text| format!("{text:?}"));
-        told.cursor = text(&message["result"]["nextCursor"]).unwrap_or_else(|| std::mem::take(&mut told.cursor));
-        told.state = text(&message["result"]["requestState"]).unwrap_or_else(|| std::mem::take(&mut told.state));
+        told.cursor =
+            text(&message["result"]["nextCursor"]).unwrap_or_else(|| std::mem::take(&mut told.cursor));
+        told.state =
+            text(&message["result"]["requestState"]).unwrap_or_else(|| std::mem::take(&mut told.state));
         let answer = ANSWERS.iter().find(|(asked, _)| line.contains(asked));
-        if let (Some((_, answer)), false) = (answer, !message["method"].is_string() || message["id"].is_null()) {
+        if let (Some((_, answer)), false) =
+            (answer, !message["method"].is_string() || message["id"].is_null())
+        {
             send(writer, &format!(r#"{{"jsonrpc":"2.0","id":{},{answer}"#, message["id"]), told, fault).await;
         }
         line.clear();
     }
 }
 
-async fn send(writer: &mut (impl tokio::io::AsyncWrite + Unpin), line: &str, told: &Told, fault: Option<Fault>) {
+async fn send(
+    writer: &mut (impl tokio::io::AsyncWrite + Unpin),
+    line: &str,
+    told: &Told,
+    fault: Option<Fault>,
+) {
     let (mut line, mut changed) = (line.to_owned(), false);
     // What was not given cannot be given back.
     let lacks = |name: &str, given: &str| line.contains(name) && given.is_empty();

@@ -1,10 +1,11 @@
-//! A look at clients: our own is clean in both eras over both transports, and each fault of a client that is written by
+//! A look at clients, and at servers under stress: our own client is clean in both eras over both transports, and each fault of a client that is written by
 //! hand is found by its rule and by no other.
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 mod faults;
 mod ours;
+mod stress;
 
 use mcpjoin::check::{Outcome, Report, Selection, Trace, judge_client};
 use mcpjoin::proto::types::{
@@ -28,9 +29,7 @@ fn server() -> Server {
     Server::builder("looked-through", "1")
         .page_size(2)
         .tool(tool("ask").description("Asks the user"), ask)
-        .tool(tool("region").description("Has a header"), async |region: Region, _| {
-            region.region
-        })
+        .tool(tool("region").description("Has a header"), async |region: Region, _| region.region)
         .tool(tool("quiet").description("Does nothing"), async |_: NoArguments, _| "done")
         .tool(tool("wait").description("Never ends"), async |_: NoArguments, cx: Context| {
             cx.cancelled().await;

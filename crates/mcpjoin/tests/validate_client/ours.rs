@@ -4,10 +4,10 @@ use std::future::pending;
 use std::time::Duration;
 
 use mcpjoin::link::{HttpListener, HttpOptions};
+use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::types::{
     CreateMessageResult, ElicitAction, ElicitResult, Members, Role, Root, TextContent,
 };
-use mcpjoin::proto::session::Ask;
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::validate::{ClientValidator, Leaving};
 use mcpjoin::{Client, Link};
@@ -25,9 +25,7 @@ async fn work(link: Link, era: Era) {
             result.content = Some(Members::new().with("sure", Raw::parse("true").unwrap()));
             Ok(result)
         })
-        .sampling(async |_| {
-            Ok(CreateMessageResult::new(Role::Assistant, TextContent::new("no"), "none"))
-        })
+        .sampling(async |_| Ok(CreateMessageResult::new(Role::Assistant, TextContent::new("no"), "none")))
         .connect(link)
         .await
         .unwrap();

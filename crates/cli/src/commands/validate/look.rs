@@ -29,12 +29,13 @@ const AT_ONCE: usize = 4;
 pub(super) struct Look {
     selection: Selection,
     openers: bool,
+    resilience: bool,
     connect: Connect,
 }
 
 impl Look {
     pub(super) fn new(args: &Validate, selection: Selection) -> Self {
-        Self { selection, openers: args.eras, connect: args.connect.clone() }
+        Self { selection, openers: args.eras, resilience: args.resilience, connect: args.connect.clone() }
     }
 }
 
@@ -155,6 +156,7 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
         }
         number = now.number;
     });
+    let validator = if look.resilience { validator.resilience() } else { validator };
     let trace = validator.run().await.map_err(failure)?;
     Ok(Seen::Judged(Judged::new(ui, &trace, judge(&trace, &look.selection))))
 }
