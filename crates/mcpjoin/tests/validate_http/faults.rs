@@ -400,7 +400,7 @@ async fn f27_faults_of_the_modern_era_over_http_are_found() {
                 "input-schema-valid",
                 fault(|it| {
                     it.after = |_, _, _, body| {
-                        *body = body.replace("\"inputSchema\":{", "\"inputSchema\":{\"required\":true,")
+                        *body = body.replace("\"inputSchema\":{", "\"inputSchema\":{\"required\":true,");
                     };
                 }),
             ),

@@ -15,6 +15,7 @@ use super::super::runs::{REMOVED, agreed, capabilities, control, member};
 use super::super::{Look, Progress, ValidateError};
 use super::lines;
 use super::live::{Live, MOMENT, Reply, Until};
+use super::refusal::{Attempt, Refusal};
 use super::wire::{Head, Wire};
 use crate::link::{HttpConnect, HttpSetupError};
 
@@ -30,24 +31,6 @@ pub(in super::super) struct Runs {
     sse: bool,
     trace: Trace,
     number: usize,
-}
-
-/// What became of an attempt to open a session.
-enum Attempt {
-    Spoken,
-    Not(Box<Refusal>),
-}
-
-/// Why there is no session.
-struct Refusal {
-    method: Method,
-    reply: Reply,
-    /// How long it was waited for.
-    took: Duration,
-    /// How long it could have taken.
-    within: Duration,
-    /// What is wrong, where the reply does not say it.
-    problem: Option<String>,
 }
 
 impl Runs {
@@ -597,59 +580,5 @@ impl features::Ask for Asking<'_, '_> {
 
     fn cancels(&self) -> bool {
         matches!(self.manner, Manner::Legacy)
-    }
-}
-
-impl Attempt {
-    fn not(method: Method, reply: Reply, within: Duration) -> Self {
-        let took = reply.began.elapsed();
-        Self::Not(Box::new(Refusal { method, reply, took, within, problem: None }))
-    }
-}
-
-impl Refusal {
-    /// Whether another era would be refused in the same way.
-    fn is_final(&self) -> bool {
-        self.reply.failure.is_some() || matches!(self.reply.status, Some(401 | 403))
-    }
-}
-
-impl From<Box<Refusal>> for ValidateError {
-    fn from(refusal: Box<Refusal>) -> Self {
-        use mcpjoin_proto::session::OpeningFailure;
-        let Refusal { method, reply, took, within, problem } = *refusal;
-        if let Some(problem) = problem {
-            return Self::NoSession(OpeningFailure::BadReply { method, problem });
-        }
-        if let Some(problem) = reply.failure {
-            return Self::Unreachable { problem };
-        }
-        let status = reply.status.unwrap_or_default();
-        if matches!(status, 401 | 403) {
-            return Self::Unauthorized { status };
-        }
-        match reply.opened {
-            Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
-                let supported = error.data.as_ref().and_then(|data| member(data, "supported"));
-                let supported = supported.and_then(|list| list.decode().ok()).unwrap_or_default();
-                Self::NoSession(OpeningFailure::NoCommonVersion { supported })
-            }
-            Opened::Error(error) => Self::NoSession(OpeningFailure::Refused { method, error }),
-            Opened::Result(_) => Self::NoSession(OpeningFailure::BadReply {
-                method,
-                problem: "it is not what this request is answered with".into(),
-            }),
-            Opened::Broken(error) => {
-                Self::NoSession(OpeningFailure::BadReply { method, problem: error.to_string() })
-            }
-            // What has come, and brings no message, is not waited for.
-            Opened::Nothing if (200..300).contains(&status) && took >= within => {
-                Self::NoSession(OpeningFailure::TimedOut { method, after: within, garbage: None })
-            }
-            Opened::Nothing if (300..400).contains(&status) => {
-                Self::Redirected { status, location: reply.location }
-            }
-            Opened::Nothing => Self::NotMcp { status, content_type: reply.content_type, head: reply.body },
-        }
     }
 }
