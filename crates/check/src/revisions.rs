@@ -18,6 +18,8 @@ impl Revisions {
     pub const FIRST: Self = Self { first: 0, last: 0 };
     /// 2024-11-05 and 2025-03-26.
     pub const FIRST_TWO: Self = Self { first: 0, last: 1 };
+    /// 2024-11-05 to 2025-06-18.
+    pub const FIRST_THREE: Self = Self { first: 0, last: 2 };
     /// 2025-03-26 alone: the revision with batches.
     pub const BATCHING: Self = Self { first: 1, last: 1 };
     /// 2025-03-26 to 2025-06-18.

@@ -3,7 +3,6 @@
 //! Built once for each run and read by every rule. One cause is sorted into one place, so that one fault of a server
 //! is found by one rule: a response whose id was changed is not a missing answer as well.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,7 +39,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) lines: Vec<(usize, &'a Line)>,
     /// The HTTP exchanges, by their numbers.
     pub(crate) exchanges: BTreeMap<u32, Exchange<'a>>,
-    talk: OnceCell<Talk<'a>>,
+    /// The run as a client has led it; empty where a server is judged.
+    pub(crate) talk: Talk<'a>,
 }
 
 /// A request of ours; or a line that should be taken for something like it.
@@ -59,8 +59,9 @@ pub(crate) struct Asked<'a> {
 
 /// What came back.
 pub(crate) struct Answer<'a> {
+    pub(crate) place: usize,
     pub(crate) at: Duration,
-    exchange: Option<u32>,
+    pub(crate) exchange: Option<u32>,
     pub(crate) line: &'a Line,
     /// `None`: it is no message, but would have been the response.
     pub(crate) outcome: Option<&'a Result<Payload, ErrorObject>>,
@@ -69,6 +70,7 @@ pub(crate) struct Answer<'a> {
 /// A notification of ours.
 pub(crate) struct Told<'a> {
     pub(crate) place: usize,
+    pub(crate) probe: Probe,
     exchange: Option<u32>,
     pub(crate) line: &'a Line,
 }
@@ -85,6 +87,7 @@ pub(crate) struct Stray<'a> {
 /// Something that came by itself.
 pub(crate) struct Came<'a, T> {
     pub(crate) place: usize,
+    pub(crate) exchange: Option<u32>,
     pub(crate) line: &'a Line,
     pub(crate) what: &'a T,
 }
@@ -116,7 +119,7 @@ impl<'a> Seen<'a> {
             faults: Vec::new(),
             lines: Vec::new(),
             exchanges: BTreeMap::new(),
-            talk: OnceCell::new(),
+            talk: Talk::empty(run),
         };
         for (place, event) in run.events.iter().enumerate() {
             seen.happened(event);
@@ -142,9 +145,14 @@ impl<'a> Seen<'a> {
         seen
     }
 
-    /// The run as a client has led it, to be judged by the rules for clients.
-    pub(crate) fn talk(&self) -> &Talk<'a> {
-        self.talk.get_or_init(|| Talk::of(self.run))
+    /// The same, to be judged by the rules for clients.
+    pub(crate) fn of_client(trace: &'a Trace, run: &'a Run) -> Self {
+        Self { talk: Talk::of(run), ..Self::of(trace, run) }
+    }
+
+    /// The run as a client has led it.
+    pub(crate) const fn talk(&self) -> &Talk<'a> {
+        &self.talk
     }
 
     /// Puts the parts of exchanges together.
@@ -175,7 +183,7 @@ impl<'a> Seen<'a> {
             let (id, method) = match part {
                 Ok(Message::Request(request)) => (Some(&request.id), Some(&request.method)),
                 Ok(Message::Notification(_)) => {
-                    self.told.push(Told { place, exchange, line });
+                    self.told.push(Told { place, probe, exchange, line });
                     continue;
                 }
                 Ok(Message::Response(_)) => continue,
@@ -204,12 +212,16 @@ impl<'a> Seen<'a> {
         let (id, outcome) = match part {
             // What is repeated has been seen before.
             Ok(Message::Request(_) | Message::Notification(_)) if is_resumed => return,
-            Ok(Message::Request(what)) => return self.requests.push(Came { place, line, what }),
-            Ok(Message::Notification(what)) => return self.notifications.push(Came { place, line, what }),
+            Ok(Message::Request(what)) => {
+                return self.requests.push(Came { place, exchange: number, line, what });
+            }
+            Ok(Message::Notification(what)) => {
+                return self.notifications.push(Came { place, exchange: number, line, what });
+            }
             Ok(Message::Response(response)) => (response.id.as_ref(), Some(&response.outcome)),
             Err(_) if is_resumed => return,
             Err(error) => {
-                self.faults.push(Came { place, line, what: error });
+                self.faults.push(Came { place, exchange: number, line, what: error });
                 if error.shape != Shape::Response {
                     return;
                 }
@@ -231,7 +243,7 @@ impl<'a> Seen<'a> {
         };
         match owner {
             Some(asked) if is_resumed && !asked.answers.is_empty() => {}
-            Some(asked) => asked.answers.push(Answer { at, exchange: number, line, outcome }),
+            Some(asked) => asked.answers.push(Answer { place, at, exchange: number, line, outcome }),
             // What is no message is judged as such, and what a stream repeats with it.
             None if outcome.is_none() || is_resumed => {}
             None => self.strays.push(Stray { place, exchange: number, line, id: id.cloned(), outcome }),
@@ -362,6 +374,12 @@ impl<'a> Seen<'a> {
         })
     }
 
+    /// What our opening request has declared of us: `initialize`, or `_meta` of a modern request.
+    pub(crate) fn client_capabilities(&self) -> Option<Raw> {
+        let openings = self.asked.iter().filter(|asked| asked.method == Some(&Method::Initialize));
+        openings.filter_map(|asked| member(&asked.params()?, "capabilities")).next()
+    }
+
     /// Whether the process ended, or closed its output, before we closed its input.
     pub(crate) fn ended_early(&self) -> bool {
         self.run
@@ -407,6 +425,16 @@ impl Asked<'_> {
         }
     }
 
+    /// The parameters of the request.
+    pub(crate) fn params(&self) -> Option<Raw> {
+        member(&of_line(self.line.bytes())?, "params")
+    }
+
+    /// A member of its `_meta`.
+    pub(crate) fn meta(&self, key: &str) -> Option<Raw> {
+        member(&member(&self.params()?, "_meta")?, key)
+    }
+
     /// What is wrong with an answer.
     pub(crate) fn finding(&self, problem: impl Into<String>, received: &Line) -> Finding {
         Finding::new(problem, Some(self.line.bytes()), Some(received.bytes()))
@@ -429,6 +457,15 @@ fn is_alike(asked: &RequestId, came: &RequestId) -> bool {
         (Ok(one), Ok(other)) => (one - other).abs() <= one.abs() * 1e-6,
         _ => false,
     }
+}
+
+/// Whether an object has a member, or a member of a member: `sampling.tools`.
+pub(crate) fn has_path(object: &Raw, path: &str) -> bool {
+    let mut place = Some(object.clone());
+    for name in path.split('.') {
+        place = place.and_then(|object| member(&object, name));
+    }
+    place.is_some()
 }
 
 fn capabilities(result: &Payload) -> Option<Members<Raw>> {

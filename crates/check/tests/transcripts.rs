@@ -40,14 +40,20 @@ use mcpjoin_check::{
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;
 
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 13] = [
     ("base.txt", include_str!("transcripts/base.txt")),
+    ("content.txt", include_str!("transcripts/content.txt")),
     ("http.txt", include_str!("transcripts/http.txt")),
     ("http-modern.txt", include_str!("transcripts/http-modern.txt")),
     ("lifecycle.txt", include_str!("transcripts/lifecycle.txt")),
     ("modern.txt", include_str!("transcripts/modern.txt")),
+    ("patterns.txt", include_str!("transcripts/patterns.txt")),
+    ("prompts.txt", include_str!("transcripts/prompts.txt")),
+    ("resources.txt", include_str!("transcripts/resources.txt")),
     ("resilience.txt", include_str!("transcripts/resilience.txt")),
     ("stdio.txt", include_str!("transcripts/stdio.txt")),
+    ("tools.txt", include_str!("transcripts/tools.txt")),
+    ("utilities.txt", include_str!("transcripts/utilities.txt")),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -315,7 +321,10 @@ fn rules_are_selected_by_name_and_by_chapter() {
     let all = rules().count();
     assert_eq!(count(&[], &[]), all);
     assert_eq!(count(&["id-type"], &[]), 1);
-    assert_eq!(count(&["base", "lifecycle", "stdio", "http", "http-sse", "resilience"], &[]), all);
+    let used = |chapter: &mcpjoin_check::Chapter| rules().any(|rule| rule.chapter == *chapter);
+    let chapters = mcpjoin_check::Chapter::ALL.into_iter().filter(used);
+    let chapters: Vec<&str> = chapters.map(mcpjoin_check::Chapter::as_str).collect();
+    assert_eq!(count(&chapters, &[]), all);
     assert_eq!(count(&[], &["stdio"]) + count(&["stdio"], &[]), all);
     assert_eq!(count(&["stdio"], &["utf-8"]) + 1, count(&["stdio"], &[]));
     assert_eq!(Selection::new(["nothing"], []).unwrap_err().0, "nothing");

@@ -4,7 +4,6 @@
 //! The counterpart of [`Seen`](crate::seen::Seen), built when the first rule for clients asks for it. In the
 //! [`Run`] we are the server: [`What::Received`] is what the client has sent, [`What::Sent`] what it got.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -43,7 +42,7 @@ pub(crate) struct Talk<'a> {
     pub(crate) last: Duration,
     /// The time of the last event while the client was there.
     pub(crate) here: Duration,
-    inputs: OnceCell<Inputs<'a>>,
+    inputs: Inputs<'a>,
 }
 
 /// Which request had an id last.
@@ -101,8 +100,9 @@ pub(crate) struct Post<'a> {
 }
 
 impl<'a> Talk<'a> {
-    pub(crate) fn of(run: &'a Run) -> Self {
-        let mut talk = Self {
+    /// With nothing in it.
+    pub(crate) fn empty(run: &'a Run) -> Self {
+        Self {
             run,
             asked: Vec::new(),
             told: Vec::new(),
@@ -113,9 +113,14 @@ impl<'a> Talk<'a> {
             posts: BTreeMap::new(),
             left: false,
             here: Duration::ZERO,
-            inputs: OnceCell::new(),
-            last: run.events.last().map_or(Duration::ZERO, |event| event.at),
-        };
+            last: Duration::ZERO,
+            inputs: Inputs::default(),
+        }
+    }
+
+    pub(crate) fn of(run: &'a Run) -> Self {
+        let mut talk = Self::empty(run);
+        talk.last = run.events.last().map_or(Duration::ZERO, |event| event.at);
         let mut ids = Ids::default();
         for (place, event) in run.events.iter().enumerate() {
             if !talk.left && !matches!(event.what, What::InputClosed | What::Ended(_)) {
@@ -150,6 +155,7 @@ impl<'a> Talk<'a> {
                 _ => {}
             }
         }
+        talk.inputs = Inputs::of(&talk.asked);
         talk
     }
 
@@ -285,38 +291,23 @@ impl<'a> Talk<'a> {
     /// Requests of the modern era that bring what an earlier answer has asked for, each with that answer: the last one
     /// before it to a request of the same method about the same thing.
     pub(crate) fn retries(&self) -> impl Iterator<Item = (&Retry, &Needed<'a>)> {
-        let inputs = self.inputs();
+        let inputs = &self.inputs;
         inputs.retries.iter().filter_map(|retry| Some((retry, inputs.needed.get(retry.needed?)?)))
     }
 
     /// Requests that bring input, asked for or not.
     pub(crate) fn bringing(&self) -> impl Iterator<Item = &Retry> {
-        self.inputs().retries.iter()
+        self.inputs.retries.iter()
     }
 
     /// Our answers that ask for input.
     pub(crate) fn needed(&self) -> &[Needed<'a>] {
-        &self.inputs().needed
+        &self.inputs.needed
     }
 
     /// The answer that a request brings input for.
     pub(crate) fn needed_for(&self, retry: &Retry) -> Option<&Needed<'a>> {
-        self.inputs().needed.get(retry.needed?)
-    }
-
-    /// Read once: there may be many.
-    fn inputs(&self) -> &Inputs<'a> {
-        self.inputs.get_or_init(|| {
-            let needed: Vec<Needed<'a>> = self.asked.iter().filter_map(Needed::of).collect();
-            let retries = self.asked.iter().enumerate().filter_map(|(place, asked)| {
-                let mut retry = Retry::of(place, asked)?;
-                retry.needed = needed
-                    .iter()
-                    .rposition(|needed| needed.place < asked.place && needed.subject == retry.subject);
-                Some(retry)
-            });
-            Inputs { retries: retries.collect(), needed }
-        })
+        self.inputs.needed.get(retry.needed?)
     }
 
     /// What is wrong with something that the client sent.
@@ -331,9 +322,24 @@ impl<'a> Talk<'a> {
 }
 
 /// What is asked for in answers, and what requests bring.
+#[derive(Default)]
 struct Inputs<'a> {
     needed: Vec<Needed<'a>>,
     retries: Vec<Retry>,
+}
+
+impl<'a> Inputs<'a> {
+    /// Read once: there may be many.
+    fn of(asked: &[Asked<'a>]) -> Self {
+        let needed: Vec<Needed<'a>> = asked.iter().filter_map(Needed::of).collect();
+        let retries = asked.iter().enumerate().filter_map(|(place, asked)| {
+            let mut retry = Retry::of(place, asked)?;
+            let fits = |needed: &Needed<'_>| needed.place < asked.place && needed.subject == retry.subject;
+            retry.needed = needed.iter().rposition(fits);
+            Some(retry)
+        });
+        Self { retries: retries.collect(), needed }
+    }
 }
 
 /// A request that brings input.
