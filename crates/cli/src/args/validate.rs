@@ -28,9 +28,9 @@ With --format json (or --json) the result is one object:
   ran, passed, failed, skipped   numbers of rules; with --baseline also known, of those that failed
   rules           one object for each rule: rule, chapter, level, sentence, address, outcome (passed, failed or \
 skipped), why (of one that was skipped), and findings (of one that failed): problem, run, protocolVersion, level, \
-address, fingerprint (the same each time, as long as nothing changes), the lines sent and received (over HTTP, the \
+address, count (how often, with other ids), fingerprint (the same each time, as long as nothing changes), the lines sent and received (over HTTP, the \
 beginning of the request and of the response), where there are any, cut after 4096 characters, and, with --baseline, \
-known
+known. Of more than 500 such places leftOut says how many are not there
   openers         with --eras, in place of all that: one object for each opener: method, protocolVersion, opens, \
 answer (version, versions, result, refused, unreadable, lost, closed or silent), elapsedMs, and what came: version, \
 versions, code, message

@@ -109,7 +109,8 @@ async fn told(
         Format::Sarif => sarif::document(ui, &document),
         Format::Junit => junit::document(ui, &document),
     };
-    let exit = document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
+    let exit =
+        document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => return Exit::Signal(signal),

@@ -24,8 +24,8 @@ use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
-use entry::Definition;
 pub(crate) use all::all;
+use entry::Definition;
 pub(crate) use filter::ToolFilter;
 pub(crate) use launch::{Launch, Place, Program, Remote, To};
 use source::{Problem, Source};

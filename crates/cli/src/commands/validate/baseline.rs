@@ -49,7 +49,9 @@ impl Baseline {
                 return Ok(Self { entries: Vec::new() });
             }
             Err(error) => Err(error),
-            Ok(metadata) if metadata.len() > LARGEST => Err(io::Error::other("larger than the limit of 16 MiB")),
+            Ok(metadata) if metadata.len() > LARGEST => {
+                Err(io::Error::other("larger than the limit of 16 MiB"))
+            }
             Ok(_) => std::fs::read_to_string(path),
         };
         let text = file.map_err(|error| {
@@ -70,13 +72,16 @@ impl Baseline {
         let (member, version) = FORMAT;
         match file.get(member).and_then(Value::as_u64) {
             Some(known) if known == version => {}
-            Some(other) => return Err(format!("it is written by a version of mcpjoin that is newer ({other})")),
+            Some(other) => {
+                return Err(format!("it is written by a version of mcpjoin that is newer ({other})"));
+            }
             None => return Err(format!("it has no {member}")),
         }
         let findings = file.get("findings").and_then(Value::as_array).ok_or("it has no array findings")?;
         let entries = findings.iter().enumerate().map(|(place, finding)| {
             let text = |name: &str| finding.get(name).and_then(Value::as_str).map(str::to_owned);
-            let needed = |name: &str| text(name).ok_or_else(|| format!("finding {} has no {name}", place + 1));
+            let needed =
+                |name: &str| text(name).ok_or_else(|| format!("finding {} has no {name}", place + 1));
             Ok(Entry {
                 server: text("server"),
                 rule: needed("rule")?,
@@ -96,8 +101,8 @@ impl Baseline {
             let Ok(Seen::Judged(judged)) = &mut server.seen else { continue };
             for ruling in &mut judged.rulings {
                 let rule = ruling.rule.slug;
-                let Said::Failed(all) = &mut ruling.said else { continue };
-                for found in all {
+                let Said::Failed(places) = &mut ruling.said else { continue };
+                for found in &mut places.found {
                     let known = self.entries.iter().enumerate().filter(|(_, entry)| {
                         entry.rule == rule && entry.fingerprint == found.fingerprint && entry.is_for(&label)
                     });
@@ -114,6 +119,7 @@ impl Baseline {
         let stale = stale.map(|(_, entry)| Stale {
             rule: entry.rule.clone(),
             server: entry.server.clone(),
+            run: cut(&entry.run, KEPT),
             problem: cut(&entry.problem, KEPT),
         });
         document.baseline = Some(Compared { file: shown(path.as_os_str()), stale: stale.collect() });
@@ -144,7 +150,8 @@ impl Baseline {
         let mut written = BTreeSet::new();
         entries.retain(|entry| written.insert((entry.server.clone(), entry.fingerprint.clone())));
         let (member, version) = FORMAT;
-        let file = json!({ member: version, "findings": entries.iter().map(Entry::json).collect::<Vec<_>>() });
+        let file =
+            json!({ member: version, "findings": entries.iter().map(Entry::json).collect::<Vec<_>>() });
         let text = visible::json(&file.to_string()) + "\n";
         std::fs::write(path, text).map_err(|error| {
             let problem = format!("the baseline {} cannot be written: {error}", shown(path.as_os_str()));

@@ -14,7 +14,8 @@ use super::report::{Document, Found, Judged, Ruling, Said, Seen, Server};
 use crate::ui::Ui;
 use crate::visible;
 
-const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
+const SCHEMA: &str =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 const HOME: &str = env!("CARGO_PKG_REPOSITORY");
 /// A name stands for a path up to so many bytes.
 const PATH: usize = 200;
@@ -26,9 +27,7 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
     for (server, judged) in judged(document) {
         for ruling in &judged.rulings {
             let index = rules.iter().position(|known| known.rule.slug == ruling.rule.slug);
-            results.extend(
-                ruling.found().iter().map(|found| result(document, server, ruling, index, found)),
-            );
+            results.extend(ruling.found().iter().map(|found| result(document, server, ruling, index, found)));
         }
     }
     let notes = notes(ui, document);
@@ -38,7 +37,7 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
         "name": "mcpjoin",
         "semanticVersion": env!("CARGO_PKG_VERSION"),
         "informationUri": HOME,
-        "rules": rules.iter().map(|ruling| rule(ruling)).collect::<Vec<_>>(),
+        "rules": rules.iter().map(rule).collect::<Vec<_>>(),
     });
     let run = json!({
         "tool": { "driver": driver },
@@ -115,6 +114,7 @@ fn result(
                 "kind": "module",
             }],
         }],
+        "occurrenceCount": found.count,
         "partialFingerprints": {
             "mcpjoin/v1": found.fingerprint,
             // The one that GitHub reads.
