@@ -21,16 +21,27 @@
 #![forbid(unsafe_code)]
 
 mod base;
+mod content;
 mod exchange;
+mod features;
+mod grammar;
 mod http;
+mod json;
 mod lifecycle;
+mod patterns;
+mod prompts;
+mod resources;
 mod revisions;
 mod rule;
+mod schema;
 mod seen;
 mod stdio;
+mod tools;
 mod trace;
+mod utilities;
 
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
+pub use grammar::template_variables;
 pub use revisions::Revisions;
 pub use rule::{
     Chapter, Finding, Level, Outcome, Report, Rule, Selection, Source, UnknownName, Verdict, judge, rules,

@@ -12,7 +12,7 @@ use mcpjoin_proto::Version;
 use crate::revisions::Revisions;
 use crate::seen::Seen;
 use crate::trace::{Channel, Trace};
-use crate::{base, http, lifecycle, stdio};
+use crate::{base, content, http, lifecycle, patterns, prompts, resources, stdio, tools, utilities};
 
 /// How binding a sentence is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,12 +52,35 @@ pub enum Chapter {
     StreamableHttp,
     /// The two endpoints of 2024-11-05.
     HttpSse,
+    /// What a server can do for a model, and what it does when it is asked to.
+    Tools,
+    /// What a server lets be read.
+    Resources,
+    /// Texts with places to fill in.
+    Prompts,
+    /// What stands in the results of tools, resources and prompts.
+    Content,
+    /// Pages, hints for those who keep results, completion, log messages.
+    Utilities,
+    /// Progress, cancellation, streams of changes, input that a server asks for.
+    Patterns,
 }
 
 impl Chapter {
     /// Every chapter, in the order of the book.
-    pub const ALL: [Self; 5] =
-        [Self::Base, Self::Lifecycle, Self::Stdio, Self::StreamableHttp, Self::HttpSse];
+    pub const ALL: [Self; 11] = [
+        Self::Base,
+        Self::Lifecycle,
+        Self::Stdio,
+        Self::StreamableHttp,
+        Self::HttpSse,
+        Self::Tools,
+        Self::Resources,
+        Self::Prompts,
+        Self::Content,
+        Self::Utilities,
+        Self::Patterns,
+    ];
 
     /// Its name, which also stands for all of its rules in a [`Selection`].
     #[must_use]
@@ -68,6 +91,12 @@ impl Chapter {
             Self::Stdio => "stdio",
             Self::StreamableHttp => "http",
             Self::HttpSse => "http-sse",
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+            Self::Content => "content",
+            Self::Utilities => "utilities",
+            Self::Patterns => "patterns",
         }
     }
 
@@ -80,13 +109,26 @@ impl Chapter {
             Self::Stdio => "stdio",
             Self::StreamableHttp => "Streamable HTTP",
             Self::HttpSse => "HTTP+SSE",
+            Self::Tools => "Tools",
+            Self::Resources => "Resources",
+            Self::Prompts => "Prompts",
+            Self::Content => "Content of results",
+            Self::Utilities => "Pages, caching, completion and logging",
+            Self::Patterns => "Progress, cancellation, subscriptions and input",
         }
     }
 
     /// Whether its rules judge what was carried by that.
     fn judges(self, channel: Channel) -> bool {
         match self {
-            Self::Base | Self::Lifecycle => true,
+            Self::Base
+            | Self::Lifecycle
+            | Self::Tools
+            | Self::Resources
+            | Self::Prompts
+            | Self::Content
+            | Self::Utilities
+            | Self::Patterns => true,
             Self::Stdio => channel == Channel::Stdio,
             Self::StreamableHttp => channel == Channel::StreamableHttp,
             Self::HttpSse => channel == Channel::HttpSse,
@@ -96,10 +138,10 @@ impl Chapter {
     /// Why its rules had nothing to judge when nothing was carried by what they are about.
     const fn unused(self) -> &'static str {
         match self {
-            Self::Base | Self::Lifecycle => "no session was opened",
             Self::Stdio => "the server was not run as a child",
             Self::StreamableHttp => "the server was not reached over Streamable HTTP",
             Self::HttpSse => "the server was not reached over HTTP+SSE",
+            _ => "no session was opened",
         }
     }
 }
@@ -309,7 +351,9 @@ impl Report {
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     let files = base::RULES.iter().chain(&lifecycle::RULES);
     let http = http::STREAMABLE.iter().copied().flatten().chain(http::SSE);
-    files.copied().flatten().chain(&stdio::RULES).chain(http)
+    let features = tools::RULES.iter().chain(&resources::RULES).chain(&prompts::RULES).chain(&content::RULES);
+    let features = features.chain(&utilities::RULES).chain(&patterns::RULES);
+    files.copied().flatten().chain(&stdio::RULES).chain(http).chain(features.copied().flatten())
 }
 
 /// Which rules are applied. By default all.

@@ -56,8 +56,9 @@ pub(crate) struct Asked<'a> {
 
 /// What came back.
 pub(crate) struct Answer<'a> {
+    pub(crate) place: usize,
     pub(crate) at: Duration,
-    exchange: Option<u32>,
+    pub(crate) exchange: Option<u32>,
     pub(crate) line: &'a Line,
     /// `None`: it is no message, but would have been the response.
     pub(crate) outcome: Option<&'a Result<Payload, ErrorObject>>,
@@ -66,6 +67,7 @@ pub(crate) struct Answer<'a> {
 /// A notification of ours.
 pub(crate) struct Told<'a> {
     pub(crate) place: usize,
+    pub(crate) probe: Probe,
     exchange: Option<u32>,
     pub(crate) line: &'a Line,
 }
@@ -82,6 +84,7 @@ pub(crate) struct Stray<'a> {
 /// Something that came by itself.
 pub(crate) struct Came<'a, T> {
     pub(crate) place: usize,
+    pub(crate) exchange: Option<u32>,
     pub(crate) line: &'a Line,
     pub(crate) what: &'a T,
 }
@@ -166,7 +169,7 @@ impl<'a> Seen<'a> {
             let (id, method) = match part {
                 Ok(Message::Request(request)) => (Some(&request.id), Some(&request.method)),
                 Ok(Message::Notification(_)) => {
-                    self.told.push(Told { place, exchange, line });
+                    self.told.push(Told { place, probe, exchange, line });
                     continue;
                 }
                 Ok(Message::Response(_)) => continue,
@@ -195,12 +198,16 @@ impl<'a> Seen<'a> {
         let (id, outcome) = match part {
             // What is repeated has been seen before.
             Ok(Message::Request(_) | Message::Notification(_)) if is_resumed => return,
-            Ok(Message::Request(what)) => return self.requests.push(Came { place, line, what }),
-            Ok(Message::Notification(what)) => return self.notifications.push(Came { place, line, what }),
+            Ok(Message::Request(what)) => {
+                return self.requests.push(Came { place, exchange: number, line, what });
+            }
+            Ok(Message::Notification(what)) => {
+                return self.notifications.push(Came { place, exchange: number, line, what });
+            }
             Ok(Message::Response(response)) => (response.id.as_ref(), Some(&response.outcome)),
             Err(_) if is_resumed => return,
             Err(error) => {
-                self.faults.push(Came { place, line, what: error });
+                self.faults.push(Came { place, exchange: number, line, what: error });
                 if error.shape != Shape::Response {
                     return;
                 }
@@ -222,7 +229,7 @@ impl<'a> Seen<'a> {
         };
         match owner {
             Some(asked) if is_resumed && !asked.answers.is_empty() => {}
-            Some(asked) => asked.answers.push(Answer { at, exchange: number, line, outcome }),
+            Some(asked) => asked.answers.push(Answer { place, at, exchange: number, line, outcome }),
             // What is no message is judged as such, and what a stream repeats with it.
             None if outcome.is_none() || is_resumed => {}
             None => self.strays.push(Stray { place, exchange: number, line, id: id.cloned(), outcome }),
@@ -353,6 +360,12 @@ impl<'a> Seen<'a> {
         })
     }
 
+    /// What our opening request has declared of us: `initialize`, or `_meta` of a modern request.
+    pub(crate) fn client_capabilities(&self) -> Option<Raw> {
+        let openings = self.asked.iter().filter(|asked| asked.method == Some(&Method::Initialize));
+        openings.filter_map(|asked| member(&asked.params()?, "capabilities")).next()
+    }
+
     /// Whether the process ended, or closed its output, before we closed its input.
     pub(crate) fn ended_early(&self) -> bool {
         self.run
@@ -398,6 +411,16 @@ impl Asked<'_> {
         }
     }
 
+    /// The parameters of the request.
+    pub(crate) fn params(&self) -> Option<Raw> {
+        member(&of_line(self.line.bytes())?, "params")
+    }
+
+    /// A member of its `_meta`.
+    pub(crate) fn meta(&self, key: &str) -> Option<Raw> {
+        member(&member(&self.params()?, "_meta")?, key)
+    }
+
     /// What is wrong with an answer.
     pub(crate) fn finding(&self, problem: impl Into<String>, received: &Line) -> Finding {
         Finding::new(problem, Some(self.line.bytes()), Some(received.bytes()))
@@ -420,6 +443,15 @@ fn is_alike(asked: &RequestId, came: &RequestId) -> bool {
         (Ok(one), Ok(other)) => (one - other).abs() <= one.abs() * 1e-6,
         _ => false,
     }
+}
+
+/// Whether an object has a member, or a member of a member: `sampling.tools`.
+pub(crate) fn has_path(object: &Raw, path: &str) -> bool {
+    let mut place = Some(object.clone());
+    for name in path.split('.') {
+        place = place.and_then(|object| member(&object, name));
+    }
+    place.is_some()
 }
 
 fn capabilities(result: &Payload) -> Option<Members<Raw>> {

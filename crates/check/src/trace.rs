@@ -197,6 +197,58 @@ probes! {
     AfterCancel = "after-cancel";
     /// A page of a list whose capability is declared.
     List = "list";
+    /// The page of a list that follows another.
+    NextPage = "next-page";
+    /// A page of a list, by a cursor that no server has given.
+    BadCursor = "bad-cursor";
+    /// A page of the templates of resources, where resources are declared.
+    Templates = "templates";
+    /// Asks for the completion of an argument of a prompt or a template that was listed.
+    Complete = "complete";
+    /// Asks for a completion without saying of what.
+    NoArgument = "no-argument";
+    /// Asks for the completion of an argument of a prompt that does not exist.
+    UnknownCompletion = "unknown-completion";
+    /// Asks for a completion where none is declared.
+    UndeclaredCompletion = "undeclared-completion";
+    /// Asks for log messages of a level.
+    SetLevel = "set-level";
+    /// Asks for log messages of a level that does not exist.
+    BadLevel = "bad-level";
+    /// Asks for a prompt that does not exist.
+    NoPrompt = "no-prompt";
+    /// Asks for a resource that does not exist.
+    NoResource = "no-resource";
+    /// Asks for a resource by something that is no address.
+    BadUri = "bad-uri";
+    /// Asks for a task that does not exist.
+    NoTask = "no-task";
+    /// Asks for a page of tasks by a cursor that no server has given.
+    BadTaskCursor = "bad-task-cursor";
+    /// Asks for a prompt without an argument that it must have, where that was allowed.
+    MissingArgument = "missing-argument";
+    /// Calls a tool without what it must have, where calls were allowed.
+    BadArguments = "bad-arguments";
+    /// The cancellation of a request that was answered.
+    CompletedCancel = "completed-cancel";
+    /// A request after that.
+    AfterCompletedCancel = "after-completed-cancel";
+    /// A cancellation that does not say of what.
+    MalformedCancel = "malformed-cancel";
+    /// A request after that.
+    AfterMalformedCancel = "after-malformed-cancel";
+    /// Calls a tool, where that was allowed.
+    Call = "call";
+    /// Calls a tool that does not exist, where calls were allowed.
+    UnknownTool = "unknown-tool";
+    /// Calls a tool once more, to cancel it.
+    CancelledCall = "cancelled-call";
+    /// Cancels that call.
+    Cancel = "cancel";
+    /// Reads a resource, where that was allowed.
+    Read = "read";
+    /// Gets a prompt, where that was allowed.
+    GetPrompt = "get-prompt";
     /// A page of a list whose capability is not declared.
     UndeclaredList = "undeclared-list";
     /// A method that the modern era has no longer.
@@ -275,8 +327,14 @@ probes! {
     EarlierDelete = "earlier-delete";
     /// Asks for the changes of lists.
     Listen = "listen";
+    /// Asks for them no longer.
+    StopListening = "stop-listening";
     /// Lists the tools once more.
     ListAgain = "list-again";
+    /// Lists them on another connection: HTTP.
+    ListElsewhere = "list-elsewhere";
+    /// The same page once more.
+    SamePage = "same-page";
     /// Asks with the id that another client uses at the same time: HTTP.
     SameId = "same-id";
     /// Sends what would be answered on a stream that is closed.

@@ -14,7 +14,10 @@ use crate::trace::Probe;
 const RESPONSE: &str = "https://www.jsonrpc.org/specification#response_object";
 
 /// Probes whose silence is judged by a rule of its own.
-const OWN_RULE: [Probe; 6] = [
+const OWN_RULE: [Probe; 9] = [
+    Probe::AfterCompletedCancel,
+    Probe::AfterMalformedCancel,
+    Probe::CancelledCall,
     Probe::AfterCancel,
     Probe::AfterBadLine,
     Probe::TwoAtOnce,
@@ -175,7 +178,7 @@ pub(super) static RULES: [Rule; 8] = [
 ];
 
 /// Whether requests that follow something odd are answered all the same.
-pub(super) fn goes_on(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {
+pub(crate) fn goes_on(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {
     let judged = seen
         .probed(probe)
         .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked))

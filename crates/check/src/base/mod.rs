@@ -7,8 +7,8 @@ mod errors;
 mod input;
 mod messages;
 
-pub(crate) use answers::silence;
-pub(crate) use errors::code_of;
+pub(crate) use answers::{goes_on, silence};
+pub(crate) use errors::{code_of, refused, refused_with};
 
 use crate::revisions::Revisions;
 use crate::rule::Level::Must;

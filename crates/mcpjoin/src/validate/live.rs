@@ -155,6 +155,54 @@ impl Live {
         self.next_id.to_string()
     }
 
+    /// The last of them.
+    pub(super) fn last_id(&self) -> String {
+        self.next_id.to_string()
+    }
+
+    /// What a request of that id was answered with, so far.
+    pub(super) fn reply(&self, id: &str) -> Option<Result<Payload, ErrorObject>> {
+        let id = Raw::parse(id.to_owned()).ok()?.decode::<RequestId>().ok()?;
+        let lines = self.run.events.iter().rev().filter_map(|event| match &event.what {
+            What::Received(line) => Some(line),
+            _ => None,
+        });
+        lines.flat_map(Line::parts).find_map(|part| match part {
+            Ok(Message::Response(response)) if response.id.as_ref() == Some(&id) => {
+                Some(response.outcome.clone())
+            }
+            _ => None,
+        })
+    }
+
+    /// Opens a stream of changes, waits until something comes on it, and closes it.
+    pub(super) async fn listen(&mut self, line: &str) {
+        if self.over.is_some() {
+            return;
+        }
+        let first = self.run.events.len();
+        self.send(Probe::Listen, line);
+        let id = Self::request_of(line).map(|request| request.id);
+        let is_open = |run: &Run| {
+            run.events[first..].iter().any(|event| match &event.what {
+                What::Received(line) => line.parts().any(|part| match part {
+                    Ok(Message::Notification(_)) => true,
+                    Ok(Message::Response(response)) => response.id == id,
+                    _ => false,
+                }),
+                _ => false,
+            })
+        };
+        let deadline = Instant::now() + self.answer;
+        while self.over.is_none() && !is_open(&self.run) {
+            let Ok(inbound) = timeout_at(deadline, self.link.recv()).await else { break };
+            self.take(inbound, &mut Vec::new());
+        }
+        if let Some(id) = id.filter(|_| self.over.is_none()) {
+            self.send(Probe::StopListening, &super::probes::cancel(Some(&id.to_string())));
+        }
+    }
+
     /// Sends a line.
     pub(super) fn send(&mut self, probe: Probe, line: &str) {
         self.send_bytes(line);

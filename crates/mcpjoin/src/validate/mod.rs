@@ -1,14 +1,17 @@
 //! Looks at a server from outside: starts it a few times, or reaches it over HTTP, provokes what the rules of
 //! [`check`](crate::check) judge, and notes everything that crosses.
 //!
-//! Called by `mcpjoin validate` and by whoever tests a server of their own. It judges nothing, asks for nothing that a
-//! server has not declared (but for lists whose absence a rule is about), and **never calls a tool**, reads a resource
-//! or gets a prompt (over HTTP, it asks for one by a name that no server has). It declares no capability of its own.
+//! Called by `mcpjoin validate` and by whoever tests a server of their own. It judges nothing, and asks for nothing that a
+//! server has not declared, but for what a rule says must be refused. Unless it is told to, it **never calls a tool**,
+//! reads a resource or gets a prompt: it asks for prompts, resources and tasks that do not exist. Where they are declared,
+//! it asks for the completion of an empty text, and for log messages of a level, which ends with the session. It declares
+//! no capability of its own.
 //!
 //! There is one run after another: a session in each era that the server speaks, a short one for each version of the
 //! legacy era, one for lines that are no messages; over HTTP two at once as well. A child is ended after each run by the
 //! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
 
+mod features;
 #[cfg(feature = "http")]
 mod http;
 mod live;
@@ -22,8 +25,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_check::{Probe, Trace};
-use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{Limits, OpeningFailure};
+use mcpjoin_proto::{Raw, Version};
 
 pub use self::openers::{Opener, OpenerAnswer};
 use self::source::Source;
@@ -60,6 +63,7 @@ struct Look {
     modern: bool,
     version: Option<Version>,
     answer: Duration,
+    consent: features::Consent,
     progress: Box<dyn FnMut(Progress<'_>) + Send>,
     #[cfg(feature = "http")]
     tap: Option<http::Tap>,
@@ -186,6 +190,7 @@ impl Validator {
             modern: true,
             version: None,
             answer: Trace::default().answer_within,
+            consent: features::Consent::default(),
             progress: Box::new(|_| {}),
             #[cfg(feature = "http")]
             tap: None,
@@ -219,6 +224,37 @@ impl Validator {
     #[must_use]
     pub fn legacy_version(mut self, version: Version) -> Self {
         self.look.version = Some(version);
+        self
+    }
+
+    /// Also calls this tool, with these arguments: a JSON object, `None` for an empty one. It is called once in each era
+    /// that the server speaks, with a token for its progress; an answer is waited for as long as
+    /// [any other](Self::answer_within). Beside it, a tool is called that does not exist.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::link::ChildCommand;
+    /// use mcpjoin::proto::Raw;
+    /// use mcpjoin::validate::Validator;
+    ///
+    /// let validator = Validator::new(ChildCommand::new("./my-server"));
+    /// let trace = validator.call("add", Some(Raw::parse(r#"{"a":1,"b":2}"#)?)).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn call(mut self, tool: impl Into<String>, arguments: Option<Raw>) -> Self {
+        self.look.consent.calls.push((tool.into(), arguments));
+        self
+    }
+
+    /// Also calls the tools that say that they only read (`annotations.readOnlyHint`), reads resources that are listed,
+    /// and gets prompts that need no argument: at most five of each, once in each era. A tool with arguments that it must
+    /// have is called without them, which it must refuse; one that takes 200 ms or more is called again, to be cancelled.
+    /// What a server says of its tools is believed.
+    #[must_use]
+    pub const fn read_only_tools(mut self) -> Self {
+        self.look.consent.read_only = true;
         self
     }
 

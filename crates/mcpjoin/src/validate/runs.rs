@@ -7,14 +7,12 @@ use mcpjoin_proto::session::{LinkEnd, OpeningFailure};
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Era, ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
 
+use super::features::{self, Question};
 use super::live::{Live, MOMENT, Opened, Over};
 use super::probes::{self, Manner};
 use super::source::Source;
 use super::{Look, Progress, ValidateError};
 
-/// The lists, with the capability that each needs.
-pub(super) const LISTS: [(&str, &str); 3] =
-    [("tools", "tools/list"), ("prompts", "prompts/list"), ("resources", "resources/list")];
 /// Methods that the modern era has no longer.
 pub(super) const REMOVED: [&str; 2] = ["ping", "logging/setLevel"];
 /// A server that says something by itself has this long beyond its usual start.
@@ -113,10 +111,12 @@ impl Runs {
         };
         self.start = self.start.max(live.elapsed());
         self.common(&mut live, &manner, declared.as_ref()).await;
-        for (capability, method) in LISTS {
-            if declared.as_ref().is_some_and(|declared| !declared.contains_key(capability)) {
-                self.ask(&mut live, &manner, Probe::UndeclaredList, method).await;
-            }
+        if let Some(line) =
+            declared.as_ref().and_then(|declared| features::listen(&manner, &live.id(), declared))
+        {
+            self.tell(&live, Probe::Listen);
+            live.listen(&line).await;
+            self.ask(&mut live, &manner, Probe::Ping, control(&manner)).await;
         }
         for method in REMOVED {
             self.ask(&mut live, &manner, Probe::RemovedMethod, method).await;
@@ -212,11 +212,9 @@ impl Runs {
             live.send(probe, &line);
             self.ask(live, manner, after, control).await;
         }
-        for (capability, method) in LISTS {
-            if declared.is_some_and(|declared| declared.contains_key(capability)) {
-                self.ask(live, manner, Probe::List, method).await;
-            }
-        }
+        let (version, consent) = (live.run.version.clone(), self.of.consent.clone());
+        let mut asking = Asking { runs: self, live, manner };
+        features::look(&mut asking, manner, &version, declared, &consent).await;
         self.tell(live, Probe::TwoAtOnce);
         let two = [live.id(), live.id()].map(|id| (id.clone(), probes::request(manner, &id, control)));
         live.ask_together(Probe::TwoAtOnce, &two).await;
@@ -320,6 +318,52 @@ impl Runs {
     async fn keep(&mut self, live: Live) {
         let run: Run = live.close().await;
         self.trace.runs.push(run);
+    }
+}
+
+/// A run in which something can be asked.
+struct Asking<'r> {
+    runs: &'r mut Runs,
+    live: &'r mut Live,
+    manner: &'r Manner,
+}
+
+impl features::Ask for Asking<'_> {
+    async fn ask(&mut self, question: Question<'_>) -> features::Reply {
+        self.runs.tell(self.live, question.probe);
+        let id = self.live.id();
+        let line = question.line(self.manner, &id);
+        self.live.ask_one(question.probe, id.clone(), line).await;
+        self.live.reply(&id)
+    }
+
+    async fn tell(&mut self, probe: Probe, line: String) {
+        if self.live.over().is_none() {
+            self.live.send(probe, &line);
+        }
+    }
+
+    async fn cancelled(&mut self, question: Question<'_>) {
+        if self.live.over().is_some() {
+            return;
+        }
+        self.runs.tell(self.live, question.probe);
+        let id = self.live.id();
+        self.live.send(question.probe, &question.line(self.manner, &id));
+        // The server has begun.
+        self.live.look(MOMENT / 2).await;
+        self.live.send(Probe::Cancel, &probes::cancel(Some(&id)));
+        let control = Question::new(Probe::AfterCancel, Method::parse(control(self.manner)));
+        self.ask(control).await;
+        self.live.look(MOMENT).await;
+    }
+
+    fn last_id(&self) -> String {
+        self.live.last_id()
+    }
+
+    fn cancels(&self) -> bool {
+        true
     }
 }
 

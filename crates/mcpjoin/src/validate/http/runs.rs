@@ -8,9 +8,10 @@ use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Era, Method, Profile, Raw, Version, code};
 use reqwest::Method as Verb;
 
+use super::super::features::{self, Question};
 use super::super::live::Opened;
 use super::super::probes::{self, Manner};
-use super::super::runs::{LISTS, REMOVED, agreed, capabilities, control, member};
+use super::super::runs::{REMOVED, agreed, capabilities, control, member};
 use super::super::{Look, Progress, ValidateError};
 use super::lines;
 use super::live::{Live, MOMENT, Reply, Until};
@@ -130,17 +131,6 @@ impl Runs {
         };
         let control = control(&manner);
         self.common(&mut live, &manner, &declared).await;
-        for (capability, method) in LISTS {
-            if !declared.contains_key(capability) {
-                self.ask(&mut live, &manner, Probe::UndeclaredList, method).await;
-            }
-        }
-        if declared.contains_key("tools") {
-            self.tell(&live, Probe::ListAgain);
-            let line = probes::request(&manner, &live.id(), Method::ListTools.as_str());
-            let head = Head { other_letters: true, ..live.post(&line) };
-            self.send(&mut live, Probe::ListAgain, head, &line).await;
-        }
         for method in REMOVED {
             self.ask(&mut live, &manner, Probe::RemovedMethod, method).await;
         }
@@ -150,7 +140,7 @@ impl Runs {
             self.names(&mut live, &version).await;
         }
         self.strangers(&mut live, &manner, control).await;
-        if let Some(line) = lines::listen(&live.id(), &version, &declared) {
+        if let Some(line) = features::listen(&manner, &live.id(), &declared) {
             self.tell(&live, Probe::Listen);
             let head = live.post(&line);
             live.exchange(Probe::Listen, head, Some(&line), Until::FirstMessage, self.of.answer).await;
@@ -226,7 +216,7 @@ impl Runs {
             let head = live.post(&line);
             let head = match named {
                 Some(named) => head.with(name::NAME, named),
-                None => head,
+                None => head.without(name::NAME),
             };
             self.send(live, probe, head, &line).await;
         }
@@ -347,11 +337,15 @@ impl Runs {
             live.ask(Probe::UnknownCancel, &probes::unknown_cancel()).await;
             self.ask(live, manner, Probe::AfterCancel, control).await;
         }
-        for (capability, method) in LISTS {
-            if declared.contains_key(capability) {
-                self.ask(live, manner, Probe::List, method).await;
-            }
+        if declared.contains_key("tools") && matches!(manner, Manner::Modern(_)) {
+            self.tell(live, Probe::ListElsewhere);
+            let line = probes::request(manner, &live.id(), Method::ListTools.as_str());
+            let head = Head { other_letters: true, ..live.post(&line) };
+            self.send(live, Probe::ListElsewhere, head, &line).await;
         }
+        let (version, consent) = (live.run.version.clone(), self.of.consent.clone());
+        let mut asking = Asking { runs: self, live, manner };
+        features::look(&mut asking, manner, &version, Some(declared), &consent).await;
     }
 
     /// A short session for each version of the legacy era that has had none, and for one that does not exist.
@@ -532,6 +526,45 @@ impl Runs {
 
     async fn keep(&mut self, live: Live<'_>) {
         self.trace.runs.push(live.close().await);
+    }
+}
+
+/// A run in which something can be asked.
+struct Asking<'r, 'w> {
+    runs: &'r mut Runs,
+    live: &'r mut Live<'w>,
+    manner: &'r Manner,
+}
+
+impl features::Ask for Asking<'_, '_> {
+    async fn ask(&mut self, question: Question<'_>) -> features::Reply {
+        self.runs.tell(self.live, question.probe);
+        let line = question.line(self.manner, &self.live.id());
+        let head =
+            question.headers.iter().fold(self.live.post(&line), |head, (name, value)| head.and(name, value));
+        let within = self.runs.of.answer;
+        let reply = self.live.exchange(question.probe, head, Some(&line), Until::Ended, within).await;
+        match reply.opened {
+            Opened::Result(result) => Some(Ok(result)),
+            Opened::Error(error) => Some(Err(error)),
+            Opened::Broken(_) | Opened::Nothing => None,
+        }
+    }
+
+    async fn tell(&mut self, probe: Probe, line: String) {
+        self.live.ask(probe, &line).await;
+    }
+
+    async fn cancelled(&mut self, _: Question<'_>) {
+        // One request waits for its end here before the next is sent.
+    }
+
+    fn last_id(&self) -> String {
+        self.live.last_id()
+    }
+
+    fn cancels(&self) -> bool {
+        matches!(self.manner, Manner::Legacy)
     }
 }
 
