@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod base;
+mod compatibility;
 mod content;
 mod exchange;
 mod features;
@@ -40,6 +41,10 @@ mod tools;
 mod trace;
 mod utilities;
 
+pub use compatibility::{
+    CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
+    compatibility,
+};
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub use grammar::template_variables;
 pub use revisions::Revisions;

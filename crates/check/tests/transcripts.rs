@@ -27,6 +27,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+mod sentences;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
