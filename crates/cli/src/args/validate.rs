@@ -32,6 +32,8 @@ skipped), why (of one that was skipped), and findings (of one that failed): prob
 address, count (how often, with other ids), fingerprint (the same each time, as long as nothing changes), the lines sent and received (over HTTP, the \
 beginning of the request and of the response), where there are any, cut after 4096 characters, and, with --baseline, \
 known. Of more than 500 such places leftOut says how many are not there
+  clients         with --clients: tools and tokens, how many there are, and clients, one object for each: client, \
+usable, and findings: tool, problem, consequence, source and seen (where and when that was seen)
   openers         with --eras, in place of all that: one object for each opener: method, protocolVersion, opens, \
 answer (version, versions, result, refused, unreadable, lost, closed or silent), elapsedMs, and what came: version, \
 versions, code, message
@@ -55,6 +57,7 @@ junit it is JUnit's XML, with a suite for each chapter and a case for each rule.
         mcpjoin validate --format sarif --config .mcp.json > mcp.sarif\n  \
         mcpjoin validate --baseline known.json --update-baseline ./my-server\n  \
         mcpjoin validate --read-only-tools --call 'echo={\"message\": \"hi\"}' demo:\n  \
+        mcpjoin validate --clients demo:\n  \
         mcpjoin validate --eras demo:\n  \
         mcpjoin validate --rules\n\n\
         Options stand before the server's command: what follows its first word is its own."
@@ -84,6 +87,10 @@ pub(crate) struct Validate {
     /// refuse. It is the server that says what only reads: mind whose it is
     #[arg(long)]
     pub(crate) read_only_tools: bool,
+    /// Also shows which tools well-known clients would leave out, rename or refuse, and where that is known from: by the
+    /// length and the letters of names, by schemas, by how many there are. No fault by itself
+    #[arg(long)]
+    pub(crate) clients: bool,
     /// Takes the findings in this file for known: they are told, and are no faults. What is found no longer is told, too
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
@@ -93,10 +100,10 @@ pub(crate) struct Validate {
     pub(crate) update_baseline: bool,
     /// Shows how the server opens, and judges nothing: what it makes of `server/discover` and of `initialize` with every
     /// version, with one that does not exist, without one, and of a request with nothing before it
-    #[arg(long, conflicts_with_all = ["rule", "skip", "strict", "baseline", "rules", "call", "read_only_tools"])]
+    #[arg(long, conflicts_with_all = ["rule", "skip", "strict", "baseline", "rules", "call", "read_only_tools", "clients"])]
     pub(crate) eras: bool,
     /// Prints the rules, with their addresses, and looks at no server
-    #[arg(long, conflicts_with_all = ["baseline", "strict", "call", "read_only_tools"])]
+    #[arg(long, conflicts_with_all = ["baseline", "strict", "call", "read_only_tools", "clients"])]
     pub(crate) rules: bool,
     /// How the report is written [default: text]
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = false, conflicts_with = "json")]

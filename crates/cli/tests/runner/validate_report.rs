@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::support::{Ran, line, run, scratch};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
-/// Breaks a MUST in every answer to a ping.
-const MUST: &str = r#"s/"result":{}/"result":{"pong":true}/"#;
+/// Breaks a MUST in the first answer to a ping.
+const MUST: &str = r#"s/"id":2,"result":{}/"id":2,"result":{"pong":true}/"#;
 
 /// Validates the legacy era of the demo behind a program for `sed`.
 #[track_caller]
@@ -131,12 +131,17 @@ fn a_server_that_is_not_there_is_told_in_each_format() {
         .says(&["--format is passed to"]);
 }
 
-/// A server whose answers to ping are hostile, and the first of them large: the demo behind a program for Python.
-fn hostile() -> String {
+/// A server whose answers to ping are hostile, and one of them large: the demo behind a program for Python. `once`: a
+/// file that is not there, and is made by the process that gives the large answer.
+fn hostile(once: &Path) -> String {
     const FILTER: &str = r#"
-import sys
+import os, sys
 text = r'"a\u001b[2J\u0000\u0007\ud800\ufffe\uffff]]> {0} [x](http://evil) <!-- & \"' + "\u202e\u0085\ufffe\uffff" + '"'
-large = '"' + "x" * 5_000_000 + '"'
+try:
+    os.close(os.open("ONCE", os.O_CREAT | os.O_EXCL))
+    large = '"' + "x" * 5_000_000 + '"'
+except FileExistsError:
+    large = text
 for line in sys.stdin:
     if '"result":{}' in line:
         line = line.replace('"result":{}', '"result":{' + text + ':' + large + '}')
@@ -144,15 +149,17 @@ for line in sys.stdin:
     sys.stdout.write(line)
     sys.stdout.flush()
 "#;
-    format!("'{BINARY}' serve demo | PYTHONIOENCODING=utf-8 python3 -c '{}'", FILTER.replace('\'', r"'\''"))
+    let filter = FILTER.replace("ONCE", once.to_str().unwrap());
+    format!("'{BINARY}' serve demo | PYTHONIOENCODING=utf-8 python3 -c '{}'", filter.replace('\'', r"'\''"))
 }
 
 #[test]
 fn i167_no_text_of_a_server_breaks_a_format_or_fills_it() {
-    let script = hostile();
     for format in ["text", "json", "sarif", "junit"] {
         let words = ["validate", "--era", "legacy", "--protocol-version", "2024-11-05", "--format", format];
-        let ran = run(words.iter().copied().chain(["sh", "-c", &script])).exits(1);
+        let once = scratch("validate-hostile");
+        let ran = run(words.iter().copied().chain(["sh", "-c", &hostile(&once)])).exits(1);
+        std::fs::remove_file(&once).unwrap();
         let forbidden = |c: char| {
             (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202e}' | '\u{fffe}' | '\u{ffff}')
         };

@@ -58,7 +58,7 @@ fn a_whole_configuration_is_one_document_and_a_bad_entry_hides_no_other() {
         "validate-all",
         &json!({
             "good": demo(""),
-            "faulty": demo(r#"s/"result":{}/"result":{"pong":true}/"#),
+            "faulty": demo(r#"s/"id":2,"result":{}/"id":2,"result":{"pong":true}/"#),
             "missing": { "command": "/nowhere/mcpjoin-no-such-program" },
             "broken": { "command": 7 },
             "off": { "command": "mcpjoin-must-not-be-started", "disabled": true },
@@ -164,6 +164,29 @@ fn four_servers_are_looked_at_at_once_and_no_more() {
 }
 
 #[test]
+fn what_well_known_clients_make_of_the_tools_is_told_beside_the_rules() {
+    let tools =
+        r#"{"name":"look.up\\u001b[2J","inputSchema":{"type":"object","anyOf":[{"required":["a"]}]}}"#;
+    let fault = format!(r#"s/"tools":\[.*\]/"tools":[{tools}]/"#);
+    let file = Configuration::new("validate-clients", &json!({ "files": demo(&fault) }));
+    let words = ["validate", "--clients", "--era", "legacy", "--rule", "stdio", "--config", file.path()];
+    let report = run(words.iter().chain(&["--json"])).exits(0).json();
+    let clients = &report["servers"][0]["clients"];
+    assert_eq!(clients["tools"], 1, "{report:#}");
+    let finding =
+        clients["clients"].as_array().unwrap().iter().flat_map(|it| it["findings"].as_array().unwrap());
+    let finding = finding.clone().next().expect("some client does not take it");
+    assert_eq!(finding["tool"], "look.up\u{1b}[2J");
+    assert!(finding["source"].as_str().unwrap().starts_with("https://"), "{finding}");
+    let text = run(words).exits(0).stdout;
+    assert!(text.contains("Well-known clients: 1 tools") && text.contains("look.up\\u{1b}[2J: "), "{text}");
+    // The demo's own tools, and a server without any.
+    let text = line("validate --clients --era modern --rule stdio demo:").exits(0).stdout;
+    assert!(text.contains("Well-known clients: "), "{text}");
+    line("validate --clients --format junit demo:").exits(2).says(&["as text or as JSON"]);
+}
+
+#[test]
 fn a_signal_ends_all_of_them() {
     let entry = json!({ "command": "sh", "args": ["-c", "echo up >&2; cat >/dev/null"] });
     let file = Configuration::new("validate-signal", &json!({ "a": entry, "b": entry, "c": entry }));
@@ -181,7 +204,7 @@ fn a_signal_ends_all_of_them() {
 
 #[test]
 fn a_baseline_tells_servers_apart() {
-    let fault = r#"s/"result":{}/"result":{"pong":true}/"#;
+    let fault = r#"s/"id":2,"result":{}/"id":2,"result":{"pong":true}/"#;
     let file = Configuration::new("validate-apart", &json!({ "a": demo(fault), "b": demo("") }));
     let baseline = scratch("validate-apart-baseline.json");
     let path = baseline.display().to_string();

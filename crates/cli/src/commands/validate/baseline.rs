@@ -168,7 +168,7 @@ impl Entry {
 
     /// Whether its rule was put to the test in its run on its server, so that it would have been found.
     fn was_looked_for(&self, server: &Server) -> bool {
-        let Ok(Seen::Judged(Judged { runs, rulings })) = &server.seen else { return false };
+        let Ok(Seen::Judged(Judged { runs, rulings, .. })) = &server.seen else { return false };
         let ruling = rulings.iter().find(|ruling| ruling.rule.slug == self.rule);
         self.is_for(&server.label)
             && ruling.is_some_and(|ruling| !matches!(ruling.said, Said::Skipped(_)))

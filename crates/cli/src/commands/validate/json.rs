@@ -54,6 +54,9 @@ fn fill_judged(out: &mut Map<String, Value>, judged: &Judged, document: &Documen
     }
     let rules = judged.rulings.iter().map(|ruling| self::ruling(ruling, document.baseline.is_some()));
     out.insert("rules".into(), rules.collect());
+    if let Some(clients) = &judged.clients {
+        out.insert("clients".into(), clients.json());
+    }
 }
 
 fn ruling(ruling: &Ruling, compared: bool) -> Value {

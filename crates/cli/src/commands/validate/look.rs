@@ -10,6 +10,7 @@ use mcpjoin::validate::Validator;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::clients::Clients;
 use super::openers;
 use super::refusal::{failure, not_examined};
 use super::report::{Judged, Seen, Server};
@@ -30,6 +31,7 @@ const AT_ONCE: usize = 4;
 pub(super) struct Look {
     selection: Selection,
     openers: bool,
+    clients: bool,
     calls: Vec<ToolCall>,
     read_only_tools: bool,
     connect: Connect,
@@ -40,6 +42,7 @@ impl Look {
         Self {
             selection,
             openers: args.eras,
+            clients: args.clients,
             calls: args.call.clone(),
             read_only_tools: args.read_only_tools,
             connect: args.connect.clone(),
@@ -169,6 +172,8 @@ async fn one(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progres
 
 async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Result<Seen, Failure> {
     let progress = progress.clone();
+    // What a user calls it in the configuration of a client.
+    let entry = plan.place.is_some().then(|| label.clone());
     if look.openers {
         let told = |number, opener: &str| progress.told(&label, number, opener, "");
         return openers::look(ui, &plan, &look.connect, told).await.map(Seen::Openers);
@@ -183,7 +188,11 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
         number = now.number;
     });
     let trace = validator.run().await.map_err(failure)?;
-    Ok(Seen::Judged(Judged::new(ui, &trace, judge(&trace, &look.selection))))
+    let mut judged = Judged::new(ui, &trace, judge(&trace, &look.selection));
+    if look.clients {
+        judged.clients = Clients::new(ui, entry.as_deref(), &trace);
+    }
+    Ok(Seen::Judged(judged))
 }
 
 /// The server that is to be looked at.

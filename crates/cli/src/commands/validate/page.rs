@@ -78,6 +78,9 @@ fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
         }
     }
     summary(out, judged);
+    if let Some(clients) = &judged.clients {
+        clients.page(out);
+    }
 }
 
 fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcpjoin::check::{self, Level, Outcome, Rule, Trace};
 
+use super::clients::Clients;
 use super::fingerprint;
 use super::openers::Row;
 use crate::connect::Place;
@@ -68,6 +69,8 @@ pub(super) enum Seen {
 
 /// What the rules say of it.
 pub(super) struct Judged {
+    /// What well-known clients make of its tools, where that was asked for and there are any.
+    pub(super) clients: Option<Clients>,
     pub(super) runs: Vec<Run>,
     pub(super) rulings: Vec<Ruling>,
 }
@@ -148,7 +151,7 @@ impl Judged {
                 Outcome::Failed(findings) => Said::Failed(Places::new(ui, verdict.rule, findings)),
             },
         });
-        Self { runs: runs.collect(), rulings: rulings.collect() }
+        Self { clients: None, runs: runs.collect(), rulings: rulings.collect() }
     }
 
     pub(super) fn counts(&self) -> Counts {
