@@ -18,7 +18,7 @@ impl Servers {
         std::fs::create_dir(&folder).unwrap();
         let binary = interop::mcpjoin().unwrap();
         let fault = format!(
-            r#"'{}' serve demo | sed -u 's/"result":{{}}/"result":{{"a":"]]> {{0}} [x](http:\/\/e) \\u0000\\u001b"}}/'"#,
+            r#"'{}' serve demo | sed -u 's/"id":2,"result":{{}}/"id":2,"result":{{"a":"]]> {{0}} [x](http:\/\/e) \\u0000\\u001b"}}/'"#,
             binary.display()
         );
         let servers = json!({ "mcpServers": {
@@ -82,12 +82,14 @@ fn sarif_is_what_the_sarif_multitool_and_the_schema_take() {
     let (file, text) = servers.report("sarif", "report.sarif");
     let folder = "node_modules/@microsoft/sarif-multitool-linux";
     let tool = interop::server(&format!("{folder}/Sarif.Multitool")).unwrap();
-    // Its notes ask whether every address can be reached: there is no network here.
+    // Its notes ask whether every address can be reached: through a proxy that nobody is, so that nothing leaves.
+    let nobody = "http://127.0.0.1:1";
     let accusations = |file: &PathBuf| -> Vec<String> {
         let output = Command::new(&tool)
             .args(["validate", "--rule-kind", "Sarif;Ghas", "--level", "Error;Warning"])
             .arg(file)
             .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
+            .envs(["HTTP_PROXY", "HTTPS_PROXY"].map(|variable| (variable, nobody)))
             .stdin(Stdio::null())
             .output()
             .unwrap();
