@@ -12,6 +12,7 @@ mod dist;
 mod fuzz;
 mod interop;
 mod requirements;
+mod sentences;
 mod spdx;
 mod steps;
 mod suite;
@@ -32,6 +33,12 @@ cargo xtask CHORE
                      servers, fuzz targets, and the number of tests per group (xtask/test-counts.toml)
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
+  sentences          the normative sentences of the specification (crates/check/sentences): how many have a rule, and
+                     why the others have none
+  sentences SPECIFICATION [--write]
+                     the list held against a checkout of the specification; --write makes it anew, with what is new as
+                     `unread`
+  sentences --settle makes rules of what was owed, where the book has them now
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
   conformance [--scenario NAME] [--through-nginx]
@@ -65,6 +72,10 @@ fn run(words: &[&str]) -> Result<()> {
             // Both are looked at, whatever the first has found.
             catalogue::print(&root).and(required)
         }
+        ["sentences"] => sentences::counts(&root),
+        ["sentences", "--settle"] => sentences::settle(&root),
+        ["sentences", specification] => sentences::check(&root, Path::new(specification)),
+        ["sentences", specification, "--write"] => sentences::write(&root, Path::new(specification)),
         ["deny"] => dependencies::run(&root),
         ["interop", "install"] => interop::install(&root),
         ["conformance", options @ ..] => {

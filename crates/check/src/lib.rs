@@ -22,6 +22,7 @@
 
 mod base;
 mod client;
+mod compatibility;
 mod content;
 mod exchange;
 mod features;
@@ -43,6 +44,10 @@ mod trace;
 mod utilities;
 
 pub use client::{client_rules, judge_client};
+pub use compatibility::{
+    CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
+    compatibility,
+};
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub use grammar::template_variables;
 pub use revisions::Revisions;

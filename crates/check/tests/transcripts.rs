@@ -29,6 +29,7 @@
 
 #[path = "transcripts/client.rs"]
 mod client;
+mod sentences;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
