@@ -215,7 +215,7 @@ fn told(response: &HttpResponse) -> Vec<(Box<str>, Bytes)> {
     headers.cloned().collect()
 }
 
-fn heading(first: &str, second: &str, headers: &[(Box<str>, Bytes)]) -> String {
+pub(crate) fn heading(first: &str, second: &str, headers: &[(Box<str>, Bytes)]) -> String {
     let mut text = format!("{first} {second}");
     for (place, (name, value)) in headers.iter().enumerate() {
         let before = if place == 0 { " (" } else { ", " };
@@ -247,7 +247,7 @@ fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     }
 }
 
-fn append(text: &mut String, body: Option<&Bytes>) {
+pub(crate) fn append(text: &mut String, body: Option<&Bytes>) {
     if let Some(body) = body.filter(|body| !body.is_empty()) {
         text.push(' ');
         text.push_str(&String::from_utf8_lossy(&body[..body.len().min(SHOWN)]));
@@ -255,7 +255,7 @@ fn append(text: &mut String, body: Option<&Bytes>) {
 }
 
 /// What follows the host, without what may be a secret.
-fn path(url: &str) -> &str {
+pub(crate) fn path(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find('/').map_or("/", |slash| &rest[slash..]);
     path.split(['?', '#']).next().unwrap_or(path)

@@ -21,21 +21,35 @@
 #![forbid(unsafe_code)]
 
 mod base;
+mod client;
 mod compatibility;
+mod content;
 mod exchange;
+mod features;
+mod grammar;
 mod http;
+mod json;
 mod lifecycle;
+mod patterns;
+mod prompts;
+mod resilience;
+mod resources;
 mod revisions;
 mod rule;
+mod schema;
 mod seen;
 mod stdio;
+mod tools;
 mod trace;
+mod utilities;
 
+pub use client::{client_rules, judge_client};
 pub use compatibility::{
     CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,
     compatibility,
 };
 pub use exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
+pub use grammar::template_variables;
 pub use revisions::Revisions;
 pub use rule::{
     Chapter, Finding, Level, Outcome, Report, Rule, Selection, Source, UnknownName, Verdict, judge, rules,

@@ -18,18 +18,24 @@ impl Revisions {
     pub const FIRST: Self = Self { first: 0, last: 0 };
     /// 2024-11-05 and 2025-03-26.
     pub const FIRST_TWO: Self = Self { first: 0, last: 1 };
+    /// 2024-11-05 to 2025-06-18.
+    pub const FIRST_THREE: Self = Self { first: 0, last: 2 };
     /// 2025-03-26 alone: the revision with batches.
     pub const BATCHING: Self = Self { first: 1, last: 1 };
     /// 2025-03-26 to 2025-06-18.
     pub const SECOND_AND_THIRD: Self = Self { first: 1, last: 2 };
     /// 2025-03-26 to 2025-11-25.
     pub const LEGACY_SINCE_SECOND: Self = Self { first: 1, last: 3 };
+    /// 2025-06-18 alone.
+    pub const THIRD: Self = Self { first: 2, last: 2 };
     /// 2025-06-18 to 2025-11-25.
     pub const LEGACY_SINCE_THIRD: Self = Self { first: 2, last: 3 };
     /// 2025-11-25 alone: the last revision with `initialize`.
     pub const LAST_LEGACY: Self = Self { first: 3, last: 3 };
     /// 2025-03-26 and later.
     pub const SINCE_SECOND: Self = Self { first: 1, last: 4 };
+    /// 2025-06-18 and later.
+    pub const SINCE_THIRD: Self = Self { first: 2, last: 4 };
     /// 2025-11-25 and later.
     pub const SINCE_FOURTH: Self = Self { first: 3, last: 4 };
     /// 2024-11-05 to 2025-11-25: the revisions with `initialize`.

@@ -9,10 +9,13 @@ use std::fmt;
 use bytes::Bytes;
 use mcpjoin_proto::Version;
 
+use crate::client::client_rules;
 use crate::revisions::Revisions;
 use crate::seen::Seen;
 use crate::trace::{Channel, Trace};
-use crate::{base, http, lifecycle, stdio};
+use crate::{
+    base, content, http, lifecycle, patterns, prompts, resilience, resources, stdio, tools, utilities,
+};
 
 /// How binding a sentence is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,12 +55,41 @@ pub enum Chapter {
     StreamableHttp,
     /// The two endpoints of 2024-11-05.
     HttpSse,
+    /// What a server can do for a model, and what it does when it is asked to.
+    Tools,
+    /// What a server lets be read.
+    Resources,
+    /// Texts with places to fill in.
+    Prompts,
+    /// What stands in the results of tools, resources and prompts.
+    Content,
+    /// Pages, hints for those who keep results, completion, log messages.
+    Utilities,
+    /// Progress, cancellation, streams of changes, input that a server asks for.
+    Patterns,
+    /// What a client has for servers: roots, sampling, elicitation.
+    ClientFeatures,
+    /// What a server bears.
+    Resilience,
 }
 
 impl Chapter {
     /// Every chapter, in the order of the book.
-    pub const ALL: [Self; 5] =
-        [Self::Base, Self::Lifecycle, Self::Stdio, Self::StreamableHttp, Self::HttpSse];
+    pub const ALL: [Self; 13] = [
+        Self::Base,
+        Self::Lifecycle,
+        Self::Stdio,
+        Self::StreamableHttp,
+        Self::HttpSse,
+        Self::Tools,
+        Self::Resources,
+        Self::Prompts,
+        Self::Content,
+        Self::Utilities,
+        Self::Patterns,
+        Self::ClientFeatures,
+        Self::Resilience,
+    ];
 
     /// Its name, which also stands for all of its rules in a [`Selection`].
     #[must_use]
@@ -68,6 +100,14 @@ impl Chapter {
             Self::Stdio => "stdio",
             Self::StreamableHttp => "http",
             Self::HttpSse => "http-sse",
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Prompts => "prompts",
+            Self::Content => "content",
+            Self::Utilities => "utilities",
+            Self::Patterns => "patterns",
+            Self::ClientFeatures => "client-features",
+            Self::Resilience => "resilience",
         }
     }
 
@@ -80,13 +120,30 @@ impl Chapter {
             Self::Stdio => "stdio",
             Self::StreamableHttp => "Streamable HTTP",
             Self::HttpSse => "HTTP+SSE",
+            Self::Tools => "Tools",
+            Self::Resources => "Resources",
+            Self::Prompts => "Prompts",
+            Self::Content => "Content of results",
+            Self::Utilities => "Pages, caching, completion and logging",
+            Self::Patterns => "Progress, cancellation, subscriptions and input",
+            Self::ClientFeatures => "Client features",
+            Self::Resilience => "Resilience",
         }
     }
 
     /// Whether its rules judge what was carried by that.
     fn judges(self, channel: Channel) -> bool {
         match self {
-            Self::Base | Self::Lifecycle => true,
+            Self::Base
+            | Self::Lifecycle
+            | Self::Tools
+            | Self::Resources
+            | Self::Prompts
+            | Self::Content
+            | Self::Utilities
+            | Self::Patterns
+            | Self::ClientFeatures
+            | Self::Resilience => true,
             Self::Stdio => channel == Channel::Stdio,
             Self::StreamableHttp => channel == Channel::StreamableHttp,
             Self::HttpSse => channel == Channel::HttpSse,
@@ -96,10 +153,11 @@ impl Chapter {
     /// Why its rules had nothing to judge when nothing was carried by what they are about.
     const fn unused(self) -> &'static str {
         match self {
-            Self::Base | Self::Lifecycle => "no session was opened",
+            Self::Resilience => "resilience was not asked for, or cannot be put to the test there",
             Self::Stdio => "the server was not run as a child",
             Self::StreamableHttp => "the server was not reached over Streamable HTTP",
             Self::HttpSse => "the server was not reached over HTTP+SSE",
+            _ => "no session was opened",
         }
     }
 }
@@ -309,7 +367,15 @@ impl Report {
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     let files = base::RULES.iter().chain(&lifecycle::RULES);
     let http = http::STREAMABLE.iter().copied().flatten().chain(http::SSE);
-    files.copied().flatten().chain(&stdio::RULES).chain(http)
+    let features = tools::RULES.iter().chain(&resources::RULES).chain(&prompts::RULES).chain(&content::RULES);
+    let features = features.chain(&utilities::RULES).chain(&patterns::RULES);
+    files
+        .copied()
+        .flatten()
+        .chain(&stdio::RULES)
+        .chain(http)
+        .chain(features.copied().flatten())
+        .chain(&resilience::RULES)
 }
 
 /// Which rules are applied. By default all.
@@ -340,19 +406,40 @@ impl Selection {
         only: impl IntoIterator<Item = &'a str>,
         without: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, UnknownName> {
+        let rules: Vec<&'static Rule> = rules().collect();
+        Self::among(&rules, &mut only.into_iter(), &mut without.into_iter())
+    }
+
+    /// The same among the [rules for clients](client_rules).
+    ///
+    /// # Errors
+    /// The first name that is neither a rule's nor a chapter's of that book.
+    pub fn for_clients<'a>(
+        only: impl IntoIterator<Item = &'a str>,
+        without: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, UnknownName> {
+        let rules: Vec<&'static Rule> = client_rules().collect();
+        Self::among(&rules, &mut only.into_iter(), &mut without.into_iter())
+    }
+
+    fn among<'a>(
+        rules: &[&'static Rule],
+        only: &mut dyn Iterator<Item = &'a str>,
+        without: &mut dyn Iterator<Item = &'a str>,
+    ) -> Result<Self, UnknownName> {
         let resolve = |names: &mut dyn Iterator<Item = &'a str>| {
             let mut slugs = BTreeSet::new();
             for name in names {
                 let before = slugs.len();
-                let named = |rule: &&Rule| rule.slug == name || rule.chapter.as_str() == name;
-                slugs.extend(rules().filter(named).map(|rule| rule.slug));
-                if slugs.len() == before && !rules().any(|rule| named(&rule)) {
+                let named = |rule: &Rule| rule.slug == name || rule.chapter.as_str() == name;
+                slugs.extend(rules.iter().filter(|rule| named(rule)).map(|rule| rule.slug));
+                if slugs.len() == before && !rules.iter().any(|rule| named(rule)) {
                     return Err(UnknownName(name.to_owned()));
                 }
             }
             Ok(slugs)
         };
-        Ok(Self { only: resolve(&mut only.into_iter())?, without: resolve(&mut without.into_iter())? })
+        Ok(Self { only: resolve(only)?, without: resolve(without)? })
     }
 
     /// Whether a rule is applied.
@@ -366,12 +453,15 @@ impl Selection {
 #[must_use]
 pub fn judge(trace: &Trace, selection: &Selection) -> Report {
     let runs: Vec<Seen<'_>> = trace.runs.iter().map(|run| Seen::of(trace, run)).collect();
+    let stress: Vec<Seen<'_>> = trace.stress.iter().map(|run| Seen::of(trace, run)).collect();
     let selected = rules().filter(|rule| selection.has(rule));
-    let verdicts = selected.map(|rule| Verdict { rule, outcome: outcome(rule, &runs) }).collect();
+    let runs_for = |rule: &Rule| if rule.chapter == Chapter::Resilience { &stress } else { &runs };
+    let verdicts = selected.map(|rule| Verdict { rule, outcome: by_runs(rule, runs_for(rule)) }).collect();
     Report { verdicts }
 }
 
-fn outcome(rule: &Rule, runs: &[Seen<'_>]) -> Outcome {
+/// What a rule says of all runs together.
+pub(crate) fn by_runs(rule: &Rule, runs: &[Seen<'_>]) -> Outcome {
     let mut findings = Vec::new();
     let mut passed = false;
     let mut skipped = None;

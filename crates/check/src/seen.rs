@@ -13,6 +13,7 @@ use mcpjoin_proto::{
     DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId, code,
 };
 
+use crate::client::Talk;
 use crate::exchange::Exchange;
 use crate::revisions::Revisions;
 use crate::rule::Finding;
@@ -38,6 +39,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) lines: Vec<(usize, &'a Line)>,
     /// The HTTP exchanges, by their numbers.
     pub(crate) exchanges: BTreeMap<u32, Exchange<'a>>,
+    /// The run as a client has led it; empty where a server is judged.
+    pub(crate) talk: Talk<'a>,
 }
 
 /// A request of ours; or a line that should be taken for something like it.
@@ -56,8 +59,9 @@ pub(crate) struct Asked<'a> {
 
 /// What came back.
 pub(crate) struct Answer<'a> {
+    pub(crate) place: usize,
     pub(crate) at: Duration,
-    exchange: Option<u32>,
+    pub(crate) exchange: Option<u32>,
     pub(crate) line: &'a Line,
     /// `None`: it is no message, but would have been the response.
     pub(crate) outcome: Option<&'a Result<Payload, ErrorObject>>,
@@ -66,6 +70,7 @@ pub(crate) struct Answer<'a> {
 /// A notification of ours.
 pub(crate) struct Told<'a> {
     pub(crate) place: usize,
+    pub(crate) probe: Probe,
     exchange: Option<u32>,
     pub(crate) line: &'a Line,
 }
@@ -82,6 +87,7 @@ pub(crate) struct Stray<'a> {
 /// Something that came by itself.
 pub(crate) struct Came<'a, T> {
     pub(crate) place: usize,
+    pub(crate) exchange: Option<u32>,
     pub(crate) line: &'a Line,
     pub(crate) what: &'a T,
 }
@@ -113,6 +119,7 @@ impl<'a> Seen<'a> {
             faults: Vec::new(),
             lines: Vec::new(),
             exchanges: BTreeMap::new(),
+            talk: Talk::empty(run),
         };
         for (place, event) in run.events.iter().enumerate() {
             seen.happened(event);
@@ -136,6 +143,16 @@ impl<'a> Seen<'a> {
             }
         }
         seen
+    }
+
+    /// The same, to be judged by the rules for clients.
+    pub(crate) fn of_client(trace: &'a Trace, run: &'a Run) -> Self {
+        Self { talk: Talk::of(run), ..Self::of(trace, run) }
+    }
+
+    /// The run as a client has led it.
+    pub(crate) const fn talk(&self) -> &Talk<'a> {
+        &self.talk
     }
 
     /// Puts the parts of exchanges together.
@@ -166,7 +183,7 @@ impl<'a> Seen<'a> {
             let (id, method) = match part {
                 Ok(Message::Request(request)) => (Some(&request.id), Some(&request.method)),
                 Ok(Message::Notification(_)) => {
-                    self.told.push(Told { place, exchange, line });
+                    self.told.push(Told { place, probe, exchange, line });
                     continue;
                 }
                 Ok(Message::Response(_)) => continue,
@@ -195,12 +212,16 @@ impl<'a> Seen<'a> {
         let (id, outcome) = match part {
             // What is repeated has been seen before.
             Ok(Message::Request(_) | Message::Notification(_)) if is_resumed => return,
-            Ok(Message::Request(what)) => return self.requests.push(Came { place, line, what }),
-            Ok(Message::Notification(what)) => return self.notifications.push(Came { place, line, what }),
+            Ok(Message::Request(what)) => {
+                return self.requests.push(Came { place, exchange: number, line, what });
+            }
+            Ok(Message::Notification(what)) => {
+                return self.notifications.push(Came { place, exchange: number, line, what });
+            }
             Ok(Message::Response(response)) => (response.id.as_ref(), Some(&response.outcome)),
             Err(_) if is_resumed => return,
             Err(error) => {
-                self.faults.push(Came { place, line, what: error });
+                self.faults.push(Came { place, exchange: number, line, what: error });
                 if error.shape != Shape::Response {
                     return;
                 }
@@ -222,7 +243,7 @@ impl<'a> Seen<'a> {
         };
         match owner {
             Some(asked) if is_resumed && !asked.answers.is_empty() => {}
-            Some(asked) => asked.answers.push(Answer { at, exchange: number, line, outcome }),
+            Some(asked) => asked.answers.push(Answer { place, at, exchange: number, line, outcome }),
             // What is no message is judged as such, and what a stream repeats with it.
             None if outcome.is_none() || is_resumed => {}
             None => self.strays.push(Stray { place, exchange: number, line, id: id.cloned(), outcome }),
@@ -353,6 +374,12 @@ impl<'a> Seen<'a> {
         })
     }
 
+    /// What our opening request has declared of us: `initialize`, or `_meta` of a modern request.
+    pub(crate) fn client_capabilities(&self) -> Option<Raw> {
+        let openings = self.asked.iter().filter(|asked| asked.method == Some(&Method::Initialize));
+        openings.filter_map(|asked| member(&asked.params()?, "capabilities")).next()
+    }
+
     /// Whether the process ended, or closed its output, before we closed its input.
     pub(crate) fn ended_early(&self) -> bool {
         self.run
@@ -398,6 +425,16 @@ impl Asked<'_> {
         }
     }
 
+    /// The parameters of the request.
+    pub(crate) fn params(&self) -> Option<Raw> {
+        member(&of_line(self.line.bytes())?, "params")
+    }
+
+    /// A member of its `_meta`.
+    pub(crate) fn meta(&self, key: &str) -> Option<Raw> {
+        member(&member(&self.params()?, "_meta")?, key)
+    }
+
     /// What is wrong with an answer.
     pub(crate) fn finding(&self, problem: impl Into<String>, received: &Line) -> Finding {
         Finding::new(problem, Some(self.line.bytes()), Some(received.bytes()))
@@ -420,6 +457,15 @@ fn is_alike(asked: &RequestId, came: &RequestId) -> bool {
         (Ok(one), Ok(other)) => (one - other).abs() <= one.abs() * 1e-6,
         _ => false,
     }
+}
+
+/// Whether an object has a member, or a member of a member: `sampling.tools`.
+pub(crate) fn has_path(object: &Raw, path: &str) -> bool {
+    let mut place = Some(object.clone());
+    for name in path.split('.') {
+        place = place.and_then(|object| member(&object, name));
+    }
+    place.is_some()
 }
 
 fn capabilities(result: &Payload) -> Option<Members<Raw>> {

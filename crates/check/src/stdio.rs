@@ -209,7 +209,7 @@ fn lines(seen: &Seen<'_>, broken: impl Fn(usize, &DecodeErrorKind) -> bool) -> O
 }
 
 /// The lines that are pieces of a message written over several lines, in their order.
-fn split_over_lines(seen: &Seen<'_>) -> Vec<usize> {
+pub(crate) fn split_over_lines(seen: &Seen<'_>) -> Vec<usize> {
     let mut split = Vec::new();
     let (mut start, mut room) = (0, LOOKED_THROUGH);
     while start < seen.lines.len() {

@@ -122,9 +122,7 @@ fn text(what: &str, progress: Option<&ProgressParams>, took: Duration) -> String
     let mut text = match share {
         // Of a total of nothing there is no share.
         Some(share) if share.is_finite() => {
-            let full = whole(share * BAR as f64);
-            let (done, rest) = ("#".repeat(full), "-".repeat(BAR.saturating_sub(full)));
-            format!("[{done}{rest}] {:>3}%{seconds}", whole(share * 100.0))
+            format!("{} {:>3}%{seconds}", bar(share), whole(share * 100.0))
         }
         _ => format!("{} so far{seconds}", progress.progress),
     };
@@ -133,6 +131,12 @@ fn text(what: &str, progress: Option<&ProgressParams>, took: Duration) -> String
         text.push_str(message);
     }
     text
+}
+
+/// A share, from 0 to 1, as a bar.
+pub(crate) fn bar(share: f64) -> String {
+    let full = whole(share * BAR as f64);
+    format!("[{}{}]", "#".repeat(full), "-".repeat(BAR.saturating_sub(full)))
 }
 
 /// The whole part of a number that is known to be small and not below nothing.

@@ -14,7 +14,10 @@ use crate::trace::Probe;
 const RESPONSE: &str = "https://www.jsonrpc.org/specification#response_object";
 
 /// Probes whose silence is judged by a rule of its own.
-const OWN_RULE: [Probe; 6] = [
+const OWN_RULE: [Probe; 9] = [
+    Probe::AfterCompletedCancel,
+    Probe::AfterMalformedCancel,
+    Probe::CancelledCall,
     Probe::AfterCancel,
     Probe::AfterBadLine,
     Probe::TwoAtOnce,
@@ -37,7 +40,11 @@ pub(super) static RULES: [Rule; 8] = [
                     asked.method.is_some() && !OWN_RULE.contains(&asked.probe) && !asked.probe.is_about_http()
                 })
                 // What the transport has swallowed is no fault of the answer.
-                .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked));
+                .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked))
+                // A tool may take longer than we have waited.
+                .filter(|asked| {
+                    !asked.answers.is_empty() || !asked.probe.may_take_long() || seen.ended_early()
+                });
             Outcome::of(
                 judged.map(|asked| asked.answers.is_empty().then(|| silence(seen, asked))),
                 "no request was sent",
@@ -132,6 +139,7 @@ pub(super) static RULES: [Rule; 8] = [
             // How long the first answer takes says how long the program takes to start.
             let answered =
                 seen.asked.iter().skip(1).filter_map(|asked| Some((asked, asked.answers.first()?)));
+            let answered = answered.filter(|(asked, _)| !asked.probe.may_take_long());
             let judged = answered.map(|(asked, answer)| {
                 let took = answer.at.saturating_sub(asked.at);
                 (took > bound).then(|| {
@@ -175,7 +183,7 @@ pub(super) static RULES: [Rule; 8] = [
 ];
 
 /// Whether requests that follow something odd are answered all the same.
-pub(super) fn goes_on(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {
+pub(crate) fn goes_on(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {
     let judged = seen
         .probed(probe)
         .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked))

@@ -148,6 +148,25 @@ pub(crate) fn code_of(seen: &Seen<'_>, probe: Probe, wanted: i64, nothing: &'sta
     Outcome::of(judged, nothing)
 }
 
+/// What was asked for that purpose is answered with the error -32602.
+pub(crate) fn refused(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {
+    refused_with(seen, probe, code::INVALID_PARAMS, nothing)
+}
+
+/// The same with that code.
+pub(crate) fn refused_with(seen: &Seen<'_>, probe: Probe, wanted: i64, nothing: &'static str) -> Outcome {
+    let judged = seen.probed(probe).filter_map(|asked| {
+        let (answer, outcome) = asked.answer()?;
+        let problem = match outcome {
+            Ok(_) => "a result came, and no error".to_owned(),
+            Err(error) if error.code == wanted => return Some(None),
+            Err(error) => format!("the code is {}, not {wanted}", error.code),
+        };
+        Some(Some(asked.finding(problem, answer.line)))
+    });
+    Outcome::of(judged, nothing)
+}
+
 /// The errors that lines which are no request have provoked, by their own id or without one.
 fn provoked(seen: &Seen<'_>, probe: Probe, wanted: i64) -> Outcome {
     let nothing = match seen.probed(probe).next() {

@@ -5,11 +5,11 @@ use mcpjoin_proto::{DecodeError, DecodeErrorKind, Kind, Raw};
 
 use super::{ERRORS, MESSAGES, REQUESTS, RESPONSES, RESULTS};
 use crate::revisions::Revisions;
-use crate::rule::Level::Should;
+use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Seen, member, members, of_line};
 
-pub(super) static RULES: [Rule; 10] = [
+pub(super) static RULES: [Rule; 11] = [
     Rule {
         slug: "jsonrpc-version",
         chapter: Chapter::Base,
@@ -78,6 +78,27 @@ pub(super) static RULES: [Rule; 10] = [
                 })
                 .map(|fault| Some(finding(fault.what, fault.line.bytes())));
             Outcome::of(asked.chain(broken), "the server sent no request")
+        },
+    },
+    Rule {
+        slug: "notification-without-id",
+        chapter: Chapter::Base,
+        sentence: "A notification has no id.",
+        sources: &[
+            Source::new(Revisions::FIRST, Must, "basic/messages#notifications"),
+            Source::new(Revisions::SINCE_SECOND, Must, "basic#notifications"),
+        ],
+        judge: |seen| {
+            let good = seen.notifications.iter().map(|_| None);
+            let named = seen
+                .requests
+                .iter()
+                .filter(|request| request.what.method.as_str().starts_with("notifications/"));
+            let broken = named.map(|request| {
+                let problem = format!("{} has the id {}", request.what.method, request.what.id);
+                Some(Finding::new(problem, None, Some(request.line.bytes())))
+            });
+            Outcome::of(good.chain(broken), "the server sent no notification")
         },
     },
     Rule {

@@ -7,8 +7,8 @@ mod errors;
 mod input;
 mod messages;
 
-pub(crate) use answers::silence;
-pub(crate) use errors::code_of;
+pub(crate) use answers::{goes_on, silence};
+pub(crate) use errors::{code_of, refused, refused_with};
 
 use crate::revisions::Revisions;
 use crate::rule::Level::Must;
@@ -18,13 +18,13 @@ use crate::rule::{Rule, Source};
 pub(crate) static RULES: [&[Rule]; 4] = [&messages::RULES, &answers::RULES, &errors::RULES, &input::RULES];
 
 /// The paragraph that demands JSON-RPC 2.0.
-const MESSAGES: &[Source] = &[
+pub(crate) const MESSAGES: &[Source] = &[
     Source::new(Revisions::FIRST, Must, "basic/messages"),
     Source::new(Revisions::SINCE_SECOND, Must, "basic#messages"),
 ];
 
 /// The paragraph on requests.
-const REQUESTS: &[Source] = &[
+pub(crate) const REQUESTS: &[Source] = &[
     Source::new(Revisions::FIRST, Must, "basic/messages#requests"),
     Source::new(Revisions::SINCE_SECOND, Must, "basic#requests"),
 ];

@@ -4,24 +4,22 @@
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::params::header_marks;
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{Message, Method, Notification, Raw, code};
+use mcpjoin_proto::{Message, Method, Notification, ProgressToken, Raw, code};
 
 use super::{has_result, has_status, modern, probed};
 use crate::exchange::Exchange;
-use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
-use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
+use crate::rule::{Chapter, Finding, Outcome, Rule};
 use crate::seen::{Seen, elements, member, text};
 use crate::trace::{Line, Probe};
 
 const EARLIER: &str = "basic/transports/streamable-http#earlier-streamable-http-revisions";
 const RECEIVING: &str = "basic/transports/streamable-http#receiving-messages";
 const VERSIONS: &str = "basic/transports/streamable-http#protocol-version-header";
-const SUBSCRIPTIONS: &str = "basic/patterns/subscriptions";
 const DUAL: &str =
     "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
 
-pub(super) static RULES: [Rule; 13] = [
+pub(super) static RULES: [Rule; 11] = [
     Rule {
         slug: "unsupported-version-status",
         chapter: Chapter::StreamableHttp,
@@ -39,6 +37,13 @@ pub(super) static RULES: [Rule; 13] = [
                 matches!(probe, Probe::NoCapabilities | Probe::NoVersion | Probe::NoMeta)
             })
         },
+    },
+    Rule {
+        slug: "missing-client-capability-status",
+        chapter: Chapter::StreamableHttp,
+        sentence: "The error -32021, for what the client has not declared, comes with the status 400.",
+        sources: &modern(Must, "basic#meta"),
+        judge: |seen| status_of(seen, code::MISSING_REQUIRED_CLIENT_CAPABILITY, 400, |_| true),
     },
     Rule {
         slug: "unknown-method-status",
@@ -133,27 +138,11 @@ pub(super) static RULES: [Rule; 13] = [
                     && !exchange.lines.is_empty()
             });
             let judged = streams.map(|exchange| {
-                let (line, told) = notifications(exchange).next()?;
-                // No request of a trace has asked for anything: see `mcpjoin::validate`.
+                let (line, told) = notifications(exchange).find(|(_, told)| !is_asked_for(exchange, told))?;
                 Some(exchange.finding_in(format!("{} was not asked for", told.method), line))
             });
             Outcome::of(judged, "no request was answered")
         },
-    },
-    Rule {
-        slug: "listen-acknowledged",
-        chapter: Chapter::StreamableHttp,
-        sentence: "The first message on a stream of changes acknowledges it, and each carries the id of the request \
-                   that has opened it.",
-        sources: &modern(Must, "basic/patterns/subscriptions#acknowledgment"),
-        judge: |seen| listening(seen, acknowledged),
-    },
-    Rule {
-        slug: "listen-filtered",
-        chapter: Chapter::StreamableHttp,
-        sentence: "A stream of changes promises and brings nothing but what was asked for.",
-        sources: &modern(Must, SUBSCRIPTIONS),
-        judge: |seen| listening(seen, filtered),
     },
     Rule {
         slug: "header-marks-valid",
@@ -171,24 +160,6 @@ pub(super) static RULES: [Rule; 13] = [
                 Some(broken.map(|why| exchange.finding_in(format!("the tool {name:?}: {why}"), line)))
             });
             Outcome::of(judged, "no tool was listed")
-        },
-    },
-    Rule {
-        slug: "tools-in-order",
-        chapter: Chapter::StreamableHttp,
-        sentence: "The tools are listed in the same order each time, on whatever connection they are asked for.",
-        sources: &[Source::new(Revisions::MODERN, Should, "server/tools#capabilities")],
-        judge: |seen| {
-            let names = |tools: &[Raw]| -> Vec<Option<String>> {
-                tools.iter().map(|tool| text(tool, "name")).collect()
-            };
-            let first = tool_lists(seen).find(|(probe, ..)| *probe == Probe::List);
-            let again = tool_lists(seen).filter(|(probe, ..)| *probe == Probe::ListAgain);
-            let judged = again.filter_map(|(_, exchange, line, tools)| {
-                let differs = names(&first.as_ref()?.3) != names(&tools);
-                Some(differs.then(|| exchange.finding_in("the list differs from the one before", line)))
-            });
-            Outcome::of(judged, "the tools were not listed twice")
         },
     },
 ];
@@ -222,55 +193,22 @@ fn notifications<'a>(exchange: &Exchange<'a>) -> impl Iterator<Item = (&'a Line,
     })
 }
 
-/// Looks at each stream of changes that was opened.
-fn listening(seen: &Seen<'_>, look: impl Fn(&Exchange<'_>) -> Option<Finding>) -> Outcome {
-    let opened = seen.exchanges.values().filter(|exchange| {
-        exchange.probe == Probe::Listen && exchange.is_stream() && exchange.error().is_none()
-    });
-    Outcome::of(opened.map(look), "no stream of changes was opened")
-}
-
-fn acknowledged(exchange: &Exchange<'_>) -> Option<Finding> {
-    let (id, _) = exchange.asked().next()?;
-    let mut told = notifications(exchange);
-    let Some((line, first)) = told.next() else {
-        return Some(exchange.finding("nothing came on it"));
-    };
-    if first.method != Method::SubscriptionsAcknowledged {
-        return Some(exchange.finding_in(format!("{} came first", first.method), line));
-    }
-    let tagged = |told: &Notification| {
-        let meta = told.params.as_ref().and_then(|params| member(params.raw(), "_meta"))?;
-        member(&meta, key::SUBSCRIPTION_ID)?.decode::<mcpjoin_proto::RequestId>().ok()
-    };
-    let untagged =
-        std::iter::once((line, first)).chain(told).find(|(_, told)| tagged(told).as_ref() != Some(id));
-    untagged
-        .map(|(line, told)| exchange.finding_in(format!("{} does not carry the id {id}", told.method), line))
-}
-
-/// The kinds of changes that can be asked for, and what tells of them.
-const KINDS: [(&str, Method); 3] = [
-    ("toolsListChanged", Method::ToolListChanged),
-    ("promptsListChanged", Method::PromptListChanged),
-    ("resourcesListChanged", Method::ResourceListChanged),
-];
-
-fn filtered(exchange: &Exchange<'_>) -> Option<Finding> {
-    let sent = crate::seen::of_line(exchange.sent?.bytes())?;
-    let wanted = member(&member(&sent, "params")?, "notifications")?;
-    let is_wanted = |name: &str| member(&wanted, name).is_some_and(|value| value.as_str() == "true");
-    notifications(exchange).find_map(|(line, told)| {
-        if told.method == Method::SubscriptionsAcknowledged {
-            let promised = member(told.params.as_ref()?.raw(), "notifications")?;
-            let (name, _) = KINDS.iter().find(|(name, _)| {
-                !is_wanted(name) && member(&promised, name).is_some_and(|value| value.as_str() == "true")
-            })?;
-            return Some(exchange.finding_in(format!("{name} was not asked for"), line));
+/// Whether the request of an exchange has asked for such notifications.
+fn is_asked_for(exchange: &Exchange<'_>, told: &Notification) -> bool {
+    let asked = || {
+        let params = member(&crate::seen::of_line(exchange.sent?.bytes())?, "params")?;
+        let meta = member(&params, "_meta")?;
+        match told.method {
+            Method::LogMessage => member(&meta, key::LOG_LEVEL).map(|_| true),
+            Method::Progress => {
+                let wanted: ProgressToken = member(&meta, key::PROGRESS_TOKEN)?.decode().ok()?;
+                let token = member(told.params.as_ref()?.raw(), "progressToken")?.decode().ok();
+                Some(token == Some(wanted))
+            }
+            _ => None,
         }
-        let wanted = KINDS.iter().any(|(name, method)| told.method == *method && is_wanted(name));
-        (!wanted).then(|| exchange.finding_in(format!("{} was not asked for", told.method), line))
-    })
+    };
+    asked().unwrap_or(false)
 }
 
 /// The results of `tools/list`.

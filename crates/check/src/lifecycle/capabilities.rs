@@ -6,7 +6,7 @@ use mcpjoin_proto::{Kind, Method, Needs, Raw, code};
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
-use crate::seen::{Seen, members};
+use crate::seen::{Seen, elements, has_path, member, members};
 use crate::trace::Probe;
 
 /// The capabilities of the specification; a server may have others of its own, of any shape.
@@ -24,7 +24,7 @@ const SHAPE: &[Source] = &[
     Source::new(Revisions::MODERN, Must, "schema#servercapabilities"),
 ];
 
-pub(super) static RULES: [Rule; 7] = [
+pub(super) static RULES: [Rule; 8] = [
     Rule {
         slug: "capabilities-are-objects",
         chapter: Chapter::Lifecycle,
@@ -80,6 +80,8 @@ pub(super) static RULES: [Rule; 7] = [
             let judged = seen.probed(Probe::UndeclaredList).filter_map(|asked| {
                 let (answer, outcome) = asked.answer()?;
                 let problem = match outcome {
+                    // This has a rule of its own.
+                    Ok(result) if offers(result.raw()) => return None,
                     Ok(_) => format!("{} brought a result, and its capability is not declared", asked.name()),
                     Err(error) if error.code == code::METHOD_NOT_FOUND => return Some(None),
                     Err(error) => format!("the code is {}, not {}", error.code, code::METHOD_NOT_FOUND),
@@ -87,6 +89,24 @@ pub(super) static RULES: [Rule; 7] = [
                 Some(Some(asked.finding(problem, answer.line)))
             });
             Outcome::of(judged, "the server declares every list")
+        },
+    },
+    Rule {
+        slug: "features-declared",
+        chapter: Chapter::Lifecycle,
+        sentence: "A server that offers tools, resources, prompts or completion declares the capability.",
+        sources: &[Source::new(Revisions::ALL, Must, "server/tools#capabilities")],
+        judge: |seen| {
+            let probed = [Probe::UndeclaredList, Probe::UndeclaredCompletion];
+            let judged =
+                seen.asked.iter().filter(|asked| probed.contains(&asked.probe)).filter_map(|asked| {
+                    let (answer, outcome) = asked.answer()?;
+                    let offered = outcome.as_ref().is_ok_and(|result| offers(result.raw()));
+                    let problem =
+                        || format!("{} offers something, and nothing of the kind is declared", asked.name());
+                    Some(offered.then(|| asked.finding(problem(), answer.line)))
+                });
+            Outcome::of(judged, "the server declares everything")
         },
     },
     Rule {
@@ -99,11 +119,13 @@ pub(super) static RULES: [Rule; 7] = [
         ],
         judge: |seen| {
             let judged = seen.requests.iter().map(|request| {
-                // The client of a trace declares nothing: see `mcpjoin::validate`.
                 let Some(Needs::Client(capability)) = request.what.method.facts().map(|facts| facts.needs)
                 else {
                     return None;
                 };
+                if seen.client_capabilities().is_some_and(|ours| has_path(&ours, capability)) {
+                    return None;
+                }
                 let problem =
                     format!("{} needs the capability {capability}, which we have not", request.what.method);
                 Some(Finding::new(problem, None, Some(request.line.bytes())))
@@ -129,6 +151,14 @@ pub(super) static RULES: [Rule; 7] = [
         judge: |seen| undeclared(seen, |method| *method == Method::LogMessage),
     },
 ];
+
+/// Whether a list has something in it.
+fn offers(result: &Raw) -> bool {
+    let completion = member(result, "completion").and_then(|completion| member(&completion, "values"));
+    let lists = ["tools", "prompts", "resources", "resourceTemplates"].map(|name| member(result, name));
+    let mut lists = lists.into_iter().chain([completion]).flatten().filter_map(|list| elements(&list));
+    lists.any(|list| !list.is_empty())
+}
 
 /// Whether a capability, or a flag of one, is declared.
 fn has(declared: &Members<Raw>, path: &str) -> bool {
@@ -161,7 +191,7 @@ fn undeclared(seen: &Seen<'_>, of: impl Fn(&Method) -> bool) -> Outcome {
 /// Looks at what the opening of a run has declared.
 fn declared(seen: &Seen<'_>, look: impl Fn(&Members<Raw>) -> Option<String>) -> Outcome {
     let judged = seen.opening().and_then(|(asked, answer, result)| {
-        let declared = crate::seen::member(result.raw(), "capabilities")?;
+        let declared = member(result.raw(), "capabilities")?;
         Some(look(&members(&declared)?).map(|problem| asked.finding(problem, answer.line)))
     });
     Outcome::of(judged, "nothing was declared")

@@ -3,7 +3,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{Kind, Method, Raw, code};
+use mcpjoin_proto::{Kind, Method, Raw, RequestId, code};
 
 use crate::base::code_of;
 use crate::revisions::Revisions;
@@ -308,9 +308,14 @@ pub(super) static RULES: [Rule; 19] = [
         sources: &[must("basic/patterns/cancellation")],
         judge: |seen| {
             let told = seen.notifications.iter().map(|told| {
-                // No stream is opened: see `mcpjoin::validate`.
-                (told.what.method == Method::Cancelled)
-                    .then(|| Finding::new("no stream was open", None, Some(told.line.bytes())))
+                if told.what.method != Method::Cancelled {
+                    return None;
+                }
+                let params = told.what.params.as_ref().map(|params| params.raw());
+                let id = params.and_then(|params| member(params, "requestId")?.decode::<RequestId>().ok());
+                let listens = || seen.asked.iter().filter(|asked| asked.method == Some(&Method::Listen));
+                let named = id.is_some_and(|id| listens().any(|asked| asked.id == Some(&id)));
+                (!named).then(|| Finding::new("it is of no stream of changes", None, Some(told.line.bytes())))
             });
             Outcome::of(told, "the server sent no notification")
         },

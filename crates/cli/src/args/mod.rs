@@ -36,7 +36,7 @@ pub(crate) use ping::Ping;
 pub(crate) use prompt::Prompt;
 pub(crate) use read::Read;
 pub(crate) use serve::{Serve, Served};
-pub(crate) use validate::Validate;
+pub(crate) use validate::{ClientLook, Format, ToolCall, Validate};
 pub(crate) use values::Pin;
 pub(crate) use words::Words;
 

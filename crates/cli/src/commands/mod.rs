@@ -54,7 +54,7 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
     match cli.verb {
         Verb::Validate(args) => {
             let escaped = escaped(&args.words);
-            told(&Ui::new(&args.output), |ui| validate::run(ui, args, escaped))
+            told(&Ui::new(&args.shown()), |ui| validate::run(ui, args, escaped))
         }
         Verb::List(args) => {
             let escaped = escaped(&args.words);

@@ -1,26 +1,37 @@
-//! `mcpjoin validate`: is this server right?
+//! `mcpjoin validate`: is this server right? Are these?
 
+mod baseline;
+mod book;
+mod client;
+mod clients;
+mod fingerprint;
+mod json;
+mod junit;
+mod look;
+mod openers;
 mod page;
+mod refusal;
+mod report;
+mod sarif;
+mod targets;
 
-use std::time::{Duration, Instant};
+use mcpjoin::check::{Chapter, Level, Selection, rules};
 
-use mcpjoin::check::{Chapter, Level, Report, Selection, Trace, judge, rules};
-use mcpjoin::proto::session::CloseCause;
-use mcpjoin::validate::{ValidateError, Validator};
-
-use super::{misused, program, written};
-use crate::args::{Connect, Validate};
-use crate::connect::{Signals, Way, limits, refused, with_plan};
+use self::baseline::Baseline;
+use self::look::Look;
+use self::report::{Document, Seen, Server};
+use super::written;
+use crate::args::{Format, Validate};
+use crate::connect::{Signals, with_each_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target;
 use crate::ui::Ui;
 
-/// Of what a server answered that is no message, so many characters are shown.
-const GARBAGE: usize = 200;
-
-/// Looks at the server, and judges it. `escaped`: `--` stood before the first word.
-pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failure> {
+/// Looks at the servers, and judges them. `escaped`: `--` stood before the first word.
+pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Failure> {
+    if args.client.client {
+        return client::run(ui, &args, escaped);
+    }
     let only = args.rule.iter().map(String::as_str);
     let selection = Selection::new(only, args.skip.iter().map(String::as_str)).map_err(|error| {
         let chapters = Chapter::ALL.map(Chapter::as_str).join(", ");
@@ -28,169 +39,136 @@ pub(crate) fn run(ui: &Ui, args: Validate, escaped: bool) -> Result<Exit, Failur
         Failure::usage(error.to_string(), hint)
     })?;
     if args.rules {
-        if !args.words.is_empty() || args.connect.server.is_some() {
-            return Err(Failure::usage("--rules looks at no server", "mcpjoin validate --rules"));
-        }
-        let selected = rules().filter(|rule| selection.has(rule));
-        let text = if ui.json { page::book_json(selected) } else { page::book(selected) };
-        return Ok(written(ui, ui.result(&text)));
+        return book(ui, &args, &selection);
     }
-    let invocation =
-        target::without_operands("validate", args.connect.server.as_deref(), args.words, escaped)
-            .map_err(misused)?;
-    invocation.notes.iter().for_each(|note| ui.note(note));
-    let least = if args.strict { Level::Should } else { Level::Must };
-    Ok(with_plan(ui, &invocation.target, &args.connect, async |plan| {
-        let began = Instant::now();
-        let shown = plan.shown.clone();
+    if matches!(args.form(), Format::Sarif | Format::Junit) {
+        let problem = match (args.eras, args.clients) {
+            (true, _) => "--eras shows a table and judges nothing: it is printed as text or as JSON",
+            (_, true) => "--clients shows a table: it is printed as text or as JSON",
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(Failure::usage(problem, "leave out --format"));
+        }
+    }
+    let named = targets::named(ui, &mut args, escaped)?;
+    let baseline = match &args.baseline {
+        Some(path) => Some(Baseline::read(path, args.update_baseline)?),
+        None => None,
+    };
+    let look = Look::new(&args, selection);
+    Ok(with_each_plan(ui, &named.targets, &args.connect, async |plans| {
         let mut signals = match Signals::listen() {
             Ok(signals) => signals,
-            Err(error) => return failed(ui, Failure::system(Phase::Spawn, &error), &shown, began),
-        };
-        let child = plan.way.child();
-        let fail = |failure: Failure| {
-            let failure = if child.is_none() { failure.over_http() } else { failure };
-            failed(ui, failure, &shown, began)
-        };
-        let of = match server(&plan.way) {
-            Ok(of) => of,
-            Err(failure) => return fail(failure),
-        };
-        let looking = validator(ui, &args.connect, of, plan.first).run();
-        // Dropped by the signal, it ends what it has started.
-        let outcome = tokio::select! {
-            biased;
-            signal = signals.next() => Err(signal),
-            outcome = looking => Ok(outcome),
-        };
-        ui.line_over();
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(signal) => {
-                if let Some(child) = child {
-                    tokio::select! {
-                        biased;
-                        _ = signals.next() => {}
-                        _ = child.ended() => {}
-                    }
-                }
-                return Exit::Signal(signal);
+            Err(error) => {
+                let failure = Failure::system(Phase::Spawn, &error);
+                ui.failure(&failure);
+                return failure.exit;
             }
         };
-        let trace = match outcome {
-            Ok(trace) => trace,
-            Err(error) => return fail(failure(error)),
+        let servers = match look::all(ui, &named.targets, plans, &look, &mut signals).await {
+            Ok(servers) => servers,
+            Err(signal) => return Exit::Signal(signal),
         };
-        let report = judge(&trace, &selection);
-        let text = text(ui, &shown, &trace, &report, began.elapsed());
-        told(ui, &mut signals, text, report.has_failed(least)).await
+        let least = if args.strict { Level::Should } else { Level::Must };
+        let document = Document { servers, several: named.several, least, baseline: None };
+        told(ui, &args, document, baseline, &mut signals).await
     }))
 }
 
-/// Prints the report. `failed`: what is in it is a fault.
-async fn told(ui: &Ui, signals: &mut Signals, text: String, failed: bool) -> Exit {
+/// The rules, without a server.
+fn book(ui: &Ui, args: &Validate, selection: &Selection) -> Result<Exit, Failure> {
+    if !args.words.is_empty() || !args.also.is_empty() || args.connect.server.is_some() {
+        return Err(Failure::usage("--rules looks at no server", "mcpjoin validate --rules"));
+    }
+    let selected = rules().filter(|rule| selection.has(rule));
+    let text = match args.form() {
+        Format::Text => book::page(selected),
+        Format::Json => book::document(selected),
+        Format::Sarif | Format::Junit => {
+            let problem = "--rules is printed as text or as JSON";
+            return Err(Failure::usage(problem, "mcpjoin validate --rules --json"));
+        }
+    };
+    Ok(written(ui, ui.result(&text)))
+}
+
+/// Prints what was seen.
+async fn told(
+    ui: &Ui,
+    args: &Validate,
+    mut document: Document,
+    baseline: Option<Baseline>,
+    signals: &mut Signals,
+) -> Exit {
+    let mut unwritten = None;
+    if let (Some(baseline), Some(path)) = (baseline, &args.baseline) {
+        baseline.compare(path, &mut document);
+        if args.update_baseline {
+            unwritten = update(ui, baseline, path, &mut document);
+        }
+    }
+    // One that stands alone is told as every failure is; of several the document says it, for a program.
+    if !(document.several && args.form() == Format::Json) {
+        document.servers.iter().filter_map(|server| server.seen.as_ref().err()).for_each(|it| ui.failure(it));
+    }
+    let alone = !document.several && document.servers.iter().all(|server| server.seen.is_err());
+    let text = match args.form() {
+        Format::Text | Format::Json if alone => String::new(),
+        _ => rendered(ui, args, &document),
+    };
+    let exit =
+        document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => return Exit::Signal(signal),
         outcome = ui.aside(move |ui| ui.result(&text)) => outcome,
     };
-    match written(ui, outcome) {
-        Exit::Done if failed => Exit::Faults,
-        exit => exit,
+    match (written(ui, outcome), unwritten) {
+        (Exit::Done, Some(exit)) => exit,
+        (Exit::Done, None) => exit.unwrap_or(Exit::Done),
+        (exit, _) => exit,
     }
 }
 
-fn text(ui: &Ui, shown: &str, trace: &Trace, report: &Report, took: Duration) -> String {
-    let text = if ui.json {
-        page::report_json(shown, trace, report)
-    } else {
-        page::report(shown, trace, report, took, ui.verbosity() > 0)
-    };
-    // A server's words stand in it.
-    ui.hidden(&text).into_owned()
+/// The report, in the form that was asked for.
+fn rendered(ui: &Ui, args: &Validate, document: &Document) -> String {
+    match args.form() {
+        Format::Text => page::document(ui, document, ui.verbosity() > 0),
+        Format::Json => json::document(ui, document),
+        Format::Sarif => sarif::document(ui, document),
+        Format::Junit => junit::document(ui, document),
+    }
 }
 
-/// The server that is to be looked at.
-fn server(way: &Way) -> Result<Validator, Failure> {
-    let Some(connect) = way.http() else { return program(way).map(Validator::new) };
-    let of = Validator::http(connect.clone());
-    Ok(match way.trace() {
-        Some(trace) => of.tapped(trace.tap()),
-        None => of,
-    })
-}
-
-/// How closely it is to be looked at.
-fn validator(ui: &Ui, connect: &Connect, validator: Validator, first: Phase) -> Validator {
-    let mut validator = validator.limits(limits(connect));
-    if let Some(time) = connect.timeout {
-        validator = validator.answer_within(time);
-    }
-    let (mut legacy, mut modern) = (connect.era.has_legacy(), connect.era.has_modern());
-    if let Some(version) = &connect.protocol_version {
-        if first == Phase::Initialize {
-            validator = validator.legacy_version(version.clone());
-            modern = false;
-        } else {
-            legacy = false;
-        }
-    }
-    if !legacy {
-        validator = validator.without_legacy();
-    }
-    if !modern {
-        validator = validator.without_modern();
-    }
-    let (ui, mut number) = (ui.clone(), 0);
-    validator.on_progress(move |progress| {
-        if ui.has_line() {
-            ui.line(&format!("run {}, {}: {}", progress.number, progress.run, progress.probe.as_str()));
-        } else if number != progress.number {
-            ui.detail(&format!("run {}: {}", progress.number, progress.run));
-        }
-        number = progress.number;
-    })
-}
-
-fn failure(error: ValidateError) -> Failure {
-    match error {
-        ValidateError::Spawn(error) => Failure::spawn(&error),
-        ValidateError::NoSession(failure) => {
-            Failure::closed(&CloseCause::Opening(failure), Phase::Initialize)
-        }
-        ValidateError::Setup(error) => refused(&error),
-        error @ ValidateError::Unreachable { .. } => {
-            Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string())
-                .hint("does a server listen there, and may you reach it?")
-        }
-        error @ ValidateError::Unauthorized { .. } => {
-            Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
-                .hint("say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted")
-        }
-        error @ ValidateError::Redirected { .. } => {
-            Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string())
-                .hint("nothing was sent there: name that address if it is the right one")
-        }
-        ValidateError::NotMcp { status, ref head, .. } => {
-            let (id, hint) = match status {
-                429 | 500.. => ("E_LINK", "try again; see what the server itself says about it"),
-                _ => (
-                    "E_NO_ENDPOINT",
-                    "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
-                ),
-            };
-            let mut failure = Failure::new(id, Exit::Connection, Phase::Probe, error.to_string()).hint(hint);
-            if !head.is_empty() {
-                failure.seen.garbage = Some(page::cut(head, GARBAGE));
+/// Writes the baseline afresh: everything that was found is known then. Why not, where that fails.
+fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Document) -> Option<Exit> {
+    match baseline.update(path, document) {
+        Ok(count) => {
+            let file = crate::target::shown(path.as_os_str());
+            let stale = document.baseline.as_mut().map(|compared| std::mem::take(&mut compared.stale));
+            let gone = stale.map_or(0, |stale| stale.len());
+            ui.note(&format!("{count} findings are written to {file}, {gone} are taken out"));
+            for server in &mut document.servers {
+                if let Ok(Seen::Judged(judged)) = &mut server.seen {
+                    judged.know_all();
+                }
             }
-            failure
+            None
         }
-        error => Failure::new("E_VALIDATE", Exit::Connection, Phase::Initialize, error.to_string()),
+        Err(failure) => {
+            ui.failure(&failure);
+            Some(failure.exit)
+        }
     }
 }
 
-fn failed(ui: &Ui, failure: Failure, shown: &str, began: Instant) -> Exit {
-    let exit = failure.exit;
-    ui.failure(&failure.with(shown, began.elapsed()));
-    exit
+/// How it went with one of them.
+fn exit(server: &Server, least: Level) -> Exit {
+    match &server.seen {
+        Ok(Seen::Judged(judged)) if judged.has_failed(least) => Exit::Faults,
+        Ok(Seen::Openers(rows)) if !rows.iter().any(openers::Row::is_open) => Exit::Connection,
+        Ok(_) => Exit::Done,
+        Err(failure) => failure.exit,
+    }
 }

@@ -25,10 +25,20 @@ pub(crate) struct Launch {
     pub(crate) secrets: Vec<OsString>,
     /// The command or the address as it would be typed, with its variables as they are written.
     pub(crate) shown: String,
+    /// Where the entry stands.
+    pub(crate) place: Option<Place>,
     /// What is run or reached, from which place, in one line.
     pub(crate) say: String,
     /// Nobody chose the file: what it names is said before it is used.
     pub(crate) unasked: bool,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: PathBuf,
+    /// Counted from 1.
+    pub(crate) line: usize,
 }
 
 /// What an entry leads to, everything expanded.
@@ -100,6 +110,7 @@ fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Probl
         tools: ToolFilter::default(),
         secrets: all_secrets(secrets, expansion),
         shown: display,
+        place: None,
         say,
         unasked: false,
     })
@@ -128,6 +139,7 @@ fn of_remote(remote: &entry::Remote, mut expansion: Expansion<'_>) -> Result<Lau
         secrets: all_secrets(secrets, expansion),
         say: format!("{display}{}", set(headers, "sent")),
         shown: display,
+        place: None,
         unasked: false,
     })
 }

@@ -4,6 +4,7 @@
 //! Called by `connect` once the words are understood. It reads files and never writes one, starts nothing, and puts no
 //! value of a file into a message: it may be a secret. An entry that is not used cannot get into the way.
 
+mod all;
 mod entry;
 mod filter;
 mod launch;
@@ -23,9 +24,10 @@ use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
+pub(crate) use all::all;
 use entry::Definition;
 pub(crate) use filter::ToolFilter;
-pub(crate) use launch::{Launch, Program, Remote, To};
+pub(crate) use launch::{Launch, Place, Program, Remote, To};
 use source::{Problem, Source};
 use tree::{Contents, Entry, similar};
 
@@ -243,6 +245,8 @@ impl Configuration {
         }
         let lookup = |name: &str| std::env::var_os(name);
         let mut launch = launch::launch(&definition.way, &lookup).map_err(fail)?;
+        let line = self.source.line(entry.at);
+        launch.place = Some(Place { file: self.source.path().to_owned(), line });
         launch.timeout = definition.timeout.or(self.contents.timeout);
         launch.tools = definition.tools;
         launch.unasked = self.origin == Origin::Here;

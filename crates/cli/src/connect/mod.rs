@@ -31,6 +31,7 @@ use crate::target::Target;
 use crate::ui::Ui;
 use crate::visible;
 
+pub(crate) use crate::config::Place;
 pub(crate) use http::refused;
 pub(crate) use plan::{Plan, limits};
 pub(crate) use quic::unusable;
@@ -106,21 +107,48 @@ pub(crate) fn with_plans(
 ) -> Exit {
     let plans: Result<Vec<Plan>, Failure> =
         targets.iter().map(|target| plan::plan(ui, target, connect)).collect();
-    let prepared = plans.and_then(|plans| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map(|runtime| (plans, runtime)).map_err(|error| Failure::system(Phase::Spawn, &error))
-    });
-    let (plans, runtime) = match prepared {
-        Ok(prepared) => prepared,
+    let plans = match plans {
+        Ok(plans) => plans,
         Err(failure) => {
             ui.failure(&failure);
             return failure.exit;
         }
     };
-    let ways: Vec<Way> = plans.iter().map(|plan| plan.way.clone()).collect();
+    let ways = plans.iter().map(|plan| plan.way.clone()).collect();
+    within(ui, ways, work(plans))
+}
+
+/// [`with_plans`] for verbs to which a server that cannot be meant is a result: it hides none of the others.
+pub(crate) fn with_each_plan(
+    ui: &Ui,
+    targets: &[Target],
+    connect: &Connect,
+    work: impl AsyncFnOnce(Vec<Result<Plan, Failure>>) -> Exit,
+) -> Exit {
+    // The configuration is for those that are entries of it, where there is one.
+    let is_entry = |target: &Target| matches!(target, Target::Entry(_));
+    let others = Connect { config: None, ..connect.clone() };
+    let others = if targets.iter().any(is_entry) { &others } else { connect };
+    let plan = |target| plan::plan(ui, target, if is_entry(target) { connect } else { others });
+    let plans: Vec<_> = targets.iter().map(plan).collect();
+    let ways = plans.iter().flatten().map(|plan| plan.way.clone()).collect();
+    within(ui, ways, work(plans))
+}
+
+/// Does the work on a runtime of its own.
+fn within(ui: &Ui, ways: Vec<Way>, work: impl Future<Output = Exit>) -> Exit {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let failure = Failure::system(Phase::Spawn, &error);
+            ui.failure(&failure);
+            return failure.exit;
+        }
+    };
     // Dismissed when everything is over. Who starts nobody needs none.
     let _guarded = ways.iter().any(|way| way.child().is_some()).then(Guarded::start);
-    let exit = runtime.block_on(work(plans));
+    let exit = runtime.block_on(work);
     // What has not been ended politely by now is killed with the tasks that held it.
     drop(runtime);
     for way in ways {

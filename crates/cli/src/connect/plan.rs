@@ -16,7 +16,7 @@ use super::show;
 use super::trace::Trace;
 use super::way::{To, Way};
 use crate::args::Connect;
-use crate::config::{self, Program, Remote, ToolFilter};
+use crate::config::{self, Place, Program, Remote, ToolFilter};
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) client: ClientBuilder,
     /// The command or the address as it would be typed.
     pub(crate) shown: String,
+    /// Where its entry stands, where it is one.
+    pub(crate) place: Option<Place>,
     /// What is done first once it runs.
     pub(crate) first: Phase,
     /// Which of its tools may be seen and called.
@@ -92,6 +94,7 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         (Some(entry), _) => {
             let about = About {
                 shown: entry.shown,
+                place: entry.place,
                 tools: entry.tools,
                 secrets: entry.secrets,
                 say: Some((entry.say, entry.unasked)),
@@ -133,6 +136,7 @@ const fn command(program: OsString, args: Vec<OsString>) -> Program {
 /// What a name brings with it.
 struct About {
     shown: String,
+    place: Option<Place>,
     tools: ToolFilter,
     secrets: Vec<OsString>,
     /// What is said of it, and whether without being asked.
@@ -141,7 +145,7 @@ struct About {
 
 impl About {
     fn new(shown: String) -> Self {
-        Self { shown, tools: ToolFilter::default(), secrets: Vec::new(), say: None }
+        Self { shown, place: None, tools: ToolFilter::default(), secrets: Vec::new(), say: None }
     }
 
     /// Hides its secrets and those, and then says what is to be said of it.
@@ -203,7 +207,7 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
     }
     let remembered = remembered(ui, &connect, verdict)?;
     let way = Way { to: To::Child(command), trace };
-    Ok(Plan { way, client, shown: about.shown, first, tools: about.tools, remembered })
+    Ok(Plan { way, client, shown: about.shown, place: about.place, first, tools: about.tools, remembered })
 }
 
 /// A server that listens on a socket: nothing of its surroundings is ours to choose.
@@ -222,7 +226,7 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     }
     let (client, first) = client(ui, connect)?;
     let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
-    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
+    Ok(Plan { way, client, shown, place: None, first, tools: ToolFilter::default(), remembered: None })
 }
 
 /// A server that is reached over QUIC.
@@ -233,7 +237,7 @@ fn to_quic(ui: &Ui, address: &Quic, connect: &Connect) -> Result<Plan, Failure> 
     let to = To::Quic(Box::new(quic::link(address, connect)?));
     let (client, first) = client(ui, connect)?;
     let way = Way { to, trace: trace(ui, connect)? };
-    Ok(Plan { way, client, shown, first, tools: ToolFilter::default(), remembered: None })
+    Ok(Plan { way, client, shown, place: None, first, tools: ToolFilter::default(), remembered: None })
 }
 
 /// A server that is reached over HTTP.
@@ -252,7 +256,7 @@ fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result
     let verdict = if asks(connect) { Verdict::of_url(&remote.address.url) } else { None };
     let remembered = remembered(ui, connect, verdict)?;
     let way = Way { to: To::Http(to), trace: trace(ui, connect)? };
-    Ok(Plan { way, client, shown: about.shown, first, tools: about.tools, remembered })
+    Ok(Plan { way, client, shown: about.shown, place: about.place, first, tools: about.tools, remembered })
 }
 
 /// The era that the options ask for, where they do.

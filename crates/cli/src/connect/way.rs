@@ -60,6 +60,14 @@ impl Way {
         }
     }
 
+    /// What connects to a socket, where that is the way.
+    pub(crate) const fn socket(&self) -> Option<&SocketConnect> {
+        match &self.to {
+            To::Socket(socket) => Some(socket),
+            To::Child(_) | To::Quic(_) | To::Http(_) => None,
+        }
+    }
+
     /// Where what crosses is written down.
     pub(crate) const fn trace(&self) -> Option<&Trace> {
         self.trace.as_ref()

@@ -13,7 +13,9 @@ use mcpjoin_proto::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::link::{BareLink, ChildCommand, ChildHandle, Crossed, Forced, SpawnError, Way};
+use super::ValidateError;
+use super::source::Source;
+use crate::link::{BareLink, ChildHandle, Crossed, Forced, Way};
 
 /// So many requests may stay without an answer until no more is asked.
 const PATIENCE: usize = 2;
@@ -33,7 +35,8 @@ type Lines = Arc<Mutex<VecDeque<(Instant, Bytes)>>>;
 
 pub(super) struct Live {
     link: BareLink,
-    handle: ChildHandle,
+    /// Watches the process, where it is a child of ours.
+    child: Option<ChildHandle>,
     lines: Lines,
     started: Instant,
     pub(super) run: Run,
@@ -82,17 +85,17 @@ pub(super) enum Opened {
 
 impl Live {
     pub(super) async fn start(
-        command: ChildCommand,
+        source: &mut Source,
         name: &str,
         version: Version,
         limits: &Limits,
         answer: Duration,
-    ) -> Result<Self, SpawnError> {
-        let handle = command.handle();
+    ) -> Result<Self, ValidateError> {
         let lines: Lines = Arc::default();
         let noted = Arc::clone(&lines);
         let started = Instant::now();
-        let link = command.start().await?.tapped(move |way, crossed| {
+        let (link, child) = source.open().await?;
+        let link = link.tapped(move |way, crossed| {
             if let (Way::In, Crossed::Line(line)) = (way, crossed) {
                 let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
                 noted.push_back((Instant::now(), Bytes::copy_from_slice(line)));
@@ -100,7 +103,7 @@ impl Live {
         });
         Ok(Self {
             link: link.bare(limits),
-            handle,
+            child,
             lines,
             started,
             run: Run::new(name, version),
@@ -152,6 +155,54 @@ impl Live {
         self.next_id.to_string()
     }
 
+    /// The last of them.
+    pub(super) fn last_id(&self) -> String {
+        self.next_id.to_string()
+    }
+
+    /// What a request of that id was answered with, so far.
+    pub(super) fn reply(&self, id: &str) -> Option<Result<Payload, ErrorObject>> {
+        let id = Raw::parse(id.to_owned()).ok()?.decode::<RequestId>().ok()?;
+        let lines = self.run.events.iter().rev().filter_map(|event| match &event.what {
+            What::Received(line) => Some(line),
+            _ => None,
+        });
+        lines.flat_map(Line::parts).find_map(|part| match part {
+            Ok(Message::Response(response)) if response.id.as_ref() == Some(&id) => {
+                Some(response.outcome.clone())
+            }
+            _ => None,
+        })
+    }
+
+    /// Opens a stream of changes, waits until something comes on it, and closes it.
+    pub(super) async fn listen(&mut self, line: &str) {
+        if self.over.is_some() {
+            return;
+        }
+        let first = self.run.events.len();
+        self.send(Probe::Listen, line);
+        let id = Self::request_of(line).map(|request| request.id);
+        let is_open = |run: &Run| {
+            run.events[first..].iter().any(|event| match &event.what {
+                What::Received(line) => line.parts().any(|part| match part {
+                    Ok(Message::Notification(_)) => true,
+                    Ok(Message::Response(response)) => response.id == id,
+                    _ => false,
+                }),
+                _ => false,
+            })
+        };
+        let deadline = Instant::now() + self.answer;
+        while self.over.is_none() && !is_open(&self.run) {
+            let Ok(inbound) = timeout_at(deadline, self.link.recv()).await else { break };
+            self.take(inbound, &mut Vec::new());
+        }
+        if let Some(id) = id.filter(|_| self.over.is_none()) {
+            self.send(Probe::StopListening, &super::probes::cancel(Some(&id.to_string())));
+        }
+    }
+
     /// Sends a line.
     pub(super) fn send(&mut self, probe: Probe, line: &str) {
         self.send_bytes(line);
@@ -187,6 +238,23 @@ impl Live {
         for (_, line) in requests {
             self.send(probe, line);
         }
+        self.answers(first, requests.iter().map(|(id, _)| id.as_str()), within).await;
+    }
+
+    /// Sends requests, and reads nothing for a while.
+    pub(super) async fn ask_unread(&mut self, probe: Probe, requests: &[(String, String)], pause: Duration) {
+        if self.over.is_some() {
+            return;
+        }
+        let first = self.run.events.len();
+        for (_, line) in requests {
+            self.send(probe, line);
+        }
+        let deadline = Instant::now() + pause;
+        // What it cannot take before we read again is sent then.
+        let _ = timeout_at(deadline, self.link.flush()).await;
+        tokio::time::sleep_until(deadline).await;
+        let within = self.answer;
         self.answers(first, requests.iter().map(|(id, _)| id.as_str()), within).await;
     }
 
@@ -377,11 +445,31 @@ impl Live {
             self.run.note(at, What::InputClosed);
         }
         let _ = self.link.close().await;
-        if !early && let Some(report) = self.handle.report() {
+        if !early && let Some(report) = self.child.and_then(|child| child.report()) {
             let forced = report.forced != Forced::No;
             let at = self.started.elapsed();
             self.run.note(at, What::Ended(Ended { exit: report.exit, forced }));
         }
+        self.run
+    }
+
+    /// Sends the process SIGTERM while its input is open, and waits until it has ended, or for so long. Of a server that is
+    /// no child of ours, nothing is noted.
+    #[cfg(unix)]
+    pub(super) async fn terminate(mut self, within: Duration) -> Run {
+        use rustix::process::{Pid, Signal, kill_process};
+        let running = self.child.as_ref().filter(|child| child.is_running());
+        let pid = running.and_then(|child| Pid::from_raw(child.pid()?.cast_signed()));
+        if pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok()) {
+            let at = self.started.elapsed();
+            self.run.note(at, What::Signalled(15));
+            self.look(within).await;
+            if self.over.is_none() {
+                let at = self.started.elapsed();
+                self.run.note(at, What::Ended(Ended { exit: None, forced: true }));
+            }
+        }
+        let _ = self.link.close().await;
         self.run
     }
 

@@ -1,29 +1,40 @@
 //! Looks at a server from outside: starts it a few times, or reaches it over HTTP, provokes what the rules of
 //! [`check`](crate::check) judge, and notes everything that crosses.
 //!
-//! Called by `mcpjoin validate` and by whoever tests a server of their own. It judges nothing, asks for nothing that a
-//! server has not declared (but for lists whose absence a rule is about), and **never calls a tool**, reads a resource
-//! or gets a prompt (over HTTP, it asks for one by a name that no server has). It declares no capability of its own.
+//! Called by `mcpjoin validate` and by whoever tests a server of their own. It judges nothing, and asks for nothing that a
+//! server has not declared, but for what a rule says must be refused. Unless it is told to, it **never calls a tool**,
+//! reads a resource or gets a prompt: it asks for prompts, resources and tasks that do not exist. Where they are declared,
+//! it asks for the completion of an empty text, and for log messages of a level, which ends with the session. It declares
+//! no capability of its own.
 //!
 //! There is one run after another: a session in each era that the server speaks, a short one for each version of the
 //! legacy era, one for lines that are no messages; over HTTP two at once as well. A child is ended after each run by the
 //! [shutdown ladder](https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#shutdown).
 
+mod client;
+mod features;
 #[cfg(feature = "http")]
 mod http;
 mod live;
+mod openers;
 mod probes;
+mod resilience;
 mod runs;
+mod source;
+
+pub use client::{ClientValidator, Leaving};
 
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_check::{Probe, Trace};
-use mcpjoin_proto::Version;
 use mcpjoin_proto::session::{Limits, OpeningFailure};
+use mcpjoin_proto::{Raw, Version};
 
-use crate::link::{ChildCommand, SpawnError};
+pub use self::openers::{Opener, OpenerAnswer};
+use self::source::Source;
+use crate::link::{ChildCommand, SocketError, SpawnError};
 #[cfg(feature = "http")]
 use crate::link::{Crossed, HttpConnect, HttpSetupError, Way};
 
@@ -56,6 +67,8 @@ struct Look {
     modern: bool,
     version: Option<Version>,
     answer: Duration,
+    resilience: bool,
+    consent: features::Consent,
     progress: Box<dyn FnMut(Progress<'_>) + Send>,
     #[cfg(feature = "http")]
     tap: Option<http::Tap>,
@@ -63,7 +76,8 @@ struct Look {
 
 /// How the server is reached.
 enum Server {
-    Child(ChildCommand),
+    /// Lines, over a stream of bytes.
+    Lines(Source),
     #[cfg(feature = "http")]
     Http(Box<HttpConnect>),
 }
@@ -87,6 +101,12 @@ pub enum ValidateError {
     /// The program could not be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// There is no connection to where it listens.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// What was to make a connection has failed.
+    #[error("no connection was made: {0}")]
+    Stream(#[from] std::io::Error),
     /// No session could be opened, in no era that was looked for.
     #[error("{0}")]
     NoSession(#[source] OpeningFailure),
@@ -134,7 +154,8 @@ impl Validator {
     #[must_use]
     pub fn new(command: ChildCommand) -> Self {
         // A server that is slow to end is not one that must be ended: more patience than a client has.
-        Self::of(Server::Child(command.shutdown(Duration::from_secs(5), Duration::from_secs(2))))
+        let command = command.shutdown(Duration::from_secs(5), Duration::from_secs(2));
+        Self::of(Server::Lines(Source::Child(command)))
     }
 
     /// For the server that is reached so: over Streamable HTTP; over HTTP+SSE where it refuses `initialize` with the
@@ -174,6 +195,8 @@ impl Validator {
             modern: true,
             version: None,
             answer: Trace::default().answer_within,
+            resilience: false,
+            consent: features::Consent::default(),
             progress: Box::new(|_| {}),
             #[cfg(feature = "http")]
             tap: None,
@@ -210,11 +233,51 @@ impl Validator {
         self
     }
 
+    /// Also calls this tool, with these arguments: a JSON object, `None` for an empty one. It is called once in each era
+    /// that the server speaks, with a token for its progress; an answer is waited for as long as
+    /// [any other](Self::answer_within). Beside it, a tool is called that does not exist.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::link::ChildCommand;
+    /// use mcpjoin::proto::Raw;
+    /// use mcpjoin::validate::Validator;
+    ///
+    /// let validator = Validator::new(ChildCommand::new("./my-server"));
+    /// let trace = validator.call("add", Some(Raw::parse(r#"{"a":1,"b":2}"#)?)).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn call(mut self, tool: impl Into<String>, arguments: Option<Raw>) -> Self {
+        self.look.consent.calls.push((tool.into(), arguments));
+        self
+    }
+
+    /// Also calls the tools that say that they only read (`annotations.readOnlyHint`), reads resources that are listed,
+    /// and gets prompts that need no argument: at most twenty of each, once in each era. A tool with arguments that it must
+    /// have is called without them, which it must refuse; one that takes 200 ms or more is called again, to be cancelled.
+    /// What a server says of its tools is believed.
+    #[must_use]
+    pub const fn read_only_tools(mut self) -> Self {
+        self.look.consent.read_only = true;
+        self
+    }
+
     /// How long an answer may take: 10 s. One that comes later is judged to be late; one that does not come is not
     /// waited for any longer.
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
         self.look.answer = time;
+        self
+    }
+
+    /// Puts the server under stress as well, in some runs more: many requests at once, a reader that waits, a request of
+    /// 1 MiB, the end of its input at bad moments, a signal. It takes about ten seconds longer. Still nothing is called.
+    /// A server over HTTP is not put under stress.
+    #[must_use]
+    pub const fn resilience(mut self) -> Self {
+        self.look.resilience = true;
         self
     }
 
@@ -234,7 +297,7 @@ impl Validator {
     /// When the program does not start, or no session can be opened.
     pub async fn run(self) -> Result<Trace, ValidateError> {
         match self.server {
-            Server::Child(command) => runs::Runs::new(self.look, command).all().await,
+            Server::Lines(source) => runs::Runs::new(self.look, source).all().await,
             #[cfg(feature = "http")]
             Server::Http(connect) => http::Runs::new(self.look, &connect)?.all().await,
         }
@@ -245,7 +308,7 @@ impl fmt::Debug for Validator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Validator");
         match &self.server {
-            Server::Child(command) => f.field("command", command),
+            Server::Lines(source) => f.field("source", source),
             #[cfg(feature = "http")]
             Server::Http(connect) => f.field("connect", connect),
         };

@@ -1,10 +1,24 @@
-//! The lines that probes send. Text alone: nothing here waits, and nothing names a tool.
+//! The lines that probes send. Text alone: nothing here waits, and nothing names what a server has.
 
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Raw, Version};
 
 /// A version that never existed.
 pub(super) const NO_VERSION: &str = "1999-01-01";
+/// A prompt that no server has.
+pub(super) const NO_PROMPT: &str = "mcpjoin-no-such-prompt";
+/// A tool that no server has.
+pub(super) const NO_TOOL: &str = "mcpjoin-no-such-tool";
+/// A resource that no server has: nothing leads to it, not even to what it would be of.
+pub(super) const NO_RESOURCE: &str = "mcpjoin-no-such-scheme:no-such-resource";
+/// What is no address at all.
+pub(super) const NO_URI: &str = "mcpjoin: no <address>";
+/// A cursor that no server has given.
+pub(super) const NO_CURSOR: &str = "mcpjoin-no-such-cursor";
+/// A task that no server has.
+pub(super) const NO_TASK: &str = "mcpjoin-no-such-task";
+/// A level of log messages that does not exist.
+pub(super) const NO_LEVEL: &str = "mcpjoin-no-such-level";
 /// A method that no revision has.
 pub(super) const NO_METHOD: &str = "mcpjoin/no-such-method";
 /// A notification that no revision has.
@@ -43,6 +57,39 @@ pub(super) fn request(manner: &Manner, id: &str, method: &str) -> String {
     }
 }
 
+/// A request with parameters, and with more in its `_meta`.
+pub(super) fn request_with(
+    manner: &Manner,
+    id: &str,
+    method: &str,
+    members: &[(&str, Raw)],
+    more: &[(&str, Raw)],
+) -> String {
+    let mut params: Vec<String> = members.iter().map(member).collect();
+    let own = match manner {
+        Manner::Legacy => Vec::new(),
+        Manner::Modern(version) => meta_members(Some(version.as_str()), true),
+    };
+    let meta: Vec<String> = own.into_iter().chain(more.iter().map(member)).collect();
+    if !meta.is_empty() {
+        params.push(format!(r#""_meta":{{{}}}"#, meta.join(",")));
+    }
+    let (method, params) = (Raw::string(method), params.join(","));
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{{params}}}}}"#)
+}
+
+fn member((name, value): &(&str, Raw)) -> String {
+    format!("{}:{value}", Raw::string(name))
+}
+
+/// The cancellation of a request; `None` says of nothing what it is of.
+pub(super) fn cancel(id: Option<&str>) -> String {
+    let id = id.map_or_else(String::new, |id| format!(r#""requestId":{id},"#));
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{{id}"reason":"a look from outside"}}}}"#
+    )
+}
+
 /// A `server/discover` whose `_meta` lacks something, or names another version.
 pub(super) fn discover(id: &str, version: Option<&str>, capabilities: bool) -> String {
     let meta = meta(version, capabilities);
@@ -71,6 +118,14 @@ pub(super) fn initialize(id: &str, version: &str) -> String {
     )
 }
 
+/// The same without a version.
+pub(super) fn initialize_bare(id: &str) -> String {
+    let info = client_info();
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"capabilities":{{}},"clientInfo":{info}}}}}"#
+    )
+}
+
 pub(super) fn initialized() -> String {
     r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()
 }
@@ -89,6 +144,10 @@ fn client_info() -> String {
 }
 
 pub(super) fn meta(version: Option<&str>, capabilities: bool) -> String {
+    format!("{{{}}}", meta_members(version, capabilities).join(","))
+}
+
+fn meta_members(version: Option<&str>, capabilities: bool) -> Vec<String> {
     let mut members = Vec::new();
     if let Some(version) = version {
         members.push(format!(r#""{}":{}"#, key::PROTOCOL_VERSION, Raw::string(version)));
@@ -97,5 +156,5 @@ pub(super) fn meta(version: Option<&str>, capabilities: bool) -> String {
     if capabilities {
         members.push(format!(r#""{}":{{}}"#, key::CLIENT_CAPABILITIES));
     }
-    format!("{{{}}}", members.join(","))
+    members
 }

@@ -7,14 +7,12 @@ use mcpjoin_proto::session::{LinkEnd, OpeningFailure};
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Era, ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
 
+use super::features::{self, Question};
 use super::live::{Live, MOMENT, Opened, Over};
 use super::probes::{self, Manner};
+use super::source::Source;
 use super::{Look, Progress, ValidateError};
-use crate::link::{ChildCommand, SpawnError};
 
-/// The lists, with the capability that each needs.
-pub(super) const LISTS: [(&str, &str); 3] =
-    [("tools", "tools/list"), ("prompts", "prompts/list"), ("resources", "resources/list")];
 /// Methods that the modern era has no longer.
 pub(super) const REMOVED: [&str; 2] = ["ping", "logging/setLevel"];
 /// A server that says something by itself has this long beyond its usual start.
@@ -25,8 +23,8 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 /// Every run of one server.
 pub(super) struct Runs {
     of: Look,
-    command: ChildCommand,
-    trace: Trace,
+    source: Source,
+    pub(super) trace: Trace,
     number: usize,
     /// How long it took from the start to the first answer.
     start: Duration,
@@ -39,9 +37,9 @@ enum Attempt {
 }
 
 impl Runs {
-    pub(super) fn new(of: Look, command: ChildCommand) -> Self {
+    pub(super) fn new(of: Look, source: Source) -> Self {
         let trace = Trace { answer_within: of.answer, ..Trace::default() };
-        Self { of, command, trace, number: 0, start: Duration::ZERO }
+        Self { of, source, trace, number: 0, start: Duration::ZERO }
     }
 
     pub(super) async fn all(mut self) -> Result<Trace, ValidateError> {
@@ -76,21 +74,23 @@ impl Runs {
             self.openers().await?;
         }
         self.bad_lines(modern).await?;
+        if self.of.resilience {
+            self.resilience(modern).await?;
+        }
         Ok(self.trace)
     }
 
-    async fn start(&mut self, name: &str, version: &Version) -> Result<Live, SpawnError> {
+    pub(super) async fn start(&mut self, name: &str, version: &Version) -> Result<Live, ValidateError> {
         self.number += 1;
-        let command = self.command.clone();
-        Live::start(command, name, version.clone(), &self.of.limits, self.of.answer).await
+        Live::start(&mut self.source, name, version.clone(), &self.of.limits, self.of.answer).await
     }
 
-    fn tell(&mut self, live: &Live, probe: Probe) {
+    pub(super) fn tell(&mut self, live: &Live, probe: Probe) {
         (self.of.progress)(Progress { number: self.number, run: &live.run.name, probe });
     }
 
     /// A session of the modern era, if there is one.
-    async fn modern(&mut self, within: Duration) -> Result<Attempt, SpawnError> {
+    async fn modern(&mut self, within: Duration) -> Result<Attempt, ValidateError> {
         let version = Version::newest(Era::Modern);
         let manner = Manner::Modern(version.clone());
         let mut live = self.start("modern session", &version).await?;
@@ -114,10 +114,12 @@ impl Runs {
         };
         self.start = self.start.max(live.elapsed());
         self.common(&mut live, &manner, declared.as_ref()).await;
-        for (capability, method) in LISTS {
-            if declared.as_ref().is_some_and(|declared| !declared.contains_key(capability)) {
-                self.ask(&mut live, &manner, Probe::UndeclaredList, method).await;
-            }
+        if let Some(line) =
+            declared.as_ref().and_then(|declared| features::listen(&manner, &live.id(), declared))
+        {
+            self.tell(&live, Probe::Listen);
+            live.listen(&line).await;
+            self.ask(&mut live, &manner, Probe::Ping, control(&manner)).await;
         }
         for method in REMOVED {
             self.ask(&mut live, &manner, Probe::RemovedMethod, method).await;
@@ -155,7 +157,7 @@ impl Runs {
     }
 
     /// A session of the legacy era, if there is one. `modern`: there is one of the modern era.
-    async fn legacy(&mut self, modern: bool) -> Result<Attempt, SpawnError> {
+    async fn legacy(&mut self, modern: bool) -> Result<Attempt, ValidateError> {
         let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
         let manner = Manner::Legacy;
         let mut live = self.start("legacy session", &version).await?;
@@ -213,11 +215,9 @@ impl Runs {
             live.send(probe, &line);
             self.ask(live, manner, after, control).await;
         }
-        for (capability, method) in LISTS {
-            if declared.is_some_and(|declared| declared.contains_key(capability)) {
-                self.ask(live, manner, Probe::List, method).await;
-            }
-        }
+        let (version, consent) = (live.run.version.clone(), self.of.consent.clone());
+        let mut asking = Asking { runs: self, live, manner };
+        features::look(&mut asking, manner, &version, declared, &consent).await;
         self.tell(live, Probe::TwoAtOnce);
         let two = [live.id(), live.id()].map(|id| (id.clone(), probes::request(manner, &id, control)));
         live.ask_together(Probe::TwoAtOnce, &two).await;
@@ -235,7 +235,7 @@ impl Runs {
     }
 
     /// A short session for each version of the legacy era that has had none, and for one that does not exist.
-    async fn openers(&mut self) -> Result<(), SpawnError> {
+    async fn openers(&mut self) -> Result<(), ValidateError> {
         let had = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
         let others = Revisions::LEGACY.iter().filter(|version| **version != had).cloned();
         let unknown = Version::parse(probes::NO_VERSION);
@@ -265,7 +265,7 @@ impl Runs {
     }
 
     /// Lines that cannot be read. A server that does not survive one is started afresh for the next.
-    async fn bad_lines(&mut self, modern: bool) -> Result<(), SpawnError> {
+    async fn bad_lines(&mut self, modern: bool) -> Result<(), ValidateError> {
         let mut live: Option<(Live, Manner)> = None;
         let bad = probes::BAD_JSON.iter().map(|line| (Probe::BadJson, *line));
         for (probe, line) in
@@ -295,7 +295,7 @@ impl Runs {
     }
 
     /// A session in which anything may be sent; `None` when none opens any more.
-    async fn opened(&mut self, modern: bool) -> Result<Option<(Live, Manner)>, SpawnError> {
+    pub(super) async fn opened(&mut self, modern: bool) -> Result<Option<(Live, Manner)>, ValidateError> {
         if modern {
             let version = Version::newest(Era::Modern);
             let manner = Manner::Modern(version.clone());
@@ -321,6 +321,56 @@ impl Runs {
     async fn keep(&mut self, live: Live) {
         let run: Run = live.close().await;
         self.trace.runs.push(run);
+    }
+}
+
+/// A run in which something can be asked.
+struct Asking<'r> {
+    runs: &'r mut Runs,
+    live: &'r mut Live,
+    manner: &'r Manner,
+}
+
+impl features::Ask for Asking<'_> {
+    async fn ask(&mut self, question: Question<'_>) -> features::Reply {
+        self.runs.tell(self.live, question.probe);
+        let id = self.live.id();
+        let line = question.line(self.manner, &id);
+        self.live.ask_one(question.probe, id.clone(), line).await;
+        self.live.reply(&id)
+    }
+
+    async fn tell(&mut self, probe: Probe, line: String) {
+        if self.live.over().is_none() {
+            self.live.send(probe, &line);
+        }
+    }
+
+    async fn cancelled(&mut self, question: Question<'_>) {
+        if self.live.over().is_some() {
+            return;
+        }
+        self.runs.tell(self.live, question.probe);
+        let id = self.live.id();
+        self.live.send(question.probe, &question.line(self.manner, &id));
+        // The server has begun.
+        self.live.look(MOMENT / 2).await;
+        self.live.send(Probe::Cancel, &probes::cancel(Some(&id)));
+        let control = Question::new(Probe::AfterCancel, Method::parse(control(self.manner)));
+        self.ask(control).await;
+        self.live.look(MOMENT).await;
+    }
+
+    async fn elsewhere(&mut self) {
+        // A process has one.
+    }
+
+    fn last_id(&self) -> String {
+        self.live.last_id()
+    }
+
+    fn cancels(&self) -> bool {
+        true
     }
 }
 

@@ -236,6 +236,10 @@ async fn f27_faults_of_sessions_over_http_are_found() {
 
 #[tokio::test]
 async fn f27_faults_of_the_modern_era_over_http_are_found() {
+    /// Whether it is the whole list of tools.
+    fn is_list(sent: &http::request::Parts, body: &str) -> bool {
+        header(&sent.headers, "mcp-method") == Some("tools/list") && body.contains("\"tools\":[")
+    }
     /// Sets a header, where the request is one of the modern era with a whole `_meta`.
     fn set(head: &mut http::request::Parts, body: &str, name: &'static str, value: &str) {
         if body.contains("\"server/discover\"") && body.contains("/protocolVersion\":\"2026-07-28\"") {
@@ -359,13 +363,45 @@ async fn f27_faults_of_the_modern_era_over_http_are_found() {
             (
                 "tools-in-order",
                 fault(|it| {
-                    it.after = |_, _, _, body| {
+                    it.after = |sent, _, _, body| {
+                        // On the connection where the names of headers are written in other letters.
                         static LISTS: AtomicUsize = AtomicUsize::new(0);
-                        // The second list is another one.
-                        if body.contains("\"tools\":[") && LISTS.fetch_add(1, Ordering::Relaxed) == 1 {
+                        if is_list(sent, body) && LISTS.fetch_add(1, Ordering::Relaxed) == 1 {
+                            *body = body.replace("\"name\":\"one\"", "\"name\":\"zero\"");
+                            *body = body.replace("\"name\":\"two\"", "\"name\":\"one\"");
+                            *body = body.replace("\"name\":\"zero\"", "\"name\":\"two\"");
+                        }
+                    }
+                }),
+            ),
+            (
+                "list-not-by-connection",
+                fault(|it| {
+                    it.after = |sent, _, _, body| {
+                        static LISTS: AtomicUsize = AtomicUsize::new(0);
+                        if is_list(sent, body) && LISTS.fetch_add(1, Ordering::Relaxed) == 1 {
                             *body = body.replace("\"name\":\"one\"", "\"name\":\"zero\"");
                         }
                     }
+                }),
+            ),
+            (
+                "unknown-prompt-code",
+                fault(|it| {
+                    it.after = |sent, _, _, body| {
+                        let whole = header(&sent.headers, "mcp-name") == Some("mcpjoin-no-such-prompt");
+                        if whole && body.contains("-32602") {
+                            *body = body.replace("-32602", "-32603");
+                        }
+                    }
+                }),
+            ),
+            (
+                "input-schema-valid",
+                fault(|it| {
+                    it.after = |_, _, _, body| {
+                        *body = body.replace("\"inputSchema\":{", "\"inputSchema\":{\"required\":true,");
+                    };
                 }),
             ),
             ("streams-not-buffered", fault(|it| it.head = |headers| _ = headers.remove("x-accel-buffering"))),

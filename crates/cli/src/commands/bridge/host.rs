@@ -216,7 +216,7 @@ async fn given_up(servers: &[Running]) -> Failure {
 /// Starts a server, or connects to it, and keeps it running.
 async fn running(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, Failure> {
     let started = Instant::now();
-    let Plan { way, client, shown, first, tools, remembered } = plan;
+    let Plan { way, client, shown, first, tools, remembered, .. } = plan;
     let legacy = remembered.and_then(|remembered| remembered.legacy);
     let failed: Arc<Mutex<Option<Failure>>> = Arc::default();
     let restart = || {

@@ -1,113 +1,170 @@
-//! What `mcpjoin validate` prints: the report and the book, for a person and for a program.
+//! The report for a person: chapter by chapter, each fault with the message that shows it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use bytes::Bytes;
-use mcpjoin::check::{Chapter, Finding, Level, Outcome, Report, Rule, Trace, Verdict};
-use serde_json::{Map, Value, json};
+use mcpjoin::check::{Chapter, Level};
 
-use crate::ui::{BAD, FAINT, HEADING, NAME};
+use super::openers;
+use super::report::{Compared, Document, Found, Judged, Ruling, Said, Seen, Server, cut};
+use crate::ui::{BAD, FAINT, HEADING, NAME, Ui};
 use crate::visible;
 
-/// Of the places where one rule was broken, so many are shown to a person.
+/// Of the places where one rule was broken, so many are shown.
 const FINDINGS: usize = 3;
-/// A line is cut for a person after so many characters.
+/// A line is cut after so many characters.
 const SHOWN: usize = 300;
-/// And for a program.
-const KEPT: usize = 4096;
 
-/// The report for a person. `all`: the rules that held, too.
-pub(super) fn report(shown: &str, trace: &Trace, report: &Report, took: Duration, all: bool) -> String {
-    let mut versions: Vec<&str> = Vec::new();
-    for run in &trace.runs {
-        if !versions.contains(&run.version.as_str()) {
-            versions.push(run.version.as_str());
+/// All of it. `all`: the rules that held, too.
+pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
+    let mut out = String::new();
+    for server in &document.servers {
+        match &server.seen {
+            Ok(Seen::Judged(judged)) => self::judged(&mut out, server, judged, all),
+            Ok(Seen::Openers(rows)) => openers::table(&mut out, &server.shown, rows),
+            // One that stands alone is told as every failure is.
+            Err(_) if !document.several => continue,
+            Err(failure) => {
+                let problem = ui.hidden(&failure.message);
+                let _ = writeln!(
+                    out,
+                    "{HEADING}{}{HEADING:#}\n\n  {BAD}not judged{BAD:#}: {} {FAINT}({}){FAINT:#}",
+                    visible::line(&server.shown),
+                    visible::line(&problem),
+                    failure.id
+                );
+            }
+        }
+        if document.several {
+            out.push('\n');
         }
     }
-    let mut out = format!(
-        "{HEADING}{}{HEADING:#}, protocol {}, {} runs in {:.1} s\n",
-        visible::line(shown),
-        versions.join(", "),
-        trace.runs.len(),
-        took.as_secs_f64()
-    );
+    if let Some(compared) = &document.baseline {
+        stale(&mut out, compared);
+    }
+    if document.several {
+        servers(&mut out, document);
+    }
+    out
+}
+
+fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
+    heading(out, &server.shown, judged, server.took);
     for chapter in Chapter::ALL {
-        let verdicts: Vec<&Verdict> =
-            report.verdicts.iter().filter(|verdict| verdict.rule.chapter == chapter).collect();
-        let passed = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Passed).count();
-        let failed = verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_))).count();
-        if passed + failed == 0 {
+        let rulings: Vec<&Ruling> =
+            judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter).collect();
+        let counts = Ruling::counts(rulings.iter().copied());
+        if counts.ran() == 0 {
             // The summary says why.
             continue;
         }
         let _ = writeln!(
             out,
-            "\n{HEADING}{}{HEADING:#}: {passed} passed, {failed} failed, {} skipped",
+            "\n{HEADING}{}{HEADING:#}: {} passed, {} failed, {} skipped",
             chapter.title(),
-            verdicts.len() - passed - failed
+            counts.passed,
+            counts.failed,
+            counts.skipped
         );
-        for verdict in verdicts {
-            match &verdict.outcome {
-                Outcome::Failed(findings) => broken(&mut out, verdict, findings),
-                Outcome::Passed if all => {
-                    let _ = writeln!(out, "  {NAME}{}{NAME:#} passed", verdict.rule.slug);
+        for ruling in rulings {
+            match &ruling.said {
+                Said::Failed(places) => broken(out, ruling, &places.found),
+                Said::Passed if all => {
+                    let _ = writeln!(out, "  {NAME}{}{NAME:#} passed", ruling.rule.slug);
                 }
-                _ => {}
+                Said::Passed | Said::Skipped(_) => {}
             }
         }
     }
-    summary(&mut out, report);
-    out
+    summary(out, judged);
+    if let Some(clients) = &judged.clients {
+        clients.page(out);
+    }
 }
 
-fn broken(out: &mut String, verdict: &Verdict, findings: &[Finding]) {
-    let rule = verdict.rule;
-    let level = verdict.level();
+fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {
+    let mut versions: Vec<&str> = Vec::new();
+    for run in &judged.runs {
+        if !versions.contains(&run.version.as_str()) {
+            versions.push(run.version.as_str());
+        }
+    }
+    let _ = writeln!(
+        out,
+        "{HEADING}{}{HEADING:#}, protocol {}, {} runs in {:.1} s",
+        visible::line(shown),
+        visible::line(&versions.join(", ")),
+        judged.runs.len(),
+        took.as_secs_f64()
+    );
+}
+
+fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
+    let rule = ruling.rule;
+    let known = findings.iter().filter(|found| found.known).count();
+    let Some(level) = ruling.fault() else {
+        let _ = writeln!(out, "  {FAINT}known{FAINT:#} {NAME}{}{NAME:#}: {}", rule.slug, rule.sentence);
+        return;
+    };
     let label =
         if level == Level::Must { format!("{BAD}{}{BAD:#}", level.as_str()) } else { level.as_str().into() };
     let _ = writeln!(out, "  {label} {NAME}{}{NAME:#}: {}", rule.slug, rule.sentence);
-    for finding in findings.iter().take(FINDINGS) {
-        let _ = writeln!(out, "    {} {FAINT}({}){FAINT:#}", visible::line(&finding.problem), finding.run);
-        let lines = [("sent", &finding.sent), ("received", &finding.received)];
-        for (name, line) in lines {
+    for found in findings.iter().filter(|found| !found.known).take(FINDINGS) {
+        let problem = cut(&found.problem, SHOWN);
+        let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
+        let _ = writeln!(
+            out,
+            "    {} {FAINT}({}{times}){FAINT:#}",
+            visible::line(&problem),
+            visible::line(&found.run)
+        );
+        for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
             if let Some(line) = line {
                 let _ = writeln!(out, "    {FAINT}{name:<8}{FAINT:#} {}", visible::line(&cut(line, SHOWN)));
             }
         }
-        let _ = writeln!(out, "    {FAINT}see{FAINT:#}      {}", finding.address);
+        let _ = writeln!(out, "    {FAINT}see{FAINT:#}      {}", found.address);
     }
-    if findings.len() > FINDINGS {
-        let _ = writeln!(out, "    and {} more", findings.len() - FINDINGS);
+    let more = (findings.len() + ruling.left_out() - known).saturating_sub(FINDINGS);
+    if more > 0 {
+        let _ = writeln!(out, "    and {more} more");
+    }
+    if known > 0 {
+        let _ = writeln!(out, "    and {known} that the baseline has");
     }
 }
 
 /// What ran and what did not, and why not: always all of it.
-fn summary(out: &mut String, report: &Report) {
-    let levels = [Level::Must, Level::Should, Level::Advice].map(|level| {
-        let count = report.failed().filter(|verdict| verdict.level() == level).count();
+fn summary(out: &mut String, judged: &Judged) {
+    let counts = judged.counts();
+    let of = |level: Level| {
+        let count = judged.rulings.iter().filter(|ruling| ruling.fault() == Some(level)).count();
         (count > 0).then(|| format!("{count} {}", level.as_str()))
-    });
-    let levels: Vec<String> = levels.into_iter().flatten().collect();
-    let levels = if levels.is_empty() { String::new() } else { format!(" ({})", levels.join(", ")) };
+    };
+    let mut parts: Vec<String> =
+        [Level::Must, Level::Should, Level::Advice].into_iter().filter_map(of).collect();
+    if counts.known > 0 {
+        parts.push(format!("{} known", counts.known));
+    }
+    let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
     let _ = writeln!(
         out,
-        "\n{HEADING}ran {}{HEADING:#}, passed {}, failed {}{levels}, skipped {}",
-        report.ran(),
-        report.passed().count(),
-        report.failed().count(),
-        report.skipped().count()
+        "\n{HEADING}ran {}{HEADING:#}, passed {}, failed {}{parts}, skipped {}",
+        counts.ran(),
+        counts.passed,
+        counts.failed,
+        counts.skipped
     );
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for verdict in report.skipped() {
-        if let Outcome::Skipped(why) = verdict.outcome {
-            reasons.entry(why).or_default().push(verdict.rule.slug);
+    for ruling in &judged.rulings {
+        if let Said::Skipped(why) = &ruling.said {
+            reasons.entry(why).or_default().push(ruling.rule.slug);
         }
     }
     for chapter in Chapter::ALL {
-        let of = |verdict: &&Verdict| verdict.rule.chapter == chapter;
-        let all: Vec<&str> = report.verdicts.iter().filter(of).map(|verdict| verdict.rule.slug).collect();
+        let of = |ruling: &&Ruling| ruling.rule.chapter == chapter;
+        let all: Vec<&str> = judged.rulings.iter().filter(of).map(|ruling| ruling.rule.slug).collect();
         // A chapter is said in one word when all of it is skipped for one reason.
         let whole =
             reasons.values_mut().find(|slugs| all.len() > 1 && all.iter().all(|slug| slugs.contains(slug)));
@@ -117,118 +174,47 @@ fn summary(out: &mut String, report: &Report) {
         }
     }
     for (why, slugs) in reasons {
-        let _ = writeln!(out, "  {FAINT}skipped: {why}:{FAINT:#} {}", slugs.join(", "));
+        let _ = writeln!(out, "  {FAINT}skipped: {}:{FAINT:#} {}", visible::line(why), slugs.join(", "));
     }
 }
 
-/// The report for a program.
-pub(super) fn report_json(shown: &str, trace: &Trace, report: &Report) -> String {
-    let runs: Vec<Value> = trace
-        .runs
-        .iter()
-        .map(|run| json!({ "name": run.name, "protocolVersion": run.version.as_str() }))
-        .collect();
-    let rules: Vec<Value> = report.verdicts.iter().map(verdict_json).collect();
-    pretty(&json!({
-        "command": shown,
-        "runs": runs,
-        "ran": report.ran(),
-        "passed": report.passed().count(),
-        "failed": report.failed().count(),
-        "skipped": report.skipped().count(),
-        "rules": rules,
-    }))
+/// What the baseline has and nobody finds any more.
+fn stale(out: &mut String, compared: &Compared) {
+    if compared.stale.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "{HEADING}{}{HEADING:#}: {} found no longer (--update-baseline takes them out)",
+        compared.file,
+        compared.stale.len()
+    );
+    for stale in &compared.stale {
+        let server = stale.server.as_ref().map(|server| format!("{}, ", visible::line(server)));
+        let _ = writeln!(
+            out,
+            "  {}{NAME}{}{NAME:#}: {} {FAINT}({}){FAINT:#}",
+            server.unwrap_or_default(),
+            visible::line(&stale.rule),
+            visible::line(&stale.problem),
+            visible::line(&stale.run)
+        );
+    }
 }
 
-fn verdict_json(verdict: &Verdict) -> Value {
-    let rule = verdict.rule;
-    let mut out = Map::new();
-    out.insert("rule".into(), json!(rule.slug));
-    out.insert("chapter".into(), json!(rule.chapter.as_str()));
-    out.insert("level".into(), json!(verdict.level().as_str().to_lowercase()));
-    out.insert("sentence".into(), json!(rule.sentence));
-    out.insert("address".into(), json!(rule.address()));
-    match &verdict.outcome {
-        Outcome::Passed => _ = out.insert("outcome".into(), json!("passed")),
-        Outcome::Skipped(why) => {
-            out.insert("outcome".into(), json!("skipped"));
-            out.insert("why".into(), json!(why));
-        }
-        Outcome::Failed(findings) => {
-            out.insert("outcome".into(), json!("failed"));
-            out.insert("findings".into(), findings.iter().map(finding_json).collect());
+/// How many servers came to what.
+fn servers(out: &mut String, document: &Document) {
+    let (mut judged, mut faulty, mut failed) = (0, 0, 0);
+    for server in &document.servers {
+        match &server.seen {
+            Ok(Seen::Judged(report)) if report.has_failed(document.least) => faulty += 1,
+            Ok(_) => judged += 1,
+            Err(_) => failed += 1,
         }
     }
-    Value::Object(out)
-}
-
-fn finding_json(finding: &Finding) -> Value {
-    let mut out = json!({
-        "problem": finding.problem,
-        "run": finding.run,
-        "protocolVersion": finding.version.as_str(),
-        "level": finding.level.as_str().to_lowercase(),
-        "address": finding.address,
-    });
-    for (name, line) in [("sent", &finding.sent), ("received", &finding.received)] {
-        if let Some(line) = line {
-            out[name] = json!(cut(line, KEPT));
-        }
-    }
-    out
-}
-
-/// The book for a person.
-pub(super) fn book(rules: impl Iterator<Item = &'static Rule>) -> String {
-    let mut out = String::new();
-    let mut last = None;
-    for rule in rules {
-        if last.replace(rule.chapter) != Some(rule.chapter) {
-            let gap = if out.is_empty() { "" } else { "\n" };
-            let chapter = rule.chapter;
-            let _ = writeln!(out, "{gap}{HEADING}{}{HEADING:#} ({})", chapter.title(), chapter.as_str());
-        }
-        let _ = writeln!(out, "  {NAME}{}{NAME:#} {}, {}", rule.slug, rule.level().as_str(), revisions(rule));
-        let _ = writeln!(out, "    {}", rule.sentence);
-        let _ = writeln!(out, "    {FAINT}{}{FAINT:#}", rule.address().unwrap_or_default());
-    }
-    out
-}
-
-/// The book for a program: an array.
-pub(super) fn book_json(rules: impl Iterator<Item = &'static Rule>) -> String {
-    let rules: Vec<Value> = rules
-        .map(|rule| {
-            json!({
-                "rule": rule.slug,
-                "chapter": rule.chapter.as_str(),
-                "level": rule.level().as_str().to_lowercase(),
-                "sentence": rule.sentence,
-                "address": rule.address(),
-                "since": rule.first().map(|version| version.as_str()),
-                "until": rule.last().map(|version| version.as_str()),
-            })
-        })
-        .collect();
-    pretty(&Value::Array(rules))
-}
-
-fn revisions(rule: &Rule) -> String {
-    match (rule.first(), rule.last()) {
-        (Some(first), Some(last)) if first.as_str() == last.as_str() => first.to_string(),
-        (Some(first), Some(last)) => format!("{first} to {last}"),
-        _ => String::new(),
-    }
-}
-
-fn pretty(value: &Value) -> String {
-    visible::json(&value.to_string())
-}
-
-pub(super) fn cut(line: &Bytes, characters: usize) -> String {
-    let text = String::from_utf8_lossy(line);
-    match text.char_indices().nth(characters) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.into_owned(),
-    }
+    let _ = writeln!(
+        out,
+        "{HEADING}{} servers{HEADING:#}: {judged} without faults, {faulty} with faults, {failed} not judged",
+        document.servers.len()
+    );
 }

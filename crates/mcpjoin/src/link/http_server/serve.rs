@@ -134,6 +134,11 @@ impl HttpListener {
         options
     }
 
+    /// The socket alone, for whoever answers in another way.
+    pub(crate) fn into_socket(self) -> TcpListener {
+        self.socket
+    }
+
     /// Serves everyone who comes, until `end` is ready; then what is in progress is finished.
     pub(crate) async fn serve(self, service: HttpService, end: impl Future<Output = ()>) {
         let Self { socket, .. } = self;

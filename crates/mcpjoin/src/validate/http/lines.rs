@@ -1,16 +1,15 @@
 //! What is sent over HTTP alone. Nothing here names a tool or a resource, and the one prompt does not exist.
 
-use mcpjoin_proto::types::Members;
-use mcpjoin_proto::{Kind, Raw, Version};
+use mcpjoin_proto::Version;
 
-use super::super::probes;
+use super::super::probes::{self, NO_PROMPT};
 
-/// A prompt that no server has.
-pub(super) const NO_PROMPT: &str = "mcpjoin-no-such-prompt";
-/// The same in Base64, as a header may carry it.
+/// [`NO_PROMPT`] in Base64, as a header may carry it.
 pub(super) const NO_PROMPT_ENCODED: &str = "=?base64?bWNwam9pbi1uby1zdWNoLXByb21wdA==?=";
 /// What looks like that and is none.
 pub(super) const NO_BASE64: &str = "=?base64?%%%?=";
+/// What no argument of ours is.
+pub(super) const OTHER_VALUE: &str = "mcpjoin-another-value";
 /// Another prompt that no server has.
 pub(super) const OTHER_PROMPT: &str = "mcpjoin-no-other-prompt";
 /// A session that no server has made: as long as one, and of visible ASCII.
@@ -20,10 +19,6 @@ pub(super) const NO_SESSION: &str = "mcpjoin-6e6f-7375-6368-73657373696f";
 pub(super) const FOREIGN_ORIGINS: [&str; 2] = ["http://mcpjoin-elsewhere.invalid", "null"];
 /// A host that is no name of the server.
 pub(super) const FOREIGN_HOST: &str = "mcpjoin-elsewhere.invalid";
-
-/// The capabilities that tell of changes, and how the changes are asked for.
-const CHANGES: [(&str, &str); 3] =
-    [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
 
 /// A response to a request that was never made.
 pub(super) fn stray_answer() -> String {
@@ -43,25 +38,12 @@ pub(super) fn no_prompt(id: &str, version: &Version) -> String {
     )
 }
 
-/// Asks for one kind of changes that the server declares; `None` when it declares none.
-pub(super) fn listen(id: &str, version: &Version, declared: &Members<Raw>) -> Option<String> {
-    let has = |name: &str| {
-        let capability = declared.get(name).filter(|capability| capability.kind() == Kind::Object);
-        let flag = capability.and_then(|capability| capability.member("listChanged"));
-        flag.is_some_and(|flag| flag.as_str() == "true")
-    };
-    let (_, change) = CHANGES.iter().find(|(name, _)| has(name))?;
-    let meta = probes::meta(Some(version.as_str()), true);
-    Some(format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{{"notifications":{{"{change}":true}},"_meta":{meta}}}}}"#
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use mcpjoin_proto::http::headers::decode_value;
 
-    use super::{NO_BASE64, NO_PROMPT, NO_PROMPT_ENCODED};
+    use super::{NO_BASE64, NO_PROMPT_ENCODED};
+    use crate::validate::probes::NO_PROMPT;
 
     #[test]
     fn the_name_in_base64_is_the_name() {

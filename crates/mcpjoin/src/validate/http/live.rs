@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use mcpjoin_check::{BodyEnd, Channel, Line, Probe, Run, What};
 use mcpjoin_proto::codec::sse::SseDecoder;
-use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::headers::{encode_value, name, named_by};
 use mcpjoin_proto::http::origin::MediaType;
 use mcpjoin_proto::{
     ErrorObject, Message, Method, Payload, Profile, Raw, RequestId, Response as Answer, Version,
@@ -136,6 +136,11 @@ impl<'w> Live<'w> {
         self.next_id.to_string()
     }
 
+    /// The last of them.
+    pub(super) fn last_id(&self) -> String {
+        self.next_id.to_string()
+    }
+
     /// The version that was agreed on: requests name it from now on.
     pub(super) fn agree(&mut self, version: Version, session: Option<HeaderValue>) {
         self.run.version = version.clone();
@@ -151,13 +156,23 @@ impl<'w> Live<'w> {
             Manner::Modern(version) => {
                 head = head.with(name::PROTOCOL_VERSION, version.as_str());
                 let line = Line::new(line.to_owned());
-                let method = line.parts().find_map(|part| match part {
-                    Ok(Message::Request(request)) => Some(request.method.as_str().to_owned()),
-                    Ok(Message::Notification(told)) => Some(told.method.as_str().to_owned()),
+                let called = line.parts().find_map(|part| match part {
+                    Ok(Message::Request(request)) => Some((request.method.clone(), request.params.clone())),
+                    Ok(Message::Notification(told)) => Some((told.method.clone(), None)),
                     _ => None,
                 });
-                if let Some(method) = method {
-                    head = head.with(name::METHOD, &method);
+                if let Some((method, params)) = called {
+                    head = head.with(name::METHOD, method.as_str());
+                    let named = named_by(&method).zip(params).and_then(|(named, params)| {
+                        params
+                            .raw()
+                            .member(named.member)?
+                            .to_string_value()
+                            .map(|name| encode_value(&name).into_owned())
+                    });
+                    if let Some(named) = named {
+                        head = head.with(name::NAME, &named);
+                    }
                 }
             }
         }

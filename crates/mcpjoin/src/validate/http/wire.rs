@@ -136,6 +136,15 @@ impl Head {
         self
     }
 
+    /// With a header whose name is not one of ours.
+    pub(super) fn and(mut self, name: &str, value: &str) -> Self {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value))
+        {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+
     /// Without a header.
     pub(super) fn without(mut self, name: &'static str) -> Self {
         self.headers.remove(name);

@@ -1,0 +1,157 @@
+//! What a server asks of a person.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation>
+
+use mcpjoin_proto::{Kind, Method, Raw, code};
+
+use super::input::{Wanted, wanted};
+use crate::grammar::is_uri;
+use crate::revisions::Revisions;
+use crate::rule::Level::{Must, Should};
+use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
+use crate::seen::{Seen, elements, has_path, member, members, text};
+
+const NOT_ASKED: &str = "nothing was asked of a person";
+
+pub(super) static RULES: [Rule; 6] = [
+    Rule {
+        slug: "elicitation-mode-declared",
+        chapter: Chapter::Patterns,
+        sentence: "A server asks a person in a mode that the client has declared; one that names none has form.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Must, "client/elicitation#capabilities")],
+        judge: |seen| {
+            elicited(seen, |wanted, mode| {
+                // Without the capability there is a rule of its own.
+                let declared = member(wanted.client.as_ref()?, "elicitation")?;
+                let empty = members(&declared).is_some_and(|modes| modes.is_empty());
+                let known = has_path(&declared, mode) || mode == "form" && empty;
+                (!known).then(|| format!("the client has not declared the mode {mode:?}"))
+            })
+        },
+    },
+    Rule {
+        slug: "elicitation-complete",
+        chapter: Chapter::Patterns,
+        sentence: "A question to a person has a message; a form has a requestedSchema, a URL its url.",
+        sources: &[
+            Source::new(Revisions::THIRD, Must, "client/elicitation#creating-elicitation-requests"),
+            Source::new(Revisions::SINCE_FOURTH, Must, "client/elicitation#elicitation-requests"),
+        ],
+        judge: |seen| {
+            elicited(seen, |wanted, mode| {
+                if text(&wanted.params, "message").is_none() {
+                    return Some("it has no message".into());
+                }
+                if mode == "url" {
+                    if !text(&wanted.params, "url").is_some_and(|url| is_uri(&url)) {
+                        return Some("its url is missing or none".into());
+                    }
+                    let id = text(&wanted.params, "elicitationId").is_none();
+                    let missing = id && Revisions::LAST_LEGACY.contains(&seen.run.version);
+                    return missing.then(|| "it has no elicitationId".into());
+                }
+                let schema = member(&wanted.params, "requestedSchema");
+                (!schema.is_some_and(|schema| schema.kind() == Kind::Object))
+                    .then(|| "its requestedSchema is missing or no object".into())
+            })
+        },
+    },
+    Rule {
+        slug: "elicitation-url-secure",
+        chapter: Chapter::Patterns,
+        sentence: "A URL to which a person is sent is one of HTTPS, but on this machine.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Should, "client/elicitation#safe-url-handling")],
+        judge: |seen| {
+            elicited(seen, |wanted, mode| {
+                let url = text(&wanted.params, "url").filter(|url| mode == "url" && is_uri(url))?;
+                let lower = url.to_ascii_lowercase();
+                let local = ["http://localhost", "http://127.", "http://[::1]"];
+                let good =
+                    lower.starts_with("https://") || local.iter().any(|start| lower.starts_with(start));
+                (!good).then(|| format!("the url is {url:?}"))
+            })
+        },
+    },
+    Rule {
+        slug: "elicitation-form-without-links",
+        chapter: Chapter::Patterns,
+        sentence: "A form has no links in its message, its titles and its descriptions.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Should, "client/elicitation#safe-url-handling")],
+        judge: |seen| {
+            elicited(seen, |wanted, mode| {
+                let mut texts: Vec<String> = text(&wanted.params, "message").into_iter().collect();
+                let properties =
+                    || members(&member(&member(&wanted.params, "requestedSchema")?, "properties")?);
+                for (_, property) in properties().iter().flat_map(|properties| properties.iter()) {
+                    texts
+                        .extend(["title", "description"].into_iter().filter_map(|name| text(property, name)));
+                }
+                let link = |text: &String| text.contains("http://") || text.contains("https://");
+                let found = texts.into_iter().find(link).filter(|_| mode == "form")?;
+                Some(format!("a link stands in {found:?}"))
+            })
+        },
+    },
+    Rule {
+        slug: "elicitation-error-complete",
+        chapter: Chapter::Patterns,
+        sentence: "The error -32042 lists what a person has to do first: each a URL with its elicitationId.",
+        sources: &[Source::new(
+            Revisions::LAST_LEGACY,
+            Must,
+            "client/elicitation#url-elicitation-required-error",
+        )],
+        judge: |seen| {
+            let errors = seen.errors().filter(|(.., error)| error.code == code::URL_ELICITATION_REQUIRED);
+            let judged = errors.map(|(asked, line, error)| {
+                let list = error.data.as_ref().and_then(|data| elements(&member(data, "elicitations")?));
+                let good = |one: &Raw| {
+                    text(one, "mode").is_some_and(|mode| mode == "url")
+                        && text(one, "elicitationId").is_some()
+                };
+                let good = list.is_some_and(|list| !list.is_empty() && list.iter().all(good));
+                let problem = "data.elicitations is no list of URLs with an elicitationId";
+                (!good)
+                    .then(|| Finding::new(problem, asked.map(|asked| asked.line.bytes()), Some(line.bytes())))
+            });
+            Outcome::of(judged, "no error -32042 was seen")
+        },
+    },
+    Rule {
+        slug: "elicitation-completion-known",
+        chapter: Chapter::Patterns,
+        sentence: "What is told to be done has the elicitationId of something that a person was asked to do.",
+        sources: &[Source::new(
+            Revisions::LAST_LEGACY,
+            Must,
+            "client/elicitation#completion-notifications-for-url-mode-elicitation",
+        )],
+        judge: |seen| {
+            let asked = wanted(seen).into_iter().filter_map(|wanted| text(&wanted.params, "elicitationId"));
+            let errors = seen
+                .errors()
+                .filter_map(|(.., error)| elements(&member(error.data.as_ref()?, "elicitations")?));
+            let errors = errors.flatten().filter_map(|one| text(&one, "elicitationId"));
+            let known: Vec<String> = asked.chain(errors).collect();
+            let told =
+                seen.notifications.iter().filter(|told| told.what.method == Method::ElicitationComplete);
+            let judged = told.map(|told| {
+                let id = told.what.params.as_ref().and_then(|params| text(params.raw(), "elicitationId"));
+                let good = id.as_ref().is_some_and(|id| known.contains(id));
+                let problem = || format!("the elicitationId is {id:?}, and nobody was asked for it");
+                (!good).then(|| Finding::new(problem(), None, Some(told.line.bytes())))
+            });
+            Outcome::of(judged, "nothing was told to be done")
+        },
+    },
+];
+
+/// Looks at every question to a person, with its mode.
+fn elicited(seen: &Seen<'_>, look: impl Fn(&Wanted, &str) -> Option<String>) -> Outcome {
+    let questions = wanted(seen).into_iter().filter(|wanted| wanted.method == Method::Elicit.as_str());
+    let judged = questions.map(|wanted| {
+        let mode = text(&wanted.params, "mode").unwrap_or_else(|| "form".into());
+        look(&wanted, &mode).map(|problem| wanted.finding(problem))
+    });
+    Outcome::of(judged, NOT_ASKED)
+}

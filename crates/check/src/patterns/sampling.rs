@@ -1,0 +1,115 @@
+//! What a server asks of the client's model.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
+
+use mcpjoin_proto::{Kind, Method, Raw};
+
+use super::input::{Wanted, wanted};
+use crate::revisions::Revisions;
+use crate::rule::Level::{Must, Should};
+use crate::rule::{Chapter, Outcome, Rule, Source};
+use crate::seen::{Seen, elements, has_path, member, text};
+
+pub(super) static RULES: [Rule; 4] = [
+    Rule {
+        slug: "sampling-tools-declared",
+        chapter: Chapter::Patterns,
+        sentence: "A server gives a model tools when the client has declared sampling.tools, and not otherwise.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Must, "client/sampling#tools-in-sampling")],
+        judge: |seen| {
+            sampled(seen, |wanted| {
+                let given = ["tools", "toolChoice"]
+                    .into_iter()
+                    .find(|name| member(&wanted.params, name).is_some())?;
+                lacks(wanted, "sampling.tools")
+                    .then(|| format!("{given} is there, and sampling.tools not declared"))
+            })
+        },
+    },
+    Rule {
+        slug: "sampling-context-declared",
+        chapter: Chapter::Patterns,
+        sentence: "A server asks for the context of servers when the client has declared sampling.context.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Should, "client/sampling#capabilities")],
+        judge: |seen| {
+            sampled(seen, |wanted| {
+                let context = text(&wanted.params, "includeContext").filter(|context| context != "none")?;
+                lacks(wanted, "sampling.context")
+                    .then(|| format!("includeContext is {context:?}, and sampling.context not declared"))
+            })
+        },
+    },
+    Rule {
+        slug: "sampling-tool-results-balanced",
+        chapter: Chapter::Patterns,
+        sentence: "Each use of a tool in a message is followed by a message of its results alone, one for each.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Must, "client/sampling#tool-use-and-result-balance")],
+        judge: |seen| sampled(seen, balance_fault),
+    },
+    Rule {
+        slug: "sampling-message-complete",
+        chapter: Chapter::Patterns,
+        sentence: "Each message for a model has a role, user or assistant, and content.",
+        sources: &[Source::new(Revisions::ALL, Must, "client/sampling#messages")],
+        judge: |seen| {
+            sampled(seen, |wanted| {
+                let Some(messages) =
+                    member(&wanted.params, "messages").and_then(|messages| elements(&messages))
+                else {
+                    return Some("messages is missing or no array".into());
+                };
+                messages.iter().find_map(|message| {
+                    let role =
+                        text(message, "role").is_some_and(|role| role == "user" || role == "assistant");
+                    let content = member(message, "content");
+                    let content = content.is_some_and(|it| matches!(it.kind(), Kind::Object | Kind::Array));
+                    (!(role && content)).then(|| "a message has no role, or no content".into())
+                })
+            })
+        },
+    },
+];
+
+/// Looks at every request for the client's model.
+fn sampled(seen: &Seen<'_>, look: impl Fn(&Wanted) -> Option<String>) -> Outcome {
+    let requests = wanted(seen).into_iter().filter(|wanted| wanted.method == Method::CreateMessage.as_str());
+    let judged = requests.map(|wanted| look(&wanted).map(|problem| wanted.finding(problem)));
+    Outcome::of(judged, "nothing was asked of a model")
+}
+
+/// Whether the client has declared sampling, and not this of it: without sampling there is a rule of its own.
+fn lacks(wanted: &Wanted, path: &str) -> bool {
+    wanted.client.as_ref().is_some_and(|ours| has_path(ours, "sampling") && !has_path(ours, path))
+}
+
+/// The blocks of a message.
+fn blocks(message: &Raw) -> Vec<Raw> {
+    match member(message, "content") {
+        Some(content) if content.kind() == Kind::Array => elements(&content).unwrap_or_default(),
+        Some(content) => vec![content],
+        None => Vec::new(),
+    }
+}
+
+fn balance_fault(wanted: &Wanted) -> Option<String> {
+    let messages = elements(&member(&wanted.params, "messages")?)?;
+    let is = |block: &Raw, kind: &str| text(block, "type").as_deref() == Some(kind);
+    let mut used: Vec<String> = Vec::new();
+    for message in &messages {
+        let blocks = blocks(message);
+        let results = blocks.iter().filter(|block| is(block, "tool_result")).count();
+        if results > 0 && results < blocks.len() {
+            return Some("a message has results of tools and something else".into());
+        }
+        let given: Vec<String> = blocks.iter().filter_map(|block| text(block, "toolUseId")).collect();
+        if let Some(missing) = used.iter().find(|id| !given.contains(id)) {
+            return Some(format!("the use {missing:?} of a tool is not followed by its result"));
+        }
+        used = blocks
+            .iter()
+            .filter(|block| is(block, "tool_use"))
+            .filter_map(|block| text(block, "id"))
+            .collect();
+    }
+    used.first().map(|id| format!("the use {id:?} of a tool is not followed by its result"))
+}

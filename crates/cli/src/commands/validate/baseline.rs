@@ -1,0 +1,190 @@
+//! `--baseline FILE`: findings that are known. They are told, and are no faults.
+//!
+//! The file is JSON that people read in reviews: one object for each finding, with the fingerprint by which it is known
+//! again. Where several servers are looked at, an entry names its server; without a name it is for any.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::report::{Compared, Document, Found, Judged, Said, Seen, Server, Stale, cut};
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::target::shown;
+use crate::visible;
+
+/// A larger file is none of ours.
+const LARGEST: u64 = 16 << 20;
+/// The member by which such a file is known, and what it holds.
+const FORMAT: (&str, u64) = ("mcpjoinBaseline", 1);
+/// Of a problem so many characters are written down.
+const KEPT: usize = 300;
+
+/// A known finding. Ordered as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    server: Option<String>,
+    rule: String,
+    run: String,
+    problem: String,
+    fingerprint: String,
+}
+
+/// Known findings.
+pub(super) struct Baseline {
+    entries: Vec<Entry>,
+}
+
+impl Baseline {
+    /// Reads the file. `or_new`: where there is none, nothing is known.
+    pub(super) fn read(path: &Path, or_new: bool) -> Result<Self, Failure> {
+        let name = shown(path.as_os_str());
+        let unusable = |what: String, hint: String| {
+            Failure::usage(format!("the baseline {name} cannot be used: {what}"), hint)
+        };
+        let file = match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && or_new => {
+                return Ok(Self { entries: Vec::new() });
+            }
+            Err(error) => Err(error),
+            Ok(metadata) if metadata.len() > LARGEST => {
+                Err(io::Error::other("larger than the limit of 16 MiB"))
+            }
+            Ok(_) => std::fs::read_to_string(path),
+        };
+        let text = file.map_err(|error| {
+            let hint = if error.kind() == io::ErrorKind::NotFound {
+                format!("--baseline {name} --update-baseline writes it")
+            } else {
+                "name another file".to_owned()
+            };
+            unusable(error.to_string(), hint)
+        })?;
+        let read = serde_json::from_str(&text).map_err(|error| error.to_string());
+        let entries = read.and_then(|value| Self::entries(&value));
+        let hint = "take one that --update-baseline has written";
+        Ok(Self { entries: entries.map_err(|what| unusable(what, hint.to_owned()))? })
+    }
+
+    fn entries(file: &Value) -> Result<Vec<Entry>, String> {
+        let (member, version) = FORMAT;
+        match file.get(member).and_then(Value::as_u64) {
+            Some(known) if known == version => {}
+            Some(other) => {
+                return Err(format!("it is written by a version of mcpjoin that is newer ({other})"));
+            }
+            None => return Err(format!("it has no {member}")),
+        }
+        let findings = file.get("findings").and_then(Value::as_array).ok_or("it has no array findings")?;
+        let entries = findings.iter().enumerate().map(|(place, finding)| {
+            let text = |name: &str| finding.get(name).and_then(Value::as_str).map(str::to_owned);
+            let needed =
+                |name: &str| text(name).ok_or_else(|| format!("finding {} has no {name}", place + 1));
+            Ok(Entry {
+                server: text("server"),
+                rule: needed("rule")?,
+                run: text("run").unwrap_or_default(),
+                problem: text("problem").unwrap_or_default(),
+                fingerprint: needed("fingerprint")?,
+            })
+        });
+        entries.collect()
+    }
+
+    /// Marks what is known, and says what was known and is found no longer.
+    pub(super) fn compare(&self, path: &Path, document: &mut Document) {
+        let mut seen = BTreeSet::new();
+        for server in &mut document.servers {
+            let label = server.label.clone();
+            let Ok(Seen::Judged(judged)) = &mut server.seen else { continue };
+            for ruling in &mut judged.rulings {
+                let rule = ruling.rule.slug;
+                let Said::Failed(places) = &mut ruling.said else { continue };
+                for found in &mut places.found {
+                    let known = self.entries.iter().enumerate().filter(|(_, entry)| {
+                        entry.rule == rule && entry.fingerprint == found.fingerprint && entry.is_for(&label)
+                    });
+                    for (place, _) in known {
+                        found.known = true;
+                        seen.insert(place);
+                    }
+                }
+            }
+        }
+        let stale = self.entries.iter().enumerate().filter(|(place, entry)| {
+            !seen.contains(place) && document.servers.iter().any(|server| entry.was_looked_for(server))
+        });
+        let stale = stale.map(|(_, entry)| Stale {
+            rule: entry.rule.clone(),
+            server: entry.server.clone(),
+            run: cut(&entry.run, KEPT),
+            problem: cut(&entry.problem, KEPT),
+        });
+        document.baseline = Some(Compared { file: shown(path.as_os_str()), stale: stale.collect() });
+    }
+
+    /// Writes what is found, and what was known and was not looked for this time.
+    pub(super) fn update(self, path: &Path, document: &Document) -> Result<usize, Failure> {
+        let mut entries: BTreeSet<Entry> = self
+            .entries
+            .into_iter()
+            .filter(|entry| !document.servers.iter().any(|server| entry.was_looked_for(server)))
+            .collect();
+        for server in &document.servers {
+            let Ok(Seen::Judged(judged)) = &server.seen else { continue };
+            let name = document.several.then(|| server.label.clone());
+            for ruling in &judged.rulings {
+                let of = |found: &Found| Entry {
+                    server: name.clone(),
+                    rule: ruling.rule.slug.to_owned(),
+                    run: found.run.clone(),
+                    problem: cut(&found.problem, KEPT),
+                    fingerprint: found.fingerprint.clone(),
+                };
+                entries.extend(ruling.found().iter().map(of));
+            }
+        }
+        // Of what has one fingerprint one is enough.
+        let mut written = BTreeSet::new();
+        entries.retain(|entry| written.insert((entry.server.clone(), entry.fingerprint.clone())));
+        let (member, version) = FORMAT;
+        let file =
+            json!({ member: version, "findings": entries.iter().map(Entry::json).collect::<Vec<_>>() });
+        let text = visible::json(&file.to_string()) + "\n";
+        std::fs::write(path, text).map_err(|error| {
+            let problem = format!("the baseline {} cannot be written: {error}", shown(path.as_os_str()));
+            Failure::new("E_OUTPUT", Exit::Usage, Phase::Output, problem).hint("name another file")
+        })?;
+        Ok(entries.len())
+    }
+}
+
+impl Entry {
+    fn is_for(&self, label: &str) -> bool {
+        self.server.as_ref().is_none_or(|server| server == label)
+    }
+
+    /// Whether its rule was put to the test in its run on its server, so that it would have been found.
+    fn was_looked_for(&self, server: &Server) -> bool {
+        let Ok(Seen::Judged(Judged { runs, rulings, .. })) = &server.seen else { return false };
+        let ruling = rulings.iter().find(|ruling| ruling.rule.slug == self.rule);
+        self.is_for(&server.label)
+            && ruling.is_some_and(|ruling| !matches!(ruling.said, Said::Skipped(_)))
+            && runs.iter().any(|run| run.name == self.run)
+    }
+
+    fn json(&self) -> Value {
+        let mut out = json!({
+            "rule": self.rule,
+            "run": self.run,
+            "problem": self.problem,
+            "fingerprint": self.fingerprint,
+        });
+        if let Some(server) = &self.server {
+            out["server"] = json!(server);
+        }
+        out
+    }
+}

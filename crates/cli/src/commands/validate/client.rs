@@ -1,0 +1,264 @@
+//! `mcpjoin validate --client`: is this client right? We are the server that it connects to.
+
+use std::ffi::{OsStr, OsString};
+use std::future::{Future, pending};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use mcpjoin::Link;
+use mcpjoin::check::{Chapter, Level, Selection, Trace, What, client_rules, judge_client};
+use mcpjoin::link::{HttpListener, HttpOptions};
+use mcpjoin::proto::types::Members;
+use mcpjoin::proto::types::meta::key;
+use mcpjoin::proto::{Message, Raw};
+use mcpjoin::validate::{ClientValidator, Leaving};
+
+use super::report::{Document, Judged, Seen, Server};
+use super::{Format, book, rendered};
+use crate::args::{ClientLook, Validate};
+use crate::commands::{unwritten, written};
+use crate::connect::{Signals, limits};
+use crate::demo;
+use crate::exit::{Exit, Signal};
+use crate::failure::{Failure, Phase};
+use crate::target::shown;
+use crate::ui::Ui;
+
+/// Who has come over HTTP has left when there has been no connection for so long.
+const IDLE: Duration = Duration::from_secs(5);
+/// Stands for our address in the words of the client's command.
+const URL: &str = "{url}";
+/// Stands for the id of our process in the name of the report.
+const PID: &str = "{pid}";
+
+/// How it ended.
+struct Looked {
+    trace: Trace,
+    /// By a signal, which is not what ends it otherwise.
+    signal: Option<Signal>,
+}
+
+/// Serves clients, and judges them. `escaped`: `--` stood before the first word.
+pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failure> {
+    let only = args.rule.iter().map(String::as_str);
+    let selection = Selection::for_clients(only, args.skip.iter().map(String::as_str)).map_err(|error| {
+        let used = |chapter: &Chapter| client_rules().any(|rule| rule.chapter == *chapter);
+        let chapters: Vec<&str> =
+            Chapter::ALL.iter().filter(|chapter| used(chapter)).map(|chapter| chapter.as_str()).collect();
+        let hint = format!(
+            "mcpjoin validate --client --rules shows the rules; the chapters are {}",
+            chapters.join(", ")
+        );
+        Failure::usage(error.to_string(), hint)
+    })?;
+    if args.rules {
+        let selected = client_rules().filter(|rule| selection.has(rule));
+        let text = match args.form() {
+            Format::Json => book::document(selected),
+            _ => book::page(selected),
+        };
+        return Ok(written(ui, ui.result(&text)));
+    }
+    let look = &args.client;
+    if look.listen.is_none() && !args.words.is_empty() {
+        return Err(Failure::usage(
+            "a client that is to be started needs to know where the server is",
+            "mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}",
+        ));
+    }
+    if !args.words.is_empty() && !escaped {
+        return Err(Failure::usage(
+            "the client's command stands after --",
+            "mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}",
+        ));
+    }
+    let began = Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system(Phase::Serve, &error))?;
+    let looked = runtime.block_on(look_at(ui, args))?;
+    if looked.trace.runs.is_empty() {
+        if let Some(signal) = looked.signal {
+            return Ok(Exit::Signal(signal));
+        }
+        let failure =
+            Failure::new("E_NO_CLIENT", Exit::Connection, Phase::Serve, "no client has said anything");
+        return Err(failure.hint("was it told to start this, or to connect to that address?"));
+    }
+    let name = ui.hidden(&name(&looked.trace)).into_owned();
+    let report = judge_client(&looked.trace, &selection);
+    let judged = Judged::new(ui, &looked.trace, report);
+    let least = if args.strict { Level::Should } else { Level::Must };
+    let failed = judged.has_failed(least);
+    let server = Server {
+        label: name.clone(),
+        shown: name,
+        place: None,
+        took: began.elapsed(),
+        seen: Ok(Seen::Judged(judged)),
+    };
+    let document = Document { servers: vec![server], several: false, least, baseline: None };
+    let text = rendered(ui, args, &document);
+    let exit = match &look.report {
+        // What crosses goes over standard output; what is printed goes to standard error then.
+        None => written(ui, ui.result(&text)),
+        Some(path) => saved(path, &text)?,
+    };
+    Ok(match (exit, looked.signal) {
+        (Exit::Done, Some(signal)) => Exit::Signal(signal),
+        (Exit::Done, None) if failed => Exit::Faults,
+        (exit, _) => exit,
+    })
+}
+
+async fn look_at(ui: &Ui, args: &Validate) -> Result<Looked, Failure> {
+    let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
+    let limits = limits(&args.connect);
+    let server = demo::server(limits.clone()).map_err(|error| {
+        Failure::new("E_DEMO", Exit::Usage, Phase::Serve, error.to_string())
+            .hint("tell the authors of mcpjoin")
+    })?;
+    let look = &args.client;
+    let mut validator = ClientValidator::new(server).limits(limits);
+    if let Some(time) = args.connect.timeout {
+        validator = validator.answer_within(time);
+    }
+    if look.refuse_version {
+        validator = validator.refusing();
+    }
+    match &look.listen {
+        None => over_stdio(validator, look, &mut signals).await,
+        Some(address) => over_http(ui, validator, address, args, &mut signals).await,
+    }
+}
+
+/// The client that has started us.
+async fn over_stdio(
+    validator: ClientValidator,
+    look: &ClientLook,
+    signals: &mut Signals,
+) -> Result<Looked, Failure> {
+    let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
+    let mut ended = None;
+    let end = async {
+        tokio::select! {
+            signal = signals.next() => {
+                ended = Some(signal);
+                Leaving::Signal(number(signal))
+            }
+            () = passed(look.during) => Leaving::Over,
+        }
+    };
+    let trace = validator.serve(link, end).await;
+    Ok(Looked { trace, signal: ended })
+}
+
+/// Clients that come to an address, one of which may be started by us.
+async fn over_http(
+    ui: &Ui,
+    validator: ClientValidator,
+    address: &str,
+    args: &Validate,
+    signals: &mut Signals,
+) -> Result<Looked, Failure> {
+    let listener = HttpListener::bind(address).await.map_err(|error| Failure::listen_http(&error))?;
+    let url = listener.url();
+    if !listener.address().ip().is_loopback() {
+        ui.warning("whoever can reach this port can use this server");
+    }
+    ui.note(&format!("listening on {}", crate::visible::line(&url)));
+    let client = start(&args.words, &url)?;
+    let during = args.client.during;
+    let idle = if client.is_some() || during.is_some() { None } else { Some(IDLE) };
+    let end = async {
+        tokio::select! {
+            // That is how it ends.
+            _ = signals.next() => Leaving::Over,
+            () = passed(during) => Leaving::Over,
+            exit = gone(client) => exit,
+        }
+    };
+    let trace = validator.serve_http(listener, HttpOptions::new(), idle, end).await;
+    Ok(Looked { trace, signal: None })
+}
+
+/// Starts the client, where there is one to be started. It ends with us.
+fn start(words: &[OsString], url: &str) -> Result<Option<tokio::process::Child>, Failure> {
+    let Some((program, arguments)) = words.split_first() else { return Ok(None) };
+    let filled = |word: &OsStr| match word.to_str() {
+        Some(word) => OsString::from(word.replace(URL, url)),
+        None => word.to_owned(),
+    };
+    let child = tokio::process::Command::new(program)
+        .args(arguments.iter().map(|word| filled(word)))
+        .stdin(Stdio::null())
+        // Our own standard output has the report, and nothing else.
+        .stdout(std::io::stderr())
+        .kill_on_drop(true)
+        .spawn();
+    child.map(Some).map_err(|error| {
+        Failure::new(
+            "E_SPAWN",
+            Exit::Connection,
+            Phase::Spawn,
+            format!("{} cannot be started: {error}", shown(program)),
+        )
+        .hint("is it on PATH, and may it be run?")
+    })
+}
+
+async fn gone(client: Option<tokio::process::Child>) -> Leaving {
+    let Some(mut client) = client else { return pending().await };
+    let _ = client.wait().await;
+    Leaving::Gone(None)
+}
+
+/// Ready after that time; never, without one.
+fn passed(during: Option<Duration>) -> impl Future<Output = ()> {
+    async move {
+        match during {
+            Some(during) => tokio::time::sleep(during).await,
+            None => pending().await,
+        }
+    }
+}
+
+const fn number(signal: Signal) -> i32 {
+    match signal {
+        Signal::Hangup => 1,
+        Signal::Interrupt => 2,
+        Signal::Terminate => 15,
+    }
+}
+
+fn saved(path: &Path, text: &str) -> Result<Exit, Failure> {
+    let path = match path.to_str() {
+        Some(name) => PathBuf::from(name.replace(PID, &std::process::id().to_string())),
+        None => path.to_owned(),
+    };
+    let plain = anstream::adapter::strip_str(text).to_string();
+    std::fs::write(&path, plain.trim_end().to_owned() + "\n")
+        .map(|()| Exit::Done)
+        .map_err(|error| unwritten(&shown(path.as_os_str()), &error))
+}
+
+/// What the client says of itself.
+fn name(trace: &Trace) -> String {
+    let lines = trace.runs.iter().flat_map(|run| &run.events).filter_map(|event| match &event.what {
+        What::Received(line) => Some(line),
+        _ => None,
+    });
+    let mut infos = lines.flat_map(|line| line.parts()).filter_map(|part| {
+        let Ok(Message::Request(request)) = part else { return None };
+        let params = request.params.as_ref()?;
+        let of = |raw: &Raw, name: &str| raw.decode::<Members<Raw>>().ok()?.get(name).cloned();
+        of(params.raw(), "clientInfo").or_else(|| of(&params.meta()?, key::CLIENT_INFO))
+    });
+    let Some(info) = infos.next().and_then(|info| info.decode::<Members<Raw>>().ok()) else {
+        return "a client without a name".into();
+    };
+    let said = |name| info.get(name).and_then(|value| value.to_string_value()).unwrap_or_default();
+    format!("{} {}", said("name"), said("version")).trim().to_owned()
+}

@@ -1,0 +1,293 @@
+//! Looks at the servers, several at once, and makes what is told of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use mcpjoin::check::{Selection, judge};
+use mcpjoin::link::{ChildHandle, SocketError};
+use mcpjoin::validate::Validator;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::clients::Clients;
+use super::openers;
+use super::refusal::{failure, not_examined};
+use super::report::{Judged, Seen, Server};
+use crate::args::{Connect, ToolCall, Validate};
+use crate::config::ToolFilter;
+use crate::connect::{Plan, Signals, Way, limits};
+use crate::exit::Signal;
+use crate::failure::{Failure, Phase};
+use crate::progress::bar;
+use crate::target::{Target, shown};
+use crate::ui::Ui;
+
+/// So many servers are looked at at once: each of them may be a program with others below it.
+const AT_ONCE: usize = 4;
+
+/// What to look for, in every server.
+#[derive(Clone)]
+pub(super) struct Look {
+    selection: Selection,
+    openers: bool,
+    resilience: bool,
+    clients: bool,
+    calls: Vec<ToolCall>,
+    read_only_tools: bool,
+    connect: Connect,
+}
+
+impl Look {
+    pub(super) fn new(args: &Validate, selection: Selection) -> Self {
+        Self {
+            selection,
+            openers: args.eras,
+            resilience: args.resilience,
+            clients: args.clients,
+            calls: args.call.clone(),
+            read_only_tools: args.read_only_tools,
+            connect: args.connect.clone(),
+        }
+    }
+
+    /// The same server, with the tools that are to be called: what the configuration does not allow is not.
+    fn calling(&self, mut validator: Validator, tools: &ToolFilter) -> Result<Validator, Failure> {
+        for call in &self.calls {
+            tools.permit(&call.tool)?;
+            validator = validator.call(call.tool.as_str(), call.arguments.clone());
+        }
+        if !self.read_only_tools {
+            return Ok(validator);
+        }
+        if !tools.allows_all() {
+            // Which they are is known when it is too late to ask.
+            let problem = "--read-only-tools would call tools that the configuration may not allow";
+            return Err(Failure::usage(problem, "name those that may be called: --call TOOL"));
+        }
+        Ok(validator.read_only_tools())
+    }
+}
+
+/// Looks at all of them, and gives what was seen in their order. A signal ends it, and what was started.
+pub(super) async fn all(
+    ui: &Ui,
+    targets: &[Target],
+    plans: Vec<Result<Plan, Failure>>,
+    look: &Look,
+    signals: &mut Signals,
+) -> Result<Vec<Server>, Signal> {
+    let children: Vec<ChildHandle> = plans.iter().flatten().filter_map(|plan| plan.way.child()).collect();
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let progress = Progress::new(ui, plans.len());
+    let mut running = JoinSet::new();
+    let mut labels = Vec::new();
+    for (place, (target, plan)) in targets.iter().zip(plans).enumerate() {
+        let label = label(ui, target, plan.as_ref().ok());
+        labels.push(label.clone());
+        let (ui, look, room, progress) = (ui.clone(), look.clone(), room.clone(), progress.clone());
+        running.spawn(async move {
+            // It is never closed.
+            let _room = room.acquire().await;
+            let server = match plan {
+                Ok(plan) => one(&ui, label, plan, &look, &progress).await,
+                Err(failure) => unseen(label, failure),
+            };
+            progress.done();
+            (place, server)
+        });
+    }
+    let mut servers: Vec<Option<Server>> = labels.iter().map(|_| None).collect();
+    loop {
+        let next = tokio::select! {
+            biased;
+            signal = signals.next() => {
+                ui.line_over();
+                // Dropped, they end what they have started; who asks twice does not wait for that.
+                tokio::select! {
+                    biased;
+                    _ = signals.next() => {}
+                    () = ended(running, &children) => {}
+                }
+                return Err(signal);
+            }
+            next = running.join_next() => next,
+        };
+        match next {
+            Some(Ok((place, server))) => servers[place] = Some(server),
+            // Told below: nothing came of it.
+            Some(Err(_)) => {}
+            None => break,
+        }
+    }
+    ui.line_over();
+    let lost = |label| {
+        let problem = "looking at it ended before anything was known";
+        let failure = Failure::new("E_VALIDATE", crate::exit::Exit::Connection, Phase::Probe, problem);
+        unseen(label, failure.hint("this is a fault of mcpjoin: tell its authors"))
+    };
+    Ok(servers.into_iter().zip(labels).map(|(server, label)| server.unwrap_or_else(|| lost(label))).collect())
+}
+
+async fn ended(mut running: JoinSet<(usize, Server)>, children: &[ChildHandle]) {
+    running.shutdown().await;
+    for child in children {
+        let _ = child.ended().await;
+    }
+}
+
+/// What a server is called by: the name of its entry, or its command or address.
+fn label(ui: &Ui, target: &Target, plan: Option<&Plan>) -> String {
+    let label = match (target, plan) {
+        (Target::Entry(named), Some(plan)) if plan.place.is_some() => named.name.clone(),
+        (_, Some(plan)) => plan.shown.clone(),
+        (Target::Entry(named), None) => named.name.clone(),
+        (Target::Command { program, .. }, None) => shown(program),
+        (Target::Demo, None) => "demo:".into(),
+        (Target::Socket(address), None) => shown(address.to_string().as_ref()),
+        (Target::Quic(address), None) => shown(address.to_string().as_ref()),
+        (Target::Http(address), None) => shown(address.to_string().as_ref()),
+    };
+    ui.hidden(&label).into_owned()
+}
+
+fn unseen(label: String, failure: Failure) -> Server {
+    Server { shown: label.clone(), label, place: None, took: std::time::Duration::ZERO, seen: Err(failure) }
+}
+
+async fn one(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Server {
+    let began = Instant::now();
+    let (over_http, is_child) = (plan.way.http().is_some(), plan.way.child().is_some());
+    let (name, typed, place) = (label.clone(), plan.shown.clone(), plan.place.clone());
+    let seen = seen(ui, name, plan, look, progress).await;
+    let took = began.elapsed();
+    let seen = seen.map_err(|failure| {
+        let failure = match (over_http, is_child) {
+            (true, _) => failure.over_http(),
+            (_, true) => failure,
+            _ => failure.over_a_socket(),
+        };
+        failure.with(&typed, took)
+    });
+    Server { label, shown: ui.hidden(&typed).into_owned(), place, took, seen }
+}
+
+async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Result<Seen, Failure> {
+    let progress = progress.clone();
+    // What a user calls it in the configuration of a client.
+    let entry = plan.place.is_some().then(|| label.clone());
+    if look.openers {
+        let told = |number, opener: &str| progress.told(&label, number, opener, "");
+        return openers::look(ui, &plan, &look.connect, told).await.map(Seen::Openers);
+    }
+    let mut number = 0;
+    let validator = look.calling(server(&plan.way)?, &plan.tools)?;
+    let validator = observed(&look.connect, validator, plan.first).on_progress(move |now| {
+        let probe = if progress.has_line() { now.probe.as_str() } else { "" };
+        if progress.has_line() || number != now.number {
+            progress.told(&label, now.number, now.run, probe);
+        }
+        number = now.number;
+    });
+    let validator = if look.resilience { validator.resilience() } else { validator };
+    let trace = validator.run().await.map_err(failure)?;
+    let mut judged = Judged::new(ui, &trace, judge(&trace, &look.selection));
+    if look.clients {
+        judged.clients = Clients::new(ui, entry.as_deref(), &trace);
+    }
+    Ok(Seen::Judged(judged))
+}
+
+/// The server that is to be looked at.
+fn server(way: &Way) -> Result<Validator, Failure> {
+    if let Some(command) = way.command() {
+        return Ok(Validator::new(command.clone()));
+    }
+    let trace = way.trace().cloned();
+    if let Some(connect) = way.http() {
+        let of = Validator::http(connect.clone());
+        return Ok(match trace {
+            Some(trace) => of.tapped(trace.tap()),
+            None => of,
+        });
+    }
+    let Some(socket) = way.socket().cloned() else { return Err(not_examined()) };
+    Ok(Validator::stream(move || {
+        let (socket, trace) = (socket.clone(), trace.clone());
+        async move {
+            let link = socket.await?;
+            Ok::<_, SocketError>(match trace {
+                Some(trace) => link.tapped(trace.tap()),
+                None => link,
+            })
+        }
+    }))
+}
+
+/// How closely it is to be looked at.
+fn observed(connect: &Connect, validator: Validator, first: Phase) -> Validator {
+    let mut validator = validator.limits(limits(connect));
+    if let Some(time) = connect.timeout {
+        validator = validator.answer_within(time);
+    }
+    let (mut legacy, mut modern) = (connect.era.has_legacy(), connect.era.has_modern());
+    if let Some(version) = &connect.protocol_version {
+        if first == Phase::Initialize {
+            validator = validator.legacy_version(version.clone());
+            modern = false;
+        } else {
+            legacy = false;
+        }
+    }
+    if !legacy {
+        validator = validator.without_legacy();
+    }
+    if !modern {
+        validator = validator.without_modern();
+    }
+    validator
+}
+
+/// How far it is, for a person: on a line of the terminal, or, with `-v`, in lines.
+#[derive(Clone)]
+struct Progress {
+    ui: Ui,
+    count: usize,
+    done: Arc<AtomicUsize>,
+}
+
+impl Progress {
+    fn new(ui: &Ui, count: usize) -> Self {
+        Self { ui: ui.clone(), count, done: Arc::default() }
+    }
+
+    fn has_line(&self) -> bool {
+        self.ui.has_line()
+    }
+
+    /// A server is being asked this.
+    fn told(&self, label: &str, number: usize, run: &str, probe: &str) {
+        if !self.has_line() {
+            let whose = if self.count > 1 { format!("{label}: ") } else { String::new() };
+            return self.ui.detail_line(&format!("{whose}run {number}: {run}"));
+        }
+        let whose = if self.count > 1 { format!("{} {label}: ", self.bar()) } else { String::new() };
+        let what = if probe.is_empty() { String::new() } else { format!(": {probe}") };
+        self.ui.line(&format!("{whose}run {number}, {run}{what}"));
+    }
+
+    /// One more is over.
+    fn done(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        if self.has_line() && self.count > 1 {
+            self.ui.line(&self.bar());
+        }
+    }
+
+    fn bar(&self) -> String {
+        let done = self.done.load(Ordering::Relaxed);
+        #[allow(clippy::cast_precision_loss, reason = "nobody names so many servers")]
+        let share = done as f64 / self.count as f64;
+        format!("{} {done} of {}", bar(share), self.count)
+    }
+}

@@ -1,0 +1,175 @@
+//! `mcpjoin validate --eras`: what a server makes of each first request that a client may have.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use mcpjoin::proto::session::Limits;
+use mcpjoin::proto::{Era, Version};
+use mcpjoin::validate::{Opener, OpenerAnswer};
+use serde_json::{Value, json};
+
+use super::report::cut;
+use crate::args::Connect;
+use crate::connect::{Plan, limits};
+use crate::failure::{Failure, seconds};
+use crate::ui::{BAD, FAINT, HEADING, Ui};
+use crate::visible;
+
+/// Of what a server says so many characters are kept.
+const KEPT: usize = 300;
+/// So many of the versions that it names.
+const VERSIONS: usize = 20;
+
+/// One opener, and what came of it.
+pub(super) struct Row {
+    opener: Opener,
+    answer: OpenerAnswer,
+    /// The answer in words: cut, and without secrets.
+    said: String,
+    /// The server's own words in it.
+    message: String,
+    took: Duration,
+}
+
+/// Tries every opener that the options leave, one after another. `told`: called before each.
+pub(super) async fn look(
+    ui: &Ui,
+    plan: &Plan,
+    connect: &Connect,
+    mut told: impl FnMut(usize, &str),
+) -> Result<Vec<Row>, Failure> {
+    let limits = limits(connect);
+    let mut rows = Vec::new();
+    for opener in openers(connect) {
+        told(rows.len() + 1, &opener.to_string());
+        let link = plan.way.link().await?;
+        let began = Instant::now();
+        let answer = opener.over(link, &limits, patience(&opener, &limits)).await;
+        let took = began.elapsed();
+        let kept = |text: &str| ui.hidden(&cut(text, KEPT)).into_owned();
+        let said = kept(&words(&answer));
+        let message = match &answer {
+            OpenerAnswer::Refused { message, .. } => kept(message),
+            _ => said.clone(),
+        };
+        rows.push(Row { opener, answer, said, message, took });
+    }
+    Ok(rows)
+}
+
+/// The openers that the options leave.
+fn openers(connect: &Connect) -> impl Iterator<Item = Opener> {
+    let (era, version) = (connect.era.asked(), connect.protocol_version.clone());
+    Opener::all()
+        .into_iter()
+        .filter(move |opener| era.is_none_or(|era| opener.era() == era))
+        .filter(move |opener| version.is_none() || opener.version() == version.as_ref())
+}
+
+/// A server of the other era may stay mute: that is not waited for as long as for one that starts.
+fn patience(opener: &Opener, limits: &Limits) -> Duration {
+    match opener.era() {
+        Era::Modern => limits.probe,
+        Era::Legacy => limits.initialize,
+    }
+}
+
+impl Row {
+    /// Whether it does what it is for.
+    pub(super) const fn is_open(&self) -> bool {
+        self.opener.is_opened_by(&self.answer)
+    }
+
+    /// For a program.
+    pub(super) fn json(&self) -> Value {
+        let opener = &self.opener;
+        let mut out = json!({
+            "method": opener.method(),
+            "opens": self.is_open(),
+            "answer": kind(&self.answer),
+            "elapsedMs": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+        });
+        if let Some(version) = opener.version() {
+            out["protocolVersion"] = json!(version.as_str());
+        }
+        let names = |versions: &[Version]| {
+            versions.iter().take(VERSIONS).map(|version| cut(version.as_str(), KEPT)).collect::<Vec<_>>()
+        };
+        match &self.answer {
+            OpenerAnswer::Version(version) => out["version"] = json!(cut(version.as_str(), KEPT)),
+            OpenerAnswer::Versions(versions) => out["versions"] = json!(names(versions)),
+            OpenerAnswer::Refused { code, supported, .. } => {
+                out["code"] = json!(code);
+                out["message"] = json!(self.message);
+                if !supported.is_empty() {
+                    out["versions"] = json!(names(supported));
+                }
+            }
+            OpenerAnswer::Result | OpenerAnswer::Silent(_) => {}
+            _ => out["message"] = json!(self.message),
+        }
+        out
+    }
+}
+
+/// The table for a person.
+pub(super) fn table(out: &mut String, shown: &str, rows: &[Row]) {
+    let open = rows.iter().filter(|row| row.is_open()).count();
+    let _ = writeln!(
+        out,
+        "{HEADING}{}{HEADING:#}, {} openers, {open} of them open it\n",
+        visible::line(shown),
+        rows.len()
+    );
+    let labels: Vec<String> = rows.iter().map(|row| row.opener.to_string()).collect();
+    let width = labels.iter().map(String::len).max().unwrap_or_default();
+    for (row, label) in rows.iter().zip(labels) {
+        let took = seconds(row.took);
+        let said = visible::line(&row.said);
+        let said = if row.is_open() { said.into_owned() } else { format!("{BAD}no{BAD:#}: {said}") };
+        let _ = writeln!(out, "  {label:<width$}  {FAINT}{took:>8}{FAINT:#}  {said}");
+    }
+}
+
+/// The answer for a program.
+const fn kind(answer: &OpenerAnswer) -> &'static str {
+    match answer {
+        OpenerAnswer::Version(_) => "version",
+        OpenerAnswer::Versions(_) => "versions",
+        OpenerAnswer::Result => "result",
+        OpenerAnswer::Refused { .. } => "refused",
+        OpenerAnswer::Unreadable { .. } => "unreadable",
+        OpenerAnswer::Lost(_) => "lost",
+        OpenerAnswer::Closed(_) => "closed",
+        OpenerAnswer::Silent(_) => "silent",
+        _ => "other",
+    }
+}
+
+/// The answer in words.
+fn words(answer: &OpenerAnswer) -> String {
+    let list = |versions: &[Version]| {
+        let names: Vec<&str> = versions.iter().take(VERSIONS).map(Version::as_str).collect();
+        let more = if versions.len() > VERSIONS { " and others" } else { "" };
+        format!("{}{more}", names.join(", "))
+    };
+    match answer {
+        OpenerAnswer::Version(version) => version.to_string(),
+        OpenerAnswer::Versions(versions) if versions.is_empty() => "an empty list of versions".into(),
+        OpenerAnswer::Versions(versions) => list(versions),
+        OpenerAnswer::Result => "a result".into(),
+        OpenerAnswer::Refused { code, message, supported } if supported.is_empty() => {
+            format!("error {code}: {message}")
+        }
+        OpenerAnswer::Refused { code, message, supported } => {
+            format!("error {code}: {message} (it speaks {})", list(supported))
+        }
+        OpenerAnswer::Unreadable { problem, first } => {
+            format!("no answer that can be read, {problem}: {}", String::from_utf8_lossy(first))
+        }
+        OpenerAnswer::Lost(why) => why.clone(),
+        OpenerAnswer::Closed(end) => end.to_string(),
+        OpenerAnswer::Silent(time) => format!("nothing in {}", seconds(*time)),
+        _ => "something else".into(),
+    }
+}

@@ -1,0 +1,60 @@
+//! Why there is nothing to judge: from what the library says to failures.
+
+use mcpjoin::proto::session::CloseCause;
+use mcpjoin::validate::ValidateError;
+
+use super::report::cut;
+use crate::connect::refused;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+
+/// Of what a server answered that is no message, so many characters are shown.
+const GARBAGE: usize = 200;
+
+pub(super) fn failure(error: ValidateError) -> Failure {
+    match error {
+        ValidateError::Spawn(error) => Failure::spawn(&error),
+        ValidateError::Socket(error) => Failure::connect(&error),
+        ValidateError::NoSession(failure) => {
+            Failure::closed(&CloseCause::Opening(failure), Phase::Initialize)
+        }
+        ValidateError::Setup(error) => refused(&error),
+        error @ ValidateError::Unreachable { .. } => {
+            Failure::new("E_CONNECT", Exit::Connection, Phase::Connect, error.to_string())
+                .hint("does a server listen there, and may you reach it?")
+        }
+        error @ ValidateError::Unauthorized { .. } => {
+            Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
+                .hint("say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted")
+        }
+        error @ ValidateError::Redirected { .. } => {
+            Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string())
+                .hint("nothing was sent there: name that address if it is the right one")
+        }
+        ValidateError::NotMcp { status, ref head, .. } => {
+            let (id, hint) = match status {
+                429 | 500.. => ("E_LINK", "try again; see what the server itself says about it"),
+                _ => (
+                    "E_NO_ENDPOINT",
+                    "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
+                ),
+            };
+            let mut failure = Failure::new(id, Exit::Connection, Phase::Probe, error.to_string()).hint(hint);
+            if !head.is_empty() {
+                failure.seen.garbage = Some(cut(&String::from_utf8_lossy(head), GARBAGE));
+            }
+            failure
+        }
+        error => Failure::new("E_VALIDATE", Exit::Connection, Phase::Initialize, error.to_string()),
+    }
+}
+
+/// A server over QUIC, where each request has a stream of its own: there is no one stream of lines to look at.
+pub(super) fn not_examined() -> Failure {
+    let mut failure = Failure::usage(
+        "a server over QUIC is not judged by the rules in this version",
+        "mcpjoin validate --eras TARGET shows how it opens, mcpjoin ping TARGET whether it answers",
+    );
+    failure.id = "E_NOT_BUILT";
+    failure
+}

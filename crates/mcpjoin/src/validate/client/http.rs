@@ -1,0 +1,284 @@
+//! Clients over HTTP: each request is noted, given to the server as it is, and its response noted on its way back.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use mcpjoin_check::{BodyEnd, Ended, HttpRequest, HttpResponse, Line, Probe, Trace, What};
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::{Message, Method};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tower_service::Service as _;
+
+use super::body::NotedBody;
+use super::recorder::{Recorder, requests};
+use super::sessions::Shared;
+use super::{ClientValidator, HELD, Leaving, probes};
+use crate::link::http_server::HttpService;
+use crate::link::{HttpListener, HttpOptions};
+
+/// Connections at once.
+const CONNECTIONS: usize = 1000;
+/// What is under way at the end is given so long.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+/// The headers of a client that say something to the rules, and let nobody in.
+const NOTED: [&str; 8] = [
+    name::ACCEPT,
+    name::CONTENT_TYPE,
+    name::SESSION_ID,
+    name::PROTOCOL_VERSION,
+    name::METHOD,
+    name::NAME,
+    name::LAST_EVENT_ID,
+    name::ORIGIN,
+];
+
+/// What answers every request.
+#[derive(Clone)]
+struct Front {
+    service: HttpService,
+    shared: Shared,
+    refuse: bool,
+    limit: usize,
+}
+
+/// Who is connected.
+#[derive(Default)]
+struct Presence {
+    connections: AtomicUsize,
+    requests: AtomicUsize,
+    changed: Notify,
+}
+
+pub(super) async fn serve(
+    of: ClientValidator,
+    listener: HttpListener,
+    options: HttpOptions,
+    idle: Option<Duration>,
+    end: impl Future<Output = Leaving>,
+) -> Trace {
+    let ClientValidator { server, limits, answer, refuse } = of;
+    let options = listener.options(if refuse { options.json_only(true) } else { options });
+    let shared = Shared::new(Recorder::new(answer));
+    let front =
+        Front { service: server.http(options), shared: shared.clone(), refuse, limit: limits.message };
+    let presence = Arc::new(Presence::default());
+    let socket = listener.into_socket();
+    let mut tasks = JoinSet::new();
+    let leaving = {
+        let mut end = pin!(end);
+        let mut alone = pin!(alone(presence.clone(), idle));
+        loop {
+            tokio::select! {
+                biased;
+                leaving = &mut end => break leaving,
+                () = &mut alone => break Leaving::Over,
+                Some(_) = tasks.join_next() => {}
+                accepted = socket.accept(), if tasks.len() < CONNECTIONS => {
+                    if let Ok((stream, _)) = accepted {
+                        let _ = stream.set_nodelay(true);
+                        let present = Present::new(presence.clone());
+                        tasks.spawn(connection(stream, front.clone(), present));
+                    } else {
+                        // For open files, for memory.
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+            if shared.lock().recorder.is_full() {
+                break Leaving::Over;
+            }
+        }
+    };
+    drop(socket);
+    // What a client that has gone has left behind is still on its way to us.
+    let _ = timeout(FAREWELL, async { while tasks.join_next().await.is_some() {} }).await;
+    tasks.shutdown().await;
+    let mut sessions = shared.lock();
+    let exit = match leaving {
+        Leaving::Gone(exit) => Some(exit),
+        _ => None,
+    };
+    if let Some(exit) = exit {
+        sessions.recorder.note_end(&What::Ended(Ended { exit, forced: false }));
+    }
+    std::mem::replace(&mut sessions.recorder, Recorder::new(answer)).into_trace()
+}
+
+/// Ready when somebody has been here, and nobody has for that long.
+async fn alone(presence: Arc<Presence>, idle: Option<Duration>) {
+    let Some(idle) = idle else { return std::future::pending().await };
+    loop {
+        let changed = presence.changed.notified();
+        let quiet =
+            presence.requests.load(Ordering::SeqCst) > 0 && presence.connections.load(Ordering::SeqCst) == 0;
+        if !quiet {
+            changed.await;
+        } else if timeout(idle, changed).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A connection, as long as it lasts.
+struct Present(Arc<Presence>);
+
+impl Present {
+    fn new(presence: Arc<Presence>) -> Self {
+        presence.connections.fetch_add(1, Ordering::SeqCst);
+        presence.changed.notify_one();
+        Self(presence)
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_one();
+    }
+}
+
+async fn connection(stream: tokio::net::TcpStream, front: Front, present: Present) {
+    let presence = present.0.clone();
+    let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
+        presence.requests.fetch_add(1, Ordering::SeqCst);
+        let front = front.clone();
+        async move { Ok::<_, Infallible>(front.answer(request).await) }
+    });
+    // How a connection breaks off is told by what it has carried.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answers).await;
+    drop(present);
+}
+
+impl Front {
+    async fn answer(mut self, request: Request<Incoming>) -> Response<NotedBody> {
+        let (parts, body) = request.into_parts();
+        let Ok(body) = Limited::new(body, self.limit).collect().await else {
+            return bare(StatusCode::PAYLOAD_TOO_LARGE);
+        };
+        let body = body.to_bytes();
+        let line = (!body.is_empty()).then(|| Line::new(body.clone()));
+        let opens =
+            line.as_ref().is_some_and(|line| requests(line).any(|asked| asked.method == Method::Initialize));
+        let ours = line.as_ref().is_some_and(is_for_us);
+        let (run, number) = self.note(&parts, line);
+        if ours {
+            let response = bare(StatusCode::ACCEPTED);
+            self.head(run, number, &response, opens);
+            return response;
+        }
+        if opens {
+            sleep(HELD).await;
+        }
+        let stands = parts.method == http::Method::GET;
+        let answered = self.service.call(Request::from_parts(parts, Full::new(body))).await;
+        let response = match answered {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        self.head(run, number, &response, opens);
+        self.body(run, number, response, stands).await
+    }
+
+    /// The request, and the message in it.
+    fn note(&self, parts: &Parts, line: Option<Line>) -> (usize, u32) {
+        let mut sessions = self.shared.lock();
+        let (run, number) = sessions.of(parts, line.as_ref());
+        let request = HttpRequest {
+            method: parts.method.as_str().into(),
+            url: parts.uri.to_string().into(),
+            headers: noted(&parts.headers),
+        };
+        sessions.recorder.note_in(run, number, What::Requested(Probe::Answer, request));
+        if let Some(line) = line {
+            sessions.recorder.heard(run, Some(number), line);
+        }
+        (run, number)
+    }
+
+    /// The head of a response.
+    fn head<B>(&self, run: usize, number: u32, response: &Response<B>, opens: bool) {
+        let mut sessions = self.shared.lock();
+        if opens && let Some(id) = response.headers().get(name::SESSION_ID) {
+            sessions.begins(run, id.as_bytes());
+        }
+        let head = HttpResponse { status: response.status().as_u16(), headers: noted(response.headers()) };
+        sessions.recorder.note_in(run, number, What::Responded(head));
+    }
+
+    async fn body(
+        &self,
+        run: usize,
+        number: u32,
+        response: Response<crate::link::HttpBody>,
+        stands: bool,
+    ) -> Response<NotedBody> {
+        let (mut parts, body) = response.into_parts();
+        let kind = MediaType::of(parts.headers.get(name::CONTENT_TYPE).map(|value| value.as_bytes()));
+        if kind == MediaType::EventStream {
+            let body = NotedBody::stream(body, self.shared.clone(), run, number, stands);
+            return Response::from_parts(parts, body);
+        }
+        let mut whole = match body.collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(never) => match never {},
+        };
+        let mut sessions = self.shared.lock();
+        if !whole.is_empty() {
+            let mut line = Line::new(whole.clone());
+            let mut probe = Probe::Answer;
+            if self.refuse
+                && sessions.recorder.opens(run, &line)
+                && let Some(refusal) = probes::refusal(&whole)
+            {
+                whole = Bytes::from(refusal);
+                line = Line::new(whole.clone());
+                probe = Probe::UnknownVersion;
+                parts.headers.remove(http::header::CONTENT_LENGTH);
+            }
+            if kind == MediaType::Json {
+                sessions.recorder.said(run, Some(number), probe, line);
+            }
+        }
+        sessions.recorder.note_in(run, number, What::BodyEnded(BodyEnd::Complete));
+        Response::from_parts(parts, NotedBody::Whole(whole))
+    }
+}
+
+/// Whether it is the answer to a request of ours, and nothing else.
+fn is_for_us(line: &Line) -> bool {
+    let mut parts = line.parts().peekable();
+    parts.peek().is_some()
+        && parts.all(|part| {
+            matches!(part, Ok(Message::Response(response)) if response.id.as_ref().is_some_and(probes::is_ours))
+        })
+}
+
+fn bare(status: StatusCode) -> Response<NotedBody> {
+    let mut response = Response::new(NotedBody::Whole(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}
+
+fn noted(headers: &HeaderMap) -> Vec<(Box<str>, Bytes)> {
+    let headers = headers.iter().filter(|(header, _)| {
+        NOTED.contains(&header.as_str()) || header.as_str().starts_with(name::PARAM_PREFIX)
+    });
+    headers
+        .map(|(header, value)| (header.as_str().into(), Bytes::copy_from_slice(value.as_bytes())))
+        .collect()
+}

@@ -1,0 +1,194 @@
+//! Notes what crosses, run by run: which run a message belongs to, and by which revision that one is judged.
+
+use std::time::Duration;
+
+use mcpjoin_check::{Channel, Line, Probe, Run, Trace, What};
+use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::{Era, Message, Method, Raw, Request, RequestId, Version};
+use tokio::time::Instant;
+
+/// So much is noted of clients until they are looked at no longer.
+const MOST_LINES: usize = 20_000;
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+pub(super) struct Recorder {
+    runs: Vec<Noted>,
+    answer: Duration,
+    started: Instant,
+    lines: usize,
+    bytes: usize,
+}
+
+/// A run, and what is known about its session.
+struct Noted {
+    run: Run,
+    /// The request that opens it, while that is not answered.
+    opening: Option<RequestId>,
+    /// It is a session: `initialize` has been sent in it.
+    is_opened: bool,
+    /// `notifications/initialized` has been sent in it.
+    is_ready: bool,
+    /// Our probes are out.
+    is_probed: bool,
+}
+
+impl Recorder {
+    pub(super) fn new(answer: Duration) -> Self {
+        Self { runs: Vec::new(), answer, started: Instant::now(), lines: 0, bytes: 0 }
+    }
+
+    pub(super) fn into_trace(self) -> Trace {
+        let runs = self.runs.into_iter().map(|noted| noted.run).collect();
+        Trace { runs, answer_within: self.answer, ..Trace::default() }
+    }
+
+    /// As much has been noted as is noted.
+    pub(super) const fn is_full(&self) -> bool {
+        self.lines >= MOST_LINES || self.bytes >= MOST_BYTES
+    }
+
+    /// A run of its own.
+    pub(super) fn open(&mut self, name: &str, version: Version, channel: Channel) -> usize {
+        let run = Run::new(name, version).over(channel);
+        self.runs.push(Noted { run, opening: None, is_opened: false, is_ready: false, is_probed: false });
+        self.runs.len() - 1
+    }
+
+    /// The run of a line on a stream that carries one client's sessions, one after the other.
+    pub(super) fn of_stream(&mut self, line: &Line) -> usize {
+        let opens = requests(line).any(|request| request.method == Method::Initialize);
+        let last = self.runs.len().checked_sub(1);
+        let fits = last.is_some_and(|last| {
+            let noted = &self.runs[last];
+            // Whoever has asked in the modern era, and then opens a session, has found out that it needs one.
+            !opens || !noted.is_opened && noted.run.version.era() == Some(Era::Legacy)
+        });
+        match last {
+            Some(last) if fits => last,
+            _ => {
+                let name = if self.runs.is_empty() { "connection" } else { "connection, once more" };
+                self.open(name, version(line), Channel::Stdio)
+            }
+        }
+    }
+
+    fn note(&mut self, run: usize, exchange: Option<u32>, what: What) {
+        let at = self.started.elapsed();
+        if let Some(noted) = self.runs.get_mut(run) {
+            match exchange {
+                Some(exchange) => noted.run.note_in(exchange, at, what),
+                None => noted.run.note(at, what),
+            }
+        }
+    }
+
+    pub(super) fn note_in(&mut self, run: usize, exchange: u32, what: What) {
+        self.note(run, Some(exchange), what);
+    }
+
+    /// In every run.
+    pub(super) fn note_end(&mut self, what: &What) {
+        for run in 0..self.runs.len() {
+            self.note(run, None, what.clone());
+        }
+    }
+
+    /// The client has sent a line.
+    pub(super) fn heard(&mut self, run: usize, exchange: Option<u32>, line: Line) {
+        self.count(&line);
+        let noted = &mut self.runs[run];
+        for part in line.parts().filter_map(Result::ok) {
+            match part {
+                Message::Request(request) if request.method == Method::Initialize => {
+                    noted.is_opened = true;
+                    noted.opening = Some(request.id.clone());
+                }
+                Message::Notification(told) if told.method == Method::Initialized => noted.is_ready = true,
+                _ => {}
+            }
+        }
+        self.note(run, exchange, What::Received(line));
+    }
+
+    /// It gets one.
+    pub(super) fn said(&mut self, run: usize, exchange: Option<u32>, probe: Probe, line: Line) {
+        self.count(&line);
+        let noted = &mut self.runs[run];
+        for part in line.parts().filter_map(Result::ok) {
+            let Message::Response(response) = part else { continue };
+            if response.id.is_some() && response.id == noted.opening {
+                noted.opening = None;
+                let agreed = response.outcome.as_ref().ok().and_then(|result| {
+                    let result: mcpjoin_proto::types::Members<Raw> = result.raw().decode().ok()?;
+                    Some(Version::parse(&result.get("protocolVersion")?.to_string_value()?))
+                });
+                if let Some(agreed) = agreed.filter(|agreed| agreed.era() == Some(Era::Legacy)) {
+                    noted.run.version = agreed;
+                }
+            }
+        }
+        self.note(run, exchange, What::Sent(probe, line));
+    }
+
+    /// Whether a line is the answer to `initialize`, with a result.
+    pub(super) fn opens(&self, run: usize, line: &Line) -> bool {
+        let Some(opening) = self.runs.get(run).and_then(|noted| noted.opening.as_ref()) else { return false };
+        line.parts().filter_map(Result::ok).any(|part| {
+            matches!(part, Message::Response(response) if response.id.as_ref() == Some(opening) && response.outcome.is_ok())
+        })
+    }
+
+    /// Whether our probes are to be sent now: the session is open, and they have not been. Then they have.
+    pub(super) fn may_probe(&mut self, run: usize) -> bool {
+        let Some(noted) = self.runs.get_mut(run) else { return false };
+        if !noted.is_ready || noted.is_probed {
+            return false;
+        }
+        noted.is_probed = true;
+        true
+    }
+
+    fn count(&mut self, line: &Line) {
+        self.lines += 1;
+        self.bytes = self.bytes.saturating_add(line.bytes().len());
+    }
+}
+
+/// The requests in a line.
+pub(super) fn requests(line: &Line) -> impl Iterator<Item = &Request> {
+    line.parts().filter_map(|part| match part {
+        Ok(Message::Request(request)) => Some(request),
+        _ => None,
+    })
+}
+
+/// Whether a request says of itself that it is of the modern era.
+pub(super) fn is_modern(request: &Request) -> bool {
+    named(request).is_some()
+}
+
+fn named(request: &Request) -> Option<Version> {
+    let meta: mcpjoin_proto::types::Members<Raw> = request.params.as_ref()?.meta()?.decode().ok()?;
+    Some(Version::parse(&meta.get(key::PROTOCOL_VERSION)?.to_string_value()?))
+}
+
+/// The revision that a first line is of.
+pub(super) fn version(line: &Line) -> Version {
+    for request in requests(line) {
+        if let Some(version) = named(request) {
+            let known = version.era() == Some(Era::Modern);
+            return if known { version } else { Version::newest(Era::Modern) };
+        }
+        if request.method == Method::Discover {
+            return Version::newest(Era::Modern);
+        }
+        let asked = request.params.as_ref().and_then(|params| {
+            let params: mcpjoin_proto::types::Members<Raw> = params.raw().decode().ok()?;
+            Some(Version::parse(&params.get("protocolVersion")?.to_string_value()?))
+        });
+        if let Some(version) = asked.filter(|version| version.era() == Some(Era::Legacy)) {
+            return version;
+        }
+    }
+    Version::newest(Era::Legacy)
+}
