@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use list::{Fate, Line, REVISIONS};
-use mcpjoin_check::{Level, Rule, rules};
+use mcpjoin_check::{Level, Rule, client_rules, rules};
 use mcpjoin_proto::Version;
 
 const BEYOND: &str = "beyond.txt";
@@ -30,7 +30,7 @@ fn areas() -> BTreeMap<String, Vec<Line>> {
 
 /// Every rule.
 fn book() -> impl Iterator<Item = &'static Rule> {
-    rules()
+    rules().chain(client_rules())
 }
 
 fn folder() -> std::path::PathBuf {
