@@ -25,10 +25,17 @@ const OLD: &str = "venv/mcp-1";
 
 /// Where what is built here lies; everything else is fetched.
 const BUILT: &str = "rmcp/";
+/// Judges SARIF, on the machines for which its package has a program.
+const SARIF: &str = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+    "node_modules/@microsoft/sarif-multitool-linux/Sarif.Multitool"
+} else {
+    "node_modules"
+};
 
 /// The programs that the tests start, below `interop/`.
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
     NODE,
+    SARIF,
     "node_modules/.bin/mcp-inspector",
     "node_modules/.bin/mcp-server-everything",
     "node_modules/.bin/mcp-server-filesystem",
@@ -93,6 +100,10 @@ fn fetch(folder: &Path) -> Result<()> {
             .current_dir(folder)
             .stdin(Stdio::null()),
     )?;
+    // Its package would do so by a script, and none are run here.
+    #[cfg(unix)]
+    std::fs::set_permissions(folder.join(SARIF), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .with_context(|| format!("cannot make {SARIF} executable"))?;
     steps::succeed(
         Command::new("python3")
             .args(["-m", "venv", "--clear", "venv"])

@@ -3,7 +3,6 @@
 //! Built once for each run and read by every rule. One cause is sorted into one place, so that one fault of a server
 //! is found by one rule: a response whose id was changed is not a missing answer as well.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,7 +39,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) lines: Vec<(usize, &'a Line)>,
     /// The HTTP exchanges, by their numbers.
     pub(crate) exchanges: BTreeMap<u32, Exchange<'a>>,
-    talk: OnceCell<Talk<'a>>,
+    /// The run as a client has led it; empty where a server is judged.
+    pub(crate) talk: Talk<'a>,
 }
 
 /// A request of ours; or a line that should be taken for something like it.
@@ -119,7 +119,7 @@ impl<'a> Seen<'a> {
             faults: Vec::new(),
             lines: Vec::new(),
             exchanges: BTreeMap::new(),
-            talk: OnceCell::new(),
+            talk: Talk::empty(run),
         };
         for (place, event) in run.events.iter().enumerate() {
             seen.happened(event);
@@ -145,9 +145,14 @@ impl<'a> Seen<'a> {
         seen
     }
 
-    /// The run as a client has led it, to be judged by the rules for clients.
-    pub(crate) fn talk(&self) -> &Talk<'a> {
-        self.talk.get_or_init(|| Talk::of(self.run))
+    /// The same, to be judged by the rules for clients.
+    pub(crate) fn of_client(trace: &'a Trace, run: &'a Run) -> Self {
+        Self { talk: Talk::of(run), ..Self::of(trace, run) }
+    }
+
+    /// The run as a client has led it.
+    pub(crate) const fn talk(&self) -> &Talk<'a> {
+        &self.talk
     }
 
     /// Puts the parts of exchanges together.

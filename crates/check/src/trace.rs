@@ -18,13 +18,16 @@ use crate::exchange::{BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 pub struct Trace {
     /// Its runs: each is one process from its start to its end, or what we asked of a server that runs already.
     pub runs: Vec<Run>,
+    /// Runs in which it was put under stress: judged by the chapter of resilience, and by no other. Empty, if that was
+    /// not asked for.
+    pub stress: Vec<Run>,
     /// How long an answer may take: 10 s.
     pub answer_within: Duration,
 }
 
 impl Default for Trace {
     fn default() -> Self {
-        Self { runs: Vec::new(), answer_within: Duration::from_secs(10) }
+        Self { runs: Vec::new(), stress: Vec::new(), answer_within: Duration::from_secs(10) }
     }
 }
 
@@ -76,6 +79,8 @@ pub enum What {
     Received(Line),
     /// We closed the server's standard input.
     InputClosed,
+    /// We sent its process this signal.
+    Signalled(i32),
     /// The server's standard output has ended.
     OutputEnded,
     /// The process has ended.
@@ -239,6 +244,18 @@ probes! {
     AfterMalformedCancel = "after-malformed-cancel";
     /// Calls a tool, where that was allowed.
     Call = "call";
+    /// Calls a tool that must be called as a task, as a plain one, where calls were allowed.
+    TaskRequired = "task-required";
+    /// Calls a tool as a task that it is not, where calls were allowed.
+    TaskForbidden = "task-forbidden";
+    /// Calls a tool as a task, where calls were allowed.
+    TaskCall = "task-call";
+    /// Asks for the result of that task.
+    TaskResult = "task-result";
+    /// Asks how it is.
+    TaskStatus = "task-status";
+    /// Cancels it when it has ended.
+    CancelEndedTask = "cancel-ended-task";
     /// Calls a tool that does not exist, where calls were allowed.
     UnknownTool = "unknown-tool";
     /// Calls a tool once more, to cancel it.
@@ -319,6 +336,12 @@ probes! {
     EncodedNameHeader = "encoded-name-header";
     /// Asks for it with something in its place that is no Base64.
     BadNameHeader = "bad-name-header";
+    /// Calls a tool without the header that repeats an argument, where calls were allowed: HTTP.
+    NoParamHeader = "no-param-header";
+    /// Calls it with another value there.
+    OtherParamHeader = "other-param-header";
+    /// Calls it with something there that is no Base64.
+    BadParamHeader = "bad-param-header";
     /// Asks with headers of earlier revisions: a session's id, a last event.
     EarlierHeaders = "earlier-headers";
     /// GET of earlier revisions.
@@ -339,6 +362,16 @@ probes! {
     SameId = "same-id";
     /// Sends what would be answered on a stream that is closed.
     AfterStream = "after-stream";
+    /// One of many requests at once.
+    Many = "many";
+    /// A request of 1 MiB.
+    Large = "large";
+    /// A request after that, which shows that the server goes on.
+    AfterLarge = "after-large";
+    /// One of many requests whose answers are not read for a while.
+    Unread = "unread";
+    /// A request right before the end of the input.
+    LastWords = "last-words";
 }
 
 impl Probe {
@@ -363,10 +396,29 @@ impl Probe {
                 | Self::OtherNameHeader
                 | Self::EncodedNameHeader
                 | Self::BadNameHeader
+                | Self::NoParamHeader
+                | Self::OtherParamHeader
+                | Self::BadParamHeader
                 | Self::EarlierHeaders
                 | Self::Listen
                 | Self::SameId
                 | Self::AfterStream
+        )
+    }
+
+    /// Whether it makes a server do something that takes its time.
+    pub(crate) const fn may_take_long(self) -> bool {
+        matches!(
+            self,
+            Self::Call
+                | Self::CancelledCall
+                | Self::TaskCall
+                | Self::TaskForbidden
+                | Self::TaskRequired
+                | Self::TaskResult
+                | Self::BadArguments
+                | Self::Read
+                | Self::GetPrompt
         )
     }
 

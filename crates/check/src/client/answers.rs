@@ -180,13 +180,7 @@ fn told<'a>(talk: &Talk<'a>, said: &Said<'_>) -> Option<&'a crate::Line> {
 
 /// Whether there is something to say of a request of ours: it has an answer, or there was time for one.
 fn may_be_judged(seen: &Seen<'_>, talk: &Talk<'_>, ours: &Ours<'_>) -> bool {
-    let waited = talk
-        .run
-        .events
-        .iter()
-        .take_while(|event| !matches!(event.what, crate::What::InputClosed | crate::What::Ended(_)))
-        .last()
-        .map_or(ours.at, |event| event.at);
+    let waited = talk.here;
     ours.answer.is_some() || waited.saturating_sub(ours.at) >= seen.trace.answer_within
 }
 

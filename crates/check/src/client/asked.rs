@@ -4,7 +4,7 @@
 use mcpjoin_proto::{Kind, Method, Needs, Payload, Raw, code};
 
 use super::lifecycle::{has, sent};
-use super::talk::{Asked, Ours, Retry, Said, Talk};
+use super::talk::{Asked, Needed, Ours, Retry, Said, Talk};
 use super::utilities::is_string;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
@@ -197,10 +197,11 @@ fn declared(talk: &Talk<'_>, method: &Method) -> Outcome {
     };
     let mut judged = Vec::new();
     if talk.is_modern() {
-        for (retry, _) in talk.retries() {
-            judged.extend(brings(talk, &retry, method).then(|| {
-                (!declares(talk, Some(retry.asked), path))
-                    .then(|| retry.asked.finding(format!("{path} is not declared in this request")))
+        for (retry, needed) in talk.retries() {
+            let again = &talk.asked[retry.asked];
+            judged.extend(brings(retry, needed, method).then(|| {
+                (!declares(talk, Some(again), path))
+                    .then(|| again.finding(format!("{path} is not declared in this request")))
             }));
         }
         return Outcome::of(judged, "the client gave none");
@@ -262,13 +263,10 @@ fn has_mode(talk: &Talk<'_>, mode: &str) -> bool {
 }
 
 /// Whether a retry brings an answer to a question of that kind.
-fn brings(talk: &Talk<'_>, retry: &Retry<'_, '_>, method: &Method) -> bool {
-    talk.retries().iter().any(|(other, needed)| {
-        other.asked.place == retry.asked.place
-            && needed.requests.iter().flat_map(|asked| asked.iter()).any(|(key, question)| {
-                text(question, "method").as_deref() == Some(method.as_str())
-                    && retry.given.as_ref().is_some_and(|given| given.contains_key(key))
-            })
+fn brings(retry: &Retry, needed: &Needed<'_>, method: &Method) -> bool {
+    needed.requests.iter().flat_map(|asked| asked.iter()).any(|(key, question)| {
+        text(question, "method").as_deref() == Some(method.as_str())
+            && retry.given.as_ref().is_some_and(|given| given.contains_key(key))
     })
 }
 

@@ -159,7 +159,7 @@ fn requests(seen: &Seen<'_>, look: impl Fn(&Post<'_>, &Request) -> Option<Findin
 /// The calls of tools, each with the name of its tool.
 fn calls<'t, 'a>(talk: &'t Talk<'a>) -> impl Iterator<Item = (&'t Post<'a>, String, &'a Request)> {
     posted(talk).filter_map(|(post, request)| {
-        let called = (request.method == Method::CallTool).then(|| request.params.as_ref())??;
+        let called = request.params.as_ref().filter(|_| request.method == Method::CallTool)?;
         Some((post, text(called.raw(), "name")?, request))
     })
 }

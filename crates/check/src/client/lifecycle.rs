@@ -105,7 +105,9 @@ pub(super) static RULES: [Rule; 9] = [
             let talk = seen.talk();
             let told = talk.told.iter().find(|told| told.what.method == Method::Initialized);
             let Some((opened, said, _)) = talk.opening().filter(|_| !talk.is_unusable()) else {
-                let early = told.filter(|_| !talk.is_unusable());
+                // What is to follow an error nobody says.
+                let answered = talk.calls(&Method::Initialize).any(|asked| asked.answer.is_some());
+                let early = told.filter(|_| !answered);
                 let early = early.map(|told| Some(talk.finding("initialize was not answered", told.line)));
                 return Outcome::of(early, "initialize did not bring a result that a client can use");
             };
@@ -190,7 +192,7 @@ fn foreign(talk: &Talk<'_>, facts: &MethodFacts, line: &crate::Line) -> Finding 
 }
 
 /// The methods of all that it has sent.
-pub(super) fn sent<'t, 'a>(talk: &'t Talk<'a>) -> impl Iterator<Item = (&'a Method, &'a crate::Line)> {
+pub(super) fn sent<'a>(talk: &Talk<'a>) -> impl Iterator<Item = (&'a Method, &'a crate::Line)> {
     let asked = talk.asked.iter().map(|asked| (&asked.what.method, asked.line));
     asked.chain(talk.told.iter().map(|told| (&told.what.method, told.line)))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcpjoin_proto::{DecodeErrorKind, Kind, Raw};
+use mcpjoin_proto::{DecodeError, DecodeErrorKind, Kind, Raw};
 
 use super::talk::Talk;
 use crate::base::{MESSAGES, REQUESTS};
@@ -10,6 +10,7 @@ use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Seen, member, of_line};
+use crate::trace::Line;
 
 /// Of the modern era a client sends no response at all.
 pub(super) const RESPONSES: &[Source] = &[
@@ -71,6 +72,10 @@ pub(super) static RULES: [Rule; 9] = [
         sources: REQUESTS,
         judge: |seen| {
             let talk = seen.talk();
+            if talk.is_modern() && talk.is_http() {
+                // Each request stands for itself: two clients that come at once are two senders.
+                return Outcome::Skipped("over HTTP nobody knows which requests are of one sender");
+            }
             let mut earlier = BTreeMap::new();
             let judged = talk.asked.iter().map(|asked| {
                 let before = earlier.insert(&asked.what.id, asked)?;
@@ -154,12 +159,12 @@ fn response(seen: &Seen<'_>, broken: impl Fn(&DecodeErrorKind, Option<&Raw>) -> 
     Outcome::of(good.chain(faults(talk, &broken).map(Some)), "the client answered nothing")
 }
 
-fn faults<'t>(
-    talk: &'t Talk<'_>,
+fn faults(
+    talk: &Talk<'_>,
     broken: &impl Fn(&DecodeErrorKind, Option<&Raw>) -> bool,
 ) -> impl Iterator<Item = Finding> {
-    talk.faults.iter().filter_map(move |(_, line, error)| {
+    let broken = move |(_, line, error): &&(usize, &Line, &DecodeError)| {
         broken(&error.kind, of_line(line.bytes()).as_ref())
-            .then(|| talk.finding(error.kind.to_string(), line))
-    })
+    };
+    talk.faults.iter().filter(broken).map(|(_, line, error)| talk.finding(error.kind.to_string(), line))
 }

@@ -62,7 +62,7 @@ pub fn client_rules() -> impl Iterator<Item = &'static Rule> {
 /// ```
 #[must_use]
 pub fn judge_client(trace: &Trace, selection: &Selection) -> Report {
-    let runs: Vec<Seen<'_>> = trace.runs.iter().map(|run| Seen::of(trace, run)).collect();
+    let runs: Vec<Seen<'_>> = trace.runs.iter().map(|run| Seen::of_client(trace, run)).collect();
     let selected = client_rules().filter(|rule| selection.has(rule));
     let outcome = |rule| match by_runs(rule, &runs) {
         Outcome::Skipped(why) => Outcome::Skipped(of_a_client(why)),

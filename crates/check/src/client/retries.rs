@@ -4,7 +4,7 @@
 
 use mcpjoin_proto::Raw;
 
-use super::talk::{Retry, Talk, subject};
+use super::talk::{Retry, Talk};
 use crate::revisions::Revisions;
 use crate::rule::Level::Must;
 use crate::rule::{Chapter, Outcome, Rule, Source};
@@ -21,20 +21,20 @@ pub(super) static RULES: [Rule; 5] = [
         sources: REQUIREMENTS,
         judge: |seen| {
             let talk = seen.talk();
-            let judged = talk.retries().into_iter().filter_map(|(retry, needed)| {
-                let wanted = needed.state?;
-                if is_of_another(talk, &retry) {
+            let judged = talk.retries().filter_map(|(retry, needed)| {
+                let wanted = needed.state.as_ref()?;
+                if is_of_another(talk, retry) {
                     return None;
                 }
                 let problem = match &retry.state {
                     None => Some("requestState is missing"),
                     // A request may have been answered so several times, and be sent again for each.
-                    Some(given) if *given != wanted && !is_known(talk, given) => {
+                    Some(given) if given != wanted && !is_known(talk, given) => {
                         Some("requestState is not the one that came")
                     }
                     Some(_) => None,
                 };
-                Some(problem.map(|problem| retry.asked.finding(problem)))
+                Some(problem.map(|problem| talk.asked[retry.asked].finding(problem)))
             });
             Outcome::of(judged, NOTHING)
         },
@@ -46,14 +46,12 @@ pub(super) static RULES: [Rule; 5] = [
         sources: REQUIREMENTS,
         judge: |seen| {
             let talk = seen.talk();
-            let retries = talk.retries();
-            let judged = talk.asked.iter().filter_map(Retry::of).filter_map(|retry| {
-                let needed = retries.iter().find(|(other, _)| other.asked.place == retry.asked.place);
-                if needed.is_some_and(|(_, needed)| needed.state.is_some()) {
+            let judged = talk.bringing().filter_map(|retry| {
+                if talk.needed_for(retry).is_some_and(|needed| needed.state.is_some()) {
                     return None;
                 }
                 let invented = retry.state.as_ref().is_some_and(|given| !is_known(talk, given));
-                Some(invented.then(|| retry.asked.finding("no answer had this requestState")))
+                Some(invented.then(|| talk.asked[retry.asked].finding("no answer had this requestState")))
             });
             Outcome::of(judged, NOTHING)
         },
@@ -65,11 +63,10 @@ pub(super) static RULES: [Rule; 5] = [
         sources: REQUIREMENTS,
         judge: |seen| {
             let talk = seen.talk();
-            let needed = talk.needed();
-            let judged = talk.retries().into_iter().map(|(retry, of)| {
-                let first = needed.iter().find(|(_, needed)| needed.place == of.place)?;
-                (first.0.what.id == retry.asked.what.id)
-                    .then(|| retry.asked.finding(format!("its id is {}, as before", retry.asked.what.id)))
+            let judged = talk.retries().map(|(retry, needed)| {
+                let again = &talk.asked[retry.asked];
+                (*needed.id == again.what.id)
+                    .then(|| again.finding(format!("its id is {}, as before", again.what.id)))
             });
             Outcome::of(judged, NOTHING)
         },
@@ -81,8 +78,8 @@ pub(super) static RULES: [Rule; 5] = [
         sources: REQUIREMENTS,
         judge: |seen| {
             let talk = seen.talk();
-            let judged = talk.retries().into_iter().filter_map(|(retry, needed)| {
-                let wanted = needed.requests?;
+            let judged = talk.retries().filter_map(|(retry, needed)| {
+                let wanted = needed.requests.as_ref()?;
                 let is_this = retry.state == needed.state;
                 if !is_this && retry.state.as_ref().is_some_and(|given| is_known(talk, given)) {
                     // It is for an earlier answer of the same kind.
@@ -91,7 +88,10 @@ pub(super) static RULES: [Rule; 5] = [
                 let lacks = wanted
                     .keys()
                     .find(|key| retry.given.as_ref().is_none_or(|given| !given.contains_key(key)));
-                Some(lacks.map(|key| retry.asked.finding(format!("inputResponses has no {key:?}"))))
+                Some(
+                    lacks
+                        .map(|key| talk.asked[retry.asked].finding(format!("inputResponses has no {key:?}"))),
+                )
             });
             Outcome::of(judged, NOTHING)
         },
@@ -103,12 +103,11 @@ pub(super) static RULES: [Rule; 5] = [
         sources: REQUIREMENTS,
         judge: |seen| {
             let talk = seen.talk();
-            let retries = talk.retries();
-            let judged = talk.asked.iter().filter_map(Retry::of).map(|retry| {
-                let fits = retries.iter().any(|(other, _)| other.asked.place == retry.asked.place);
+            let judged = talk.bringing().map(|retry| {
+                let fits = talk.needed_for(retry).is_some();
                 let stray = !fits && retry.state.as_ref().is_none_or(|given| is_known(talk, given));
-                (stray || is_of_another(talk, &retry))
-                    .then(|| retry.asked.finding("this request was not asked for input"))
+                (stray || is_of_another(talk, retry))
+                    .then(|| talk.asked[retry.asked].finding("this request was not asked for input"))
             });
             Outcome::of(judged, NOTHING)
         },
@@ -117,13 +116,13 @@ pub(super) static RULES: [Rule; 5] = [
 
 /// Whether some answer had this state.
 fn is_known(talk: &Talk<'_>, state: &Raw) -> bool {
-    talk.needed().iter().any(|(_, needed)| needed.state.as_ref() == Some(state))
+    talk.needed().iter().any(|needed| needed.state.as_ref() == Some(state))
 }
 
 /// Whether the state belongs to a request about something else.
-fn is_of_another(talk: &Talk<'_>, retry: &Retry<'_, '_>) -> bool {
+fn is_of_another(talk: &Talk<'_>, retry: &Retry) -> bool {
     let Some(state) = &retry.state else { return false };
     let needed = talk.needed();
-    let mut owners = needed.iter().filter(|(_, needed)| needed.state.as_ref() == Some(state)).peekable();
-    owners.peek().is_some() && owners.all(|(asked, _)| subject(asked) != subject(retry.asked))
+    let mut owners = needed.iter().filter(|needed| needed.state.as_ref() == Some(state)).peekable();
+    owners.peek().is_some() && owners.all(|owner| owner.subject != retry.subject)
 }

@@ -1,5 +1,7 @@
 //! What a client writes to the standard input of a server, and how it ends it.
 
+use std::time::Duration;
+
 use mcpjoin_proto::scan::{Encoding, ScanErrorKind};
 use mcpjoin_proto::session::ProcessExit;
 use mcpjoin_proto::{DecodeErrorKind, Raw};
@@ -15,6 +17,9 @@ const STDIO: &[Source] = &[
     Source::new(Revisions::LEGACY, Must, "basic/transports#stdio"),
     Source::new(Revisions::MODERN, Must, "basic/transports/stdio"),
 ];
+
+/// A signal that comes so soon after the end of standard input has been sent without waiting.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 pub(super) static RULES: [Rule; 6] = [
     Rule {
@@ -103,24 +108,30 @@ pub(super) static RULES: [Rule; 6] = [
     Rule {
         slug: "client-closes-input",
         chapter: Chapter::Stdio,
-        sentence: "A client ends a server by closing its standard input, and by a signal only when that does not help.",
+        sentence: "A client ends a server by closing its standard input, and sends a signal later, if that does not help.",
         sources: &[
             Source::new(Revisions::LEGACY, Should, "basic/lifecycle#shutdown"),
             Source::new(Revisions::MODERN, Should, "basic/transports/stdio#shutdown"),
         ],
         judge: |seen| {
-            let end = seen.run.events.iter().find_map(|event| match &event.what {
-                What::InputClosed => Some(None),
+            let signal = seen.run.events.iter().find_map(|event| match &event.what {
                 What::Ended(ended) => match ended.exit {
-                    Some(ProcessExit::Signal(signal)) => Some(Some(Finding::new(
-                        format!("signal {signal} came while standard input was open"),
-                        None,
-                        None,
-                    ))),
+                    Some(ProcessExit::Signal(signal)) => Some((event.at, signal)),
                     _ => None,
                 },
                 _ => None,
             });
+            let closed = seen.run.events.iter().find(|event| matches!(event.what, What::InputClosed));
+            let end = match (closed, signal) {
+                (None, None) => None,
+                (Some(closed), Some((at, _))) if at.saturating_sub(closed.at) >= AT_ONCE => Some(None),
+                (Some(_), None) => Some(None),
+                (_, Some((_, signal))) => {
+                    let problem =
+                        format!("signal {signal} came before the end of standard input, or with it");
+                    Some(Some(Finding::new(problem, None, None)))
+                }
+            };
             Outcome::of(end, "the client had not left yet")
         },
     },

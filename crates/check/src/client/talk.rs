@@ -40,6 +40,16 @@ pub(crate) struct Talk<'a> {
     pub(crate) left: bool,
     /// The time of the last event.
     pub(crate) last: Duration,
+    /// The time of the last event while the client was there.
+    pub(crate) here: Duration,
+    inputs: Inputs<'a>,
+}
+
+/// Which request had an id last.
+#[derive(Default)]
+struct Ids<'a> {
+    asked: BTreeMap<&'a RequestId, usize>,
+    ours: BTreeMap<&'a RequestId, usize>,
 }
 
 /// A request of the client.
@@ -90,8 +100,9 @@ pub(crate) struct Post<'a> {
 }
 
 impl<'a> Talk<'a> {
-    pub(crate) fn of(run: &'a Run) -> Self {
-        let mut talk = Self {
+    /// With nothing in it.
+    pub(crate) fn empty(run: &'a Run) -> Self {
+        Self {
             run,
             asked: Vec::new(),
             told: Vec::new(),
@@ -101,9 +112,20 @@ impl<'a> Talk<'a> {
             lines: Vec::new(),
             posts: BTreeMap::new(),
             left: false,
-            last: run.events.last().map_or(Duration::ZERO, |event| event.at),
-        };
+            here: Duration::ZERO,
+            last: Duration::ZERO,
+            inputs: Inputs::default(),
+        }
+    }
+
+    pub(crate) fn of(run: &'a Run) -> Self {
+        let mut talk = Self::empty(run);
+        talk.last = run.events.last().map_or(Duration::ZERO, |event| event.at);
+        let mut ids = Ids::default();
         for (place, event) in run.events.iter().enumerate() {
+            if !talk.left && !matches!(event.what, What::InputClosed | What::Ended(_)) {
+                talk.here = event.at;
+            }
             match &event.what {
                 What::Received(line) => {
                     talk.lines.push((place, line));
@@ -111,12 +133,12 @@ impl<'a> Talk<'a> {
                         post.body = Some(line);
                     }
                     for part in line.parts() {
-                        talk.came(place, event.at, line, part);
+                        talk.came(&mut ids, place, event.at, line, part);
                     }
                 }
                 What::Sent(probe, line) => {
                     for part in line.parts().filter_map(Result::ok) {
-                        talk.went(place, event.at, *probe, line, part);
+                        talk.went(&mut ids, place, event.at, *probe, line, part);
                     }
                 }
                 What::Requested(_, request) => {
@@ -133,11 +155,13 @@ impl<'a> Talk<'a> {
                 _ => {}
             }
         }
+        talk.inputs = Inputs::of(&talk.asked);
         talk
     }
 
     fn came(
         &mut self,
+        ids: &mut Ids<'a>,
         place: usize,
         at: Duration,
         line: &'a Line,
@@ -145,13 +169,14 @@ impl<'a> Talk<'a> {
     ) {
         match part {
             Ok(Message::Request(what)) => {
+                ids.asked.insert(&what.id, self.asked.len());
                 self.asked.push(Asked { place, at, line, what, answer: None });
             }
             Ok(Message::Notification(what)) => self.told.push(Told { place, at, line, what }),
             Ok(Message::Response(response)) => {
                 let (id, outcome) = (response.id.as_ref(), &response.outcome);
                 let said = Said { place, at, probe: None, line, id, outcome };
-                let owner = self.ours.iter_mut().rev().find(|ours| Some(&ours.what.id) == id);
+                let owner = id.and_then(|id| ids.ours.get(id)).and_then(|place| self.ours.get_mut(*place));
                 match owner {
                     Some(ours) if ours.answer.is_none() => ours.answer = Some(said),
                     _ => self.strays.push(said),
@@ -161,12 +186,23 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn went(&mut self, place: usize, at: Duration, probe: Probe, line: &'a Line, part: &'a Message) {
+    fn went(
+        &mut self,
+        ids: &mut Ids<'a>,
+        place: usize,
+        at: Duration,
+        probe: Probe,
+        line: &'a Line,
+        part: &'a Message,
+    ) {
         match part {
-            Message::Request(what) => self.ours.push(Ours { place, at, probe, line, what, answer: None }),
+            Message::Request(what) => {
+                ids.ours.insert(&what.id, self.ours.len());
+                self.ours.push(Ours { place, at, probe, line, what, answer: None });
+            }
             Message::Response(response) => {
                 let (id, outcome) = (response.id.as_ref(), &response.outcome);
-                let owner = self.asked.iter_mut().rev().find(|asked| Some(&asked.what.id) == id);
+                let owner = id.and_then(|id| ids.asked.get(id)).and_then(|place| self.asked.get_mut(*place));
                 if let Some(asked) = owner.filter(|asked| asked.answer.is_none()) {
                     asked.answer = Some(Said { place, at, probe: Some(probe), line, id, outcome });
                 }
@@ -240,7 +276,12 @@ impl<'a> Talk<'a> {
                 if is_it == Some(true)
                     && let Some(reply) = given.get(key)
                 {
-                    replies.push((member(question, "params"), reply.clone(), needed.line, retry.asked.line));
+                    replies.push((
+                        member(question, "params"),
+                        reply.clone(),
+                        needed.line,
+                        self.asked[retry.asked].line,
+                    ));
                 }
             }
         }
@@ -249,32 +290,24 @@ impl<'a> Talk<'a> {
 
     /// Requests of the modern era that bring what an earlier answer has asked for, each with that answer: the last one
     /// before it to a request of the same method about the same thing.
-    pub(crate) fn retries(&self) -> Vec<(Retry<'_, 'a>, Needed<'a>)> {
-        let retries = self.asked.iter().filter_map(Retry::of);
-        retries
-            .filter_map(|retry| {
-                let needed = self.needed();
-                let fits = needed.into_iter().rev().find(|(asked, needed)| {
-                    needed.place < retry.asked.place && subject(asked) == subject(retry.asked)
-                })?;
-                Some((retry, fits.1))
-            })
-            .collect()
+    pub(crate) fn retries(&self) -> impl Iterator<Item = (&Retry, &Needed<'a>)> {
+        let inputs = &self.inputs;
+        inputs.retries.iter().filter_map(|retry| Some((retry, inputs.needed.get(retry.needed?)?)))
     }
 
-    /// Our answers that ask for input, with the requests that got them.
-    pub(crate) fn needed(&self) -> Vec<(&Asked<'a>, Needed<'a>)> {
-        let results = self.asked.iter().filter_map(|asked| {
-            let said = asked.answer?;
-            let result = said.outcome.as_ref().ok()?.raw();
-            let kind = member(result, "resultType")?;
-            (kind.as_str() == "\"input_required\"").then(|| {
-                let requests = member(result, "inputRequests").and_then(|asked| members(&asked));
-                let state = member(result, "requestState");
-                (asked, Needed { place: said.place, line: said.line, requests, state })
-            })
-        });
-        results.collect()
+    /// Requests that bring input, asked for or not.
+    pub(crate) fn bringing(&self) -> impl Iterator<Item = &Retry> {
+        self.inputs.retries.iter()
+    }
+
+    /// Our answers that ask for input.
+    pub(crate) fn needed(&self) -> &[Needed<'a>] {
+        &self.inputs.needed
+    }
+
+    /// The answer that a request brings input for.
+    pub(crate) fn needed_for(&self, retry: &Retry) -> Option<&Needed<'a>> {
+        self.inputs.needed.get(retry.needed?)
     }
 
     /// What is wrong with something that the client sent.
@@ -288,40 +321,82 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// A request that brings input.
-pub(crate) struct Retry<'t, 'a> {
-    pub(crate) asked: &'t Asked<'a>,
-    pub(crate) given: Option<Members<Raw>>,
-    pub(crate) state: Option<Raw>,
+/// What is asked for in answers, and what requests bring.
+#[derive(Default)]
+struct Inputs<'a> {
+    needed: Vec<Needed<'a>>,
+    retries: Vec<Retry>,
 }
 
-impl<'t, 'a> Retry<'t, 'a> {
-    pub(crate) fn of(asked: &'t Asked<'a>) -> Option<Self> {
-        let params = asked.what.params.as_ref()?.raw();
-        let (given, state) = (member(params, "inputResponses"), member(params, "requestState"));
-        if given.is_none() && state.is_none() {
-            return None;
-        }
-        Some(Self { asked, given: given.as_ref().and_then(members), state })
+impl<'a> Inputs<'a> {
+    /// Read once: there may be many.
+    fn of(asked: &[Asked<'a>]) -> Self {
+        let needed: Vec<Needed<'a>> = asked.iter().filter_map(Needed::of).collect();
+        let retries = asked.iter().enumerate().filter_map(|(place, asked)| {
+            let mut retry = Retry::of(place, asked)?;
+            let fits = |needed: &Needed<'_>| needed.place < asked.place && needed.subject == retry.subject;
+            retry.needed = needed.iter().rposition(fits);
+            Some(retry)
+        });
+        Self { retries: retries.collect(), needed }
     }
+}
+
+/// A request that brings input.
+pub(crate) struct Retry {
+    /// Which of the client's requests.
+    pub(crate) asked: usize,
+    pub(crate) subject: Subject,
+    pub(crate) given: Option<Members<Raw>>,
+    pub(crate) state: Option<Raw>,
+    /// Which of the answers that ask for input it is for.
+    needed: Option<usize>,
 }
 
 /// An answer of ours that asks for input.
 pub(crate) struct Needed<'a> {
     pub(crate) place: usize,
     pub(crate) line: &'a Line,
+    pub(crate) id: &'a RequestId,
+    pub(crate) subject: Subject,
     pub(crate) requests: Option<Members<Raw>>,
     pub(crate) state: Option<Raw>,
 }
 
 /// What a request is about: its method, and the tool, prompt or resource.
-pub(crate) fn subject(asked: &Asked<'_>) -> (Method, Option<String>) {
-    let params = asked.what.params.as_ref().map(Payload::raw);
-    let named = |name| {
-        let value = member(params?, name)?;
-        value.to_string_value().map(|value| value.into_owned())
-    };
-    (asked.what.method.clone(), named("name").or_else(|| named("uri")))
+pub(crate) type Subject = (Method, Option<String>);
+
+impl Retry {
+    fn of(place: usize, asked: &Asked<'_>) -> Option<Self> {
+        let params = members(asked.what.params.as_ref()?.raw())?;
+        let (given, state) = (params.get("inputResponses"), params.get("requestState").map(plain));
+        if given.is_none() && state.is_none() {
+            return None;
+        }
+        let given = given.and_then(members);
+        Some(Self { asked: place, subject: subject(asked), given, state, needed: None })
+    }
+}
+
+impl<'a> Needed<'a> {
+    fn of(asked: &Asked<'a>) -> Option<Self> {
+        let said = asked.answer?;
+        let result = said.outcome.as_ref().ok()?;
+        if result.result_type()?.as_str() != "\"input_required\"" {
+            return None;
+        }
+        let requests = member(result.raw(), "inputRequests").and_then(|asked| members(&asked));
+        let state = member(result.raw(), "requestState").as_ref().map(plain);
+        let (place, line, id) = (said.place, said.line, &asked.what.id);
+        Some(Self { place, line, id, subject: subject(asked), requests, state })
+    }
+}
+
+fn subject(asked: &Asked<'_>) -> Subject {
+    let params = asked.what.params.as_ref();
+    let named = params.and_then(Payload::name_string).map(|name| name.into_owned());
+    let uri = || params?.uri()?.to_string_value().map(|uri| uri.into_owned());
+    (asked.what.method.clone(), named.or_else(uri))
 }
 
 impl Asked<'_> {
@@ -371,6 +446,11 @@ impl<'a> Post<'a> {
         exchange::append(&mut text, self.body.map(Line::bytes));
         Finding::new(problem, None, Some(&Bytes::from(text)))
     }
+}
+
+/// A text, however it was escaped.
+pub(crate) fn plain(raw: &Raw) -> Raw {
+    raw.to_string_value().map_or_else(|| raw.clone(), |text| Raw::string(&text))
 }
 
 /// Whether a member is an object.

@@ -1,8 +1,10 @@
 //! What either side may send beside its requests: cancellations, progress, cursors.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use mcpjoin_proto::{Kind, Method, Payload, Raw, RequestId};
 
-use super::talk::{Asked, Talk};
+use super::talk::{Asked, Talk, plain};
 use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must};
 use crate::rule::{Chapter, Outcome, Rule, Source};
@@ -85,16 +87,16 @@ pub(super) static RULES: [Rule; 7] = [
         sources: PROGRESS,
         judge: |seen| {
             let talk = seen.talk();
-            let all: Vec<(&Asked<'_>, Raw)> = tokens(talk).collect();
-            let judged = all.iter().enumerate().map(|(place, (asked, token))| {
-                let other = all[..place].iter().find(|(earlier, other)| {
-                    let open = earlier.answer.is_none_or(|said| said.place > asked.place);
-                    // What was cancelled is under way no longer.
-                    let given_up = cancelled(talk)
-                        .any(|(told, id)| told.place < asked.place && id.as_ref() == Some(&earlier.what.id));
-                    open && !given_up && other == token && !(talk.is_http() && talk.is_modern())
-                });
-                other.map(|(earlier, _)| {
+            // What was cancelled is under way no longer, nor, over HTTP, what nobody waits for.
+            let given_up: BTreeMap<RequestId, usize> =
+                cancelled(talk).filter_map(|(told, id)| Some((id?, told.place))).collect();
+            let mut last: BTreeMap<String, &Asked<'_>> = BTreeMap::new();
+            let judged = tokens(talk).map(|(asked, token)| {
+                let earlier = last.insert(plain(&token).to_string(), asked)?;
+                let answered = earlier.answer.is_some_and(|said| said.place < asked.place);
+                let ended = given_up.get(&earlier.what.id).is_some_and(|place| *place < asked.place);
+                let over = answered || ended || talk.is_http() && talk.is_modern();
+                (!over).then(|| {
                     asked.finding(format!(
                         "the progress token {token} is that of {} with the id {}, which is not answered yet",
                         earlier.what.method, earlier.what.id
@@ -115,10 +117,11 @@ pub(super) static RULES: [Rule; 7] = [
             let told = talk.told.iter().filter(|told| told.what.method == Method::Progress);
             let judged = told.map(|told| {
                 let params = told.what.params.as_ref().map(Payload::raw)?;
-                let token = member(params, "progressToken");
+                let token = member(params, "progressToken").as_ref().map(plain);
                 let ours = talk.ours.iter().filter(|ours| ours.place < told.place).find(|ours| {
                     let meta = ours.what.params.as_ref().and_then(Payload::meta);
-                    token.is_some() && meta.and_then(|meta| member(&meta, "progressToken")) == token
+                    token.is_some()
+                        && meta.and_then(|meta| member(&meta, "progressToken")).as_ref().map(plain) == token
                 });
                 let (Some(token), Some(ours)) = (token, ours) else {
                     return Some(talk.finding("no request to the client had this token", told.line));
@@ -146,15 +149,16 @@ pub(super) static RULES: [Rule; 7] = [
         )],
         judge: |seen| {
             let talk = seen.talk();
+            let pages = talk.asked.iter().filter_map(|page| {
+                let result = page.answer?.outcome.as_ref().ok()?;
+                Some((page.what.method.as_str(), plain(&member(result.raw(), "nextCursor")?).to_string()))
+            });
+            let given: BTreeSet<(&str, String)> = pages.collect();
             let judged = talk.asked.iter().filter_map(|asked| {
-                let cursor = member(asked.what.params.as_ref()?.raw(), "cursor")?;
-                let given = talk
-                    .calls(&asked.what.method)
-                    .filter_map(|page| page.answer?.outcome.as_ref().ok())
-                    .any(|page| member(page.raw(), "nextCursor").as_ref() == Some(&cursor));
-                // A modern client may have got it by another connection.
+                let cursor = plain(&member(asked.what.params.as_ref()?.raw(), "cursor")?).to_string();
                 let problem = || format!("no page of {} has led to this cursor", asked.what.method);
-                Some((!given).then(|| asked.finding(problem())))
+                let known = given.contains(&(asked.what.method.as_str(), cursor));
+                Some((!known).then(|| asked.finding(problem())))
             });
             Outcome::of(judged, "no page had another after it, or it was not asked for")
         },

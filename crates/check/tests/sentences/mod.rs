@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use list::{Fate, Line, REVISIONS};
-use mcpjoin_check::{Level, rules};
+use mcpjoin_check::{Level, Rule, client_rules, rules};
 use mcpjoin_proto::Version;
 
 const BEYOND: &str = "beyond.txt";
@@ -26,6 +26,11 @@ fn areas() -> BTreeMap<String, Vec<Line>> {
     }
     assert!(!areas.is_empty());
     areas
+}
+
+/// Every rule.
+fn book() -> impl Iterator<Item = &'static Rule> {
+    rules().chain(client_rules())
 }
 
 fn folder() -> std::path::PathBuf {
@@ -52,7 +57,7 @@ fn the_book_and_the_list_of_sentences_agree() {
             }
         }
     }
-    let book: BTreeSet<&str> = rules().map(|rule| rule.slug).collect();
+    let book: BTreeSet<&str> = book().map(|rule| rule.slug).collect();
     let named = slugs(&lines, |fate| if let Fate::Rule(slugs) = fate { Some(slugs) } else { None });
     wrong.extend(named.difference(&book).map(|slug| format!("{slug} is named and no rule")));
     let owed = slugs(&lines, |fate| if let Fate::Owed(slugs) = fate { Some(slugs) } else { None });
@@ -63,7 +68,7 @@ fn the_book_and_the_list_of_sentences_agree() {
     let beyond = list::parse_beyond(&std::fs::read_to_string(folder().join(BEYOND)).unwrap()).unwrap();
     let unknown = beyond.iter().filter(|rule| !book.contains(&*rule.slug));
     wrong.extend(unknown.map(|rule| format!("{} has a ground and is no rule", rule.slug)));
-    for rule in rules() {
+    for rule in self::book() {
         for source in rule.sources.iter().filter(|source| source.level != Level::Advice) {
             for (place, _) in REVISIONS.iter().enumerate().filter(|(_, name)| has(source, name)) {
                 let says = |line: &&Line| {
@@ -94,7 +99,7 @@ fn the_book_and_the_list_of_sentences_agree() {
 fn unjudged(line: &Line) -> Vec<String> {
     let [Fate::Rule(slugs)] = &line.fates[..] else { return Vec::new() };
     let judged = |place: &usize| {
-        let named = rules().filter(|rule| slugs.iter().any(|slug| slug == rule.slug));
+        let named = book().filter(|rule| slugs.iter().any(|slug| slug == rule.slug));
         let mut sources = named.flat_map(|rule| rule.sources);
         sources.any(|source| has(source, REVISIONS[*place]) && source.level != Level::Advice)
     };

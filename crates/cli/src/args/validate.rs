@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use mcpjoin::proto::{Kind, Raw};
 
 use super::values::duration;
 use super::{Connect, Output};
@@ -15,8 +16,8 @@ Judges servers by the specification's own sentences
 A server is started several times: for a session in each era that it speaks, for each version of the legacy era, and \
 for lines that are no messages. One that is reached over HTTP is asked in as many sessions, and beside that without \
 headers, with wrong ones, as a page of another origin would ask it, and in sessions that have ended. No tool is called, \
-no resource read, no prompt filled in. Rules that need what the server does not declare are skipped, and the report \
-says why.
+no listed resource read, no listed prompt filled in, unless --call or --read-only-tools say so. Rules that need what the \
+server does not declare are skipped, and the report says why.
 
 A MUST that is broken makes the exit code 1; a SHOULD does so with --strict; advice never does; nor does what the \
 baseline has. An answer that takes longer than --timeout (here 10s by default) is not waited for.
@@ -30,9 +31,11 @@ With --format json (or --json) the result is one object:
   ran, passed, failed, skipped   numbers of rules; with --baseline also known, of those that failed
   rules           one object for each rule: rule, chapter, level, sentence, address, outcome (passed, failed or \
 skipped), why (of one that was skipped), and findings (of one that failed): problem, run, protocolVersion, level, \
-address, fingerprint (the same each time, as long as nothing changes), the lines sent and received (over HTTP, the \
+address, count (how often, with other ids), fingerprint (the same each time, as long as nothing changes), the lines sent and received (over HTTP, the \
 beginning of the request and of the response), where there are any, cut after 4096 characters, and, with --baseline, \
-known
+known. Of more than 500 such places leftOut says how many are not there
+  clients         with --clients: tools and tokens, how many there are, and clients, one object for each: client, \
+usable, and findings: tool, problem, consequence, source and seen (where and when that was seen)
   openers         with --eras, in place of all that: one object for each opener: method, protocolVersion, opens, \
 answer (version, versions, result, refused, unreadable, lost, closed or silent), elapsedMs, and what came: version, \
 versions, code, message
@@ -63,6 +66,8 @@ junit it is JUnit's XML, with a suite for each chapter and a case for each rule.
         mcpjoin validate http://localhost:8080/mcp\n  \
         mcpjoin validate --format sarif --config .mcp.json > mcp.sarif\n  \
         mcpjoin validate --baseline known.json --update-baseline ./my-server\n  \
+        mcpjoin validate --read-only-tools --call 'echo={\"message\": \"hi\"}' demo:\n  \
+        mcpjoin validate --clients demo:\n  \
         mcpjoin validate --eras demo:\n  \
         mcpjoin validate --client --report client.txt\n  \
         mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}\n  \
@@ -83,9 +88,25 @@ pub(crate) struct Validate {
     /// Leaves out this rule, or the rules of this chapter; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) skip: Vec<String>,
+    /// Puts the server under stress as well: many requests at once, a reader that waits, a request of 1 MiB, the end of its
+    /// input at bad moments, a signal. Not over HTTP
+    #[arg(long, conflicts_with_all = ["eras", "client"])]
+    pub(crate) resilience: bool,
     /// Lets a SHOULD that is broken count as a fault
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Also calls this tool, with these arguments (a JSON object; without them none), once in each era; may be repeated
+    #[arg(long, value_name = "TOOL[=JSON]", value_parser = call)]
+    pub(crate) call: Vec<ToolCall>,
+    /// Also calls tools that say that they only read (`readOnlyHint`), reads listed resources, and has prompts filled in
+    /// that need no argument: five of each at most, once in each era. A tool that must have arguments is called without them, which it has to
+    /// refuse. It is the server that says what only reads: mind whose it is
+    #[arg(long)]
+    pub(crate) read_only_tools: bool,
+    /// Also shows which tools well-known clients would leave out, rename or refuse, and where that is known from: by the
+    /// length and the letters of names, by schemas, by how many there are. No fault by itself
+    #[arg(long)]
+    pub(crate) clients: bool,
     /// Takes the findings in this file for known: they are told, and are no faults. What is found no longer is told, too
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
@@ -95,10 +116,10 @@ pub(crate) struct Validate {
     pub(crate) update_baseline: bool,
     /// Shows how the server opens, and judges nothing: what it makes of `server/discover` and of `initialize` with every
     /// version, with one that does not exist, without one, and of a request with nothing before it
-    #[arg(long, conflicts_with_all = ["rule", "skip", "strict", "baseline", "rules"])]
+    #[arg(long, conflicts_with_all = ["rule", "skip", "strict", "baseline", "rules", "call", "read_only_tools", "clients"])]
     pub(crate) eras: bool,
     /// Prints the rules, with their addresses, and looks at no server
-    #[arg(long, conflicts_with_all = ["baseline", "strict"])]
+    #[arg(long, conflicts_with_all = ["baseline", "strict", "call", "read_only_tools", "clients"])]
     pub(crate) rules: bool,
     /// How the report is written [default: text]
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = false, conflicts_with = "json")]
@@ -131,6 +152,27 @@ pub(crate) struct ClientLook {
     /// Answers initialize with a version that does not exist, at which a client is to leave
     #[arg(long, requires = "client")]
     pub(crate) refuse_version: bool,
+}
+
+/// A tool that is to be called.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolCall {
+    pub(crate) tool: String,
+    /// An object; `None` for none.
+    pub(crate) arguments: Option<Raw>,
+}
+
+fn call(word: &str) -> Result<ToolCall, String> {
+    let (tool, arguments) = word.split_once('=').map_or((word, None), |(tool, json)| (tool, Some(json)));
+    if tool.is_empty() {
+        return Err("the name of a tool is missing".into());
+    }
+    let arguments = arguments.map(|json| match Raw::parse(json.to_owned()) {
+        Ok(raw) if raw.kind() == Kind::Object => Ok(raw),
+        Ok(_) => Err("the arguments must be a JSON object: TOOL={\"name\": ...}".to_owned()),
+        Err(error) => Err(format!("the arguments are no JSON: {error}")),
+    });
+    Ok(ToolCall { tool: tool.to_owned(), arguments: arguments.transpose()? })
 }
 
 /// How the report is written.

@@ -46,6 +46,10 @@ fn targets() -> String {
     for (form, meaning) in TARGETS {
         let _ = writeln!(out, "  {NAME}{form:<width$}{NAME:#}  {meaning}");
     }
-    out.push_str("\nOptions stand before the target; after the first word of a COMMAND nothing is ours.\n");
+    out.push_str(
+        "\nOptions stand before the target; after the first word of a COMMAND nothing is ours.\n\
+         validate and bridge take several servers: after a URL, demo: or FILE#NAME more of them may follow, and\n\
+         --also TARGET names one more by one word. validate --config FILE alone means every entry of the file.\n",
+    );
     out
 }

@@ -3,6 +3,7 @@
 mod baseline;
 mod book;
 mod client;
+mod clients;
 mod fingerprint;
 mod json;
 mod junit;
@@ -40,9 +41,15 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
     if args.rules {
         return book(ui, &args, &selection);
     }
-    if args.eras && matches!(args.form(), Format::Sarif | Format::Junit) {
-        let problem = "--eras shows a table and judges nothing: it is printed as text or as JSON";
-        return Err(Failure::usage(problem, "leave out --format"));
+    if matches!(args.form(), Format::Sarif | Format::Junit) {
+        let problem = match (args.eras, args.clients) {
+            (true, _) => "--eras shows a table and judges nothing: it is printed as text or as JSON",
+            (_, true) => "--clients shows a table: it is printed as text or as JSON",
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(Failure::usage(problem, "leave out --format"));
+        }
     }
     let named = targets::named(ui, &mut args, escaped)?;
     let baseline = match &args.baseline {

@@ -33,6 +33,11 @@ impl ToolFilter {
         !among(&self.disabled) && (self.allowed.is_empty() || among(&self.allowed))
     }
 
+    /// Whether every tool may be.
+    pub(crate) const fn allows_all(&self) -> bool {
+        self.allowed.is_empty() && self.disabled.is_empty()
+    }
+
     /// A tool that may not be called is a failure before anything is started.
     pub(crate) fn permit(&self, tool: &str) -> Result<(), Failure> {
         if self.allows(tool) {

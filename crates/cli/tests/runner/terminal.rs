@@ -18,9 +18,9 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../mcpjoin/tests/fixtures").join(name)
 }
 
-struct Seen {
-    shown: String,
-    exit: i64,
+pub(super) struct Seen {
+    pub(super) shown: String,
+    pub(super) exit: i64,
     seconds: f64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn typed(marker: &str, keys: &str, words: &[&str]) -> Command {
 /// Runs the binary in a terminal in which these keys are typed once the marker has been shown. Nothing that was started
 /// is left, and the terminal is as it was.
 #[track_caller]
-fn seen(variables: &[(&str, &str)], marker: &str, keys: &str, words: &[&str]) -> Seen {
+pub(super) fn seen(variables: &[(&str, &str)], marker: &str, keys: &str, words: &[&str]) -> Seen {
     let mut terminal = typed(marker, keys, words);
     terminal.envs(variables.iter().copied());
     let told = start(terminal).finish().exits(0).json();
@@ -48,7 +48,7 @@ fn seen(variables: &[(&str, &str)], marker: &str, keys: &str, words: &[&str]) ->
 }
 
 /// What a terminal shows in the end: lines that were taken away are gone.
-fn remaining(shown: &str) -> String {
+pub(super) fn remaining(shown: &str) -> String {
     let lines = shown.split("\r\n").map(|line| line.rsplit(TAKEN_AWAY).next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -241,6 +241,23 @@ impl Live {
         self.answers(first, requests.iter().map(|(id, _)| id.as_str()), within).await;
     }
 
+    /// Sends requests, and reads nothing for a while.
+    pub(super) async fn ask_unread(&mut self, probe: Probe, requests: &[(String, String)], pause: Duration) {
+        if self.over.is_some() {
+            return;
+        }
+        let first = self.run.events.len();
+        for (_, line) in requests {
+            self.send(probe, line);
+        }
+        let deadline = Instant::now() + pause;
+        // What it cannot take before we read again is sent then.
+        let _ = timeout_at(deadline, self.link.flush()).await;
+        tokio::time::sleep_until(deadline).await;
+        let within = self.answer;
+        self.answers(first, requests.iter().map(|(id, _)| id.as_str()), within).await;
+    }
+
     /// Sends two lines in one write.
     pub(super) async fn ask_together(&mut self, probe: Probe, requests: &[(String, String)]) {
         if self.over.is_some() {
@@ -433,6 +450,26 @@ impl Live {
             let at = self.started.elapsed();
             self.run.note(at, What::Ended(Ended { exit: report.exit, forced }));
         }
+        self.run
+    }
+
+    /// Sends the process SIGTERM while its input is open, and waits until it has ended, or for so long. Of a server that is
+    /// no child of ours, nothing is noted.
+    #[cfg(unix)]
+    pub(super) async fn terminate(mut self, within: Duration) -> Run {
+        use rustix::process::{Pid, Signal, kill_process};
+        let running = self.child.as_ref().filter(|child| child.is_running());
+        let pid = running.and_then(|child| Pid::from_raw(child.pid()?.cast_signed()));
+        if pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok()) {
+            let at = self.started.elapsed();
+            self.run.note(at, What::Signalled(15));
+            self.look(within).await;
+            if self.over.is_none() {
+                let at = self.started.elapsed();
+                self.run.note(at, What::Ended(Ended { exit: None, forced: true }));
+            }
+        }
+        let _ = self.link.close().await;
         self.run
     }
 

@@ -183,7 +183,7 @@ impl Opener {
                 let supported = supported.and_then(|list| list.decode::<Vec<String>>().ok());
                 Some(OpenerAnswer::Refused {
                     code: error.code,
-                    message: error.message.to_string(),
+                    message: error.message,
                     supported: versions(supported.unwrap_or_default()),
                 })
             }

@@ -24,7 +24,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(3);
 pub(super) struct Runs {
     of: Look,
     source: Source,
-    trace: Trace,
+    pub(super) trace: Trace,
     number: usize,
     /// How long it took from the start to the first answer.
     start: Duration,
@@ -83,15 +83,18 @@ impl Runs {
             self.openers().await?;
         }
         self.bad_lines(modern).await?;
+        if self.of.resilience {
+            self.resilience(modern).await?;
+        }
         Ok(self.trace)
     }
 
-    async fn start(&mut self, name: &str, version: &Version) -> Result<Live, ValidateError> {
+    pub(super) async fn start(&mut self, name: &str, version: &Version) -> Result<Live, ValidateError> {
         self.number += 1;
         Live::start(&mut self.source, name, version.clone(), &self.of.limits, self.of.answer).await
     }
 
-    fn tell(&mut self, live: &Live, probe: Probe) {
+    pub(super) fn tell(&mut self, live: &Live, probe: Probe) {
         (self.of.progress)(Progress { number: self.number, run: &live.run.name, probe });
     }
 
@@ -301,7 +304,7 @@ impl Runs {
     }
 
     /// A session in which anything may be sent; `None` when none opens any more.
-    async fn opened(&mut self, modern: bool) -> Result<Option<(Live, Manner)>, ValidateError> {
+    pub(super) async fn opened(&mut self, modern: bool) -> Result<Option<(Live, Manner)>, ValidateError> {
         if modern {
             let version = Version::newest(Era::Modern);
             let manner = Manner::Modern(version.clone());
@@ -365,6 +368,10 @@ impl features::Ask for Asking<'_> {
         let control = Question::new(Probe::AfterCancel, Method::parse(control(self.manner)));
         self.ask(control).await;
         self.live.look(MOMENT).await;
+    }
+
+    async fn elsewhere(&mut self) {
+        // A process has one.
     }
 
     fn last_id(&self) -> String {

@@ -101,8 +101,8 @@ impl Baseline {
             let Ok(Seen::Judged(judged)) = &mut server.seen else { continue };
             for ruling in &mut judged.rulings {
                 let rule = ruling.rule.slug;
-                let Said::Failed(all) = &mut ruling.said else { continue };
-                for found in all {
+                let Said::Failed(places) = &mut ruling.said else { continue };
+                for found in &mut places.found {
                     let known = self.entries.iter().enumerate().filter(|(_, entry)| {
                         entry.rule == rule && entry.fingerprint == found.fingerprint && entry.is_for(&label)
                     });
@@ -119,6 +119,7 @@ impl Baseline {
         let stale = stale.map(|(_, entry)| Stale {
             rule: entry.rule.clone(),
             server: entry.server.clone(),
+            run: cut(&entry.run, KEPT),
             problem: cut(&entry.problem, KEPT),
         });
         document.baseline = Some(Compared { file: shown(path.as_os_str()), stale: stale.collect() });
@@ -167,7 +168,7 @@ impl Entry {
 
     /// Whether its rule was put to the test in its run on its server, so that it would have been found.
     fn was_looked_for(&self, server: &Server) -> bool {
-        let Ok(Seen::Judged(Judged { runs, rulings })) = &server.seen else { return false };
+        let Ok(Seen::Judged(Judged { runs, rulings, .. })) = &server.seen else { return false };
         let ruling = rulings.iter().find(|ruling| ruling.rule.slug == self.rule);
         self.is_for(&server.label)
             && ruling.is_some_and(|ruling| !matches!(ruling.said, Said::Skipped(_)))

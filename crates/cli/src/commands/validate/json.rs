@@ -54,6 +54,9 @@ fn fill_judged(out: &mut Map<String, Value>, judged: &Judged, document: &Documen
     }
     let rules = judged.rulings.iter().map(|ruling| self::ruling(ruling, document.baseline.is_some()));
     out.insert("rules".into(), rules.collect());
+    if let Some(clients) = &judged.clients {
+        out.insert("clients".into(), clients.json());
+    }
 }
 
 fn ruling(ruling: &Ruling, compared: bool) -> Value {
@@ -70,9 +73,12 @@ fn ruling(ruling: &Ruling, compared: bool) -> Value {
             out.insert("outcome".into(), json!("skipped"));
             out.insert("why".into(), json!(why));
         }
-        Said::Failed(all) => {
+        Said::Failed(places) => {
             out.insert("outcome".into(), json!("failed"));
-            out.insert("findings".into(), all.iter().map(|one| found(one, compared)).collect());
+            out.insert("findings".into(), places.found.iter().map(|one| found(one, compared)).collect());
+            if places.left_out > 0 {
+                out.insert("leftOut".into(), json!(places.left_out));
+            }
         }
     }
     Value::Object(out)
@@ -86,6 +92,7 @@ fn found(found: &Found, compared: bool) -> Value {
         "level": level(found.level),
         "address": found.address,
         "fingerprint": found.fingerprint,
+        "count": found.count,
     });
     for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
         if let Some(line) = line {
@@ -100,7 +107,7 @@ fn found(found: &Found, compared: bool) -> Value {
 
 fn baseline(compared: &Compared) -> Value {
     let stale = compared.stale.iter().map(|stale| {
-        let mut out = json!({ "rule": stale.rule, "problem": stale.problem });
+        let mut out = json!({ "rule": stale.rule, "run": stale.run, "problem": stale.problem });
         if let Some(server) = &stale.server {
             out["server"] = json!(server);
         }

@@ -5,9 +5,14 @@ use std::fmt::Write;
 
 use mcpjoin::check::{Chapter, Level};
 
-use super::report::{Document, Found, Ruling, Said, Seen, Server};
+use super::report::{Document, Found, Places, Ruling, Said, Seen, Server, cut};
 use crate::ui::Ui;
 use crate::visible;
+
+/// Of the places where one rule was broken, so many are shown: services cut what is long, or refuse it.
+const FINDINGS: usize = 20;
+/// A line is cut after so many characters.
+const SHOWN: usize = 1000;
 
 /// All of it.
 pub(super) fn document(ui: &Ui, document: &Document) -> String {
@@ -83,7 +88,7 @@ fn suite(out: &mut String, server: &Server, chapter: Chapter, rulings: &[&Ruling
                 let _ =
                     write!(cases, ">\n      <skipped message=\"{}\"/>\n    </testcase>\n", attribute(why));
             }
-            Said::Failed(found) => match ruling.fault() {
+            Said::Failed(Places { found, .. }) => match ruling.fault() {
                 None => {
                     figures.skipped += 1;
                     cases.push_str(">\n      <skipped message=\"known: the baseline has it\"/>\n");
@@ -100,7 +105,7 @@ fn suite(out: &mut String, server: &Server, chapter: Chapter, rulings: &[&Ruling
                         cases,
                         ">\n      <failure type=\"{}\" message=\"{}\">{}</failure>\n    </testcase>\n",
                         level.as_str(),
-                        attribute(problem.unwrap_or_default()),
+                        attribute(&cut(problem.unwrap_or_default(), SHOWN)),
                         told(ruling, found)
                     );
                 }
@@ -126,14 +131,21 @@ fn suite(out: &mut String, server: &Server, chapter: Chapter, rulings: &[&Ruling
 /// Where it was broken, with what crossed.
 fn told(ruling: &Ruling, found: &[Found]) -> String {
     let mut out = format!("{}: {}\n", ruling.level().as_str(), ruling.rule.sentence);
-    for found in found.iter().filter(|found| !found.known || ruling.fault().is_none()) {
-        let _ = writeln!(out, "\n{} ({})", visible::line(&found.problem), visible::line(&found.run));
+    let all: Vec<&Found> = found.iter().filter(|found| !found.known || ruling.fault().is_none()).collect();
+    for found in all.iter().take(FINDINGS) {
+        let problem = cut(&found.problem, SHOWN);
+        let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
+        let _ = writeln!(out, "\n{} ({}{times})", visible::line(&problem), visible::line(&found.run));
         for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
             if let Some(line) = line {
-                let _ = writeln!(out, "{name:<8} {}", visible::line(line));
+                let _ = writeln!(out, "{name:<8} {}", visible::line(&cut(line, SHOWN)));
             }
         }
         let _ = writeln!(out, "see      {}", found.address);
+    }
+    let more = (all.len() + ruling.left_out()).saturating_sub(FINDINGS);
+    if more > 0 {
+        let _ = writeln!(out, "\nand {more} more");
     }
     content(&out)
 }

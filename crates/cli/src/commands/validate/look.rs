@@ -10,10 +10,12 @@ use mcpjoin::validate::Validator;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::clients::Clients;
 use super::openers;
 use super::refusal::{failure, not_examined};
 use super::report::{Judged, Seen, Server};
-use crate::args::{Connect, Validate};
+use crate::args::{Connect, ToolCall, Validate};
+use crate::config::ToolFilter;
 use crate::connect::{Plan, Signals, Way, limits};
 use crate::exit::Signal;
 use crate::failure::{Failure, Phase};
@@ -29,12 +31,41 @@ const AT_ONCE: usize = 4;
 pub(super) struct Look {
     selection: Selection,
     openers: bool,
+    resilience: bool,
+    clients: bool,
+    calls: Vec<ToolCall>,
+    read_only_tools: bool,
     connect: Connect,
 }
 
 impl Look {
     pub(super) fn new(args: &Validate, selection: Selection) -> Self {
-        Self { selection, openers: args.eras, connect: args.connect.clone() }
+        Self {
+            selection,
+            openers: args.eras,
+            resilience: args.resilience,
+            clients: args.clients,
+            calls: args.call.clone(),
+            read_only_tools: args.read_only_tools,
+            connect: args.connect.clone(),
+        }
+    }
+
+    /// The same server, with the tools that are to be called: what the configuration does not allow is not.
+    fn calling(&self, mut validator: Validator, tools: &ToolFilter) -> Result<Validator, Failure> {
+        for call in &self.calls {
+            tools.permit(&call.tool)?;
+            validator = validator.call(call.tool.as_str(), call.arguments.clone());
+        }
+        if !self.read_only_tools {
+            return Ok(validator);
+        }
+        if !tools.allows_all() {
+            // Which they are is known when it is too late to ask.
+            let problem = "--read-only-tools would call tools that the configuration may not allow";
+            return Err(Failure::usage(problem, "name those that may be called: --call TOOL"));
+        }
+        Ok(validator.read_only_tools())
     }
 }
 
@@ -143,20 +174,28 @@ async fn one(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progres
 
 async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Result<Seen, Failure> {
     let progress = progress.clone();
+    // What a user calls it in the configuration of a client.
+    let entry = plan.place.is_some().then(|| label.clone());
     if look.openers {
         let told = |number, opener: &str| progress.told(&label, number, opener, "");
         return openers::look(ui, &plan, &look.connect, told).await.map(Seen::Openers);
     }
     let mut number = 0;
-    let validator = validator(&look.connect, server(&plan.way)?, plan.first).on_progress(move |now| {
+    let validator = look.calling(server(&plan.way)?, &plan.tools)?;
+    let validator = observed(&look.connect, validator, plan.first).on_progress(move |now| {
         let probe = if progress.has_line() { now.probe.as_str() } else { "" };
         if progress.has_line() || number != now.number {
             progress.told(&label, now.number, now.run, probe);
         }
         number = now.number;
     });
+    let validator = if look.resilience { validator.resilience() } else { validator };
     let trace = validator.run().await.map_err(failure)?;
-    Ok(Seen::Judged(Judged::new(ui, &trace, judge(&trace, &look.selection))))
+    let mut judged = Judged::new(ui, &trace, judge(&trace, &look.selection));
+    if look.clients {
+        judged.clients = Clients::new(ui, entry.as_deref(), &trace);
+    }
+    Ok(Seen::Judged(judged))
 }
 
 /// The server that is to be looked at.
@@ -186,7 +225,7 @@ fn server(way: &Way) -> Result<Validator, Failure> {
 }
 
 /// How closely it is to be looked at.
-fn validator(connect: &Connect, validator: Validator, first: Phase) -> Validator {
+fn observed(connect: &Connect, validator: Validator, first: Phase) -> Validator {
     let mut validator = validator.limits(limits(connect));
     if let Some(time) = connect.timeout {
         validator = validator.answer_within(time);

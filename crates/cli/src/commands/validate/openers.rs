@@ -26,6 +26,8 @@ pub(super) struct Row {
     answer: OpenerAnswer,
     /// The answer in words: cut, and without secrets.
     said: String,
+    /// The server's own words in it.
+    message: String,
     took: Duration,
 }
 
@@ -43,8 +45,14 @@ pub(super) async fn look(
         let link = plan.way.link().await?;
         let began = Instant::now();
         let answer = opener.over(link, &limits, patience(&opener, &limits)).await;
-        let said = ui.hidden(&cut(&words(&answer), KEPT)).into_owned();
-        rows.push(Row { opener, answer, said, took: began.elapsed() });
+        let took = began.elapsed();
+        let kept = |text: &str| ui.hidden(&cut(text, KEPT)).into_owned();
+        let said = kept(&words(&answer));
+        let message = match &answer {
+            OpenerAnswer::Refused { message, .. } => kept(message),
+            _ => said.clone(),
+        };
+        rows.push(Row { opener, answer, said, message, took });
     }
     Ok(rows)
 }
@@ -92,13 +100,13 @@ impl Row {
             OpenerAnswer::Versions(versions) => out["versions"] = json!(names(versions)),
             OpenerAnswer::Refused { code, supported, .. } => {
                 out["code"] = json!(code);
-                out["message"] = json!(self.said);
+                out["message"] = json!(self.message);
                 if !supported.is_empty() {
                     out["versions"] = json!(names(supported));
                 }
             }
             OpenerAnswer::Result | OpenerAnswer::Silent(_) => {}
-            _ => out["message"] = json!(self.said),
+            _ => out["message"] = json!(self.message),
         }
         out
     }

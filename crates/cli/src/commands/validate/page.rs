@@ -69,7 +69,7 @@ fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
         );
         for ruling in rulings {
             match &ruling.said {
-                Said::Failed(findings) => broken(out, ruling, findings),
+                Said::Failed(places) => broken(out, ruling, &places.found),
                 Said::Passed if all => {
                     let _ = writeln!(out, "  {NAME}{}{NAME:#} passed", ruling.rule.slug);
                 }
@@ -78,6 +78,9 @@ fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
         }
     }
     summary(out, judged);
+    if let Some(clients) = &judged.clients {
+        clients.page(out);
+    }
 }
 
 fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {
@@ -109,8 +112,13 @@ fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
     let _ = writeln!(out, "  {label} {NAME}{}{NAME:#}: {}", rule.slug, rule.sentence);
     for found in findings.iter().filter(|found| !found.known).take(FINDINGS) {
         let problem = cut(&found.problem, SHOWN);
-        let _ =
-            writeln!(out, "    {} {FAINT}({}){FAINT:#}", visible::line(&problem), visible::line(&found.run));
+        let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
+        let _ = writeln!(
+            out,
+            "    {} {FAINT}({}{times}){FAINT:#}",
+            visible::line(&problem),
+            visible::line(&found.run)
+        );
         for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
             if let Some(line) = line {
                 let _ = writeln!(out, "    {FAINT}{name:<8}{FAINT:#} {}", visible::line(&cut(line, SHOWN)));
@@ -118,7 +126,7 @@ fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
         }
         let _ = writeln!(out, "    {FAINT}see{FAINT:#}      {}", found.address);
     }
-    let more = (findings.len() - known).saturating_sub(FINDINGS);
+    let more = (findings.len() + ruling.left_out() - known).saturating_sub(FINDINGS);
     if more > 0 {
         let _ = writeln!(out, "    and {more} more");
     }
@@ -185,10 +193,11 @@ fn stale(out: &mut String, compared: &Compared) {
         let server = stale.server.as_ref().map(|server| format!("{}, ", visible::line(server)));
         let _ = writeln!(
             out,
-            "  {}{NAME}{}{NAME:#}: {}",
+            "  {}{NAME}{}{NAME:#}: {} {FAINT}({}){FAINT:#}",
             server.unwrap_or_default(),
             visible::line(&stale.rule),
-            visible::line(&stale.problem)
+            visible::line(&stale.problem),
+            visible::line(&stale.run)
         );
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! Made by `validate` once everything was looked at; written by `page`, `json`, `sarif` and `junit`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin::check::{self, Level, Outcome, Rule, Trace};
 
+use super::clients::Clients;
 use super::fingerprint;
 use super::openers::Row;
 use crate::connect::Place;
@@ -16,6 +18,8 @@ use crate::ui::Ui;
 
 /// Of one line that crossed, and of one problem, so many characters are kept.
 const KEPT: usize = 4096;
+/// Of the places where one rule was broken, so many are kept: a server with ten thousand bad tools has one fault.
+const PLACES: usize = 500;
 
 /// All of it.
 pub(super) struct Document {
@@ -41,6 +45,7 @@ pub(super) struct Compared {
 pub(super) struct Stale {
     pub(super) rule: String,
     pub(super) server: Option<String>,
+    pub(super) run: String,
     pub(super) problem: String,
 }
 
@@ -64,6 +69,8 @@ pub(super) enum Seen {
 
 /// What the rules say of it.
 pub(super) struct Judged {
+    /// What well-known clients make of its tools, where that was asked for and there are any.
+    pub(super) clients: Option<Clients>,
     pub(super) runs: Vec<Run>,
     pub(super) rulings: Vec<Ruling>,
 }
@@ -84,11 +91,22 @@ pub(super) struct Ruling {
 pub(super) enum Said {
     Passed,
     Skipped(String),
-    Failed(Vec<Found>),
+    Failed(Places),
+}
+
+/// The places where a rule was broken.
+#[derive(Default)]
+pub(super) struct Places {
+    /// In their order, none of them twice.
+    pub(super) found: Vec<Found>,
+    /// Beyond the bound.
+    pub(super) left_out: usize,
 }
 
 /// A place where a rule was broken.
 pub(super) struct Found {
+    /// How often: with other ids and at other times it is the same.
+    pub(super) count: usize,
     pub(super) problem: String,
     pub(super) run: String,
     pub(super) version: String,
@@ -130,12 +148,10 @@ impl Judged {
             said: match verdict.outcome {
                 Outcome::Passed => Said::Passed,
                 Outcome::Skipped(why) => Said::Skipped(why.to_string()),
-                Outcome::Failed(findings) => Said::Failed(
-                    findings.into_iter().map(|finding| found(ui, verdict.rule, finding)).collect(),
-                ),
+                Outcome::Failed(findings) => Said::Failed(Places::new(ui, verdict.rule, findings)),
             },
         });
-        Self { runs: runs.collect(), rulings: rulings.collect() }
+        Self { clients: None, runs: runs.collect(), rulings: rulings.collect() }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -145,8 +161,8 @@ impl Judged {
     /// From now on everything that was found is known.
     pub(super) fn know_all(&mut self) {
         for ruling in &mut self.rulings {
-            if let Said::Failed(all) = &mut ruling.said {
-                all.iter_mut().for_each(|found| found.known = true);
+            if let Said::Failed(places) = &mut ruling.said {
+                places.found.iter_mut().for_each(|found| found.known = true);
             }
         }
     }
@@ -176,7 +192,7 @@ impl Ruling {
     /// Where it was broken.
     pub(super) fn found(&self) -> &[Found] {
         match &self.said {
-            Said::Failed(found) => found,
+            Said::Failed(places) => &places.found,
             Said::Passed | Said::Skipped(_) => &[],
         }
     }
@@ -186,9 +202,41 @@ impl Ruling {
         self.found().iter().map(|found| found.level).max().unwrap_or_else(|| self.rule.level())
     }
 
+    /// So many places more are not kept.
+    pub(super) const fn left_out(&self) -> usize {
+        match &self.said {
+            Said::Failed(places) => places.left_out,
+            Said::Passed | Said::Skipped(_) => 0,
+        }
+    }
+
     /// The same of what was broken and is not known; `None` when there is no such thing.
     pub(super) fn fault(&self) -> Option<Level> {
+        if self.left_out() > 0 {
+            // Nobody knows what is not kept.
+            return Some(self.level());
+        }
         self.found().iter().filter(|found| !found.known).map(|found| found.level).max()
+    }
+}
+
+impl Places {
+    fn new(ui: &Ui, rule: &Rule, findings: Vec<check::Finding>) -> Self {
+        let mut places = Self::default();
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        for finding in findings {
+            let found = found(ui, rule, finding);
+            if let Some(place) = known.get(&found.fingerprint).and_then(|at| places.found.get_mut(*at)) {
+                place.count += 1;
+                place.level = place.level.max(found.level);
+            } else if places.found.len() < PLACES {
+                known.insert(found.fingerprint.clone(), places.found.len());
+                places.found.push(found);
+            } else {
+                places.left_out += 1;
+            }
+        }
+        places
     }
 }
 
@@ -197,6 +245,7 @@ fn found(ui: &Ui, rule: &Rule, finding: check::Finding) -> Found {
     let line = |line: Option<&Bytes>| line.map(|line| text(&lossy(line)));
     let (sent, problem) = (line(finding.sent.as_ref()), text(&finding.problem));
     Found {
+        count: 1,
         fingerprint: fingerprint::of(rule.slug, &finding.run, sent.as_deref(), &problem),
         problem,
         run: finding.run.into(),

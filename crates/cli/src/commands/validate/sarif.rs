@@ -37,7 +37,7 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
         "name": "mcpjoin",
         "semanticVersion": env!("CARGO_PKG_VERSION"),
         "informationUri": HOME,
-        "rules": rules.iter().map(|ruling| rule(ruling)).collect::<Vec<_>>(),
+        "rules": rules.iter().map(rule).collect::<Vec<_>>(),
     });
     let run = json!({
         "tool": { "driver": driver },
@@ -114,6 +114,7 @@ fn result(
                 "kind": "module",
             }],
         }],
+        "occurrenceCount": found.count,
         "partialFingerprints": {
             "mcpjoin/v1": found.fingerprint,
             // The one that GitHub reads.

@@ -18,6 +18,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkError, Origin, Outbound};
 use tokio::io::AsyncWrite;
 use tokio::net::{TcpStream, tcp};
@@ -260,6 +261,10 @@ impl<S: Socket> Io for SocketLink<S> {
 
     fn push(&mut self, outbound: Outbound) {
         self.stream.push(outbound);
+    }
+
+    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
+        self.stream.push_bytes(bytes)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {

@@ -39,7 +39,7 @@ impl Recorder {
 
     pub(super) fn into_trace(self) -> Trace {
         let runs = self.runs.into_iter().map(|noted| noted.run).collect();
-        Trace { runs, answer_within: self.answer }
+        Trace { runs, answer_within: self.answer, ..Trace::default() }
     }
 
     /// As much has been noted as is noted.

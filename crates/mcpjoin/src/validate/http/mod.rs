@@ -6,6 +6,7 @@
 
 mod lines;
 mod live;
+mod refusal;
 mod runs;
 mod wire;
 

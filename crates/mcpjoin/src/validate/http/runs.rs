@@ -15,6 +15,7 @@ use super::super::runs::{REMOVED, agreed, capabilities, control, member};
 use super::super::{Look, Progress, ValidateError};
 use super::lines;
 use super::live::{Live, MOMENT, Reply, Until};
+use super::refusal::{Attempt, Refusal};
 use super::wire::{Head, Wire};
 use crate::link::{HttpConnect, HttpSetupError};
 
@@ -30,24 +31,6 @@ pub(in super::super) struct Runs {
     sse: bool,
     trace: Trace,
     number: usize,
-}
-
-/// What became of an attempt to open a session.
-enum Attempt {
-    Spoken,
-    Not(Box<Refusal>),
-}
-
-/// Why there is no session.
-struct Refusal {
-    method: Method,
-    reply: Reply,
-    /// How long it was waited for.
-    took: Duration,
-    /// How long it could have taken.
-    within: Duration,
-    /// What is wrong, where the reply does not say it.
-    problem: Option<String>,
 }
 
 impl Runs {
@@ -347,7 +330,36 @@ impl Runs {
         }
         let (version, consent) = (live.run.version.clone(), self.of.consent.clone());
         let mut asking = Asking { runs: self, live, manner };
-        features::look(&mut asking, manner, &version, declared, &consent).await;
+        let tools = features::look(&mut asking, manner, &version, declared, &consent).await;
+        let named = |tool: &Raw| {
+            let name =
+                member(tool, "name").and_then(|name| name.to_string_value().map(|name| name.into_owned()));
+            consent.calls.iter().any(|(called, _)| name.as_ref() == Some(called))
+        };
+        let called = |tool: &&Raw| named(tool) || consent.read_only && features::only_reads(tool);
+        let mut tools = tools.iter().filter(called).filter_map(features::in_headers);
+        if let Some(question) = tools.next().filter(|_| matches!(manner, Manner::Modern(_))) {
+            self.params(live, manner, &question).await;
+        }
+    }
+
+    /// Calls with the headers of their arguments missing, with another value, and unreadable.
+    async fn params(&mut self, live: &mut Live<'_>, manner: &Manner, question: &Question<'_>) {
+        for (probe, value) in [
+            (Probe::NoParamHeader, None),
+            (Probe::OtherParamHeader, Some(lines::OTHER_VALUE)),
+            (Probe::BadParamHeader, Some(lines::NO_BASE64)),
+        ] {
+            self.tell(live, probe);
+            let line = question.line(manner, &live.id());
+            let mut head = live.post(&line);
+            if let Some(value) = value {
+                for (name, _) in &question.headers {
+                    head = head.and(name, value);
+                }
+            }
+            self.send(live, probe, head, &line).await;
+        }
     }
 
     /// A short session for each version of the legacy era that has had none, and for one that does not exist.
@@ -561,65 +573,20 @@ impl features::Ask for Asking<'_, '_> {
         // One request waits for its end here before the next is sent.
     }
 
+    async fn elsewhere(&mut self) {
+        if matches!(self.manner, Manner::Modern(_)) {
+            self.runs.tell(self.live, Probe::ListElsewhere);
+            let line = probes::request(self.manner, &self.live.id(), Method::ListTools.as_str());
+            let head = Head { other_letters: true, ..self.live.post(&line) };
+            self.runs.send(self.live, Probe::ListElsewhere, head, &line).await;
+        }
+    }
+
     fn last_id(&self) -> String {
         self.live.last_id()
     }
 
     fn cancels(&self) -> bool {
         matches!(self.manner, Manner::Legacy)
-    }
-}
-
-impl Attempt {
-    fn not(method: Method, reply: Reply, within: Duration) -> Self {
-        let took = reply.began.elapsed();
-        Self::Not(Box::new(Refusal { method, reply, took, within, problem: None }))
-    }
-}
-
-impl Refusal {
-    /// Whether another era would be refused in the same way.
-    fn is_final(&self) -> bool {
-        self.reply.failure.is_some() || matches!(self.reply.status, Some(401 | 403))
-    }
-}
-
-impl From<Box<Refusal>> for ValidateError {
-    fn from(refusal: Box<Refusal>) -> Self {
-        use mcpjoin_proto::session::OpeningFailure;
-        let Refusal { method, reply, took, within, problem } = *refusal;
-        if let Some(problem) = problem {
-            return Self::NoSession(OpeningFailure::BadReply { method, problem });
-        }
-        if let Some(problem) = reply.failure {
-            return Self::Unreachable { problem };
-        }
-        let status = reply.status.unwrap_or_default();
-        if matches!(status, 401 | 403) {
-            return Self::Unauthorized { status };
-        }
-        match reply.opened {
-            Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
-                let supported = error.data.as_ref().and_then(|data| member(data, "supported"));
-                let supported = supported.and_then(|list| list.decode().ok()).unwrap_or_default();
-                Self::NoSession(OpeningFailure::NoCommonVersion { supported })
-            }
-            Opened::Error(error) => Self::NoSession(OpeningFailure::Refused { method, error }),
-            Opened::Result(_) => Self::NoSession(OpeningFailure::BadReply {
-                method,
-                problem: "it is not what this request is answered with".into(),
-            }),
-            Opened::Broken(error) => {
-                Self::NoSession(OpeningFailure::BadReply { method, problem: error.to_string() })
-            }
-            // What has come, and brings no message, is not waited for.
-            Opened::Nothing if (200..300).contains(&status) && took >= within => {
-                Self::NoSession(OpeningFailure::TimedOut { method, after: within, garbage: None })
-            }
-            Opened::Nothing if (300..400).contains(&status) => {
-                Self::Redirected { status, location: reply.location }
-            }
-            Opened::Nothing => Self::NotMcp { status, content_type: reply.content_type, head: reply.body },
-        }
     }
 }
