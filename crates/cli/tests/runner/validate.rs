@@ -351,12 +351,17 @@ fn f22_the_exit_code_says_how_it_went_over_http() {
         let (mut stream, _) = guarded.accept().unwrap();
         let mut head = [0; 16];
         std::io::Read::read_exact(&mut stream, &mut head).unwrap();
-        let reply = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
+        let reply = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nwww-authenticate: Bearer \
+            error=\"invalid_token\", error_description=\"it ended yesterday\"\r\n\r\n";
         std::io::Write::write_all(&mut stream, reply).unwrap();
         // Until the other side has read it and left.
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
-    line(&format!("validate {url}")).exits(3).says(&["(E_AUTH)", "--header"]);
+    line(&format!("validate {url}")).exits(3).says(&[
+        "(E_AUTH)",
+        "--header",
+        "status 401, invalid_token: it ended yesterday",
+    ]);
     answering.join().unwrap();
     let demo = Demo::start();
     let wrong = demo.url.replace("/mcp", "/elsewhere");

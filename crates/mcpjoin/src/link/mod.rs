@@ -44,7 +44,7 @@ pub use http_client::{
     HttpHandle, HttpSetupError, HttpWay,
 };
 #[cfg(feature = "http")]
-pub(crate) use http_client::{Checked, Proxy, readable, shown};
+pub(crate) use http_client::{Checked, Proxy, readable, refusal, shown};
 #[cfg(feature = "http")]
 pub use http_server::{
     Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,

@@ -121,10 +121,15 @@ pub enum ValidateError {
         problem: String,
     },
     /// Only who is known is let in.
-    #[error("the server asks who we are: status {status}")]
+    #[error(
+        "the server asks who we are: status {status}{}",
+        reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default()
+    )]
     Unauthorized {
         /// 401 or 403.
         status: u16,
+        /// Why it refuses, where it says so: `error` and `error_description` of `WWW-Authenticate`.
+        reason: Option<String>,
     },
     /// It says that it is elsewhere. A redirect is not followed: what is looked at is what was named.
     #[error(

@@ -185,7 +185,7 @@ async fn what_is_no_server_is_told_as_such() {
     })
     .await;
     let outcome = looked(guarded.validator()).await;
-    assert!(matches!(outcome, Err(ValidateError::Unauthorized { status: 401 })), "{outcome:?}");
+    assert!(matches!(outcome, Err(ValidateError::Unauthorized { status: 401, .. })), "{outcome:?}");
     // Asked once, and not in every era.
     assert_eq!(guarded.came.lock().unwrap().len(), 1);
     // A port that was free a moment ago.

@@ -13,7 +13,7 @@ use super::failure::readable;
 const SHOWN: usize = 200;
 
 /// Why the server refuses, as far as it says so.
-pub(super) fn reason(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn reason(headers: &HeaderMap) -> Option<String> {
     let values = headers.get_all(name::WWW_AUTHENTICATE).iter();
     values.map(HeaderValue::as_bytes).find_map(|value| {
         let (error, description) = (parameter(value, b"error"), parameter(value, b"error_description"));

@@ -47,6 +47,7 @@ use reqwest::Url;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Sleep, sleep};
 
+pub(crate) use challenge::reason as refusal;
 pub(crate) use connect::Checked;
 pub use connect::{HttpConnect, HttpHandle, HttpSetupError, HttpWay};
 pub use credentials::{

@@ -20,7 +20,7 @@ use self::reading::{Stopped, Stream};
 use super::super::live::Opened;
 use super::super::probes::Manner;
 use super::wire::{self, Head, Wire};
-use crate::link::Way;
+use crate::link::{Way, refusal};
 
 /// So many requests may stay without an answer until no more is asked.
 const PATIENCE: usize = 2;
@@ -73,6 +73,8 @@ pub(super) struct Reply {
     pub(super) content_type: Option<String>,
     /// Where it leads, as it may be shown.
     pub(super) location: Option<String>,
+    /// Why we are not let in, as far as it says so.
+    pub(super) reason: Option<String>,
     /// The id of a session that came with it.
     pub(super) session: Option<HeaderValue>,
     /// The response to the first request in it.
@@ -250,6 +252,7 @@ impl<'w> Live<'w> {
             failure: None,
             content_type: response.headers().get(CONTENT_TYPE).map(text),
             location: self.wire.location(&response),
+            reason: refusal(response.headers()),
             session: response.headers().get(name::SESSION_ID).cloned(),
             opened: Opened::Nothing,
             body: Bytes::new(),
@@ -378,6 +381,7 @@ impl Reply {
             failure: Some(failure),
             content_type: None,
             location: None,
+            reason: None,
             session: None,
             opened: Opened::Nothing,
             body: Bytes::new(),

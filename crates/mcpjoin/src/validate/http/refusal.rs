@@ -53,7 +53,7 @@ impl From<Box<Refusal>> for ValidateError {
         }
         let status = reply.status.unwrap_or_default();
         if matches!(status, 401 | 403) {
-            return Self::Unauthorized { status };
+            return Self::Unauthorized { status, reason: reply.reason };
         }
         match reply.opened {
             Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
