@@ -87,7 +87,7 @@ fn f27_faults_of_a_session_are_found_each_by_its_rule() {
     found(
         "legacy",
         &[
-            ("ping-empty", r#"s/"result":{}/"result":{"pong":true}/"#),
+            ("ping-empty", r#"/"id":"7"/s/"result":{}/"result":{"pong":true}/"#),
             ("initialize-server-info", r#"s/"serverInfo":/"serverinfo":/"#),
         ],
     );
@@ -173,7 +173,7 @@ fn f28_nothing_of_the_server_is_called() {
 
 #[test]
 fn f23_one_document_and_the_report_for_a_person() {
-    let fault = r#"s/"result":{}/"result":{"pong\\u001b[2J":true}/"#;
+    let fault = r#"/"id":"7"/s/"result":{}/"result":{"pong\\u001b[2J":true}/"#;
     let ran = faulty(&["--era", "legacy"], fault).exits(1);
     let finding = &ran.json()["rules"]
         .as_array()
