@@ -59,8 +59,9 @@ pub fn frame(message: &Message, out: &mut BytesMut) -> Option<Rest> {
 #[must_use]
 pub fn length(message: &Message) -> usize {
     let mut text = BytesMut::new();
-    let rest = frame(message, &mut text);
-    text.len() + rest.map_or(0, |rest| rest.payload.len() + rest.tail.len())
+    // To put a payload on one line changes nothing of its length.
+    let payload = head(message, &mut text).map_or(0, Raw::len);
+    text.len() + payload + TAIL.len()
 }
 
 /// Writes messages as one batch. The caller gives at least one: an empty batch is no message.

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, State};
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State};
 use mcpjoin_proto::{Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
 use super::context::Context;
 use super::core::{Core, Inner};
 use super::running::{
-    Answered, Answers, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
+    Answered, Answers, Given, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
 };
 use super::{OnViolation, Overhears};
 use crate::handler::ErasedHandler;
@@ -95,6 +95,7 @@ impl Driver {
         handler: Box<dyn ErasedHandler>,
         (on_violation, overhears): (Option<OnViolation>, Option<Overhears>),
     ) -> Self {
+        core.aside.allow(io.caps().exchanges);
         Self {
             core,
             frugal: io.caps().exchanges,
@@ -242,7 +243,20 @@ impl Driver {
             if !state.session.is_handling(&id, number) {
                 continue;
             }
-            state.session.respond(&id, answer);
+            match answer {
+                Given::Plain(Ok(Reply::Complete(result))) => {
+                    let place = self.core.aside.place(result.len());
+                    if let Some(aside) = place.and_then(|place| Some((place, state.session.enclosure(&id)?)))
+                    {
+                        let running = self.running.get_or_insert_with(|| Box::new(Running::new()));
+                        running.enclose((id, number), aside, result);
+                        continue;
+                    }
+                    state.session.respond(&id, Ok(Reply::Complete(result)));
+                }
+                Given::Plain(answer) => state.session.respond(&id, answer),
+                Given::Enclosed(result) => state.session.respond_enclosed(&id, result),
+            }
             state.ended(&id, &mut self.wake);
         }
         let room = state.session.has_reply_room();
@@ -331,6 +345,11 @@ impl Driver {
                     self.events.push_front(event);
                     break;
                 }
+                Event::Request { .. } if !core.aside.has_room() => {
+                    // When one of the large results is done the driver comes again.
+                    self.events.push_front(event);
+                    break;
+                }
                 Event::Request { .. } if self.answers.bytes >= TURN_BYTES && !self.give_answers(core) => {
                     // The peer takes too little of what it is owed. The rest waits until it has taken more.
                     self.events.push_front(event);
@@ -395,13 +414,16 @@ impl Driver {
         let mut future = match called {
             Ok(future) => future,
             Err(panic) => {
-                self.answers.push(Answered { id, number, answer: Err(panicked(&method, &*panic)) });
+                let answer = Given::Plain(Err(panicked(&method, &*panic)));
+                self.answers.push(Answered { id, number, answer });
                 return None;
             }
         };
         let mut cx = TaskContext::from_waker(Waker::noop());
         match poll_answer(&mut future, &method, &mut cx, &mut clock) {
-            Poll::Ready(answer) => self.answers.push(Answered { id, number, answer }),
+            Poll::Ready(answer) => {
+                self.answers.push(Answered { id, number, answer: Given::Plain(answer) });
+            }
             Poll::Pending => {
                 self.wait_for(Work { method, future: WorkFuture::Request { id, number, future } });
             }
@@ -481,7 +503,8 @@ impl Driver {
             }
             // What did not fit before may fit now, also when nothing fitted, and what has just ended may have last
             // words.
-            let quiet = all && self.events.is_empty() && self.answers.list.is_empty();
+            let nothing_to_begin = self.events.is_empty() || !core.aside.has_room();
+            let quiet = all && nothing_to_begin && self.answers.list.is_empty();
             let stuck = !pushed && !self.io.has_room();
             if waiting || !acted && (quiet || stuck) {
                 return busy;

@@ -11,9 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::Reply;
-use mcpjoin_proto::{ErrorObject, Method, RequestId};
+use mcpjoin_proto::session::{Enclosed, Enclosure, Reply};
+use mcpjoin_proto::{ErrorObject, Method, Raw, RequestId};
+use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::aside;
 use crate::handler::Answer;
 
 /// A handler that keeps the thread for longer than this at a time is reported.
@@ -28,7 +30,18 @@ pub(super) struct Work {
 }
 
 pub(super) enum WorkFuture {
-    Request { id: RequestId, number: u64, future: Answer },
+    Request {
+        id: RequestId,
+        number: u64,
+        future: Answer,
+    },
+    /// A large result that gets its envelope.
+    Enclosing {
+        id: RequestId,
+        number: u64,
+        _place: aside::Place,
+        task: JoinHandle<Result<Enclosed, ErrorObject>>,
+    },
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
@@ -37,7 +50,14 @@ pub(super) struct Answered {
     pub(super) id: RequestId,
     /// Tells it from a later one, when it was cancelled and its id is used again.
     pub(super) number: u64,
-    pub(super) answer: Result<Reply, ErrorObject>,
+    pub(super) answer: Given,
+}
+
+pub(super) enum Given {
+    /// As the handler gave it.
+    Plain(Result<Reply, ErrorObject>),
+    /// With its envelope around it.
+    Enclosed(Result<Enclosed, ErrorObject>),
 }
 
 /// Answers that the session has not been given, with the bytes of all it has not taken in yet.
@@ -49,7 +69,7 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn push(&mut self, answered: Answered) {
-        if let Ok(Reply::Complete(result) | Reply::Task(result)) = &answered.answer {
+        if let Given::Plain(Ok(Reply::Complete(result) | Reply::Task(result))) = &answered.answer {
             self.bytes += result.len();
         }
         if self.list.capacity() == 0 {
@@ -138,6 +158,18 @@ impl Running {
         }
     }
 
+    /// Puts the envelope around a large result, elsewhere.
+    pub(super) fn enclose(
+        &mut self,
+        (id, number): (RequestId, u64),
+        (place, enclosure): (aside::Place, Enclosure),
+        result: Raw,
+    ) {
+        let method = enclosure.method().clone();
+        let task = spawn_blocking(move || enclosure.around(result));
+        self.push(Work { method, future: WorkFuture::Enclosing { id, number, _place: place, task } });
+    }
+
     /// Whether there is work that has never been polled here, so that nothing will wake the driver for it.
     pub(super) const fn has_new(&self) -> bool {
         self.has_new
@@ -155,7 +187,7 @@ impl Running {
             self.places.push(Place { work: None, waker: Waker::from(alarm.clone()), alarm });
             place
         });
-        if let WorkFuture::Request { id, .. } = &work.future {
+        if let WorkFuture::Request { id, .. } | WorkFuture::Enclosing { id, .. } = &work.future {
             self.requests.insert(id.clone(), place);
         }
         let entry = &mut self.places[place];
@@ -225,10 +257,18 @@ impl Running {
         let answer = match &mut work.future {
             WorkFuture::Request { future, .. } => {
                 match poll_answer(future, &work.method, &mut cx, &mut clock) {
-                    Poll::Ready(answer) => Some(answer),
+                    Poll::Ready(answer) => Some(Given::Plain(answer)),
                     Poll::Pending => return,
                 }
             }
+            WorkFuture::Enclosing { task, .. } => match Pin::new(task).poll(&mut cx) {
+                Poll::Ready(Ok(enclosed)) => Some(Given::Enclosed(enclosed)),
+                // It does not panic, and is not begun when the runtime ends.
+                Poll::Ready(Err(error)) => {
+                    Some(Given::Plain(Err(ErrorObject::internal(format!("the result was lost: {error}")))))
+                }
+                Poll::Pending => return,
+            },
             WorkFuture::Notification(future) => {
                 if poll_notification(future, &work.method, &mut cx, &mut clock).is_pending() {
                     return;
@@ -237,7 +277,11 @@ impl Running {
             }
         };
         let Some(work) = self.leave(place) else { return };
-        if let (WorkFuture::Request { id, number, .. }, Some(answer)) = (&work.future, answer) {
+        if let (
+            WorkFuture::Request { id, number, .. } | WorkFuture::Enclosing { id, number, .. },
+            Some(answer),
+        ) = (&work.future, answer)
+        {
             self.requests.remove(id);
             done(Answered { id: id.clone(), number: *number, answer });
         }

@@ -35,6 +35,13 @@ pub trait ToolOutput: Send {
         None
     }
 
+    /// About how many bytes of text it has, where that is known. Where each answer has a stream of its own (QUIC, HTTP),
+    /// one from 512 KiB on is written on a thread for blocking work, so that it keeps no other waiting.
+    #[must_use]
+    fn size_hint(&self) -> usize {
+        0
+    }
+
     /// The answer.
     ///
     /// # Errors
@@ -61,8 +68,13 @@ impl<T: Serialize + JsonSchema + Send> ToolOutput for Json<T> {
 }
 
 macro_rules! tool_output {
-    ($($type:ty: $value:ident => $result:expr;)*) => {
+    ($($type:ty: $value:ident $(has $size:expr)? => $result:expr;)*) => {
         $(impl ToolOutput for $type {
+            $(fn size_hint(&self) -> usize {
+                let $value = self;
+                $size
+            })?
+
             fn into_tool_reply(self) -> Result<ToolReply, HandlerError> {
                 let $value = self;
                 Ok($result)
@@ -73,14 +85,14 @@ macro_rules! tool_output {
 
 tool_output! {
     (): nothing => { let () = nothing; ToolReply::Result(CallToolResult::new(Vec::new())) };
-    String: text => ToolReply::Reply(Reply::Complete(CallToolResult::written_text(text)));
+    String: text has text.len() => ToolReply::Reply(Reply::Complete(CallToolResult::written_text(text)));
     &'static str: text => ToolReply::Reply(Reply::Complete(CallToolResult::written_text(text.to_owned())));
-    Content: content => ToolReply::Result(CallToolResult::new(vec![content]));
-    Vec<Content>: content => ToolReply::Result(CallToolResult::new(content));
-    CallToolResult: result => ToolReply::Result(result);
+    Content: content has size(content) => ToolReply::Result(CallToolResult::new(vec![content]));
+    Vec<Content>: content has content.iter().map(size).sum() => ToolReply::Result(CallToolResult::new(content));
+    CallToolResult: result has size_of_result(result) => ToolReply::Result(result);
     InputRequired: input => ToolReply::Reply(Reply::NeedInput(Box::new(input)));
     Reply: reply => ToolReply::Reply(reply);
-    ToolReply: reply => reply;
+    ToolReply: reply has size_of_reply(reply) => reply;
 }
 
 impl<T: ToolOutput, E: Into<HandlerError> + Send> ToolOutput for Result<T, E> {
@@ -88,8 +100,53 @@ impl<T: ToolOutput, E: Into<HandlerError> + Send> ToolOutput for Result<T, E> {
         T::output_schema()
     }
 
+    fn size_hint(&self) -> usize {
+        self.as_ref().map_or(0, ToolOutput::size_hint)
+    }
+
     fn into_tool_reply(self) -> Result<ToolReply, HandlerError> {
         self.map_err(Into::into)?.into_tool_reply()
+    }
+}
+
+fn size(content: &Content) -> usize {
+    match content {
+        Content::Text(text) => text.text.len(),
+        Content::Image(image) => image.data.len(),
+        Content::Audio(audio) => audio.data.len(),
+        Content::Resource(embedded) => size_of_contents(&embedded.resource),
+        _ => 0,
+    }
+}
+
+fn size_of_contents(contents: &ResourceContents) -> usize {
+    match contents {
+        ResourceContents::Text(text) => text.text.len(),
+        ResourceContents::Blob(blob) => blob.blob.len(),
+        _ => 0,
+    }
+}
+
+fn size_of_result(result: &CallToolResult) -> usize {
+    let content: usize = result.content.iter().map(size).sum();
+    content + result.structured_content.as_ref().map_or(0, Raw::len)
+}
+
+fn size_of_reply(reply: &ToolReply) -> usize {
+    match reply {
+        ToolReply::Result(result) => size_of_result(result),
+        ToolReply::Reply(_) => 0,
+    }
+}
+
+/// Writes a large answer on a thread for blocking work, where it keeps no other request of the connection waiting.
+pub(super) async fn written_aside<R: Send + 'static>(write: impl FnOnce() -> R + Send + 'static) -> R {
+    match tokio::task::spawn_blocking(write).await {
+        Ok(written) => written,
+        // The driver answers a panic, wherever it happened.
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime ends, and with it whoever waits here.
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -106,6 +163,12 @@ pub trait PromptOutput: Send {
 /// What a resource's handler may return: text, bytes in base64 ([`BlobResourceContents`]), contents, a whole
 /// [`ReadResourceResult`], and a [`Result`] of these.
 pub trait ResourceOutput: Send {
+    /// As [`ToolOutput::size_hint`].
+    #[must_use]
+    fn size_hint(&self) -> usize {
+        0
+    }
+
     /// The answer, for the resource of that URI and, where it is known, that media type.
     ///
     /// # Errors
@@ -169,36 +232,60 @@ impl<T: PromptOutput, E: Into<HandlerError> + Send> PromptOutput for Result<T, E
 }
 
 impl ResourceOutput for ReadResourceResult {
+    fn size_hint(&self) -> usize {
+        self.contents.iter().map(size_of_contents).sum()
+    }
+
     fn into_resource_reply(self, _: &str, _: Option<&str>) -> Result<Reply, HandlerError> {
         complete(&self)
     }
 }
 
 impl ResourceOutput for Vec<ResourceContents> {
+    fn size_hint(&self) -> usize {
+        self.iter().map(size_of_contents).sum()
+    }
+
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
         ReadResourceResult::new(self).into_resource_reply(uri, mime_type)
     }
 }
 
 impl ResourceOutput for ResourceContents {
+    fn size_hint(&self) -> usize {
+        size_of_contents(self)
+    }
+
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
         vec![self].into_resource_reply(uri, mime_type)
     }
 }
 
 impl ResourceOutput for TextResourceContents {
+    fn size_hint(&self) -> usize {
+        self.text.len()
+    }
+
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
         ResourceContents::Text(self).into_resource_reply(uri, mime_type)
     }
 }
 
 impl ResourceOutput for BlobResourceContents {
+    fn size_hint(&self) -> usize {
+        self.blob.len()
+    }
+
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
         ResourceContents::Blob(self).into_resource_reply(uri, mime_type)
     }
 }
 
 impl ResourceOutput for String {
+    fn size_hint(&self) -> usize {
+        self.len()
+    }
+
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
         let mut contents = TextResourceContents::new(uri, self);
         contents.mime_type = mime_type.map(ToOwned::to_owned);
@@ -225,6 +312,10 @@ impl ResourceOutput for Reply {
 }
 
 impl<T: ResourceOutput, E: Into<HandlerError> + Send> ResourceOutput for Result<T, E> {
+    fn size_hint(&self) -> usize {
+        self.as_ref().map_or(0, ResourceOutput::size_hint)
+    }
+
     fn into_resource_reply(self, uri: &str, mime_type: Option<&str>) -> Result<Reply, HandlerError> {
         self.map_err(Into::into)?.into_resource_reply(uri, mime_type)
     }

@@ -12,6 +12,7 @@ use mcpjoin_proto::types::{Resource, ResourceTemplate};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw, code};
 
 use super::list::List;
+use super::output::written_aside;
 use super::template::{Template, Variables};
 use super::{BuildError, Context, HandlerError, ResourceOutput, played};
 
@@ -57,8 +58,17 @@ where
     let mime_type: Option<Arc<str>> = mime_type.map(Into::into);
     Box::new(move |request, cx| {
         let (uri, mime_type) = (request.uri.clone(), mime_type.clone());
-        let future = f(request, cx);
-        Box::pin(async move { future.await.into_resource_reply(&uri, mime_type.as_deref()) })
+        let future = f(request, cx.clone());
+        Box::pin(async move {
+            let output = future.await;
+            match cx.aside(output.size_hint()) {
+                None => output.into_resource_reply(&uri, mime_type.as_deref()),
+                Some(_place) => {
+                    let write = move || output.into_resource_reply(&uri, mime_type.as_deref());
+                    Box::pin(written_aside(write)).await
+                }
+            }
+        })
     })
 }
 

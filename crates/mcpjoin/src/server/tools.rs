@@ -19,6 +19,7 @@ use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
+use super::output::written_aside;
 use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, played, schema};
 use crate::handler::Answer;
 
@@ -307,7 +308,17 @@ impl ToolEntry {
         Fut: Future<Output: ToolOutput> + Send + 'static,
     {
         Box::pin(async move {
-            match entry.finish(cx.profile(), future.await.into_tool_reply()) {
+            let (output, profile) = (future.await, cx.profile());
+            let written = match cx.aside(output.size_hint()) {
+                None => entry.finish(profile, output.into_tool_reply()),
+                Some(_place) => {
+                    // Boxed: few calls come here, and the others need not have the room.
+                    let entry = entry.clone();
+                    let write = move || entry.finish(profile, output.into_tool_reply());
+                    Box::pin(written_aside(write)).await
+                }
+            };
+            match written {
                 // Boxed: few calls come here, and the others need not have the room.
                 Ok(Reply::NeedInput(input)) if cx.begins_rounds() => Box::pin(entry.play(cx, *input)).await,
                 outcome => outcome,

@@ -8,7 +8,7 @@ use mcpjoin::proto::Era;
 use mcpjoin::proto::session::Ask;
 use serde_json::json;
 
-use crate::{Gate, Up, arguments, builder, limits, run, text};
+use crate::{DEADLINE, Gate, Up, arguments, builder, limits, text};
 
 const LARGE: usize = 50 * 1024 * 1024;
 /// The bound for what a small call waits for a large one.
@@ -16,51 +16,75 @@ const MOST: Duration = Duration::from_millis(100);
 
 static OVER: AtomicBool = AtomicBool::new(false);
 
-async fn small(client: &Client) -> Duration {
-    let began = Instant::now();
-    let said = client.call_tool("echo", arguments(&json!({"text": "small"}))).await.unwrap();
-    assert_eq!(text(&said), "small");
-    began.elapsed()
+/// How long this thread has waited for a processor that others had, since it began. A machine that has other work does
+/// that to everything; what is measured here is what we do. Zero where the system does not say.
+fn held_up() -> Duration {
+    let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let waited = said.split_ascii_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
+    Duration::from_nanos(waited.unwrap_or(0))
 }
 
+async fn small(client: &Client) -> Duration {
+    let (began, before) = (Instant::now(), held_up());
+    let said = client.call_tool("echo", arguments(&json!({"text": "small"}))).await.unwrap();
+    assert_eq!(text(&said), "small");
+    began.elapsed().saturating_sub(held_up() - before)
+}
+
+fn sorted(mut times: Vec<Duration>) -> (Duration, Duration) {
+    times.sort();
+    (times[times.len() / 2], times[times.len() - 1])
+}
+
+/// Both ends, both connections and every stream share one thread, so that whatever keeps it for long keeps a small call
+/// waiting, and is seen.
 #[test]
 fn a_50_mib_answer_does_not_stand_before_small_ones() {
-    run(async {
-        let bounds = || limits(|limits| limits.message = 64 * 1024 * 1024);
-        let up = Up::new(builder(&Gate::default()).limits(bounds()).build().unwrap()).await;
-        let builder = Client::builder("c", "1").ask(Ask::Only(Era::Modern)).limits(bounds());
-        let client = builder.connect(up.link().await.unwrap()).await.unwrap();
-        let mut alone = Vec::new();
-        for _ in 0..50 {
-            alone.push(small(&client).await);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let test = async {
+        println!("{}", beside_a_large_answer(Era::Modern, LARGE).await);
+        // Without an envelope there is less to do.
+        println!("{}", beside_a_large_answer(Era::Legacy, LARGE / 8).await);
+    };
+    runtime.block_on(async { tokio::time::timeout(2 * DEADLINE, test).await.expect("the test hangs") });
+    runtime.shutdown_background();
+}
+
+async fn beside_a_large_answer(era: Era, size: usize) -> String {
+    let bounds = || limits(|limits| limits.message = 64 * 1024 * 1024);
+    let up = Up::new(builder(&Gate::default()).limits(bounds()).build().unwrap()).await;
+    let builder = Client::builder("c", "1").ask(Ask::Only(era)).limits(bounds());
+    let client = builder.connect(up.link().await.unwrap()).await.unwrap();
+    let mut alone = Vec::new();
+    for _ in 0..50 {
+        alone.push(small(&client).await);
+    }
+    OVER.store(false, Ordering::SeqCst);
+    let large = tokio::spawn({
+        let client = client.clone();
+        async move {
+            let began = Instant::now();
+            // As it came: what its owner makes of it afterwards is no matter of the transport.
+            let answer = client.call_tool("size", arguments(&json!({"bytes": size}))).raw().await;
+            OVER.store(true, Ordering::SeqCst);
+            (answer.map(|answer| answer.as_str().len()), began.elapsed())
         }
-        alone.sort();
-        let large = tokio::spawn({
-            let client = client.clone();
-            async move {
-                let began = Instant::now();
-                // As it came: what its owner makes of it afterwards is no matter of the transport.
-                let answer = client.call_tool("size", arguments(&json!({"bytes": LARGE}))).raw().await;
-                OVER.store(true, Ordering::SeqCst);
-                (answer.map(|answer| answer.as_str().len()), began.elapsed())
-            }
-        });
-        let mut beside = Vec::new();
-        while !OVER.load(Ordering::SeqCst) {
-            beside.push(small(&client).await);
-        }
-        let (length, took) = large.await.unwrap();
-        assert!(length.unwrap() > LARGE);
-        beside.sort();
-        let (median, slowest) = (beside[beside.len() / 2], beside[beside.len() - 1]);
-        println!(
-            "50 MiB in {took:?}; small calls alone: median {:?}, slowest {:?}; beside it {}: median {median:?}, slowest {slowest:?}",
-            alone[alone.len() / 2],
-            alone[alone.len() - 1],
-            beside.len()
-        );
-        assert!(beside.len() >= 10, "{} small calls in {took:?}", beside.len());
-        assert!(median < MOST, "{median:?} beside, {:?} alone", alone[alone.len() / 2]);
-        client.close().await;
     });
+    let mut beside = Vec::new();
+    while !OVER.load(Ordering::SeqCst) {
+        beside.push(small(&client).await);
+    }
+    let (length, took) = large.await.unwrap();
+    assert!(length.unwrap() > size);
+    let count = beside.len();
+    let ((usual_alone, slowest_alone), (usual, slowest)) = (sorted(alone), sorted(beside));
+    let figures = format!(
+        "{era:?}: {size} bytes in {took:?}; small calls alone: median {usual_alone:?}, slowest {slowest_alone:?}; \
+         {count} beside it: median {usual:?}, slowest {slowest:?}"
+    );
+    assert!(count >= 10, "{count} small calls in {took:?}");
+    assert!(slowest < MOST, "{slowest:?} beside, {slowest_alone:?} alone");
+    client.close().await;
+    drop(up);
+    figures
 }

@@ -148,6 +148,12 @@ impl Debt {
         incoming.is_some_and(|incoming| incoming.handled && incoming.number == number)
     }
 
+    /// What the request with that id asks, while a handler works on it.
+    pub(super) fn method_of(&self, id: &RequestId) -> Option<&Method> {
+        let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref())?;
+        incoming.handled.then_some(&incoming.method)
+    }
+
     /// The ids of all requests that have no answer yet: those that wait first, so that none of them is begun
     /// while the others are settled.
     pub(super) fn ids(&self) -> Vec<RequestId> {

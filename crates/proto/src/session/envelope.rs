@@ -5,8 +5,10 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic#resulttype>.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use crate::{Payload, Raw, scan};
+use super::content::result_object;
+use crate::{ErrorObject, Method, Payload, Raw, scan};
 
 /// The members to put into an object.
 #[derive(Debug, Default)]
@@ -95,6 +97,65 @@ fn merge(out: &mut String, existing: &str, ours: &Additions<'_>) {
     out.push('}');
 }
 
+/// The kind of a finished result, as the first member.
+pub(super) const COMPLETE: &str = "\"resultType\":\"complete\",";
+
+/// What it takes to put the envelope around a result: see [`Session::enclosure`](super::Session::enclosure).
+#[derive(Clone, Debug)]
+pub struct Enclosure {
+    meta: Vec<(&'static str, String)>,
+    method: Method,
+}
+
+/// A result with its envelope around it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Enclosed(pub(super) Payload);
+
+impl Enclosure {
+    pub(super) const fn new(meta: Vec<(&'static str, String)>, method: Method) -> Self {
+        Self { meta, method }
+    }
+
+    /// What the request asks that is answered.
+    #[must_use]
+    pub const fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Puts the envelope around a result. Takes a time that grows with the result.
+    ///
+    /// # Errors
+    /// When it is no object.
+    pub fn around(&self, result: Raw) -> Result<Enclosed, ErrorObject> {
+        let meta: Vec<_> = self.meta.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let result = result_object(result)?.indexed();
+        Ok(Enclosed(complete(&meta, &self.method, &result)))
+    }
+}
+
+/// Puts the envelope of a finished result around it. A result that a gateway passes on may have it already.
+pub(super) fn complete(meta: &[(&str, &str)], method: &Method, result: &Payload) -> Payload {
+    let has = |key: &str| result.raw().member(key).is_some();
+    let mut hints = String::new();
+    if method.is_cacheable() {
+        // Without a hint from the handler the result is stale at once and for nobody else.
+        if !has("ttlMs") {
+            hints.push_str("\"ttlMs\":0,");
+        }
+        if !has("cacheScope") {
+            hints.push_str("\"cacheScope\":\"private\",");
+        }
+    }
+    enclose(meta, COMPLETE, &hints, result)
+}
+
+/// Puts the kind of result, where it does not say it itself, and the hints in front.
+pub(super) fn enclose(meta: &[(&str, &str)], kind: &str, hints: &str, result: &Payload) -> Payload {
+    let kind = if result.result_type().is_some() { "" } else { kind };
+    let lead = [kind, hints].concat();
+    splice(Some(result), false, &Additions { lead: &lead, meta, token: None })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +186,23 @@ mod tests {
             spliced(Some(r#"{"a":1e5,"_meta":{"theirs":[1, 2],"k":0} , "b":2}"#), "\"l\":1,", &[("k", "1")]),
             r#"{"l":1,"a":1e5,"_meta":{"k":1,"theirs":[1, 2]} , "b":2}"#
         );
+    }
+
+    #[test]
+    fn an_enclosure_is_what_an_answer_gets() {
+        let enclosed = |method, result: &str| {
+            let enclosure = Enclosure::new(alloc::vec![("k", "1".to_owned())], method);
+            let result = Raw::parse(result.to_owned()).expect("valid");
+            enclosure.around(result).map(|enclosed| enclosed.0.raw().as_str().to_owned())
+        };
+        assert_eq!(
+            enclosed(Method::CallTool, r#"{"content":[]}"#).as_deref(),
+            Ok(r#"{"resultType":"complete","_meta":{"k":1},"content":[]}"#)
+        );
+        assert_eq!(
+            enclosed(Method::ListTools, r#"{"resultType":"x","ttlMs":5,"_meta":{"k":2,"l":3}}"#).as_deref(),
+            Ok(r#"{"cacheScope":"private","resultType":"x","ttlMs":5,"_meta":{"k":1,"l":3}}"#)
+        );
+        assert!(enclosed(Method::CallTool, "[]").is_err());
     }
 }

@@ -40,6 +40,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 pub use calls::Call;
+pub use envelope::{Enclosed, Enclosure};
 pub use event::{
     Ask, Asker, CallError, CallRefused, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities, Reply,
     RequestContext,
@@ -382,6 +383,22 @@ impl Session {
             Phase::Modern(modern) => modern.respond(&mut self.shared, id, reply),
             _ => {}
         }
+    }
+
+    /// What it takes to put the envelope around the answer to a request that is being handled, where that is work: a
+    /// large result has to be looked through and copied, and its owner may do that where it keeps nobody waiting. Then
+    /// [`Session::respond_enclosed`]. `None` where a result is sent as it is.
+    #[must_use]
+    pub fn enclosure(&self, id: &RequestId) -> Option<Enclosure> {
+        match &self.phase {
+            Phase::Modern(modern) => self.shared.debt.method_of(id).map(|method| modern.enclosure(method)),
+            _ => None,
+        }
+    }
+
+    /// As [`Session::respond`], with a result that has its envelope around it.
+    pub fn respond_enclosed(&mut self, id: &RequestId, reply: Result<Enclosed, ErrorObject>) {
+        self.shared.settle(id, |_| reply.map(|enclosed| enclosed.0));
     }
 
     /// Tells the peer something. What belongs to no request reaches only a peer that asked for it: a legacy

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::calls::{Call, Pending, Purpose};
 use super::content::{covers, log_level, result_object, too_long_subscription, too_many_subscriptions};
-use super::envelope::{self, Additions};
+use super::envelope::{self, Additions, Enclosure};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::role::{ClientRole, Role, ServerRole};
@@ -280,7 +280,7 @@ impl Modern {
             .with_instructions(server.instructions.clone());
         let result =
             Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
-        Ok(self.complete(&Method::Discover, &result))
+        Ok(envelope::complete(&self.meta(), &Method::Discover, &result))
     }
 
     // ---- streams ----
@@ -354,8 +354,11 @@ impl Modern {
             }
             let mut meta = self.meta();
             meta.push((key::SUBSCRIPTION_ID, &text));
-            let result =
-                envelope::splice(None, true, &Additions { lead: COMPLETE, meta: &meta, token: None });
+            let result = envelope::splice(
+                None,
+                true,
+                &Additions { lead: envelope::COMPLETE, meta: &meta, token: None },
+            );
             let response = Response { id: Some(id.clone()), outcome: Ok(result) };
             shared.queue.push_own(Message::Response(response), Route::ReplyTo(id));
         }
@@ -414,12 +417,12 @@ impl Modern {
             let (method, asker) =
                 (&incoming.method, incoming.notes().and_then(|notes| notes.asker.as_deref()));
             match reply {
-                Ok(Reply::Complete(result)) => {
-                    result_object(result).map(|result| self.complete(method, &result.indexed()))
-                }
+                Ok(Reply::Complete(result)) => result_object(result)
+                    .map(|result| envelope::complete(&self.meta(), method, &result.indexed())),
                 Ok(Reply::NeedInput(input)) => self.need_input(method, asker, &input),
                 Ok(Reply::Task(task)) if asker.is_some_and(|asker| declares_tasks(&asker.capabilities)) => {
-                    result_object(task).map(|task| self.enclose("\"resultType\":\"task\",", "", &task))
+                    result_object(task)
+                        .map(|task| envelope::enclose(&self.meta(), "\"resultType\":\"task\",", "", &task))
                 }
                 Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
                 Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
@@ -448,34 +451,13 @@ impl Modern {
             }
         }
         let result = Payload::from_value(input).map_err(|error| ErrorObject::internal(error.to_string()))?;
-        Ok(self.enclose("\"resultType\":\"input_required\",", "", &result))
+        Ok(envelope::enclose(&self.meta(), "\"resultType\":\"input_required\",", "", &result))
     }
 
-    /// Puts the envelope of a finished result around it. A result that a gateway passes on may have it already.
-    fn complete(&self, method: &Method, result: &Payload) -> Payload {
-        let has = |key: &str| result.raw().member(key).is_some();
-        let mut hints = String::new();
-        if method.is_cacheable() {
-            // Without a hint from the handler the result is stale at once and for nobody else.
-            if !has("ttlMs") {
-                hints.push_str("\"ttlMs\":0,");
-            }
-            if !has("cacheScope") {
-                hints.push_str("\"cacheScope\":\"private\",");
-            }
-        }
-        self.enclose(COMPLETE, &hints, result)
-    }
-
-    /// Puts the kind of result, where it does not say it itself, and the hints in front.
-    fn enclose(&self, kind: &str, hints: &str, result: &Payload) -> Payload {
-        let kind = if result.result_type().is_some() { "" } else { kind };
-        let lead = [kind, hints].concat();
-        envelope::splice(Some(result), false, &Additions { lead: &lead, meta: &self.meta(), token: None })
+    pub(super) fn enclosure(&self, method: &Method) -> Enclosure {
+        Enclosure::new(self.meta.clone(), method.clone())
     }
 }
-
-const COMPLETE: &str = "\"resultType\":\"complete\",";
 
 /// The members of `_meta` that every request of a client carries.
 pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'static str, String)> {

@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::code;
-use super::shared::Line;
+use super::shared::{LARGE, Line};
 use super::table::claim;
 use crate::link::stream::{decoded, too_long};
 
@@ -28,8 +28,6 @@ use crate::link::stream::{decoded, too_long};
 const CHUNK: usize = 64 * 1024;
 /// So much of a message that is not complete any stream may hold, in bytes. For more it waits for one of few places.
 const FREE: usize = 64 * 1024;
-/// Messages from this size on are decoded where they keep nobody waiting, in bytes: it takes a millisecond.
-const LARGE: usize = 512 * 1024;
 
 /// What a stream is for.
 pub(super) enum Kind {
@@ -221,6 +219,7 @@ impl Exchange {
                 }
             };
             let Some(mut line) = line else { break };
+            line.encode().await;
             while !line.rest().is_empty() {
                 let before = line.sent_in_all();
                 match timeout(self.common.stall, sending.inner.write_chunks(line.rest())).await {

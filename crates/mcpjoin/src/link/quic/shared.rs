@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use mcpjoin_proto::encode;
 use mcpjoin_proto::session::Outbound;
+use mcpjoin_proto::{Message, encode};
+use tokio::task::spawn_blocking;
 
 /// Counts of one link.
 #[derive(Default)]
@@ -55,8 +56,13 @@ impl Shared {
     }
 }
 
+/// Messages from this size on are encoded and decoded where they keep nobody waiting, in bytes: it takes a millisecond.
+pub(super) const LARGE: usize = 512 * 1024;
+
 /// A message to be written, with its line feed. It counts as buffered until it is written or dropped.
 pub(super) struct Line {
+    /// A large one, until its stream has it encoded.
+    large: Option<Message>,
     pieces: Vec<Bytes>,
     /// Pieces that are written.
     written: usize,
@@ -67,24 +73,36 @@ pub(super) struct Line {
 impl Line {
     /// `None` for what is not written.
     pub(super) fn new(outbound: &Outbound, shared: &Arc<Shared>) -> Option<Self> {
-        let mut head = BytesMut::new();
-        let mut pieces = Vec::with_capacity(1);
+        let (mut large, mut pieces) = (None, Vec::new());
         match outbound {
-            Outbound::Message { message, .. } => {
-                if let Some(rest) = encode::frame(message, &mut head) {
-                    pieces.push(head.split().freeze());
-                    pieces.push(rest.payload);
-                    head.put_slice(rest.tail);
-                }
+            Outbound::Message { message, .. } if message.payload_len() >= LARGE => {
+                large = Some(message.clone());
             }
-            Outbound::Batch { messages, .. } => encode::batch(messages, &mut head),
+            Outbound::Message { message, .. } => pieces = encoded(message),
+            Outbound::Batch { messages, .. } => {
+                let mut line = BytesMut::new();
+                encode::batch(messages, &mut line);
+                line.put_u8(b'\n');
+                pieces.push(line.freeze());
+            }
             Outbound::Abort { .. } | Outbound::CloseStream { .. } => return None,
         }
-        head.put_u8(b'\n');
-        pieces.push(head.freeze());
-        let left = pieces.iter().map(Bytes::len).sum();
+        let payload = large.as_ref().map_or(0, Message::payload_len);
+        let left = pieces.iter().map(Bytes::len).sum::<usize>() + payload;
         shared.buffered.fetch_add(left, Ordering::Relaxed);
-        Some(Self { pieces, written: 0, left, shared: shared.clone() })
+        Some(Self { large, pieces, written: 0, left, shared: shared.clone() })
+    }
+
+    /// Encodes what is large, where that keeps nobody waiting: it is looked through for line feeds, and may be copied.
+    /// Before anything else is asked of it.
+    pub(super) async fn encode(&mut self) {
+        let Some(message) = self.large.take() else { return };
+        let again = message.clone();
+        // It neither panics nor is it aborted; if it were, here it can be done as well.
+        self.pieces = spawn_blocking(move || encoded(&message)).await.unwrap_or_else(|_| encoded(&again));
+        let whole = self.pieces.iter().map(Bytes::len).sum::<usize>();
+        self.shared.buffered.fetch_add(whole.saturating_sub(self.left), Ordering::Relaxed);
+        self.left = self.left.max(whole);
     }
 
     /// What is still to be written; empty when nothing is.
@@ -105,6 +123,20 @@ impl Line {
         self.shared.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.shared.release(bytes);
     }
+}
+
+/// The line that a message is, in pieces: what is large stays where it lies.
+fn encoded(message: &Message) -> Vec<Bytes> {
+    let mut head = BytesMut::new();
+    let mut pieces = Vec::with_capacity(1);
+    if let Some(rest) = encode::frame(message, &mut head) {
+        pieces.push(head.split().freeze());
+        pieces.push(rest.payload);
+        head.put_slice(rest.tail);
+    }
+    head.put_u8(b'\n');
+    pieces.push(head.freeze());
+    pieces
 }
 
 impl Drop for Line {
