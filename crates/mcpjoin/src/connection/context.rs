@@ -9,6 +9,7 @@ use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext}
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{Profile, Raw, RequestId};
 
+use super::aside::Place;
 use super::core::{Core, Inner};
 use super::{Calling, Connection};
 
@@ -51,6 +52,11 @@ impl Context {
     #[must_use]
     pub fn asker(&self) -> Option<&Arc<Asker>> {
         self.request().map(|context| &context.asker)
+    }
+
+    /// A place aside for a result of so many bytes; `None` for one that is written where it is.
+    pub(crate) fn aside(&self, bytes: usize) -> Option<Place> {
+        self.core.aside.place(bytes)
     }
 
     /// Over which link the request came.

@@ -15,11 +15,13 @@ use mcpjoin_proto::types::ProgressParams;
 use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
 
+use super::aside::Aside;
 use super::room::Room;
 
 pub(crate) struct Core {
     state: Mutex<Inner>,
     epoch: Instant,
+    pub(crate) aside: Arc<Aside>,
 }
 
 pub(crate) struct Inner {
@@ -95,6 +97,7 @@ impl Core {
                 gone: false,
             }),
             epoch: Instant::now(),
+            aside: Arc::default(),
         }
     }
 

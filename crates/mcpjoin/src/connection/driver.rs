@@ -22,7 +22,7 @@ use tokio::time::Sleep;
 use super::context::Context;
 use super::core::{Core, Inner};
 use super::running::{
-    Answered, Answers, Given, Running, Work, WorkFuture, is_large, panicked, poll_answer, poll_notification,
+    Answered, Answers, Given, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
 };
 use super::{OnViolation, Overhears};
 use crate::handler::ErasedHandler;
@@ -95,6 +95,7 @@ impl Driver {
         handler: Box<dyn ErasedHandler>,
         (on_violation, overhears): (Option<OnViolation>, Option<Overhears>),
     ) -> Self {
+        core.aside.allow(io.caps().exchanges);
         Self {
             core,
             frugal: io.caps().exchanges,
@@ -243,10 +244,12 @@ impl Driver {
                 continue;
             }
             match answer {
-                Given::Plain(Ok(Reply::Complete(result))) if is_large(&result) => {
-                    if let Some(enclosure) = state.session.enclosure(&id) {
+                Given::Plain(Ok(Reply::Complete(result))) => {
+                    let place = self.core.aside.place(result.len());
+                    if let Some(aside) = place.and_then(|place| Some((place, state.session.enclosure(&id)?)))
+                    {
                         let running = self.running.get_or_insert_with(|| Box::new(Running::new()));
-                        running.enclose((id, number), enclosure, result);
+                        running.enclose((id, number), aside, result);
                         continue;
                     }
                     state.session.respond(&id, Ok(Reply::Complete(result)));
@@ -256,8 +259,7 @@ impl Driver {
             }
             state.ended(&id, &mut self.wake);
         }
-        let room =
-            state.session.has_reply_room() && self.running.as_ref().is_none_or(|running| running.has_room());
+        let room = state.session.has_reply_room();
         if room {
             self.answers.bytes = 0;
         }
@@ -340,6 +342,11 @@ impl Driver {
             match event {
                 Event::Request { .. } if self.is_tired() => {
                     // The rest is begun in the next turn, so that others get the thread.
+                    self.events.push_front(event);
+                    break;
+                }
+                Event::Request { .. } if !core.aside.has_room() => {
+                    // When one of the large results is done the driver comes again.
                     self.events.push_front(event);
                     break;
                 }
@@ -496,7 +503,8 @@ impl Driver {
             }
             // What did not fit before may fit now, also when nothing fitted, and what has just ended may have last
             // words.
-            let quiet = all && self.events.is_empty() && self.answers.list.is_empty();
+            let nothing_to_begin = self.events.is_empty() || !core.aside.has_room();
+            let quiet = all && nothing_to_begin && self.answers.list.is_empty();
             let stuck = !pushed && !self.io.has_room();
             if waiting || !acted && (quiet || stuck) {
                 return busy;

@@ -4,6 +4,7 @@
 //! waits for room behind one lock that is never held across an await; `driver` moves messages between
 //! session and link, runs handlers and keeps the time. Nothing here knows tools or resources.
 
+mod aside;
 mod calling;
 mod context;
 mod core;
@@ -22,6 +23,7 @@ use mcpjoin_proto::session::{
 };
 use mcpjoin_proto::{Method, Notification};
 
+pub(crate) use aside::Place as AsidePlace;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;

@@ -15,15 +15,11 @@ use mcpjoin_proto::session::{Enclosed, Enclosure, Reply};
 use mcpjoin_proto::{ErrorObject, Method, Raw, RequestId};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::aside;
 use crate::handler::Answer;
 
 /// A handler that keeps the thread for longer than this at a time is reported.
 const LONG_POLL: Duration = Duration::from_millis(50);
-/// Results from this size on get their envelope where they keep nobody waiting, in bytes: it takes a millisecond.
-const LARGE: usize = 512 * 1024;
-/// Bytes of results that get their envelope at a time before no more requests are begun: as many as wait as replies in
-/// a session. One of any size does not count.
-const ENCLOSING: usize = 8 * 1024 * 1024;
 /// So many places are kept when nobody works any more.
 const KEPT_PLACES: usize = 64;
 
@@ -43,7 +39,7 @@ pub(super) enum WorkFuture {
     Enclosing {
         id: RequestId,
         number: u64,
-        bytes: usize,
+        _place: aside::Place,
         task: JoinHandle<Result<Enclosed, ErrorObject>>,
     },
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
@@ -104,8 +100,6 @@ pub(super) struct Running {
     due: Vec<usize>,
     polled: usize,
     has_new: bool,
-    /// Results that get their envelope, and their bytes.
-    enclosing: (usize, usize),
 }
 
 struct Place {
@@ -161,22 +155,19 @@ impl Running {
             due: Vec::new(),
             polled: 0,
             has_new: false,
-            enclosing: (0, 0),
         }
     }
 
     /// Puts the envelope around a large result, elsewhere.
-    pub(super) fn enclose(&mut self, (id, number): (RequestId, u64), enclosure: Enclosure, result: Raw) {
-        let bytes = result.len();
-        self.enclosing = (self.enclosing.0 + 1, self.enclosing.1 + bytes);
+    pub(super) fn enclose(
+        &mut self,
+        (id, number): (RequestId, u64),
+        (place, enclosure): (aside::Place, Enclosure),
+        result: Raw,
+    ) {
         let method = enclosure.method().clone();
         let task = spawn_blocking(move || enclosure.around(result));
-        self.push(Work { method, future: WorkFuture::Enclosing { id, number, bytes, task } });
-    }
-
-    /// Whether one more large result may come.
-    pub(super) const fn has_room(&self) -> bool {
-        self.enclosing.0 <= 1 || self.enclosing.1 <= ENCLOSING
+        self.push(Work { method, future: WorkFuture::Enclosing { id, number, _place: place, task } });
     }
 
     /// Whether there is work that has never been polled here, so that nothing will wake the driver for it.
@@ -214,9 +205,6 @@ impl Running {
     fn leave(&mut self, place: usize) -> Option<Work> {
         let work = self.places.get_mut(place)?.work.take()?;
         self.free.push(place);
-        if let WorkFuture::Enclosing { bytes, .. } = &work.future {
-            self.enclosing = (self.enclosing.0 - 1, self.enclosing.1 - bytes);
-        }
         Some(work)
     }
 
@@ -305,11 +293,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.places.drain(..).filter_map(|place| place.work).for_each(discard);
     }
-}
-
-/// Whether a result is large.
-pub(super) fn is_large(result: &Raw) -> bool {
-    result.len() >= LARGE
 }
 
 /// Drops a handler. A panic in that ends nothing but the handler.

@@ -185,6 +185,11 @@ impl Context {
         }
     }
 
+    /// A place aside for a result of so many bytes; `None` for one that is written where it is.
+    pub(super) fn aside(&self, bytes: usize) -> Option<connection::AsidePlace> {
+        self.0.connection.aside(bytes)
+    }
+
     /// Whether nobody waits for the answer any more. A handler's own future is dropped then; this is for work
     /// that it has given to somebody else.
     #[must_use]

@@ -35,8 +35,8 @@ pub trait ToolOutput: Send {
         None
     }
 
-    /// About how many bytes of text it has, where that is known. A large answer is written on a thread for blocking
-    /// work, so that it keeps no other request of the connection waiting.
+    /// About how many bytes of text it has, where that is known. Where each answer has a stream of its own (QUIC, HTTP),
+    /// one from 512 KiB on is written on a thread for blocking work, so that it keeps no other waiting.
     #[must_use]
     fn size_hint(&self) -> usize {
         0
@@ -138,9 +138,6 @@ fn size_of_reply(reply: &ToolReply) -> usize {
         ToolReply::Reply(_) => 0,
     }
 }
-
-/// Answers from this size on are written aside ([`written_aside`]), in bytes: it takes a millisecond.
-pub(super) const LARGE: usize = 512 * 1024;
 
 /// Writes a large answer on a thread for blocking work, where it keeps no other request of the connection waiting.
 pub(super) async fn written_aside<R: Send + 'static>(write: impl FnOnce() -> R + Send + 'static) -> R {

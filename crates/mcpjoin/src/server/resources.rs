@@ -12,7 +12,7 @@ use mcpjoin_proto::types::{Resource, ResourceTemplate};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw, code};
 
 use super::list::List;
-use super::output::{LARGE, written_aside};
+use super::output::written_aside;
 use super::template::{Template, Variables};
 use super::{BuildError, Context, HandlerError, ResourceOutput, played};
 
@@ -58,12 +58,12 @@ where
     let mime_type: Option<Arc<str>> = mime_type.map(Into::into);
     Box::new(move |request, cx| {
         let (uri, mime_type) = (request.uri.clone(), mime_type.clone());
-        let future = f(request, cx);
+        let future = f(request, cx.clone());
         Box::pin(async move {
             let output = future.await;
-            match output.size_hint() {
-                ..LARGE => output.into_resource_reply(&uri, mime_type.as_deref()),
-                _ => {
+            match cx.aside(output.size_hint()) {
+                None => output.into_resource_reply(&uri, mime_type.as_deref()),
+                Some(_place) => {
                     let write = move || output.into_resource_reply(&uri, mime_type.as_deref());
                     Box::pin(written_aside(write)).await
                 }

@@ -19,7 +19,7 @@ use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::output::{LARGE, written_aside};
+use super::output::written_aside;
 use super::{BuildError, Context, HandlerError, ToolOutput, ToolReply, played, schema};
 use crate::handler::Answer;
 
@@ -309,9 +309,9 @@ impl ToolEntry {
     {
         Box::pin(async move {
             let (output, profile) = (future.await, cx.profile());
-            let written = match output.size_hint() {
-                ..LARGE => entry.finish(profile, output.into_tool_reply()),
-                _ => {
+            let written = match cx.aside(output.size_hint()) {
+                None => entry.finish(profile, output.into_tool_reply()),
+                Some(_place) => {
                     // Boxed: few calls come here, and the others need not have the room.
                     let entry = entry.clone();
                     let write = move || entry.finish(profile, output.into_tool_reply());

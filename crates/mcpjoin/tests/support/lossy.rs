@@ -1,6 +1,6 @@
 //! A bad network: a UDP relay that loses, duplicates, reorders and delays datagrams in both directions, drops those that
-//! are too long for it, forgets whom it knows by which port, can be cut, and can be pointed at another server: then its clients have a peer
-//! that is gone without a word.
+//! are too long for it, forgets whom it knows by which port, can be cut, and can be pointed at
+//! another server: then its clients have a peer that is gone without a word.
 //!
 //! It keeps tokio's time, so that in a test whose time is virtual long ways cost nothing.
 //!

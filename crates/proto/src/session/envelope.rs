@@ -250,4 +250,22 @@ mod tests {
             r#"{"l":1,"a":1e5,"_meta":{"k":1,"theirs":[1, 2]} , "b":2}"#
         );
     }
+
+    #[test]
+    fn an_enclosure_is_what_an_answer_gets() {
+        let enclosed = |method, result: &str| {
+            let enclosure = Enclosure::new(alloc::vec![("k", "1".to_owned())], method);
+            let result = Raw::parse(result.to_owned()).expect("valid");
+            enclosure.around(result).map(|enclosed| enclosed.0.raw().as_str().to_owned())
+        };
+        assert_eq!(
+            enclosed(Method::CallTool, r#"{"content":[]}"#).as_deref(),
+            Ok(r#"{"resultType":"complete","_meta":{"k":1},"content":[]}"#)
+        );
+        assert_eq!(
+            enclosed(Method::ListTools, r#"{"resultType":"x","ttlMs":5,"_meta":{"k":2,"l":3}}"#).as_deref(),
+            Ok(r#"{"cacheScope":"private","resultType":"x","ttlMs":5,"_meta":{"k":1,"l":3}}"#)
+        );
+        assert!(enclosed(Method::CallTool, "[]").is_err());
+    }
 }
