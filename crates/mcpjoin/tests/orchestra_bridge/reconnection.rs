@@ -109,8 +109,7 @@ fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_m
             let orchestrator = orchestrator.clone();
             async move { orchestrator.tool_call(call_of("slow")).await.unwrap_err() }
         });
-        // What comes before it asks whether anybody is there.
-        while !matches!(arrivals.recv().await.unwrap().request, Some(Request::ToolCall(_))) {}
+        arrivals.recv().await.unwrap();
         relay.point(None);
         let begun = Instant::now();
         let error = call.await.unwrap();

@@ -155,7 +155,7 @@ impl Scripted {
         self.seen.most_at_once.load(Ordering::SeqCst)
     }
 
-    /// Every request from now on.
+    /// Every request from now on, health aside.
     pub(crate) fn arrivals(&self) -> mpsc::UnboundedReceiver<PluginRequest> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.seen.arrived.lock().unwrap().push(sender);
@@ -219,7 +219,9 @@ async fn answer(
     let act = script(&request);
     let request_id = request.request_id.clone();
     seen.requests.lock().unwrap().push(request.clone());
-    seen.arrived.lock().unwrap().retain(|arrived| arrived.send(request.clone()).is_ok());
+    if !matches!(request.request, Some(Request::Health(_))) {
+        seen.arrived.lock().unwrap().retain(|arrived| arrived.send(request.clone()).is_ok());
+    }
     let said = |response| PluginResponse { request_id: request_id.clone(), response: Some(response) };
     match act {
         Act::Say(response) => {

@@ -30,7 +30,7 @@ pub struct OrchestratorOptions {
     /// but at least 250 ms.
     pub silence: Duration,
     /// When no answer has come for so long, a call of a tool is preceded by the question whether the far end is there:
-    /// 50 ms, in which nobody is ended, started again and listening. What goes into a dead connection is lost, and a call cannot be made again.
+    /// 10 ms, in which nobody is ended, started again and listening. What goes into a dead connection is lost, and a call cannot be made again.
     pub doubt: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Default for OrchestratorOptions {
             idle: Duration::from_secs(15),
             keep_alive: Duration::from_secs(5),
             silence: Duration::from_secs(1),
-            doubt: Duration::from_millis(50),
+            doubt: Duration::from_millis(10),
         }
     }
 }
