@@ -225,7 +225,8 @@ fn put_chunk(chunk: &[u8; WIDE], mut stops: u64, bytes: &mut [u8], to: &mut usiz
 #[inline(always)]
 fn padded(chunk: &[u8; WIDE]) -> [u8; WIDE + WIDTH] {
     let mut padded = [0; WIDE + WIDTH];
-    padded[..WIDE].copy_from_slice(chunk);
+    // An array, not a slice: see `Wide::new`.
+    *padded.first_chunk_mut().expect("it is longer") = *chunk;
     padded
 }
 

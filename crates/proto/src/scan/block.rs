@@ -79,12 +79,14 @@ pub(crate) struct Wide([u8x16; 4]);
 impl Wide {
     #[inline(always)]
     pub(crate) fn new(bytes: &[u8; WIDE]) -> Self {
-        let block = |index: usize| -> u8x16 {
-            let mut block = [0; WIDTH];
-            block.copy_from_slice(&bytes[index * WIDTH..(index + 1) * WIDTH]);
-            u8x16::from(block)
-        };
-        Self([block(0), block(1), block(2), block(3)])
+        // Arrays, not slices: a copy of a slice is a call where the program is not optimised as one.
+        let block = |chunk: Option<&[u8; WIDTH]>| u8x16::from(*chunk.expect("four are in a wide block"));
+        Self([
+            block(bytes.first_chunk()),
+            block(bytes[WIDTH..].first_chunk()),
+            block(bytes[2 * WIDTH..].first_chunk()),
+            block(bytes[3 * WIDTH..].first_chunk()),
+        ])
     }
 
     #[inline(always)]

@@ -25,6 +25,38 @@ impl Dice {
 const ERAS: [Version; 2] = [Version::V2025_11_25, Version::V2026_07_28];
 
 #[test]
+fn a_call_that_is_refused_keeps_its_parameters_and_one_that_is_made_gives_them_up() {
+    for version in &ERAS {
+        let mut limits = Limits::default();
+        limits.in_flight = 1;
+        limits.message = 20_000;
+        let mut pair = Pair::new(version, limits, Limits::default());
+        let call = |length: usize| {
+            let params =
+                raw(&format!("{{\"name\":\"echo\",\"arguments\":{{\"a\":\"{}\"}}}}", "x".repeat(length)));
+            let mut call = Call::new(Method::CallTool).with_params(params);
+            call.lacks_meta = true;
+            call.progress = true;
+            call
+        };
+        let mut large = call(20_000);
+        for _ in 0..2 {
+            let refused = pair.client.call_taking(Time::ZERO, &mut large);
+            assert!(matches!(refused, Err(CallRefused::TooLarge { limit: 20_000, .. })), "{refused:?}");
+            assert!(large.params.is_some());
+        }
+        let (mut first, mut second) = (call(10_000), call(10));
+        pair.client.call_taking(Time::ZERO, &mut first).unwrap();
+        assert!(first.params.is_none());
+        let refused = pair.client.call_taking(Time::ZERO, &mut second);
+        assert!(matches!(refused, Err(CallRefused::Full { limit: "in_flight", .. })), "{refused:?}");
+        assert!(second.params.is_some());
+        pair.exchange();
+        assert_eq!(requests(&mut pair.server).len(), 1, "what was sent is a request");
+    }
+}
+
+#[test]
 fn e89_ten_thousand_replies_in_any_order_find_their_requests() {
     for version in &ERAS {
         for shuffled in [false, true] {
