@@ -45,6 +45,22 @@ pub(crate) enum Target {
     Entry(Named),
 }
 
+impl Target {
+    /// What it is called by before more is known: an entry by its name, a command by its program, and what listens by its
+    /// address.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Command { program, .. } => shown(program),
+            Self::Demo => "demo:".into(),
+            Self::Socket(address) => shown(address.to_string().as_ref()),
+            Self::Quic(address) => shown(address.to_string().as_ref()),
+            Self::Orchestrator(address) => shown(format!("orchestra://{}", address.0).as_ref()),
+            Self::Http(address) => shown(address.to_string().as_ref()),
+            Self::Entry(named) => named.name.clone(),
+        }
+    }
+}
+
 /// An entry by its name. Whether there is one, `config` finds out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {

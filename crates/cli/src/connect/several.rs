@@ -16,7 +16,7 @@ use crate::config::ToolFilter;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
-use crate::target::{Target, shown};
+use crate::target::Target;
 use crate::ui::Ui;
 
 /// So many servers are run at once: each of them may be a program with others below it.
@@ -50,7 +50,7 @@ pub(crate) fn with_each_server<T: 'static>(
             }
         };
         let children: Vec<_> = plans.iter().flatten().filter_map(|plan| plan.way.child()).collect();
-        let names: Vec<String> = targets.iter().map(name).collect();
+        let names: Vec<String> = targets.iter().map(Target::label).collect();
         // A connection is opened by what need not go from thread to thread.
         let local = LocalSet::new();
         let mut running = JoinSet::new();
@@ -136,16 +136,4 @@ async fn one<T>(ui: &Ui, plan: Plan, work: Work<T>) -> Result<T, Failure> {
         };
         failure.with(&shown, started.elapsed())
     })
-}
-
-/// What it is called by: an entry by its name.
-fn name(target: &Target) -> String {
-    match target {
-        Target::Entry(named) => named.name.clone(),
-        Target::Command { program, .. } => shown(program),
-        Target::Demo => "demo:".into(),
-        Target::Socket(address) => shown(address.to_string().as_ref()),
-        Target::Quic(address) => shown(address.to_string().as_ref()),
-        Target::Http(address) => shown(address.to_string().as_ref()),
-    }
 }

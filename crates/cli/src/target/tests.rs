@@ -2,9 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::{
-    Http, Invocation, Misuse, Named, Quic, Socket, TARGETS, Target, shown, with_operands, without_operands,
-};
+use super::{Http, Invocation, Misuse, Named, Quic, Socket, Target, shown, with_operands, without_operands};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()

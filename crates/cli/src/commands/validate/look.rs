@@ -20,7 +20,7 @@ use crate::connect::{Plan, Signals, Way, limits};
 use crate::exit::Signal;
 use crate::failure::{Failure, Phase};
 use crate::progress::bar;
-use crate::target::{Target, shown};
+use crate::target::Target;
 use crate::ui::Ui;
 
 /// So many servers are looked at at once: each of them may be a program with others below it.
@@ -141,12 +141,7 @@ fn label(ui: &Ui, target: &Target, plan: Option<&Plan>) -> String {
     let label = match (target, plan) {
         (Target::Entry(named), Some(plan)) if plan.place.is_some() => named.name.clone(),
         (_, Some(plan)) => plan.shown.clone(),
-        (Target::Entry(named), None) => named.name.clone(),
-        (Target::Command { program, .. }, None) => shown(program),
-        (Target::Demo, None) => "demo:".into(),
-        (Target::Socket(address), None) => shown(address.to_string().as_ref()),
-        (Target::Quic(address), None) => shown(address.to_string().as_ref()),
-        (Target::Http(address), None) => shown(address.to_string().as_ref()),
+        (target, None) => target.label(),
     };
     ui.hidden(&label).into_owned()
 }
