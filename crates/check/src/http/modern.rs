@@ -43,7 +43,14 @@ pub(super) static RULES: [Rule; 11] = [
         chapter: Chapter::StreamableHttp,
         sentence: "The error -32021, for what the client has not declared, comes with the status 400.",
         sources: &modern(Must, "basic#meta"),
-        judge: |seen| status_of(seen, code::MISSING_REQUIRED_CLIENT_CAPABILITY, 400, |_| true),
+        judge: |seen| {
+            // The status of a stream has been sent before what is missing is known.
+            let errors = seen.exchanges.values().filter(|exchange| {
+                let code = exchange.error().map(|error| error.code);
+                code == Some(code::MISSING_REQUIRED_CLIENT_CAPABILITY) && !exchange.is_stream()
+            });
+            Outcome::of(errors.map(|exchange| has_status(exchange, 400)), "no such error came")
+        },
     },
     Rule {
         slug: "unknown-method-status",
