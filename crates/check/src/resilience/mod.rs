@@ -31,7 +31,7 @@ pub(crate) static RULES: [Rule; 7] = [
         sentence: "A client that does not read for a while gets every answer, whole, when it reads again.",
         sources: RESPONSE,
         judge: |seen| {
-            let broken = seen.probed(Probe::Unread).next().and(seen.faults.first());
+            let broken = seen.probed(Probe::Unread).next().and_then(|_| seen.faults.first());
             match broken {
                 Some(fault) => {
                     let problem = format!("what came is no message: {}", fault.what.kind);

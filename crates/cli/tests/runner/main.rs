@@ -40,6 +40,7 @@ mod terminal;
 mod trace;
 mod usage;
 mod validate;
+mod validate_client;
 mod validate_eras;
 mod validate_report;
 mod validate_several;

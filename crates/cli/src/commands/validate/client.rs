@@ -1,7 +1,7 @@
 //! `mcpjoin validate --client`: is this client right? We are the server that it connects to.
 
 use std::ffi::{OsStr, OsString};
-use std::future::{Future, pending};
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -216,12 +216,10 @@ async fn gone(client: Option<tokio::process::Child>) -> Leaving {
 }
 
 /// Ready after that time; never, without one.
-fn passed(during: Option<Duration>) -> impl Future<Output = ()> {
-    async move {
-        match during {
-            Some(during) => tokio::time::sleep(during).await,
-            None => pending().await,
-        }
+async fn passed(during: Option<Duration>) {
+    match during {
+        Some(during) => tokio::time::sleep(during).await,
+        None => pending().await,
     }
 }
 
