@@ -142,9 +142,12 @@ pub(crate) fn is_kind(item: &Raw, name: &str, kind: Kind) -> Option<String> {
 
 /// What was answered to what was asked for that purpose: whole results alone, none that asks for input or is a task.
 pub(crate) fn answered<'s, 'a>(seen: &'s Seen<'a>, method: &Method) -> impl Iterator<Item = Page<'s, 'a>> {
-    let results = seen
-        .results()
-        .filter(move |(asked, _, result)| asked.method == Some(method) && is_complete(result.raw()));
+    let results = seen.results().filter(move |(asked, _, result)| {
+        // What became a task, as 2025-11-25 tries them, is no result yet.
+        let task = || asked.params().is_some_and(|params| member(&params, "task").is_some());
+        let is_task = member(result.raw(), "task").is_some_and(|it| it.kind() == Kind::Object) && task();
+        asked.method == Some(method) && is_complete(result.raw()) && !is_task
+    });
     results.map(|(asked, answer, result)| Page { asked, answer, result: result.raw() })
 }
 

@@ -98,7 +98,8 @@ pub(crate) fn is_media_type(text: &str) -> bool {
 /// last four.
 pub(crate) fn is_base64(text: &str) -> bool {
     let data = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
-    text.len() % 4 == 0 && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
+    text.len().is_multiple_of(4)
+        && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
 }
 
 /// Whether it is a `traceparent`: version, trace, parent and flags in small hexadecimal digits

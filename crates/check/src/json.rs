@@ -6,7 +6,7 @@ use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Kind, Raw};
 
 /// Above so many bytes a value is not looked into: reading it costs its size for each level.
-const LARGEST: usize = 1 << 20;
+const LARGEST: usize = 1 << 18;
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ pub(crate) enum Json {
     /// Its digits, as they were written.
     Number(Box<str>),
     String(String),
-    Array(Vec<Json>),
+    Array(Vec<Self>),
     /// The members in their order, each name once.
-    Object(Vec<(String, Json)>),
+    Object(Vec<(String, Self)>),
 }
 
 impl Json {

@@ -239,6 +239,18 @@ probes! {
     AfterMalformedCancel = "after-malformed-cancel";
     /// Calls a tool, where that was allowed.
     Call = "call";
+    /// Calls a tool that must be called as a task, as a plain one, where calls were allowed.
+    TaskRequired = "task-required";
+    /// Calls a tool as a task that it is not, where calls were allowed.
+    TaskForbidden = "task-forbidden";
+    /// Calls a tool as a task, where calls were allowed.
+    TaskCall = "task-call";
+    /// Asks for the result of that task.
+    TaskResult = "task-result";
+    /// Asks how it is.
+    TaskStatus = "task-status";
+    /// Cancels it when it has ended.
+    CancelEndedTask = "cancel-ended-task";
     /// Calls a tool that does not exist, where calls were allowed.
     UnknownTool = "unknown-tool";
     /// Calls a tool once more, to cancel it.
@@ -319,6 +331,12 @@ probes! {
     EncodedNameHeader = "encoded-name-header";
     /// Asks for it with something in its place that is no Base64.
     BadNameHeader = "bad-name-header";
+    /// Calls a tool without the header that repeats an argument, where calls were allowed: HTTP.
+    NoParamHeader = "no-param-header";
+    /// Calls it with another value there.
+    OtherParamHeader = "other-param-header";
+    /// Calls it with something there that is no Base64.
+    BadParamHeader = "bad-param-header";
     /// Asks with headers of earlier revisions: a session's id, a last event.
     EarlierHeaders = "earlier-headers";
     /// GET of earlier revisions.
@@ -363,10 +381,29 @@ impl Probe {
                 | Self::OtherNameHeader
                 | Self::EncodedNameHeader
                 | Self::BadNameHeader
+                | Self::NoParamHeader
+                | Self::OtherParamHeader
+                | Self::BadParamHeader
                 | Self::EarlierHeaders
                 | Self::Listen
                 | Self::SameId
                 | Self::AfterStream
+        )
+    }
+
+    /// Whether it makes a server do something that takes its time.
+    pub(crate) const fn may_take_long(self) -> bool {
+        matches!(
+            self,
+            Self::Call
+                | Self::CancelledCall
+                | Self::TaskCall
+                | Self::TaskForbidden
+                | Self::TaskRequired
+                | Self::TaskResult
+                | Self::BadArguments
+                | Self::Read
+                | Self::GetPrompt
         )
     }
 

@@ -40,7 +40,11 @@ pub(super) static RULES: [Rule; 8] = [
                     asked.method.is_some() && !OWN_RULE.contains(&asked.probe) && !asked.probe.is_about_http()
                 })
                 // What the transport has swallowed is no fault of the answer.
-                .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked));
+                .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked))
+                // A tool may take longer than we have waited.
+                .filter(|asked| {
+                    !asked.answers.is_empty() || !asked.probe.may_take_long() || seen.ended_early()
+                });
             Outcome::of(
                 judged.map(|asked| asked.answers.is_empty().then(|| silence(seen, asked))),
                 "no request was sent",
@@ -140,6 +144,7 @@ pub(super) static RULES: [Rule; 8] = [
             // How long the first answer takes says how long the program takes to start.
             let answered =
                 seen.asked.iter().skip(1).filter_map(|asked| Some((asked, asked.answers.first()?)));
+            let answered = answered.filter(|(asked, _)| !asked.probe.may_take_long());
             let judged = answered.map(|(asked, answer)| {
                 let took = answer.at.saturating_sub(asked.at);
                 (took > bound).then(|| {

@@ -11,10 +11,12 @@ use crate::seen::Seen;
 use crate::trace::Probe;
 
 const VALIDATION: &str = "basic/transports/streamable-http#server-validation";
+const CUSTOM: &str = "basic/transports/streamable-http#server-behavior-for-custom-headers";
+const NO_PARAMS: &str = "no tool was called whose arguments stand in headers: see --read-only-tools";
 const NOTHING: &str = "no such request was sent";
 const NO_PROMPTS: &str = "the server declares no prompts, and nothing else is asked for by name";
 
-pub(super) static RULES: [Rule; 10] = [
+pub(super) static RULES: [Rule; 13] = [
     Rule {
         slug: "version-header-required",
         chapter: Chapter::StreamableHttp,
@@ -98,6 +100,27 @@ pub(super) static RULES: [Rule; 10] = [
                 refused.then(|| exchange.finding(exchange.outcome()))
             })
         },
+    },
+    Rule {
+        slug: "param-header-required",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A call without the Mcp-Param header of an argument is refused with the status 400 and the error -32020.",
+        sources: &modern(Must, CUSTOM),
+        judge: |seen| mismatch(seen, Probe::NoParamHeader, NO_PARAMS),
+    },
+    Rule {
+        slug: "param-header-agrees",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A call whose Mcp-Param header has another value is refused with the status 400 and the error -32020.",
+        sources: &modern(Must, VALIDATION),
+        judge: |seen| mismatch(seen, Probe::OtherParamHeader, NO_PARAMS),
+    },
+    Rule {
+        slug: "param-header-valid",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A call whose Mcp-Param header is no Base64 behind its mark is refused with 400 and the error -32020.",
+        sources: &modern(Must, CUSTOM),
+        judge: |seen| mismatch(seen, Probe::BadParamHeader, NO_PARAMS),
     },
 ];
 

@@ -19,7 +19,7 @@ const VERSIONS: &str = "basic/transports/streamable-http#protocol-version-header
 const DUAL: &str =
     "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
 
-pub(super) static RULES: [Rule; 10] = [
+pub(super) static RULES: [Rule; 11] = [
     Rule {
         slug: "unsupported-version-status",
         chapter: Chapter::StreamableHttp,
@@ -37,6 +37,13 @@ pub(super) static RULES: [Rule; 10] = [
                 matches!(probe, Probe::NoCapabilities | Probe::NoVersion | Probe::NoMeta)
             })
         },
+    },
+    Rule {
+        slug: "missing-client-capability-status",
+        chapter: Chapter::StreamableHttp,
+        sentence: "The error -32021, for what the client has not declared, comes with the status 400.",
+        sources: &modern(Must, "basic#meta"),
+        judge: |seen| status_of(seen, code::MISSING_REQUIRED_CLIENT_CAPABILITY, 400, |_| true),
     },
     Rule {
         slug: "unknown-method-status",

@@ -2,6 +2,8 @@
 //!
 //! A keyword that a draft does not know is passed over, as the drafts demand.
 
+use std::collections::BTreeSet;
+
 use crate::json::Json;
 
 /// The drafts that are known, oldest first.
@@ -227,15 +229,14 @@ fn names(value: &Json, some: bool, place: &str) -> Option<String> {
     if some && items.is_empty() {
         return Some(format!("at {place}: it is empty"));
     }
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for item in items {
         let Some(name) = item.as_str() else {
             return Some(format!("at {place}: {} stands among names", item.kind()));
         };
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             return Some(format!("at {place}: {name:?} stands twice"));
         }
-        seen.push(name);
     }
     None
 }

@@ -9,6 +9,11 @@ const MOST_STEPS: usize = 100_000;
 /// So deep references may lead.
 const DEEPEST: usize = 200;
 
+/// Of so many items each is compared with each.
+const MOST_PAIRED: usize = 200;
+/// So many references of a schema are followed to see where they lead.
+const MOST_REFERENCES: usize = 1000;
+
 /// What a schema says of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
@@ -33,7 +38,8 @@ pub(crate) fn lost_reference(schema: &Json) -> Option<String> {
     if has_identifiers(schema, true) {
         return None;
     }
-    lost(schema, schema)
+    let mut left = MOST_REFERENCES;
+    lost(schema, schema, &mut left)
 }
 
 fn has_identifiers(schema: &Json, is_root: bool) -> bool {
@@ -50,18 +56,19 @@ fn has_identifiers(schema: &Json, is_root: bool) -> bool {
 /// Keywords whose value is data, in which nothing is a reference.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 
-fn lost(root: &Json, schema: &Json) -> Option<String> {
+fn lost(root: &Json, schema: &Json, left: &mut usize) -> Option<String> {
     match schema {
         Json::Object(members) => {
-            if let Some(Json::String(reference)) = schema.get("$ref")
-                && resolve(root, reference).is_none()
-            {
-                return Some(reference.clone());
+            if let Some(Json::String(reference)) = schema.get("$ref") {
+                *left = left.checked_sub(1)?;
+                if resolve(root, reference).is_none() {
+                    return Some(reference.clone());
+                }
             }
             let mut parts = members.iter().filter(|(name, _)| !DATA.contains(&&**name));
-            parts.find_map(|(_, value)| lost(root, value))
+            parts.find_map(|(_, value)| lost(root, value, left))
         }
-        Json::Array(items) => items.iter().find_map(|item| lost(root, item)),
+        Json::Array(items) => items.iter().find_map(|item| lost(root, item, left)),
         _ => None,
     }
 }
@@ -122,7 +129,7 @@ fn held(good: bool, why: impl FnOnce() -> String) -> Fit {
     if good { Yes } else { No(why()) }
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
     fn at(&mut self, schema: &Json, value: &Json, place: &str, depth: usize) -> Fit {
         self.steps += 1;
         if self.steps > MOST_STEPS || depth > DEEPEST {
@@ -155,8 +162,9 @@ impl Look<'_> {
     }
 
     fn follow(&mut self, reference: &str, value: &Json, place: &str, depth: usize) -> Fit {
-        match resolve(self.root, reference) {
-            Some(schema) => self.at(&schema.clone(), value, place, depth + 1),
+        let root: &'a Json = self.root;
+        match resolve(root, reference) {
+            Some(schema) => self.at(schema, value, place, depth + 1),
             None => Unknown,
         }
     }
@@ -227,7 +235,9 @@ impl Look<'_> {
                 let branch = match self.at(keyword, value, place, depth) {
                     Yes => schema.get("then"),
                     No(_) => schema.get("else"),
-                    Unknown if schema.get("then").or(schema.get("else")).is_some() => return Unknown,
+                    Unknown if ["then", "else"].iter().any(|name| schema.get(name).is_some()) => {
+                        return Unknown;
+                    }
                     Unknown => None,
                 };
                 branch.map_or(Yes, |branch| self.at(branch, value, place, depth))
@@ -249,7 +259,7 @@ impl Look<'_> {
                     _ => Yes,
                 },
                 Json::Array(items) => self.items(schema, name, keyword, items, place, depth),
-                Json::Object(members) => self.members(schema, name, keyword, members, place, depth),
+                Json::Object(_) => self.members(schema, name, keyword, value, place, depth),
                 _ => Yes,
             },
         }
@@ -276,7 +286,7 @@ impl Look<'_> {
             }),
             ("uniqueItems", Json::Bool(true)) => {
                 // Each pair is compared.
-                if items.len() > 1000 {
+                if items.len() > MOST_PAIRED {
                     return Unknown;
                 }
                 let twice = items
@@ -331,10 +341,11 @@ impl Look<'_> {
         schema: &Json,
         name: &str,
         keyword: &Json,
-        members: &[(String, Json)],
+        value: &Json,
         place: &str,
         depth: usize,
     ) -> Fit {
+        let members = value.as_object().unwrap_or_default();
         let count = members.len() as f64;
         let shown = if place.is_empty() { "the value" } else { place };
         let within = |name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") };
@@ -390,13 +401,12 @@ impl Look<'_> {
                 all(fits)
             }
             ("dependentRequired" | "dependentSchemas" | "dependencies", Json::Object(needs)) => {
-                let value = Json::Object(members.to_vec());
                 let fits: Vec<Fit> = needs
                     .iter()
                     .filter(|(name, _)| has(name))
                     .map(|(_, needed)| match needed {
                         Json::Array(_) => lacks(needed),
-                        schema => self.at(schema, &value, place, depth),
+                        schema => self.at(schema, value, place, depth),
                     })
                     .collect();
                 all(fits)

@@ -23,7 +23,7 @@ const LISTS: [(&str, Method, &str); 3] = [
 /// So many pages of a list are looked at.
 const MOST_PAGES: usize = 20;
 /// Of what only reads, so many are called, read or got of each kind.
-const MOST_CALLS: usize = 5;
+const MOST_CALLS: usize = 20;
 /// What takes as long as this can be cancelled meanwhile.
 const SLOW: Duration = Duration::from_millis(200);
 
@@ -89,6 +89,9 @@ pub(super) trait Ask {
     /// Calls a tool, cancels that, and looks at what comes of it.
     async fn cancelled(&mut self, question: Question<'_>);
 
+    /// Lists the tools on another connection, where there are several.
+    async fn elsewhere(&mut self);
+
     /// The last id that was used, as JSON.
     fn last_id(&self) -> String;
 
@@ -96,15 +99,15 @@ pub(super) trait Ask {
     fn cancels(&self) -> bool;
 }
 
-/// Looks at what a server declares. `declared`: nothing is known of it where there is none.
+/// Looks at what a server declares, and gives its tools. `declared`: nothing is known of it where there is none.
 pub(super) async fn look(
     run: &mut impl Ask,
     manner: &Manner,
     version: &Version,
     declared: Option<&Members<Raw>>,
     consent: &Consent,
-) {
-    let Some(declared) = declared else { return };
+) -> Vec<Raw> {
+    let Some(declared) = declared else { return Vec::new() };
     let has = |name: &str| declared.get(name).filter(|capability| capability.kind() == Kind::Object);
     let mut found = Found::default();
     for (capability, method, list) in LISTS {
@@ -155,10 +158,17 @@ pub(super) async fn look(
     calls(run, consent, &found, declared.contains_key("tools")).await;
     if consent.read_only {
         reads(run, &found).await;
+        let as_tasks =
+            has("tasks").and_then(|tasks| tasks.member("requests")?.member("tools")?.member("call"));
+        if as_tasks.is_some() && Revisions::LAST_LEGACY.contains(version) {
+            tasks(run, &found).await;
+        }
     }
     if declared.contains_key("tools") {
+        run.elsewhere().await;
         run.ask(Question::new(Probe::ListAgain, Method::ListTools)).await;
     }
+    found.tools
 }
 
 /// What was listed.
@@ -244,7 +254,7 @@ async fn completions(run: &mut impl Ask, declared: bool, found: &Found) {
 
 /// Calls what may be called.
 async fn calls(run: &mut impl Ask, consent: &Consent, found: &Found, declared: bool) {
-    if !declared || !(consent.read_only || !consent.calls.is_empty()) {
+    if !declared || !consent.read_only && consent.calls.is_empty() {
         return;
     }
     run.ask(call(Probe::UnknownTool, probes::NO_TOOL, None, &Raw::empty_object())).await;
@@ -257,17 +267,16 @@ async fn calls(run: &mut impl Ask, consent: &Consent, found: &Found, declared: b
     if !consent.read_only {
         return;
     }
-    let reading = found.tools.iter().filter(|tool| {
-        let hint = member(tool, "annotations").and_then(|annotations| member(&annotations, "readOnlyHint"));
-        hint.is_some_and(|hint| hint.as_str() == "true")
-    });
-    let (plain, needing): (Vec<&Raw>, Vec<&Raw>) = reading.partition(|tool| {
-        member(tool, "inputSchema").is_none_or(|schema| elements(&schema, "required").is_empty())
-    });
+    let (needing, plain): (Vec<&Raw>, Vec<&Raw>) =
+        found.tools.iter().filter(|tool| only_reads(tool)).partition(|tool| needs_arguments(tool));
     let mut slow = None;
     for (number, tool) in plain.into_iter().take(MOST_CALLS).enumerate() {
         let Some(name) = text(tool, "name") else { continue };
         let arguments = Raw::empty_object();
+        if task_support(tool).as_deref() == Some("required") {
+            run.ask(call(Probe::TaskRequired, &name, Some(tool), &arguments)).await;
+            continue;
+        }
         let token = Raw::string(&format!("mcpjoin-read-{number}"));
         let began = Instant::now();
         run.ask(call(Probe::Call, &name, Some(tool), &arguments).meta("progressToken", token)).await;
@@ -282,6 +291,83 @@ async fn calls(run: &mut impl Ask, consent: &Consent, found: &Found, declared: b
         let Some(name) = text(tool, "name") else { continue };
         run.ask(call(Probe::BadArguments, &name, Some(tool), &Raw::empty_object())).await;
     }
+}
+
+/// Whether a tool says that it only reads.
+pub(super) fn only_reads(tool: &Raw) -> bool {
+    let hint = member(tool, "annotations").and_then(|annotations| member(&annotations, "readOnlyHint"));
+    hint.is_some_and(|hint| hint.as_str() == "true")
+}
+
+fn needs_arguments(tool: &Raw) -> bool {
+    member(tool, "inputSchema").is_some_and(|schema| !elements(&schema, "required").is_empty())
+}
+
+/// What a tool says of tasks.
+fn task_support(tool: &Raw) -> Option<String> {
+    text(&member(tool, "execution")?, "taskSupport")
+}
+
+/// A tool that only reads as a task, from its beginning to its end; and one that is none.
+async fn tasks(run: &mut impl Ask, found: &Found) {
+    let mut plain = found.tools.iter().filter(|tool| only_reads(tool) && !needs_arguments(tool));
+    let as_task = |probe: Probe, tool: &Raw| {
+        let name = text(tool, "name")?;
+        let lifetime = Raw::parse(r#"{"ttl":60000}"#).ok()?;
+        Some(call(probe, &name, Some(tool), &Raw::empty_object()).with("task", lifetime))
+    };
+    let allowed =
+        |tool: &&Raw| task_support(tool).is_some_and(|word| word == "optional" || word == "required");
+    if let Some(question) = plain.clone().find(allowed).and_then(|tool| as_task(Probe::TaskCall, tool))
+        && let Some(Ok(created)) = run.ask(question).await
+        && let Some(id) = member(created.raw(), "task").and_then(|task| text(&task, "taskId"))
+    {
+        for (probe, method) in [
+            (Probe::TaskResult, Method::GetTaskResult),
+            (Probe::TaskStatus, Method::GetTask),
+            (Probe::CancelEndedTask, Method::CancelTask),
+        ] {
+            // One that has not ended may well be cancelled.
+            let reply = run.ask(Question::new(probe, method).text("taskId", &id)).await;
+            let ended = |status: &str| ["completed", "failed", "cancelled"].contains(&status);
+            let status = reply.and_then(Result::ok).and_then(|result| text(result.raw(), "status"));
+            if probe == Probe::TaskStatus && !status.is_some_and(|status| ended(&status)) {
+                break;
+            }
+        }
+    }
+    if let Some(question) =
+        plain.find(|tool| !allowed(tool)).and_then(|tool| as_task(Probe::TaskForbidden, tool))
+    {
+        run.ask(question).await;
+    }
+}
+
+/// A call whose arguments are those that stand in headers and no others, with these headers; `None` for a tool that has
+/// none of them, or needs others.
+pub(super) fn in_headers(tool: &Raw) -> Option<Question<'static>> {
+    let schema = member(tool, "inputSchema")?;
+    let properties: Members<Raw> = member(&schema, "properties")?.decode().ok()?;
+    let marked = properties.iter().filter(|(_, property)| member(property, "x-mcp-header").is_some());
+    let arguments: Vec<(&str, &str)> = marked
+        .filter_map(|(name, property)| match text(property, "type").as_deref() {
+            Some("string") => Some((name, "\"mcpjoin\"")),
+            Some("integer") => Some((name, "1")),
+            Some("boolean") => Some((name, "true")),
+            _ => None,
+        })
+        .collect();
+    let required = elements(&schema, "required");
+    let given =
+        |name: &Raw| name.to_string_value().is_some_and(|name| arguments.iter().any(|(one, _)| *one == name));
+    if arguments.is_empty() || !required.iter().all(given) {
+        return None;
+    }
+    let members: Vec<String> =
+        arguments.iter().map(|(name, value)| format!("{}:{value}", Raw::string(name))).collect();
+    let arguments = Raw::parse(format!("{{{}}}", members.join(","))).ok()?;
+    let question = call(Probe::NoParamHeader, &text(tool, "name")?, Some(tool), &arguments);
+    (!question.headers.is_empty()).then_some(question)
 }
 
 /// Reads what is listed, and gets what needs no argument.

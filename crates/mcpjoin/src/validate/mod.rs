@@ -247,7 +247,7 @@ impl Validator {
     }
 
     /// Also calls the tools that say that they only read (`annotations.readOnlyHint`), reads resources that are listed,
-    /// and gets prompts that need no argument: at most five of each, once in each era. A tool with arguments that it must
+    /// and gets prompts that need no argument: at most twenty of each, once in each era. A tool with arguments that it must
     /// have is called without them, which it must refuse; one that takes 200 ms or more is called again, to be cancelled.
     /// What a server says of its tools is believed.
     #[must_use]

@@ -367,6 +367,10 @@ impl features::Ask for Asking<'_> {
         self.live.look(MOMENT).await;
     }
 
+    async fn elsewhere(&mut self) {
+        // A process has one.
+    }
+
     fn last_id(&self) -> String {
         self.live.last_id()
     }

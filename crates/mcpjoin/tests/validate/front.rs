@@ -152,6 +152,9 @@ async fn changed(
         if one.windows(9).any(|window| window == b"\"result\":") {
             head.status = http::StatusCode::OK;
         }
+        if one.windows(6).any(|window| window == b"-32021") && head.status == 200 {
+            head.status = http::StatusCode::BAD_REQUEST;
+        }
         return Response::from_parts(head, Full::from(one.clone()).boxed_unsync());
     }
     // One message has a body of its own; none, or several, are a stream.

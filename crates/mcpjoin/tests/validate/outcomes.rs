@@ -1,12 +1,15 @@
 //! What comes of a look: a clean report, a report in spite of silence, or why there is none.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::Link;
 use mcpjoin::check::{Outcome, What};
 use mcpjoin::link::Crossed;
+use mcpjoin::proto::types::{Prompt, Resource};
 use mcpjoin::proto::{Era, Version};
+use mcpjoin::server::{NoArguments, Server, tool};
 use mcpjoin::validate::{ValidateError, Validator};
 
 use super::fault::Fault;
@@ -18,7 +21,7 @@ async fn r71_our_own_server_is_clean_over_http_in_both_eras() {
     let trace = looked(front.validator()).await.unwrap();
     let report = judged(&trace);
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
-    assert!(report.ran() > 85, "only {} rules ran", report.ran());
+    assert!(report.ran() > 110, "only {} rules ran", report.ran());
     for version in Version::ALL.iter() {
         assert!(trace.runs.iter().any(|run| run.version == *version), "{version}");
     }
@@ -57,10 +60,82 @@ async fn r71_our_own_server_is_clean_over_http_sse() {
 async fn f28_nothing_is_called_over_http() {
     let front = Front::new(Fault::default()).await;
     looked(front.validator()).await.unwrap();
-    let came = front.came.lock().unwrap().join("\n");
-    assert!(came.contains("tools/list") && came.contains("server/discover") && came.contains("initialize"));
-    for method in ["tools/call", "resources/read", "resources/subscribe", "completion/complete"] {
-        assert!(!came.contains(method), "{method}");
+    let came = front.came.lock().unwrap();
+    for method in ["tools/list", "server/discover", "initialize"] {
+        assert!(came.iter().any(|body| body.contains(method)), "{method}");
+    }
+    for body in came.iter() {
+        for method in ["tools/call", "resources/subscribe", "tasks/cancel"] {
+            assert!(!body.contains(method), "{body}");
+        }
+        // What is read or got does not exist.
+        if ["resources/read", "prompts/get"].iter().any(|method| body.contains(method)) {
+            assert!(body.contains("mcpjoin-no-") || body.contains("mcpjoin: no"), "{body}");
+        }
+    }
+}
+
+/// A server with something to read, a tool that only reads, and one that must not be touched; and how often each was
+/// called.
+fn library() -> (Server, Arc<[AtomicUsize; 4]>) {
+    let counts = Arc::<[AtomicUsize; 4]>::default();
+    let counted = |place: usize| {
+        let counts = Arc::clone(&counts);
+        move || _ = counts[place].fetch_add(1, Ordering::Relaxed)
+    };
+    let (looked, touched, read, got) = (counted(0), counted(1), counted(2), counted(3));
+    let server = Server::builder("library", "1")
+        .tool(tool("look").read_only(), move |_: NoArguments, _| {
+            looked();
+            async { "seen" }
+        })
+        .tool(tool("touch"), move |_: NoArguments, _| {
+            touched();
+            async { "done" }
+        })
+        .resource(Resource::new("book:one", "one"), move |_, _| {
+            read();
+            async { "once upon a time" }
+        })
+        .prompt(Prompt::new("hello"), move |_, _| {
+            got();
+            async { "hello" }
+        });
+    (server.build().unwrap(), counts)
+}
+
+fn counts(counts: &[AtomicUsize; 4]) -> [usize; 4] {
+    [0, 1, 2, 3].map(|place| counts[place].load(Ordering::Relaxed))
+}
+
+#[tokio::test]
+async fn f28_a_server_that_counts_is_called_where_it_was_allowed_and_nowhere_else() {
+    let (server, counted) = library();
+    let front = Front::of(&server, Fault::default()).await;
+    let report = judged(&looked(front.validator()).await.unwrap());
+    assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
+    assert_eq!(counts(&counted), [0; 4]);
+    assert!(matches!(outcome(&report, "call-has-content"), Outcome::Skipped(_)));
+
+    // Once in each era.
+    let report = judged(&looked(front.validator().call("touch", None)).await.unwrap());
+    assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
+    assert_eq!(counts(&counted), [0, 2, 0, 0]);
+    for rule in ["call-has-content", "content-members", "unknown-tool-refused", "unknown-tool-code"] {
+        assert_eq!(*outcome(&report, rule), Outcome::Passed, "{rule}");
+    }
+
+    let report = judged(&looked(front.validator().read_only_tools()).await.unwrap());
+    assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
+    assert_eq!(counts(&counted), [2, 2, 2, 2]);
+    for rule in [
+        "call-has-content",
+        "read-has-contents",
+        "read-contents-complete",
+        "prompt-has-messages",
+        "message-role",
+    ] {
+        assert_eq!(*outcome(&report, rule), Outcome::Passed, "{rule}");
     }
 }
 

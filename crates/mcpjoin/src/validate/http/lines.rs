@@ -8,6 +8,8 @@ use super::super::probes::{self, NO_PROMPT};
 pub(super) const NO_PROMPT_ENCODED: &str = "=?base64?bWNwam9pbi1uby1zdWNoLXByb21wdA==?=";
 /// What looks like that and is none.
 pub(super) const NO_BASE64: &str = "=?base64?%%%?=";
+/// What no argument of ours is.
+pub(super) const OTHER_VALUE: &str = "mcpjoin-another-value";
 /// Another prompt that no server has.
 pub(super) const OTHER_PROMPT: &str = "mcpjoin-no-other-prompt";
 /// A session that no server has made: as long as one, and of visible ASCII.

@@ -338,16 +338,38 @@ impl Runs {
             live.ask(Probe::UnknownCancel, &probes::unknown_cancel()).await;
             self.ask(live, manner, Probe::AfterCancel, control).await;
         }
-        let has_tools = declared.is_some_and(|declared| declared.contains_key("tools"));
-        if has_tools && matches!(manner, Manner::Modern(_)) {
-            self.tell(live, Probe::ListElsewhere);
-            let line = probes::request(manner, &live.id(), Method::ListTools.as_str());
-            let head = Head { other_letters: true, ..live.post(&line) };
-            self.send(live, Probe::ListElsewhere, head, &line).await;
-        }
         let (version, consent) = (live.run.version.clone(), self.of.consent.clone());
         let mut asking = Asking { runs: self, live, manner };
-        features::look(&mut asking, manner, &version, declared, &consent).await;
+        let tools = features::look(&mut asking, manner, &version, declared, &consent).await;
+        let named = |tool: &Raw| {
+            let name =
+                member(tool, "name").and_then(|name| name.to_string_value().map(|name| name.into_owned()));
+            consent.calls.iter().any(|(called, _)| name.as_ref() == Some(called))
+        };
+        let called = |tool: &&Raw| named(tool) || consent.read_only && features::only_reads(tool);
+        let mut tools = tools.iter().filter(called).filter_map(features::in_headers);
+        if let Some(question) = tools.next().filter(|_| matches!(manner, Manner::Modern(_))) {
+            self.params(live, manner, &question).await;
+        }
+    }
+
+    /// Calls with the headers of their arguments missing, with another value, and unreadable.
+    async fn params(&mut self, live: &mut Live<'_>, manner: &Manner, question: &Question<'_>) {
+        for (probe, value) in [
+            (Probe::NoParamHeader, None),
+            (Probe::OtherParamHeader, Some(lines::OTHER_VALUE)),
+            (Probe::BadParamHeader, Some(lines::NO_BASE64)),
+        ] {
+            self.tell(live, probe);
+            let line = question.line(manner, &live.id());
+            let mut head = live.post(&line);
+            if let Some(value) = value {
+                for (name, _) in &question.headers {
+                    head = head.and(name, value);
+                }
+            }
+            self.send(live, probe, head, &line).await;
+        }
     }
 
     /// A short session for each version of the legacy era that has had none, and for one that does not exist.
@@ -559,6 +581,15 @@ impl features::Ask for Asking<'_, '_> {
 
     async fn cancelled(&mut self, _: Question<'_>) {
         // One request waits for its end here before the next is sent.
+    }
+
+    async fn elsewhere(&mut self) {
+        if matches!(self.manner, Manner::Modern(_)) {
+            self.runs.tell(self.live, Probe::ListElsewhere);
+            let line = probes::request(self.manner, &self.live.id(), Method::ListTools.as_str());
+            let head = Head { other_letters: true, ..self.live.post(&line) };
+            self.runs.send(self.live, Probe::ListElsewhere, head, &line).await;
+        }
     }
 
     fn last_id(&self) -> String {
