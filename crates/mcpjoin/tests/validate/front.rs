@@ -30,7 +30,7 @@ use tower_service::Service as _;
 use super::fault::{Fault, Talk, fewer};
 
 /// No look takes as long as this.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// How long an answer may take where one takes longer.
 pub(super) const SLOW: Duration = Duration::from_secs(3);
