@@ -7,6 +7,7 @@
 mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 use std::time::Duration;
 
 use interop::{Folder, Listening, Peer, Way};
@@ -140,12 +141,11 @@ fn typescript_sdk_over_http() {
 fn python_over_stdio() {
     let mut compared = Compared::default();
     compared.stdio("mcp-server-time", child("venv/bin/mcp-server-time"));
-    // Each start of these takes a second of computing: the era that they speak by themselves.
-    let mut modern = |server: &str, command: ChildCommand| {
-        compared.add(server, "stdio", &found(Validator::new(command).without_legacy()));
-    };
-    modern("mcp-server-git", child("venv/bin/mcp-server-git"));
-    modern("mcp-server-fetch", child("venv/bin/mcp-server-fetch"));
+    let folder = Folder::new("validate-git");
+    let made = Command::new("git").args(["init", "--quiet"]).arg(folder.path()).status().unwrap();
+    assert!(made.success());
+    compared.stdio("mcp-server-git", child("venv/bin/mcp-server-git").arg("--repository").arg(folder.path()));
+    compared.stdio("mcp-server-fetch", child("venv/bin/mcp-server-fetch"));
     compared.hold();
 }
 

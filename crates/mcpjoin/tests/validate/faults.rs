@@ -19,6 +19,8 @@ use super::front::{Front, SLOW, failed, judged, looked, server};
 use super::lines;
 use super::table::{NONE, features, http, protocol, rows};
 
+/// Longer than any answer takes on a busy machine: what is slow is one fault alone.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// So many servers are looked at over HTTP at a time.
 const AT_ONCE: usize = 8;
 
@@ -90,7 +92,7 @@ async fn over_http(server: &Server, row: &Row, over: Over) -> Result<Report, Str
         Over::Sse => Validator::http(Link::http(front.url.replace("/mcp", "/sse")).legacy_sse()),
         _ => looking(front.validator(), row),
     };
-    let validator = if row.fault.slow { validator.answer_within(SLOW) } else { validator };
+    let validator = validator.answer_within(if row.fault.slow { SLOW } else { PATIENCE });
     looked(validator).await.map(|trace| judged(&trace)).map_err(|error| error.to_string())
 }
 

@@ -30,7 +30,7 @@ use tower_service::Service as _;
 use super::fault::{Fault, Talk, fewer};
 
 /// No look takes as long as this.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// How long an answer may take where one takes longer.
 pub(super) const SLOW: Duration = Duration::from_secs(3);
@@ -151,6 +151,9 @@ async fn changed(
         // A result in place of an error is no error.
         if one.windows(9).any(|window| window == b"\"result\":") {
             head.status = http::StatusCode::OK;
+        }
+        if one.windows(6).any(|window| window == b"-32021") && head.status == 200 {
+            head.status = http::StatusCode::BAD_REQUEST;
         }
         return Response::from_parts(head, Full::from(one.clone()).boxed_unsync());
     }

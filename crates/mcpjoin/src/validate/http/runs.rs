@@ -321,13 +321,6 @@ impl Runs {
             live.ask(Probe::UnknownCancel, &probes::unknown_cancel()).await;
             self.ask(live, manner, Probe::AfterCancel, control).await;
         }
-        let has_tools = declared.is_some_and(|declared| declared.contains_key("tools"));
-        if has_tools && matches!(manner, Manner::Modern(_)) {
-            self.tell(live, Probe::ListElsewhere);
-            let line = probes::request(manner, &live.id(), Method::ListTools.as_str());
-            let head = Head { other_letters: true, ..live.post(&line) };
-            self.send(live, Probe::ListElsewhere, head, &line).await;
-        }
         let (version, consent) = (live.run.version.clone(), self.of.consent.clone());
         let mut asking = Asking { runs: self, live, manner };
         let tools = features::look(&mut asking, manner, &version, declared, &consent).await;

@@ -14,7 +14,8 @@ const VERSION: &str = "mcp-protocol-version";
 const DISCOVER: &str = "server/discover";
 
 pub(super) fn rows() -> Vec<Row> {
-    let rows = [headers(), names(), statuses(), earlier(), streams(), tools()].into_iter().flatten();
+    let rows =
+        [headers(), names(), params(), statuses(), earlier(), streams(), tools()].into_iter().flatten();
     rows.map(|row| row.over(HTTP)).collect()
 }
 
@@ -93,6 +94,25 @@ fn names() -> Vec<Row> {
     ]
 }
 
+/// The header of an argument is such a one: it is taken for the right one.
+fn param(rule: &'static str, of: fn(Option<&str>) -> bool) -> Row {
+    const PARAM: &str = "mcp-param-region";
+    let row = modern(rule).call("test_custom_header", r#"{"region":"mcpjoin"}"#).before(move |head, body| {
+        if body.contains("\"test_custom_header\"") && of(header(&head.headers, PARAM)) {
+            head.headers.insert(PARAM, HeaderValue::from_static("mcpjoin"));
+        }
+    });
+    row.change(|it| it.whole = true)
+}
+
+fn params() -> Vec<Row> {
+    vec![
+        param("param-header-required", |value| value.is_none()),
+        param("param-header-agrees", |value| value.is_some_and(|value| !value.starts_with("=?base64?"))),
+        param("param-header-valid", |value| value.is_some_and(|value| value.starts_with("=?base64?%%"))),
+    ]
+}
+
 fn statuses() -> Vec<Row> {
     fn fine(rule: &'static str, code: &'static str) -> Row {
         modern(rule).after(move |_, status, _, body| {
@@ -105,6 +125,7 @@ fn statuses() -> Vec<Row> {
         fine("unsupported-version-status", "-32022"),
         fine("missing-meta-status", "-32602"),
         fine("unknown-method-status", "-32601"),
+        fine("missing-client-capability-status", "-32021").call("test_missing_capability", "{}"),
     ]
 }
 

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::fault::{HTTP, Of, Row, edited, error, legacy, modern};
+use super::super::fault::{Of, Row, edited, error, legacy, modern};
+use super::super::front::Raw;
 
 const TOOLS: &str = "tools/list";
 const PROMPTS: &str = "prompts/list";
@@ -79,8 +80,14 @@ fn again() -> Vec<Row> {
         last(modern("tools-in-order"), |tools| tools.swap(0, 1)),
         last(legacy("list-change-told"), |tools| _ = tools.pop()),
         // The one that is asked for on another connection.
-        modern("list-not-by-connection").over(HTTP).answer(TOOLS, |reply| {
-            edited(&reply, |reply| _ = reply["result"]["tools"].as_array_mut().unwrap().pop())
+        modern("list-not-by-connection").after(|sent, _, _, body| {
+            let elsewhere = sent
+                .extensions
+                .get::<Raw>()
+                .is_some_and(|Raw(raw)| raw.windows(10).any(|window| window == b"Mcp-Method"));
+            if elsewhere && body.contains("\"tools\":[") {
+                *body = edited(body, |reply| _ = reply["result"]["tools"].as_array_mut().unwrap().pop());
+            }
         }),
     ]
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use super::super::fault::{Of, Row, STDIO, Said, edited, legacy, modern};
+use super::super::fault::{Of, Row, STDIO, Said, legacy, modern};
 
 const CALL: &str = "tools/call";
 const TOOLS: &str = "tools/list";
@@ -204,19 +204,57 @@ fn sampling() -> Vec<Row> {
     rows.into_iter().map(|row| row.also(ASKED)).collect()
 }
 
+/// Calls what only reads, as a task, too: of that, there is something among all of the tools.
+fn reading(rule: &'static str) -> Row {
+    legacy(rule).reads().change(|it| it.whole = true)
+}
+
+fn of_task(rule: &'static str, method: &'static str, change: fn(&mut Value)) -> Row {
+    reading(rule).edit(method, change)
+}
+
 fn tasks() -> Vec<Row> {
     vec![
+        of_task("task-created", CALL, |result| {
+            if result["task"].is_object() {
+                *result = json!({"content": []});
+            }
+        }),
+        of_task("task-complete", CALL, |result| {
+            if result["task"].is_object() {
+                result["task"]["ttl"] = "long".into();
+            }
+        }),
+        of_task("task-begins-working", CALL, |result| {
+            if result["task"].is_object() {
+                result["task"]["status"] = "completed".into();
+            }
+        }),
+        of_task("related-task-named", "tasks/result", |result| {
+            result.as_object_mut().unwrap().remove("_meta");
+        }),
+        of_task("related-task-not-repeated", "tasks/get", |result| {
+            result["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": "a"}});
+        }),
+        reading("terminal-task-not-cancelled").refuse("tasks/cancel", -32603),
+        // It says so, and does it all the same.
+        legacy("task-required-refused").reads().edit(TOOLS, |result| {
+            result["tools"][2]["execution"] = json!({"taskSupport": "required"});
+        }),
+        reading("task-forbidden-refused").say(|heard, reply| {
+            let here = heard.method == CALL && heard.line.contains("\"task\":{");
+            vec![if here { reply.replace("-32601", "-32603") } else { reply }.into()]
+        }),
         legacy("unknown-task-refused").refuse("tasks/get", -32603),
         legacy("bad-task-cursor-refused").refuse("tasks/list", -32603),
-        legacy("task-capability-declared").of(Of::Plain).call("one", "{}").say(|heard, reply| {
-            let here = heard.method == CALL && reply.contains("\"result\"");
-            if !here {
-                return vec![reply.into()];
-            }
-            vec![
-                edited(&reply, |reply| reply["result"]["task"] = json!({"taskId": "t", "status": "working"}))
-                    .into(),
-            ]
+        legacy("task-capability-declared").of(Of::Plain).call("one", "{}").edit(CALL, |result| {
+            result["task"] = json!({
+                "taskId": "t",
+                "status": "working",
+                "createdAt": "2026-01-01T00:00:00Z",
+                "lastUpdatedAt": "2026-01-01T00:00:00Z",
+                "ttl": null
+            });
         }),
     ]
 }
