@@ -68,6 +68,9 @@ pub enum QuicErrorKind {
         /// The peer's own words, if any.
         said: String,
     },
+    /// The peer takes nobody in now.
+    #[error("it takes no new connections: it is about to end, or has too many")]
+    Declined,
     /// The handshake failed in another way.
     #[error("the handshake failed: {0}")]
     Handshake(String),
@@ -136,6 +139,8 @@ impl fmt::Display for Attempts<'_> {
 
 /// The codes from 0x100 on are the alerts of TLS: <https://www.rfc-editor.org/rfc/rfc9001#section-4.8>.
 const CRYPTO: std::ops::RangeInclusive<u64> = 0x100..=0x1ff;
+/// `CONNECTION_REFUSED`: <https://www.rfc-editor.org/rfc/rfc9000#section-20.1>.
+const DECLINED: u64 = 2;
 /// `no_application_protocol`.
 const NO_PROTOCOL: u64 = 120;
 
@@ -180,6 +185,7 @@ impl QuicErrorKind {
                         Said(&said(&close.reason))
                     )),
                 },
+                DECLINED => Self::Declined,
                 _ => Self::Transport(said(close.to_string().as_bytes())),
             },
             ConnectionError::ApplicationClosed(close) => {

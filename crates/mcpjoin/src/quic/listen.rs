@@ -2,17 +2,20 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use quinn::{Endpoint, EndpointConfig, VarInt};
+use quinn::{Endpoint, VarInt};
 use tokio::net::lookup_host;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::connection::{Refusal, Shared, refusal_in};
 use super::error::{QuicError, QuicErrorKind};
 use super::tls::CertificateError;
-use super::{Connection, QuicOptions, ServerTls};
+use super::{Connection, QuicOptions, ServerTls, reset};
 use crate::link::host_and_port;
 
 /// How many may wait to be taken by [`Incoming::establish`] at once. Who comes beyond that is refused, and may come again.
@@ -20,9 +23,13 @@ const INCOMING: usize = 256;
 
 type Tls = dyn Fn() -> Result<ServerTls, CertificateError> + Send + Sync;
 
-/// Accepts connections on a UDP port. Dropped, it ends all of them at once, with code 0.
+/// Accepts connections on a UDP port. Dropped, it refuses everybody from then on, and connections go on: the port is
+/// free when the last of them has ended. [`Listener::close`] ends them.
 pub struct Listener {
     endpoint: Endpoint,
+    /// Where it was made, and what tells those who refuse that it is gone.
+    runtime: Handle,
+    refusing: Mutex<Option<oneshot::Sender<()>>>,
     address: SocketAddr,
     tls: Arc<Tls>,
     options: QuicOptions,
@@ -59,7 +66,8 @@ impl Listener {
                 let system = |error| QuicErrorKind::System(Arc::new(error));
                 let local = endpoint.local_addr().map_err(system);
                 let local = local.map_err(|kind| QuicError { address: address.into(), kind })?;
-                Ok(Self { endpoint, address: local, tls, options })
+                let (runtime, refusing) = (Handle::current(), Mutex::default());
+                Ok(Self { endpoint, runtime, refusing, address: local, tls, options })
             }
             Err(kind) => Err(QuicError { address: address.into(), kind }),
         }
@@ -69,7 +77,8 @@ impl Listener {
         let system = |error| QuicErrorKind::System(Arc::new(error));
         let place = host_and_port(address).map_err(|_| QuicErrorKind::Address)?;
         let found = lookup_host(place).await.map_err(|error| QuicErrorKind::Resolve(Arc::new(error)))?;
-        let mut config = asked(tls).await?.config(&Refusal::default())?;
+        let tls = asked(tls).await?;
+        let mut config = tls.config(&Refusal::default())?;
         config.transport_config(options.transport());
         config.max_incoming(INCOMING);
         let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
@@ -78,7 +87,8 @@ impl Listener {
                 .ok_or_else(|| system(std::io::Error::other("there is no runtime")))?;
             let bound = std::net::UdpSocket::bind(address);
             match bound.and_then(|socket| {
-                Endpoint::new(EndpointConfig::default(), Some(config.clone()), socket, runtime)
+                let known_again = reset::endpoint(tls.secret(), socket.local_addr()?).unwrap_or_default();
+                Endpoint::new(known_again, Some(config.clone()), socket, runtime)
             }) {
                 Ok(endpoint) => return Ok(endpoint),
                 Err(error) => last = error,
@@ -102,9 +112,14 @@ impl Listener {
         Some(Incoming { inner, tls: self.tls.clone(), options: self.options.clone() })
     }
 
-    /// Refuses everybody from now on; connections go on.
+    /// Refuses everybody from now on, and tells them so; connections go on.
     pub fn stop(&self) {
-        self.endpoint.set_server_config(None);
+        let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusing.is_none() {
+            let (sender, gone) = oneshot::channel();
+            *refusing = Some(sender);
+            self.runtime.spawn(refuse(self.endpoint.clone(), gone));
+        }
     }
 
     /// Ends every connection with code 0, and waits at most `most` for the peers to be told.
@@ -112,6 +127,34 @@ impl Listener {
         self.endpoint.close(VarInt::from_u32(0), b"");
         // When the time is over there is nobody to tell.
         let _ = timeout(most, self.endpoint.wait_idle()).await;
+    }
+}
+
+/// Refuses everybody who comes, until the endpoint is closed, or the listener is gone and no connection is left.
+async fn refuse(endpoint: Endpoint, gone: oneshot::Receiver<()>) {
+    let mut unused = pin!(async {
+        // It is never sent, only dropped.
+        let _ = gone.await;
+        endpoint.wait_idle().await;
+    });
+    loop {
+        tokio::select! {
+            biased;
+            incoming = endpoint.accept() => match incoming {
+                Some(incoming) => incoming.refuse(),
+                None => return,
+            },
+            () = &mut unused => return,
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Without a connection nothing of it stays.
+        if self.endpoint.open_connections() > 0 {
+            self.stop();
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod connect;
 mod connection;
 mod error;
 mod listen;
+mod reset;
 mod tls;
 
 use std::sync::Arc;

@@ -1,11 +1,17 @@
 //! Each bound that concerns the transport, set to 1, or as low as it goes.
 
-use mcpjoin::Client;
+use std::time::Duration;
+
+use mcpjoin::link::ALPN;
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::quic::{self, ClientTls, ClientsAre, Identity, QuicOptions, ServerTls, Trust};
+use mcpjoin::{Client, Link};
 use serde_json::json;
 
 use crate::by_hand::{Wire, connect, modern};
+use crate::endpoint::{self, behind};
+use crate::lossy::{Path, Rates};
 use crate::{BOTH, Gate, Up, arguments, builder, limits, run, text};
 
 #[test]
@@ -78,5 +84,116 @@ fn many_large_answers_at_once_come_one_after_the_other_and_all_of_them() {
             assert_eq!(text(&call.await.unwrap().unwrap()).len(), 600_000);
         }
         client.close().await;
+    });
+}
+
+#[test]
+fn every_bound_of_a_session_that_concerns_the_transport_may_be_1() {
+    let bounds: [fn(&mut Limits); 8] = [
+        |limits| limits.queued_replies = 1,
+        |limits| limits.queued_calls = 1,
+        |limits| limits.handling = 1,
+        |limits| limits.handling_bytes = 1,
+        |limits| limits.in_flight = 1,
+        |limits| limits.write_stall = Duration::from_millis(1),
+        |limits| limits.drain = Duration::from_millis(1),
+        |limits| limits.subscriptions = 1,
+    ];
+    endpoint::run(async {
+        for (era, change) in BOTH.into_iter().flat_map(|era| bounds.map(|change| (era, change))) {
+            let up = Up::new(builder(&Gate::default()).limits(limits(change)).build().unwrap()).await;
+            let builder = Client::builder("c", "1").ask(Ask::Only(era)).limits(limits(change));
+            let client = builder.connect(up.link().await.unwrap()).await.unwrap();
+            let calls: Vec<_> = (0..20)
+                .map(|n| {
+                    let client = client.clone();
+                    tokio::spawn(async move {
+                        let size = 1_000 * n;
+                        (size, client.call_tool("size", arguments(&json!({"bytes": size}))).await)
+                    })
+                })
+                .collect();
+            for call in calls {
+                let (size, outcome) = call.await.unwrap();
+                assert_eq!(text(&outcome.unwrap()).len(), size, "{era:?}");
+            }
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn half_a_message_may_wait_for_a_millisecond_and_no_longer() {
+    endpoint::run(async {
+        let bound = limits(|limits| limits.write_stall = Duration::from_millis(1));
+        let up = Up::new(builder(&Gate::default()).limits(bound).build().unwrap()).await;
+        let (connection, _session) = connect(&up).await;
+        let mut half = Wire::open(&connection).await;
+        half.send.write_all(b"{\"jsonrpc\":").await.unwrap();
+        assert_eq!(half.reset_with().await, 4);
+        // The same for an answer that is not read.
+        let mut unread = Wire::open(&connection).await;
+        unread
+            .say(&modern(2, "tools/call", json!({"name": "size", "arguments": {"bytes": 4_000_000}})))
+            .await;
+        let reset = unread.receive.get_mut().received_reset().await.unwrap();
+        assert_eq!(reset.map(quinn::VarInt::into_inner), Some(4));
+        assert!(Wire::ask(&connection, &modern(3, "tools/list", json!({}))).await["result"].is_object());
+    });
+}
+
+#[test]
+fn a_handshake_may_take_a_millisecond_and_no_longer() {
+    endpoint::run(async {
+        let far = Path { delay: Duration::from_millis(5), ..Path::default() };
+        let (up, relay) = behind(&Gate::default(), Rates::NONE, far).await;
+        let link = || Link::quic(relay.address.to_string(), Trust::Key(up.pin));
+        let error = link().timeout(Duration::from_millis(1)).await.unwrap_err().to_string();
+        assert!(error.contains("no connection within 1 ms"), "{error}");
+        link().await.unwrap();
+
+        let strict = Up::with(builder(&Gate::default()).build().unwrap(), |listen| {
+            listen.timeout(Duration::from_millis(1))
+        })
+        .await;
+        let relay = crate::lossy::Lossy::over(strict.address, Rates::NONE, far).await;
+        let link = Link::quic(relay.address.to_string(), Trust::Key(strict.pin));
+        link.timeout(Duration::from_secs(3)).await.unwrap_err();
+        // From near by it takes less.
+        strict.link().await.unwrap();
+    });
+}
+
+#[test]
+fn windows_of_a_byte_and_one_stream_carry_what_there_is() {
+    endpoint::run(async {
+        let identity = Identity::self_signed(["localhost"]).unwrap();
+        let tls = ClientTls::new(&Trust::Key(identity.facts().unwrap().key_hash), None, ALPN).unwrap();
+        let server = ServerTls::new(identity, &ClientsAre::Anybody, ALPN).unwrap();
+        let mut options = QuicOptions::default();
+        (options.streams, options.stream_window, options.connection_window) = (1, 1, 1);
+        let listener = quic::Listener::bind("127.0.0.1:0", move || Ok(server.clone()), options.clone());
+        let listener = listener.await.unwrap();
+        let address = listener.address().to_string();
+        let accept = async { listener.accept().await.unwrap().establish().await.unwrap() };
+        let (ours, theirs) = tokio::join!(quic::connect(&address, &tls, &options), accept);
+        let ours = ours.unwrap();
+        for _ in 0..3 {
+            let mut asking = Wire::open(&ours).await;
+            let answering = async {
+                let mut wire = Wire::new(theirs.accept().await.unwrap());
+                let heard = wire.hear().await.unwrap();
+                wire.say(&heard).await;
+                wire.send.finish().unwrap();
+                wire.hear().await
+            };
+            let said = json!({"every": "byte"});
+            let asked = async {
+                asking.say(&said).await;
+                asking.send.finish().unwrap();
+                (asking.hear().await, asking.hear().await)
+            };
+            assert_eq!(tokio::join!(asked, answering), ((Some(said.clone()), None), None));
+        }
     });
 }

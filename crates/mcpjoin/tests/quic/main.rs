@@ -5,9 +5,12 @@
 
 mod by_hand;
 mod calls;
+mod endpoint;
 mod hostile;
 mod large;
 mod limits;
+#[path = "../support/lossy.rs"]
+mod lossy;
 mod trust;
 
 use std::net::SocketAddr;
@@ -23,7 +26,7 @@ use mcpjoin::proto::types::{
 };
 use mcpjoin::proto::{Era, Raw};
 use mcpjoin::quic::{ClientsAre, Identity, Trust};
-use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, spawned, tool};
+use mcpjoin::server::{Context, HandlerError, NoArguments, ServerBuilder, blocking, tool};
 use mcpjoin::{Client, Link, Server};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::JoinHandle;
@@ -110,7 +113,7 @@ fn builder(gate: &Gate) -> ServerBuilder {
             let origin = cx.origin().unwrap();
             format!("{} {}", origin.link, origin.peer.clone().unwrap_or_default())
         })
-        .tool(tool("size"), spawned(|size: Size, _| async move { "x".repeat(size.bytes) }))
+        .tool(tool("size"), blocking(|size: Size, _| "x".repeat(size.bytes)))
         .tool(tool("steps"), |_: NoArguments, cx: Context| async move {
             for step in 0..3 {
                 cx.log(LoggingLevel::Info, step);

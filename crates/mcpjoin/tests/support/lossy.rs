@@ -1,18 +1,24 @@
-//! A bad network: a UDP relay that loses, duplicates and reorders datagrams in both directions.
+//! A bad network: a UDP relay that loses, duplicates, reorders and delays datagrams in both directions, drops those that
+//! are too long for it, forgets whom it knows by which port, and can be cut.
+//!
+//! It keeps tokio's time, so that in a test whose time is virtual long ways cost nothing.
 //!
 //! What becomes of each datagram is drawn from a seed, which is printed; `MCPJOIN_LOSSY_SEED` gives one, so that a run can be
 //! made again with the same draws.
+#![allow(clippy::print_stdout, reason = "a test says with which seed it can be made again")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// A datagram that is held back is overtaken by so many others at most.
 const OVERTAKEN: u64 = 4;
@@ -29,9 +35,46 @@ pub(crate) struct Rates {
     pub(crate) duplicated: u64,
 }
 
+impl Rates {
+    pub(crate) const NONE: Self = Self { lost: 0, reordered: 0, duplicated: 0 };
+}
+
+/// How long the way is, and how narrow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    /// In each direction.
+    pub(crate) delay: Duration,
+    /// The bytes of the longest datagram that passes.
+    pub(crate) mtu: usize,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self { delay: Duration::ZERO, mtu: 65_536 }
+    }
+}
+
+/// What can be done to it while it runs.
+#[derive(Default)]
+struct Switches {
+    cut: AtomicBool,
+    /// Of what clients send every other datagram is lost.
+    halved: AtomicBool,
+    /// How often all clients have got another port.
+    moved: AtomicU64,
+    /// The first datagrams of clients.
+    recorded: Mutex<Vec<Vec<u8>>>,
+}
+
+/// How many datagrams of clients are kept.
+const RECORDED: usize = 16;
+
 /// What has become of the datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
+    pub(crate) too_long: AtomicU64,
+    /// Of clients, with those that were lost.
+    pub(crate) of_clients: AtomicU64,
     pub(crate) passed: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) reordered: AtomicU64,
@@ -43,21 +86,49 @@ pub(crate) struct Lossy {
     pub(crate) address: SocketAddr,
     pub(crate) seed: u64,
     pub(crate) counts: Arc<Counts>,
+    switches: Arc<Switches>,
     _relaying: JoinSet<()>,
 }
 
 impl Lossy {
     /// Relays to `server` and back.
     pub(crate) async fn to(server: SocketAddr, rates: Rates) -> Self {
+        Self::over(server, rates, Path::default()).await
+    }
+
+    /// The same, over such a path.
+    pub(crate) async fn over(server: SocketAddr, rates: Rates, path: Path) -> Self {
         let given = std::env::var("MCPJOIN_LOSSY_SEED").ok();
         let seed = given.map_or_else(drawn, |seed| seed.parse().expect("MCPJOIN_LOSSY_SEED is a number"));
         println!("MCPJOIN_LOSSY_SEED={seed} makes the same draws again");
         let front = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let address = front.local_addr().unwrap();
-        let counts = Arc::new(Counts::default());
+        let (counts, switches) = (Arc::new(Counts::default()), Arc::new(Switches::default()));
         let mut relaying = JoinSet::new();
-        relaying.spawn(relay(front, server, rates, seed, counts.clone()));
-        Self { address, seed, counts, _relaying: relaying }
+        let way = Way::new(rates, path, seed, counts.clone());
+        relaying.spawn(relay(front, server, way, switches.clone()));
+        Self { address, seed, counts, switches, _relaying: relaying }
+    }
+
+    /// Nothing passes any more, or all does again.
+    pub(crate) fn cut(&self, cut: bool) {
+        self.switches.cut.store(cut, Ordering::SeqCst);
+    }
+
+    /// Every other datagram of clients is lost.
+    pub(crate) fn halve(&self, halved: bool) {
+        self.switches.halved.store(halved, Ordering::SeqCst);
+    }
+
+    /// Every client comes from another port from now on, and what goes to the old one is lost: what a router does that
+    /// forgets.
+    pub(crate) fn rebind(&self) {
+        self.switches.moved.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The first datagrams that clients have sent.
+    pub(crate) fn recorded(&self) -> Vec<Vec<u8>> {
+        self.switches.recorded.lock().unwrap().clone()
     }
 }
 
@@ -67,32 +138,41 @@ fn drawn() -> u64 {
     now.as_secs() ^ u64::from(now.subsec_nanos()) << 20 ^ u64::from(std::process::id())
 }
 
-async fn relay(front: Arc<UdpSocket>, server: SocketAddr, rates: Rates, seed: u64, counts: Arc<Counts>) {
+async fn relay(front: Arc<UdpSocket>, server: SocketAddr, mut way: Way, switches: Arc<Switches>) {
     let mut backs: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
     let mut answers = JoinSet::new();
-    let mut way = Way::new(rates, seed, counts.clone());
+    let (mut moved, mut made) = (0, 0);
     let mut buffer = vec![0; 65_536];
     loop {
-        let received = match way.held.is_empty() {
-            true => Some(front.recv_from(&mut buffer).await),
-            false => timeout(HELD, front.recv_from(&mut buffer)).await.ok(),
-        };
-        match received {
-            Some(Ok((length, client))) => {
-                if !backs.contains_key(&client) && backs.len() < CLIENTS {
-                    let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-                    back.connect(server).await.unwrap();
-                    let other = Way::new(rates, !seed ^ backs.len() as u64, counts.clone());
-                    answers.spawn(answer(back.clone(), front.clone(), client, other));
-                    backs.insert(client, back);
+        let received = way.next(front.recv_from(&mut buffer)).await;
+        if switches.moved.load(Ordering::SeqCst) != moved {
+            moved = switches.moved.load(Ordering::SeqCst);
+            backs.clear();
+            answers.shutdown().await;
+        }
+        // An error is the far end's closed port.
+        if let Some(Ok((length, client))) = received {
+            if !backs.contains_key(&client) && backs.len() < CLIENTS {
+                let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+                back.connect(server).await.unwrap();
+                let other = Way::new(way.rates, way.path, !way.seed ^ made, way.counts.clone());
+                made += 1;
+                answers.spawn(answer(back.clone(), front.clone(), client, other, switches.clone()));
+                backs.insert(client, back);
+            }
+            let before = way.counts.of_clients.fetch_add(1, Ordering::Relaxed);
+            {
+                let mut recorded = switches.recorded.lock().unwrap();
+                if recorded.len() < RECORDED {
+                    recorded.push(buffer[..length].to_vec());
                 }
+            }
+            let halved = switches.halved.load(Ordering::SeqCst) && before % 2 == 1;
+            if !halved && !switches.cut.load(Ordering::SeqCst) {
                 way.pass(buffer[..length].to_vec(), client);
             }
-            // The far end is away: its port is closed.
-            Some(Err(_)) => {}
-            None => way.release(),
         }
-        for (datagram, client) in way.ready.drain(..) {
+        for (datagram, client) in way.take() {
             if let Some(back) = backs.get(&client) {
                 let _ = back.send(&datagram).await;
             }
@@ -100,19 +180,21 @@ async fn relay(front: Arc<UdpSocket>, server: SocketAddr, rates: Rates, seed: u6
     }
 }
 
-async fn answer(back: Arc<UdpSocket>, front: Arc<UdpSocket>, client: SocketAddr, mut way: Way) {
+async fn answer(
+    back: Arc<UdpSocket>,
+    front: Arc<UdpSocket>,
+    client: SocketAddr,
+    mut way: Way,
+    switches: Arc<Switches>,
+) {
     let mut buffer = vec![0; 65_536];
     loop {
-        let received = match way.held.is_empty() {
-            true => Some(back.recv(&mut buffer).await),
-            false => timeout(HELD, back.recv(&mut buffer)).await.ok(),
-        };
-        match received {
-            Some(Ok(length)) => way.pass(buffer[..length].to_vec(), client),
-            Some(Err(_)) => {}
-            None => way.release(),
+        if let Some(Ok(length)) = way.next(back.recv(&mut buffer)).await
+            && !switches.cut.load(Ordering::SeqCst)
+        {
+            way.pass(buffer[..length].to_vec(), client);
         }
-        for (datagram, client) in way.ready.drain(..) {
+        for (datagram, client) in way.take() {
             let _ = front.send_to(&datagram, client).await;
         }
     }
@@ -121,16 +203,50 @@ async fn answer(back: Arc<UdpSocket>, front: Arc<UdpSocket>, client: SocketAddr,
 /// One direction.
 struct Way {
     rates: Rates,
+    path: Path,
+    seed: u64,
     state: u64,
     counts: Arc<Counts>,
     /// Datagrams that others are to overtake, and how many more.
     held: Vec<(u64, Vec<u8>, SocketAddr)>,
+    held_until: Instant,
     ready: Vec<(Vec<u8>, SocketAddr)>,
+    /// What is on its way, and when it arrives.
+    travelling: VecDeque<(Instant, Vec<u8>, SocketAddr)>,
 }
 
 impl Way {
-    fn new(rates: Rates, seed: u64, counts: Arc<Counts>) -> Self {
-        Self { rates, state: seed, counts, held: Vec::new(), ready: Vec::new() }
+    fn new(rates: Rates, path: Path, seed: u64, counts: Arc<Counts>) -> Self {
+        let (held, ready, travelling) = (Vec::new(), Vec::new(), VecDeque::new());
+        let held_until = Instant::now();
+        Self { rates, path, seed, state: seed, counts, held, held_until, ready, travelling }
+    }
+
+    /// The next datagram, or nothing when something else is to be done before one has come.
+    async fn next<T>(&self, receive: impl Future<Output = io::Result<T>>) -> Option<io::Result<T>> {
+        let held = (!self.held.is_empty()).then_some(self.held_until);
+        let travelling = self.travelling.front().map(|(at, ..)| *at);
+        match held.into_iter().chain(travelling).min() {
+            Some(at) => timeout_at(at, receive).await.ok(),
+            None => Some(receive.await),
+        }
+    }
+
+    /// What has arrived.
+    fn take(&mut self) -> Vec<(Vec<u8>, SocketAddr)> {
+        let now = Instant::now();
+        if now >= self.held_until {
+            self.release();
+        }
+        let at = now + self.path.delay;
+        self.travelling.extend(self.ready.drain(..).map(|(datagram, client)| (at, datagram, client)));
+        let mut arrived = Vec::new();
+        while self.travelling.front().is_some_and(|(at, ..)| *at <= now)
+            && let Some((_, datagram, client)) = self.travelling.pop_front()
+        {
+            arrived.push((datagram, client));
+        }
+        arrived
     }
 
     /// SplitMix64: any seed is a good one.
@@ -151,6 +267,10 @@ impl Way {
         let (lost, duplicated) = (self.happens(self.rates.lost), self.happens(self.rates.duplicated));
         let reordered = self.happens(self.rates.reordered).then(|| 1 + self.state % OVERTAKEN);
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
+        if datagram.len() > self.path.mtu {
+            count(&self.counts.too_long);
+            return;
+        }
         if lost {
             count(&self.counts.lost);
             return;
@@ -162,6 +282,7 @@ impl Way {
         if let Some(others) = reordered {
             count(&self.counts.reordered);
             self.held.push((others, datagram, client));
+            self.held_until = Instant::now() + HELD;
             return;
         }
         count(&self.counts.passed);

@@ -28,12 +28,15 @@ pub use error::{CertificateError, CertificateErrorKind};
 pub(crate) use time::{Moment, now};
 
 use super::connection::Refusal;
+use super::reset;
 use verify::{Pinned, Recorded};
 
 /// A certificate with its key, and where they are from.
 #[derive(Clone)]
 pub struct Identity {
     certified: Arc<CertifiedKey>,
+    /// What comes from the private key, for a listener to be known by after a restart.
+    secret: [u8; 32],
 }
 
 /// Certificates of authorities.
@@ -108,11 +111,12 @@ impl Identity {
         let chain = certificates(certificate)?;
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|error| CertificateErrorKind::Key(error.to_string()))?;
+        let secret = reset::secret(key.secret_der());
         let certified = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => CertificateErrorKind::KeyMismatch,
             error => CertificateErrorKind::Key(error.to_string()),
         })?;
-        Ok(Self { certified: Arc::new(certified) })
+        Ok(Self { certified: Arc::new(certified), secret })
     }
 
     /// A new key, with a certificate of its own for these names (of hosts, or addresses): nobody has signed it, so peers
@@ -308,6 +312,11 @@ impl ServerTls {
 
     pub(super) fn alpn(&self) -> &str {
         &self.alpn
+    }
+
+    /// What comes from the private key.
+    pub(super) const fn secret(&self) -> &[u8; 32] {
+        &self.identity.secret
     }
 
     /// The configuration of one connection. Why the client was refused will stand in `refusal`.
