@@ -8,8 +8,6 @@
 //! 4. A word with a scheme is a URL; one that begins with `.`, `/` or a drive letter is a path; another one that stands
 //!    alone is an entry of a configuration, or a program where there is no such entry: `config` looks.
 //! 5. `NAME/TOOL` and `FILE#NAME/TOOL` only where NAME is an entry; `--server NAME` for names that no word can be.
-//!
-//! What the grammar has and this version cannot do yet is refused by name, never taken for something else.
 
 mod http;
 mod quic;
@@ -39,6 +37,8 @@ pub(crate) enum Target {
     Socket(Socket),
     /// A server that is reached over QUIC.
     Quic(Quic),
+    /// An orchestrator of Orchestra, through our bridge as a child of its own.
+    Orchestrator(Quic),
     /// A server that is reached over HTTP.
     Http(Http),
     /// An entry of a configuration.
@@ -70,8 +70,6 @@ pub(crate) struct Invocation {
 /// Why the words cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Misuse {
-    /// Whether the words are right and this version cannot do it yet.
-    pub(crate) not_built: bool,
     /// What is wrong.
     pub(crate) problem: String,
     /// What to type instead.
@@ -92,6 +90,7 @@ pub(crate) const TARGETS: &[(&str, &str)] = &[
     ("quic://host:port", "a server that listens there over QUIC: whom to take for it, --pin or --ca says"),
     ("tcp://host:port", "a server that listens there; nothing is encrypted"),
     ("unix:/path", "a server that listens on this Unix socket"),
+    ("orchestra://host:port", "an orchestrator of Orchestra, with the certificates of ~/.orchestra/certs"),
     ("demo:", "the server inside this program, started as a child process"),
 ];
 
@@ -164,7 +163,6 @@ pub(crate) fn without_operands(
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
         return Err(Misuse {
-            not_built: false,
             problem: "no server is named".into(),
             instead: format!("mcpjoin {verb} TARGET, or mcpjoin {verb} COMMAND [ARG]..."),
         });
@@ -218,7 +216,6 @@ pub(crate) fn with_operands(
         let mut after = after.into_iter();
         let Some(program) = after.next().filter(|word| !word.is_empty()) else {
             return Err(Misuse {
-                not_built: false,
                 problem: "no command follows --".into(),
                 instead: format!("mcpjoin {verb} ... -- COMMAND [ARG]..."),
             });
@@ -230,7 +227,6 @@ pub(crate) fn with_operands(
     let mut words = words.into_iter();
     let Some(first) = words.next().filter(|word| !word.is_empty()) else {
         return Err(Misuse {
-            not_built: false,
             problem: "no server is named".into(),
             instead: format!("mcpjoin {verb} TARGET ..., or mcpjoin {verb} ... -- COMMAND [ARG]..."),
         });
@@ -282,15 +278,10 @@ fn target(
     first: OsString,
     rest: Vec<OsString>,
 ) -> Result<Target, Misuse> {
-    let not_built = |what: String| Misuse {
-        not_built: true,
-        problem: format!("not built yet in this version: {what}"),
-        instead: format!("mcpjoin {verb} with a server that is run as a child (mcpjoin help targets)"),
-    };
     let no_address = |instead| {
         // Nothing is known of a server yet whose secrets could be hidden.
         let word = Secrets::new(&secret::values(std::slice::from_ref(&first))).hide(&shown(&first));
-        Misuse { not_built: false, problem: format!("{word} is no address"), instead }
+        Misuse { problem: format!("{word} is no address"), instead }
     };
     match word {
         Word::Demo => Ok(Target::Demo),
@@ -306,14 +297,15 @@ fn target(
             "quic" => {
                 return Quic::parse(&first.to_string_lossy()).map(Target::Quic).map_err(no_address);
             }
-            "orchestra" => not_built("Orchestra (orchestra://)".into()),
+            "orchestra" => {
+                let address = Quic::orchestrator(&first.to_string_lossy());
+                return address.map(Target::Orchestrator).map_err(no_address);
+            }
             "demo" => Misuse {
-                not_built: false,
                 problem: "demo: stands alone".into(),
                 instead: format!("mcpjoin {verb} demo:{operands}"),
             },
             _ => Misuse {
-                not_built: false,
                 problem: format!("no server is reached by {scheme}:"),
                 instead: "mcpjoin help targets".into(),
             },
@@ -341,7 +333,6 @@ fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
         ("", String::new())
     };
     Misuse {
-        not_built: false,
         problem: format!("{verb} takes nothing after {first}{more}"),
         instead: format!("mcpjoin {verb} {before}{first}"),
     }
@@ -349,7 +340,6 @@ fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
 
 fn named_twice(verb: &str, name: &str, word: &OsStr) -> Misuse {
     Misuse {
-        not_built: false,
         problem: format!("--server {} and {} are two servers", shown(name.as_ref()), shown(word)),
         instead: format!("mcpjoin help {verb}"),
     }

@@ -13,6 +13,9 @@ The program is looked up and started, the era found out, every list read, and th
 each phase, and for each fault what was seen, what it means and one thing to do. No tool is called. Exit code 1 when \
 anything is wrong.
 
+Of a server over QUIC (quic://host:port) the name is resolved, the connection made, with what its certificate says, the \
+era found out, every list read, and the connection closed.
+
 Of an orchestrator of Orchestra (orchestra://host:port) it looks at the certificates, connects, asks for its health and \
 reads its list of tools.";
 
@@ -24,11 +27,13 @@ reads its list of tools.";
         mcpjoin doctor demo:\n  \
         mcpjoin doctor npx -y @modelcontextprotocol/server-everything\n  \
         mcpjoin doctor --json -e API_KEY ./my-server --stdio\n  \
+        mcpjoin doctor --pin sha256:HEX quic://localhost:8443\n  \
         mcpjoin doctor orchestra://localhost:50100\n\n\
         Options stand before the server's command: what follows its first word is its own."
 )]
 pub(crate) struct Doctor {
-    /// The server: `demo:`, an entry of a configuration, a command and its arguments, or orchestra://host:port
+    /// The server: `demo:`, an entry of a configuration, a command and its arguments, quic://host:port or
+    /// orchestra://host:port
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
     /// The folder of certificates of an orchestrator; a ~ at its beginning is your home folder [default:

@@ -1,11 +1,12 @@
 //! `mcpjoin doctor`: what is wrong with a server. The library examines; here it is shown.
 
 mod orchestra;
+mod quic;
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::doctor::{Doctor, Evidence, Finding, Outcome, Report, Step};
+use mcpjoin::doctor::{Doctor, Evidence, Finding, Outcome, QuicDoctor, Report, Step};
 use mcpjoin::proto::session::ProcessExit;
 use serde_json::{Map, Value, json};
 
@@ -39,6 +40,10 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
             return failure.exit;
         }
     };
+    if let Some(connect) = plan.way.quic() {
+        let doctor = QuicDoctor::new(connect.clone(), plan.client);
+        return quic::examine(ui, &plan.shown, doctor, &mut signals).await;
+    }
     let command = match program(&plan.way) {
         Ok(command) => command,
         Err(failure) => {

@@ -136,11 +136,7 @@ fn told(ui: &Ui, run: impl FnOnce(&Ui) -> Result<Exit, Failure>) -> Exit {
 
 /// What was typed names no server.
 fn misused(misuse: Misuse) -> Failure {
-    let mut failure = Failure::usage(misuse.problem, misuse.instead);
-    if misuse.not_built {
-        failure.id = "E_NOT_BUILT";
-    }
-    failure
+    Failure::usage(misuse.problem, misuse.instead)
 }
 
 /// The program that a verb runs itself, more than once or with more care than a connection takes.

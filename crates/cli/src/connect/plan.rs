@@ -111,6 +111,13 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             let args = vec!["serve".into(), "demo".into()];
             (command(ours.into_os_string(), args), About::new("mcpjoin serve demo".into()))
         }
+        (None, Target::Orchestrator(address)) => {
+            let about = About::new(format!("orchestra://{}", address.0));
+            let program = bridge(address, connect)?;
+            // The files are the bridge's now.
+            let connect = Connect { ca: None, cert: None, key: None, ..connect.clone() };
+            return to_child(ui, program, about, connect);
+        }
         // Where there is no such entry it is a program.
         (None, Target::Entry(named)) => {
             (command(OsString::from(&named.name), Vec::new()), About::new(shown(named.name.as_ref())))
@@ -128,6 +135,20 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
 
 const fn command(program: OsString, args: Vec<OsString>) -> Program {
     Program { program, args, env: Vec::new(), cwd: None }
+}
+
+/// Our own bridge to an orchestrator, which is an MCP server on standard input and output.
+fn bridge(address: &Quic, connect: &Connect) -> Result<Program, Failure> {
+    let ours = std::env::current_exe().map_err(|error| Failure::system(Phase::Spawn, &error))?;
+    let mut args: Vec<OsString> =
+        vec!["bridge".into(), "--orchestrator-addr".into(), address.0.as_str().into()];
+    let files = [("--ca", &connect.ca), ("--cert", &connect.cert), ("--key", &connect.key)];
+    for (option, file) in files {
+        // With --cwd it works elsewhere than we do.
+        let file = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+        args.extend(file.into_iter().flat_map(|file| [OsString::from(option), file.into()]));
+    }
+    Ok(command(ours.into_os_string(), args))
 }
 
 /// What a name brings with it.

@@ -1,4 +1,4 @@
-//! The address of a server over QUIC: `quic://host:port`. Whether the host and the port are ones, the library says.
+//! The address of a server over QUIC: `quic://host:port`, and that of an orchestrator, `orchestra://host:port`. Whether the host and the port are ones, the library says.
 
 use std::fmt;
 
@@ -9,14 +9,23 @@ pub(crate) struct Quic(pub(crate) String);
 impl Quic {
     /// The address that a word names; otherwise what is wrong with it, without repeating what may be a secret in it.
     pub(crate) fn parse(word: &str) -> Result<Self, String> {
-        let address = word.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("quic"));
+        Self::after("quic", word)
+    }
+
+    /// The same for an orchestrator of Orchestra, which is reached over QUIC, too, and speaks something else there.
+    pub(crate) fn orchestrator(word: &str) -> Result<Self, String> {
+        Self::after("orchestra", word)
+    }
+
+    fn after(ours: &str, word: &str) -> Result<Self, String> {
+        let address = word.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case(ours));
         match address.map(|(_, rest)| rest.strip_suffix('/').unwrap_or(rest)) {
             Some(address) if !address.is_empty() && !address.contains(['/', '?', '#', '@']) => {
                 Ok(Self(address.to_owned()))
             }
-            _ => {
-                Err("write quic://host:port, with nothing before the host and nothing after the port".into())
-            }
+            _ => Err(format!(
+                "write {ours}://host:port, with nothing before the host and nothing after the port"
+            )),
         }
     }
 }
@@ -49,5 +58,7 @@ mod tests {
             assert!(wrong.contains("quic://host:port") && !wrong.contains("hunter2"), "{word}: {wrong}");
         }
         assert_eq!(Quic("h:1".into()).to_string(), "quic://h:1");
+        assert_eq!(Quic::orchestrator("ORCHESTRA://h:1"), Ok(Quic("h:1".into())));
+        assert!(Quic::orchestrator("quic://h:1").unwrap_err().contains("orchestra://host:port"));
     }
 }

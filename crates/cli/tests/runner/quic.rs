@@ -225,3 +225,60 @@ fn a_server_that_ends_ends_its_clients_with_the_reason() {
     let ran = pinging.finish().exits(4);
     assert!(ran.stderr.contains("closed the connection"), "{}", ran.stderr);
 }
+
+#[test]
+fn the_doctor_says_part_by_part_what_is_wrong_with_a_server_over_quic() {
+    let (server, address, pin) = demo();
+    let ran = line(&format!("doctor {pin} {address}")).exits(0);
+    for said in
+        ["resolve", "connect", "known by its key", "open", "mcpjoin-demo", "list", "close", "no fault found"]
+    {
+        assert!(ran.stdout.contains(said), "{said}: {}", ran.stdout);
+    }
+    let ran = line(&format!("doctor --json {pin} {address}")).exits(0).json();
+    assert_eq!(ran["healthy"], true);
+    assert_eq!(ran["phases"].as_array().unwrap().len(), 5);
+    assert_eq!(format!("--pin {}", ran["certificate"]["pin"].as_str().unwrap()), pin);
+    let other = "ab".repeat(32);
+    let ran = line(&format!("doctor --pin sha256:{other} {address}")).exits(1);
+    let shown = pin.strip_prefix("--pin ").unwrap();
+    assert!(ran.stdout.contains("Q_SERVER_CERTIFICATE") && ran.stdout.contains(shown), "{}", ran.stdout);
+    server.ends("TERM", 143);
+    let ran = line(&format!("doctor --json {pin} {address}")).exits(1).json();
+    assert_eq!(ran["findings"][0]["id"], "Q_UNREACHED");
+    line(&format!("doctor {address}")).exits(2);
+}
+
+#[test]
+fn an_orchestrator_is_asked_like_any_other_server() {
+    let home = scratch("quic-orchestra");
+    let certs = home.join(".orchestra/certs");
+    let certs = certs.to_str().unwrap();
+    let listen = ["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs, "demo:"];
+    let mut running = start(command(listen));
+    let mut said = String::new();
+    let mut stderr = BufReader::new(running.child.stderr.take().unwrap());
+    stderr.read_line(&mut said).unwrap();
+    let server = Demo { running: Some(running), stderr };
+    let address =
+        said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}")).to_owned();
+    let ask = |line: &str| {
+        let mut asking = command(line.split(' '));
+        asking.env("HOME", &home);
+        start(asking).finish()
+    };
+    assert_eq!(ask(&format!("call {address} echo message=hi")).exits(0).stdout, "hi\n");
+    let listed = ask(&format!("list --json {address}")).exits(0).json();
+    assert!(listed["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "echo"), "{listed}");
+    ask(&format!("ping -n 1 {address}")).exits(0);
+    let prompted = ask(&format!("prompt {address} test_simple_prompt")).exits(0).stdout;
+    assert!(prompted.contains("This is a simple prompt for testing."), "{prompted}");
+    // What does not fit is told before anything is started.
+    ask(&format!("list --pin sha256:{} {address}", "ab".repeat(32))).exits(2);
+    server.ends("TERM", 143);
+    // Nobody there any more: the bridge is, and says so.
+    let ran = ask(&format!("call {address} echo message=hi"));
+    assert!(ran.stderr.contains(address.strip_prefix("orchestra://").unwrap()), "{}", ran.stderr);
+    assert_ne!(ran.stdout, "hi\n");
+    let _ = fs::remove_dir_all(&home);
+}

@@ -107,12 +107,6 @@ fn i177_times_and_sizes_that_cannot_be_meant_are_exit_2() {
 }
 
 #[test]
-fn what_is_not_built_says_so() {
-    line("list orchestra://h:1").exits(2).says(&["not built yet in this version", "(E_NOT_BUILT)"]);
-    assert_eq!(line("call --json orchestra://h:1 tool").exits(2).failure()["id"], "E_NOT_BUILT");
-}
-
-#[test]
 fn the_right_line_is_shown() {
     line("call echo message=hi")
         .exits(2)

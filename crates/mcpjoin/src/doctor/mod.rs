@@ -27,6 +27,8 @@ mod diagnosis;
 mod opening;
 #[cfg(feature = "quic")]
 mod orchestra;
+#[cfg(feature = "quic")]
+mod quic;
 mod report;
 mod resolve;
 mod wire;
@@ -38,6 +40,8 @@ use tokio::time::Instant;
 
 #[cfg(feature = "quic")]
 pub use orchestra::{OrchestraDoctor, OrchestraFinding, OrchestraPart, OrchestraReport, OrchestraStep};
+#[cfg(feature = "quic")]
+pub use quic::{QuicDoctor, QuicFinding, QuicPart, QuicReport, QuicStep};
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};
 
 use self::course::Course;

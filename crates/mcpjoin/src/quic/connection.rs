@@ -8,6 +8,7 @@ use std::time::Duration;
 use quinn::{Endpoint, RecvStream, SendStream, VarInt};
 
 use super::error::{QuicError, QuicErrorKind};
+use super::tls::CertificateFacts;
 
 /// What our verifier has said of the peer's certificate, when it has refused it.
 pub(super) type Refusal = Arc<Mutex<Option<String>>>;
@@ -96,12 +97,18 @@ impl Connection {
         &self.shared.address
     }
 
+    /// What the peer's certificate says; `None` when it has shown none, or none that can be read.
+    #[must_use]
+    pub fn peer_certificate(&self) -> Option<CertificateFacts> {
+        let shown = self.inner.peer_identity()?;
+        let chain = shown.downcast_ref::<Vec<rustls::pki_types::CertificateDer<'static>>>()?;
+        CertificateFacts::read(chain.first()?)
+    }
+
     /// The common name in the peer's certificate; `None` when it has shown none.
     #[must_use]
     pub fn peer_name(&self) -> Option<String> {
-        let shown = self.inner.peer_identity()?;
-        let chain = shown.downcast_ref::<Vec<rustls::pki_types::CertificateDer<'static>>>()?;
-        super::tls::CertificateFacts::read(chain.first()?).and_then(|facts| facts.common_name)
+        self.peer_certificate()?.common_name
     }
 
     /// How many datagrams have come over it. A peer that lives acknowledges what it is sent, so of one that was written to

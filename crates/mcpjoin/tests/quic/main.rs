@@ -5,6 +5,7 @@
 
 mod by_hand;
 mod calls;
+mod doctor;
 mod endpoint;
 mod hostile;
 mod large;

@@ -13,14 +13,14 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use crate::{Gate, builder, run, text};
 
 /// An authority of the test's own.
-struct Authority {
+pub(crate) struct Authority {
     params: CertificateParams,
     key: KeyPair,
     pem: String,
 }
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -30,7 +30,7 @@ impl Authority {
         Self { params, key, pem }
     }
 
-    fn signs(&self, name: &str, hosts: &[&str]) -> Identity {
+    pub(crate) fn signs(&self, name: &str, hosts: &[&str]) -> Identity {
         let key = KeyPair::generate().unwrap();
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
@@ -39,7 +39,7 @@ impl Authority {
         Identity::from_pem(signed.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap()
     }
 
-    fn trusted(&self) -> Authorities {
+    pub(crate) fn trusted(&self) -> Authorities {
         Authorities::from_pem(self.pem.as_bytes()).unwrap()
     }
 }

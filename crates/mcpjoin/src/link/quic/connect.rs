@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{ALPN, Far, Made, QuicLink, options};
 use crate::link::Link;
-use crate::quic::{self, ClientTls, Identity, QuicError, QuicErrorKind, Trust};
+use crate::quic::{self, ClientTls, Connection, Identity, QuicError, QuicErrorKind, Trust};
 
 /// The streams that a server may have open at this client: it opens none.
 const OF_SERVER: u32 = 0;
@@ -96,6 +96,24 @@ impl QuicConnect {
         self
     }
 
+    /// Where it connects to: `host:port`.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whom it takes for the server.
+    pub(crate) const fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// Connects. Also gives the connection itself, to be looked at.
+    pub(crate) async fn linked(self) -> Result<(Link, Connection), QuicError> {
+        let made = self.clone().made().await?;
+        let (streams, connection) = (self.streams, made.connection.clone());
+        let far = Far::Server { target: Box::new(self), opening: None };
+        Ok((Link::new(QuicLink::new(far, made.connection, Some(made.session), streams)), connection))
+    }
+
     pub(super) const fn most_streams(&self) -> u32 {
         self.streams
     }
@@ -127,11 +145,6 @@ impl IntoFuture for QuicConnect {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let made = self.clone().made().await?;
-            let streams = self.streams;
-            let far = Far::Server { target: Box::new(self), opening: None };
-            Ok(Link::new(QuicLink::new(far, made.connection, Some(made.session), streams)))
-        })
+        Box::pin(async move { Ok(self.linked().await?.0) })
     }
 }

@@ -192,10 +192,15 @@ impl ServerCertVerifier for Pinned {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         // Neither is a secret, so it does not matter how long comparing takes.
-        if CertificateFacts::read(end_entity).is_some_and(|facts| facts.key_hash == self.hash) {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(Error::General("its public key is not the one that was pinned".to_owned()))
+        match CertificateFacts::read(end_entity) {
+            Some(facts) if facts.key_hash == self.hash => Ok(ServerCertVerified::assertion()),
+            Some(facts) => {
+                let hash: String = facts.key_hash.iter().map(|byte| format!("{byte:02x}")).collect();
+                Err(Error::General(format!(
+                    "its public key is not the one that was pinned, but sha256:{hash}"
+                )))
+            }
+            None => Err(Error::General("its public key cannot be read".to_owned())),
         }
     }
 
