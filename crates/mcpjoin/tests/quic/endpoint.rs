@@ -57,13 +57,6 @@ fn waits(client: &Client) -> JoinHandle<Result<String, String>> {
     })
 }
 
-/// The memory that this process has, in bytes.
-#[cfg(target_os = "linux")]
-fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split_ascii_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
 /// A client of quinn's own, whose settings are not ours.
 async fn foreign(
     server: SocketAddr,
@@ -157,11 +150,10 @@ impl quinn::congestion::ControllerFactory for Reckless {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
-fn h154_fragments_with_gaps_cost_no_more_than_the_window() {
+fn h154_a_stream_of_fragments_with_gaps_is_cut_off_long_before_the_window_is_full_of_them() {
     run(async {
-        /// Of one stream of a client.
-        const WINDOW: usize = 128 * 1024;
+        /// Half of them arrive. A window of 128 KiB has room for 65,536 with gaps between them, which would cost 100 bytes
+        /// and more each.
         const FRAGMENTS: usize = 4_400;
         let (up, relay) = behind(&Gate::default(), Rates::NONE, Path::default()).await;
         let well = up.client(Era::Modern).await;
@@ -178,7 +170,6 @@ fn h154_fragments_with_gaps_cost_no_more_than_the_window() {
         send.write_all(b" ").await.unwrap();
         tokio::task::yield_now().await;
         relay.halve(true);
-        let before = resident();
         for _ in 0..FRAGMENTS {
             let datagrams = connection.stats().udp_tx.datagrams;
             if send.write_all(b" ").await.is_err() {
@@ -192,10 +183,8 @@ fn h154_fragments_with_gaps_cost_no_more_than_the_window() {
         relay.halve(false);
         // Somebody else has not noticed anything.
         assert_eq!(says(&well, "after").await.unwrap(), "after");
-        let grown = resident().saturating_sub(before);
-        println!("{FRAGMENTS} fragments of a byte: {grown} bytes more, {:?}", connection.close_reason());
-        // The rest is what this client remembers of its own packets: 1 KiB of each would be as much.
-        assert!(grown <= 2 * WINDOW + FRAGMENTS * 1024, "{grown}");
+        let closed = connection.close_reason().expect("so many are not kept").to_string();
+        assert!(closed.contains("too many gaps"), "{closed}");
         well.close().await;
     });
 }
@@ -399,15 +388,20 @@ fn h162_calls_are_right_over_a_long_narrow_and_bad_way() {
         let rates = Rates { lost: 10, reordered: 30, duplicated: 5 };
         let path = Path { delay: Duration::from_millis(250), mtu: 1_200 };
         for (era, count) in [(Era::Modern, 700), (Era::Legacy, 300)] {
-            let (up, relay) = behind(&Gate::default(), rates, path).await;
+            // It is slow: a loss of 10 % leaves 10 KB/s on such a way, and now and then a handshake 10 s.
+            let patient = || {
+                limits(|limits| {
+                    (limits.request, limits.request_total) = (DEADLINE / 4, DEADLINE / 4);
+                    (limits.initialize, limits.write_stall) = (DEADLINE / 4, DEADLINE / 4);
+                })
+            };
+            let server = builder(&Gate::default()).limits(patient()).build().unwrap();
+            let up = Up::with(server, |listen| listen.timeout(DEADLINE / 4)).await;
+            let relay = Lossy::over(up.address, rates, path).await;
             let began = Instant::now();
-            // It is slow: a loss of 10 % leaves 10 KB/s on such a way.
-            let patient = limits(|limits| {
-                (limits.request, limits.request_total) = (DEADLINE / 4, DEADLINE / 4);
-                limits.initialize = DEADLINE / 4;
-            });
-            let link = Link::quic(relay.address.to_string(), Trust::Key(up.pin)).streams(64).await.unwrap();
-            let client = client(era).limits(patient).connect(link).await.unwrap();
+            let link = Link::quic(relay.address.to_string(), Trust::Key(up.pin)).streams(64);
+            let link = link.timeout(DEADLINE / 4).await.unwrap();
+            let client = client(era).limits(patient()).connect(link).await.unwrap();
             let calls: Vec<_> = (0..count)
                 .map(|n: u32| {
                     let client = client.clone();
