@@ -10,11 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{
-    DecodeError, Era, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId,
-    Version,
+    DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId, Version,
 };
 
 use crate::exchange::{self, HttpRequest, HttpResponse};
+use crate::revisions::Revisions;
 use crate::rule::Finding;
 use crate::seen::{member, members};
 use crate::trace::{Channel, Line, Probe, Run, What};
@@ -213,7 +213,7 @@ impl<'a> Talk<'a> {
 
     /// Whether the run is of the era without sessions.
     pub(crate) fn is_modern(&self) -> bool {
-        self.run.version.era() == Some(Era::Modern)
+        Revisions::MODERN.contains(&self.run.version)
     }
 
     pub(crate) fn is_http(&self) -> bool {

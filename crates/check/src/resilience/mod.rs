@@ -95,7 +95,9 @@ pub(crate) static RULES: [Rule; 7] = [
         ],
         judge: |seen| {
             let here = tools(seen);
-            let first = seen.trace.stress.iter().find(|run| run.version == seen.run.version);
+            let same = Revisions::only(&seen.run.version);
+            let is_same = |run: &&Run| same.is_some_and(|same| same.contains(&run.version));
+            let first = seen.trace.stress.iter().find(is_same);
             let first = first.map(|run| tools(&Seen::of(seen.trace, run))).unwrap_or_default();
             let (Some(before), Some(now)) = (first, here) else {
                 return Outcome::Skipped("the tools were not listed before and after a restart");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcpjoin_check::{Channel, Line, Probe, Run, Trace, What};
+use mcpjoin_check::{Channel, Line, Probe, Revisions, Run, Trace, What};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Era, Message, Method, Raw, Request, RequestId, Version};
 use tokio::time::Instant;
@@ -61,7 +61,7 @@ impl Recorder {
         let fits = last.is_some_and(|last| {
             let noted = &self.runs[last];
             // Whoever has asked in the modern era, and then opens a session, has found out that it needs one.
-            !opens || !noted.is_opened && noted.run.version.era() == Some(Era::Legacy)
+            !opens || !noted.is_opened && Revisions::LEGACY.contains(&noted.run.version)
         });
         match last {
             Some(last) if fits => last,
@@ -122,7 +122,7 @@ impl Recorder {
                     let result: mcpjoin_proto::types::Members<Raw> = result.raw().decode().ok()?;
                     Some(Version::parse(&result.get("protocolVersion")?.to_string_value()?))
                 });
-                if let Some(agreed) = agreed.filter(|agreed| agreed.era() == Some(Era::Legacy)) {
+                if let Some(agreed) = agreed.filter(|agreed| Revisions::LEGACY.contains(agreed)) {
                     noted.run.version = agreed;
                 }
             }
@@ -176,7 +176,7 @@ fn named(request: &Request) -> Option<Version> {
 pub(super) fn version(line: &Line) -> Version {
     for request in requests(line) {
         if let Some(version) = named(request) {
-            let known = version.era() == Some(Era::Modern);
+            let known = Revisions::MODERN.contains(&version);
             return if known { version } else { Version::newest(Era::Modern) };
         }
         if request.method == Method::Discover {
@@ -186,7 +186,7 @@ pub(super) fn version(line: &Line) -> Version {
             let params: mcpjoin_proto::types::Members<Raw> = params.raw().decode().ok()?;
             Some(Version::parse(&params.get("protocolVersion")?.to_string_value()?))
         });
-        if let Some(version) = asked.filter(|version| version.era() == Some(Era::Legacy)) {
+        if let Some(version) = asked.filter(|version| Revisions::LEGACY.contains(version)) {
             return version;
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::request::Parts;
-use mcpjoin_check::{Channel, Line};
+use mcpjoin_check::{Channel, Line, Revisions};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::{Era, Method, Version};
 
@@ -70,7 +70,7 @@ impl Sessions {
             return *run;
         }
         let header = parts.headers.get(name::PROTOCOL_VERSION).and_then(|value| value.to_str().ok());
-        let modern = header.map(Version::parse).filter(|version| version.era() == Some(Era::Modern));
+        let modern = header.map(Version::parse).filter(|version| Revisions::MODERN.contains(version));
         let said = line.is_some_and(|line| requests(line).any(is_modern));
         if let (false, None, Some(run)) = (said, &modern, self.last) {
             return run;
