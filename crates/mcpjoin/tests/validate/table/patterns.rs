@@ -232,7 +232,11 @@ fn tasks() -> Vec<Row> {
         }),
         of_task("related-task-named", "tasks/result", |result| {
             result.as_object_mut().unwrap().remove("_meta");
-        }),
+        })
+        .over(STDIO),
+        // It comes on a stream.
+        reading("related-task-named")
+            .frame(|frame| frame.replace("modelcontextprotocol/related-task", "modelcontextprotocol/task")),
         of_task("related-task-not-repeated", "tasks/get", |result| {
             result["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": "a"}});
         }),
