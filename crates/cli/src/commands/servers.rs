@@ -19,7 +19,7 @@ pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
     match args.what {
         None => show(ui, &args.shown),
         Some(What::Convert { to, shown }) => convert(ui, to, &shown),
-        Some(What::Trust { folder, .. }) => trust(ui, folder.as_deref().unwrap_or(Path::new("."))),
+        Some(What::Trust { folder, .. }) => trust(ui, folder.as_deref().unwrap_or_else(|| Path::new("."))),
     }
 }
 

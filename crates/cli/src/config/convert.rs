@@ -171,7 +171,7 @@ fn way(way: &Way, kind: Option<&str>) -> Members {
             put(&mut members, "command", Value::text(&command.text));
             put(&mut members, "args", texts(args));
             put(&mut members, "env", pairs(env));
-            put(&mut members, "cwd", cwd.as_ref().map_or(Value::text(""), |cwd| Value::text(&cwd.text)));
+            put(&mut members, "cwd", Value::text(cwd.as_ref().map_or("", |cwd| &cwd.text)));
         }
         Way::Http(Remote { url, headers, sse }) => {
             put(&mut members, kind.unwrap_or("type"), Value::text(if *sse { "sse" } else { "http" }));
@@ -211,7 +211,7 @@ fn opencode(definition: &Definition) -> Value {
             let words = std::iter::once(command).chain(args);
             put(&mut members, "command", Value::List(words.map(|word| Value::text(&word.text)).collect()));
             put(&mut members, "environment", pairs(env));
-            put(&mut members, "cwd", cwd.as_ref().map_or(Value::text(""), |cwd| Value::text(&cwd.text)));
+            put(&mut members, "cwd", Value::text(cwd.as_ref().map_or("", |cwd| &cwd.text)));
         }
         Way::Http(Remote { url, headers, .. }) => {
             put(&mut members, "type", Value::text("remote"));

@@ -9,8 +9,8 @@ pub(super) enum Value {
     /// As it is written in both.
     Number(String),
     Bool(bool),
-    List(Vec<Value>),
-    Table(Vec<(String, Value)>),
+    List(Vec<Self>),
+    Table(Vec<(String, Self)>),
 }
 
 impl Value {

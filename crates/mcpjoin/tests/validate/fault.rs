@@ -86,6 +86,10 @@ pub(super) type Said = Vec<u8>;
 type Instead = dyn Fn(&Parts, &str) -> Option<Reply> + Send + Sync;
 type After = dyn Fn(&Parts, &mut u16, &mut HeaderMap, &mut String) + Send + Sync;
 
+type Say = dyn Fn(&Heard, String) -> Vec<Said> + Send + Sync;
+type Told = dyn Fn(&Heard) -> Vec<Said> + Send + Sync;
+type Before = dyn Fn(&mut Parts, &str) + Send + Sync;
+
 /// What is changed on the way. By default nothing.
 #[derive(Clone)]
 pub(super) struct Fault {
@@ -106,11 +110,11 @@ pub(super) struct Fault {
     /// Changes what is heard.
     pub(super) hear: Arc<dyn Fn(String) -> String + Send + Sync>,
     /// Changes what is said to a request: nothing, a message, or several.
-    pub(super) say: Arc<dyn Fn(&Heard, String) -> Vec<Said> + Send + Sync>,
+    pub(super) say: Arc<Say>,
     /// What is said to a notification.
-    pub(super) told: Arc<dyn Fn(&Heard) -> Vec<Said> + Send + Sync>,
+    pub(super) told: Arc<Told>,
     /// Changes the head of a request. `body` is that of the request.
-    pub(super) before: Arc<dyn Fn(&mut Parts, &str) + Send + Sync>,
+    pub(super) before: Arc<Before>,
     /// Answers in place of the server.
     pub(super) instead: Arc<Instead>,
     /// Changes a whole response. The first argument is the head of the request.
@@ -303,7 +307,7 @@ impl Talk {
             line: line.into(),
             method,
             // Of an array, the first of them.
-            id: message.get("id").or(message[0].get("id")).map(Value::to_string).unwrap_or_default(),
+            id: message.get("id").or_else(|| message[0].get("id")).map(Value::to_string).unwrap_or_default(),
             nth,
             before: self.heard.last().map(|heard| heard.line.clone()).unwrap_or_default(),
         };
@@ -316,7 +320,7 @@ impl Talk {
         let message: Value = serde_json::from_str(reply).unwrap_or_default();
         let id = message.get("id").map(Value::to_string).unwrap_or_default();
         let known = self.heard.iter().rev().find(|heard| heard.id == id && !id.is_empty());
-        known.or(self.heard.last()).cloned().unwrap_or_default()
+        known.or_else(|| self.heard.last()).cloned().unwrap_or_default()
     }
 }
 
