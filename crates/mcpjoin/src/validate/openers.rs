@@ -105,6 +105,12 @@ impl Opener {
         }
     }
 
+    /// Whether it is one of the legacy era.
+    #[must_use]
+    pub const fn is_legacy(&self) -> bool {
+        matches!(self, Self::Initialize(_) | Self::InitializeBare | Self::ListBare)
+    }
+
     /// The version that it names.
     #[must_use]
     pub const fn version(&self) -> Option<&Version> {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use mcpjoin::proto::session::Limits;
-use mcpjoin::proto::{Era, Version};
+use mcpjoin::proto::Version;
 use mcpjoin::validate::{Opener, OpenerAnswer};
 use serde_json::{Value, json};
 
@@ -59,19 +59,20 @@ pub(super) async fn look(
 
 /// The openers that the options leave.
 fn openers(connect: &Connect) -> impl Iterator<Item = Opener> {
-    let (era, version) = (connect.era.asked(), connect.protocol_version.clone());
-    Opener::all()
-        .into_iter()
-        .filter(move |opener| era.is_none_or(|era| opener.era() == era))
-        .filter(move |opener| version.is_none() || opener.version() == version.as_ref())
+    let (choice, wanted) = (connect.era, connect.protocol_version.clone());
+    let is_of =
+        move |opener: &Opener| if opener.is_legacy() { choice.has_legacy() } else { choice.has_modern() };
+    let names = move |opener: &Opener| {
+        wanted
+            .as_ref()
+            .is_none_or(|wanted| opener.version().is_some_and(|offered| offered.as_str() == wanted.as_str()))
+    };
+    Opener::all().into_iter().filter(is_of).filter(names)
 }
 
 /// A server of the other era may stay mute: that is not waited for as long as for one that starts.
 fn patience(opener: &Opener, limits: &Limits) -> Duration {
-    match opener.era() {
-        Era::Modern => limits.probe,
-        Era::Legacy => limits.initialize,
-    }
+    if opener.is_legacy() { limits.initialize } else { limits.probe }
 }
 
 impl Row {
