@@ -1,6 +1,8 @@
 //! The chapter of resilience: how a server bears what clients, machines and people do to it. Its rules judge
 //! [`Trace::stress`](crate::Trace::stress) alone, which is there when it was asked for, and no other rule does.
 
+use std::collections::BTreeSet;
+
 use mcpjoin_proto::Method;
 
 use crate::base::silence;
@@ -102,8 +104,8 @@ pub(crate) static RULES: [Rule; 7] = [
             let (Some(before), Some(now)) = (first, here) else {
                 return Outcome::Skipped("the tools were not listed before and after a restart");
             };
-            let lacks = before.iter().find(|tool| !now.contains(tool)).map(|tool| ("is gone", tool));
-            let more = now.iter().find(|tool| !before.contains(tool)).map(|tool| ("is new", tool));
+            let lacks = before.iter().find(|tool| !now.contains(*tool)).map(|tool| ("is gone", tool));
+            let more = now.iter().find(|tool| !before.contains(*tool)).map(|tool| ("is new", tool));
             let changed = lacks.or(more);
             Outcome::of(
                 [changed.map(|(how, tool)| {
@@ -138,12 +140,12 @@ fn ended(run: &Run) -> Option<Ended> {
 }
 
 /// The names of the tools that were listed.
-fn tools(seen: &Seen<'_>) -> Option<Vec<String>> {
+fn tools(seen: &Seen<'_>) -> Option<BTreeSet<String>> {
     let listed = seen.results().filter(|(asked, ..)| asked.method == Some(&Method::ListTools));
     let mut names = None;
     for (.., result) in listed {
         let tools = member(result.raw(), "tools").as_ref().and_then(elements).unwrap_or_default();
-        names.get_or_insert_with(Vec::new).extend(tools.iter().filter_map(|tool| text(tool, "name")));
+        names.get_or_insert_with(BTreeSet::new).extend(tools.iter().filter_map(|tool| text(tool, "name")));
     }
     names
 }
