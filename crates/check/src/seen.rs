@@ -3,7 +3,7 @@
 //! Built once for each run and read by every rule. One cause is sorted into one place, so that one fault of a server
 //! is found by one rule: a response whose id was changed is not a missing answer as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +39,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) lines: Vec<(usize, &'a Line)>,
     /// The HTTP exchanges, by their numbers.
     pub(crate) exchanges: BTreeMap<u32, Exchange<'a>>,
+    /// The places of our requests that a stray response seems to answer.
+    meant: BTreeSet<usize>,
     /// The run as a client has led it; empty where a server is judged.
     pub(crate) talk: Talk<'a>,
 }
@@ -52,6 +54,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) probe: Probe,
     pub(crate) line: &'a Line,
     pub(crate) id: Option<&'a RequestId>,
+    spelled: Option<Spelling>,
     /// `None`: it is no request, on purpose.
     pub(crate) method: Option<&'a Method>,
     pub(crate) answers: Vec<Answer<'a>>,
@@ -119,6 +122,7 @@ impl<'a> Seen<'a> {
             faults: Vec::new(),
             lines: Vec::new(),
             exchanges: BTreeMap::new(),
+            meant: BTreeSet::new(),
             talk: Talk::empty(run),
         };
         for (place, event) in run.events.iter().enumerate() {
@@ -142,6 +146,11 @@ impl<'a> Seen<'a> {
                 }
             }
         }
+        let meant = seen.strays.iter().filter_map(|stray| match seen.meaning(stray) {
+            Meaning::Answers(asked) => Some(asked.place),
+            _ => None,
+        });
+        seen.meant = meant.collect();
         seen
     }
 
@@ -189,8 +198,8 @@ impl<'a> Seen<'a> {
                 Ok(Message::Response(_)) => continue,
                 Err(error) => (error.id.as_ref(), None),
             };
-            let answers = Vec::new();
-            self.asked.push(Asked { place, at, exchange, probe, line, id, method, answers });
+            let (spelled, answers) = (id.map(Spelling::of), Vec::new());
+            self.asked.push(Asked { place, at, exchange, probe, line, id, spelled, method, answers });
         }
     }
 
@@ -276,8 +285,10 @@ impl<'a> Seen<'a> {
             if let Some(asked) = self.asked.iter().find(same) {
                 return Meaning::Early(asked);
             }
+            let given = Spelling::of(id);
+            let is_alike = |asked: &Asked<'a>| asked.spelled.as_ref().is_some_and(|own| own.is_like(&given));
             return waiting
-                .find(|asked| asked.method.is_some() && asked.id.is_some_and(|asked| is_alike(asked, id)))
+                .find(|asked| asked.method.is_some() && is_alike(asked))
                 .map_or(Meaning::Nothing, Meaning::Answers);
         }
         // An answer may come late: the line that it fits is the one that it is for.
@@ -307,7 +318,6 @@ impl<'a> Seen<'a> {
 
     /// Whether something came after a request that may be its answer and is not recognised as such.
     pub(crate) fn may_be_answered(&self, asked: &Asked<'_>) -> bool {
-        let after = |place| place > asked.place;
         if let Some(exchange) =
             self.exchange_of(asked).filter(|_| self.run.channel == Channel::StreamableHttp)
         {
@@ -318,11 +328,8 @@ impl<'a> Seen<'a> {
                 Err(_) => true,
             });
         }
-        self.faults.iter().any(|fault| after(fault.place))
-            || self.strays.iter().any(|stray| {
-                after(stray.place)
-                    && matches!(self.meaning(stray), Meaning::Answers(meant) if meant.place == asked.place)
-            })
+        // Faults stand in the order of their places, and what is meant came before the stray.
+        self.faults.last().is_some_and(|fault| fault.place > asked.place) || self.meant.contains(&asked.place)
     }
 
     /// Our requests for that purpose.
@@ -445,17 +452,23 @@ impl Asked<'_> {
     }
 }
 
-/// Whether an id looks like a spelling of another: a number for a string, a rounded number.
-fn is_alike(asked: &RequestId, came: &RequestId) -> bool {
-    let text = |id: &RequestId| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
-    let (one, other) = (text(asked), text(came));
-    if one == other || one.trim() == other.trim() {
-        return true;
+/// How an id is written, read once: there may be many strays, and each is held against all that waits.
+struct Spelling {
+    text: String,
+    number: Option<f64>,
+}
+
+impl Spelling {
+    fn of(id: &RequestId) -> Self {
+        let text = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+        Self { number: text.parse().ok(), text: text.trim().to_owned() }
     }
-    match (one.parse::<f64>(), other.parse::<f64>()) {
+
+    /// Whether another looks like a spelling of this one: a number for a string, a rounded number.
+    fn is_like(&self, came: &Self) -> bool {
         // What a number of 32 or 64 bits makes of it is near it.
-        (Ok(one), Ok(other)) => (one - other).abs() <= one.abs() * 1e-6,
-        _ => false,
+        let near = |one: f64, other: f64| (one - other).abs() <= one.abs() * 1e-6;
+        self.text == came.text || self.number.zip(came.number).is_some_and(|(one, other)| near(one, other))
     }
 }
 
@@ -500,5 +513,9 @@ pub(crate) fn strings(raw: &Raw) -> Option<Vec<String>> {
 
 /// The members of a line that is an object, whatever else is wrong with it.
 pub(crate) fn of_line(bytes: &Bytes) -> Option<Raw> {
-    Raw::parse(bytes.clone()).ok().filter(|raw| raw.kind() == Kind::Object)
+    // Whether it is one is seen at its first byte: a batch is not read once more for each fault in it.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    Raw::parse(bytes.clone()).ok()
 }

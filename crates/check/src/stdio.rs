@@ -17,6 +17,8 @@ use crate::trace::{Line, Probe};
 const PIECES: usize = 1000;
 /// So many bytes are looked through for such texts: a server may write as much as it likes, and begin again each time.
 const LOOKED_THROUGH: usize = 64 << 20;
+/// A line counts as no fewer bytes than these: to look at a short one costs as much.
+const LEAST: usize = 64;
 
 const STDIO: &[Source] = &[
     Source::new(Revisions::LEGACY, Must, "basic/transports#stdio"),
@@ -229,7 +231,7 @@ fn pieces(lines: &[(usize, &Line)], room: &mut usize) -> Option<usize> {
     for (count, (_, line)) in lines.iter().take(PIECES + 1).enumerate() {
         let line = line.bytes();
         text.extend_from_slice(line);
-        *room = room.checked_sub(line.len())?;
+        *room = room.checked_sub(line.len().max(LEAST))?;
         // An object ends with this, and whether one begins is seen at once.
         if count == 0 && line.trim_ascii_start().starts_with(b"{") || line.trim_ascii_end().ends_with(b"}") {
             *room = room.checked_sub(text.len())?;

@@ -29,6 +29,8 @@
 
 #[path = "transcripts/client.rs"]
 mod client;
+#[path = "transcripts/flood.rs"]
+mod flood;
 mod sentences;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! What a client makes of what the server asks and tells it: the legacy era alone, in which servers ask.
 
+use std::collections::BTreeMap;
+
 use mcpjoin_proto::{Method, code};
 
 use super::messages::RESPONSES;
@@ -8,7 +10,7 @@ use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Seen, members};
-use crate::trace::Probe;
+use crate::trace::{Line, Probe, What};
 
 const PING: &[Source] = &[Source::new(Revisions::LEGACY, Must, "basic/utilities/ping#behavior-requirements")];
 const RESPONSE: &str = "https://www.jsonrpc.org/specification#response_object";
@@ -22,9 +24,10 @@ pub(super) static RULES: [Rule; 8] = [
         sources: RESPONSES,
         judge: |seen| {
             let talk = seen.talk();
+            let unknown = unknown_notifications(talk);
             let good = talk.ours.iter().filter(|ours| ours.answer.is_some()).map(|_| None);
             let strays =
-                talk.strays.iter().filter(|said| !is_known(talk, said) && told(talk, said).is_none());
+                talk.strays.iter().filter(|said| !is_known(talk, said) && told(&unknown, said).is_none());
             let strays = strays.map(|said| {
                 let id = said.id.map_or_else(|| "no id".into(), |id| format!("the id {id}"));
                 Some(talk.finding(format!("this response has {id}, and no request had"), said.line))
@@ -39,9 +42,13 @@ pub(super) static RULES: [Rule; 8] = [
         sources: &[Source::new(Revisions::LEGACY, Must, RESPONSE)],
         judge: |seen| {
             let talk = seen.talk();
+            let mut strays = BTreeMap::new();
+            for said in &talk.strays {
+                strays.entry(said.id).or_insert(said);
+            }
             let judged = talk.ours.iter().filter_map(|ours| {
                 let first = ours.answer?;
-                let again = talk.strays.iter().find(|said| said.id == first.id);
+                let again = strays.get(&first.id);
                 Some(again.map(|said| {
                     ours.finding(format!("{} was answered a second time", ours.what.method), said.line)
                 }))
@@ -131,9 +138,10 @@ pub(super) static RULES: [Rule; 8] = [
         ],
         judge: |seen| {
             let talk = seen.talk();
-            let good = talk.run.events.iter().filter(|event| is_told(&event.what)).map(|_| None);
+            let unknown = unknown_notifications(talk);
+            let good = unknown.iter().map(|_| None);
             let answered = talk.strays.iter().filter_map(|said| {
-                let told = told(talk, said)?;
+                let told = told(&unknown, said)?;
                 Some(Some(Finding::new(
                     "a notification was answered",
                     Some(told.bytes()),
@@ -160,34 +168,36 @@ pub(super) static RULES: [Rule; 8] = [
 ];
 
 fn is_known(talk: &Talk<'_>, said: &Said<'_>) -> bool {
-    talk.ours.iter().any(|ours| Some(&ours.what.id) == said.id)
+    said.id.is_some_and(|id| talk.has_asked(id))
 }
 
-fn is_told(what: &crate::What) -> bool {
-    matches!(what, crate::What::Sent(Probe::UnknownNotification, _))
-}
-
-/// The notification of ours that a response without an id may be for.
-fn told<'a>(talk: &Talk<'a>, said: &Said<'_>) -> Option<&'a crate::Line> {
-    if said.id.is_some() {
-        return None;
-    }
-    talk.run.events[..said.place].iter().rev().find_map(|event| match &event.what {
-        crate::What::Sent(Probe::UnknownNotification, line) => Some(line),
+/// The notifications of ours that nobody knows, each by its place.
+fn unknown_notifications<'a>(talk: &Talk<'a>) -> BTreeMap<usize, &'a Line> {
+    let events = talk.run.events.iter().enumerate();
+    let unknown = events.filter_map(|(place, event)| match &event.what {
+        What::Sent(Probe::UnknownNotification, line) => Some((place, line)),
         _ => None,
-    })
+    });
+    unknown.collect()
 }
 
-/// Whether there is something to say of a request of ours: it has an answer, or there was time for one.
+/// The one of them that a response without an id may be for.
+fn told<'a>(unknown: &BTreeMap<usize, &'a Line>, said: &Said<'_>) -> Option<&'a Line> {
+    let before = unknown.range(..said.place).next_back().filter(|_| said.id.is_none());
+    before.map(|(_, line)| *line)
+}
+
+/// Whether there is something to say of a request of ours: it has an answer, or one was due and there was time for it.
 fn may_be_judged(seen: &Seen<'_>, talk: &Talk<'_>, ours: &Ours<'_>) -> bool {
     let waited = talk.here;
-    ours.answer.is_some() || waited.saturating_sub(ours.at) >= seen.trace.answer_within
+    ours.answer.is_some() || !ours.cancelled && waited.saturating_sub(ours.at) >= seen.trace.answer_within
 }
 
 fn silence(talk: &Talk<'_>, ours: &Ours<'_>) -> Option<Finding> {
     // What is no message may have been the answer.
-    let broken = || talk.faults.iter().any(|(place, ..)| *place > ours.place);
-    let stray = || talk.strays.iter().any(|said| said.place > ours.place && !is_known(talk, said));
+    let broken = || talk.faults.last().is_some_and(|(place, ..)| *place > ours.place);
+    let after = |said: &&Said<'_>| said.place > ours.place;
+    let stray = || talk.strays.iter().rev().take_while(after).any(|said| !is_known(talk, said));
     (ours.answer.is_none() && !broken() && !stray()).then(|| {
         let problem = format!("{} was not answered", ours.what.method);
         Finding::new(problem, Some(ours.line.bytes()), None)

@@ -1,5 +1,7 @@
 //! The headers of the modern era, which repeat what is in the body, as a client writes them.
 
+use std::collections::BTreeMap;
+
 use mcpjoin_proto::http::headers::{Headers, decode_value, encode_value, name};
 use mcpjoin_proto::http::params::{HeaderMark, check_param_headers, header_marks};
 use mcpjoin_proto::types::meta::key;
@@ -103,7 +105,7 @@ pub(super) static RULES: [Rule; 6] = [
             let talk = seen.talk();
             let tools = tools(talk);
             let judged = calls(talk).filter_map(|(post, called, request)| {
-                let schema = &tools.iter().rev().find(|(tool, _)| *tool == called)?.1;
+                let schema = tools.get(&called)?;
                 let marks: Vec<HeaderMark> = header_marks(schema).ok().filter(|marks| !marks.is_empty())?;
                 let arguments = request.params.as_ref().and_then(Payload::arguments);
                 let checked = check_param_headers(&post.request.headers[..], &marks, arguments.as_ref());
@@ -120,12 +122,11 @@ pub(super) static RULES: [Rule; 6] = [
         judge: |seen| {
             let talk = seen.talk();
             let tools = tools(talk);
-            if !tools.iter().any(|(_, schema)| header_marks(schema).is_err()) {
+            if !tools.values().any(|schema| header_marks(schema).is_err()) {
                 return Outcome::Skipped("no such tool was listed");
             }
             let judged = calls(talk).map(|(post, called, _)| {
-                let listed = tools.iter().rev().find(|(tool, _)| *tool == called);
-                let error = listed.and_then(|(_, schema)| header_marks(schema).err())?;
+                let error = header_marks(tools.get(&called)?).err()?;
                 Some(post.finding(format!("{called} is such a tool: {error}")))
             });
             Outcome::of(judged, "the client called no tool")
@@ -164,8 +165,8 @@ fn calls<'t, 'a>(talk: &'t Talk<'a>) -> impl Iterator<Item = (&'t Post<'a>, Stri
     })
 }
 
-/// The tools that were listed, each with the schema of its arguments.
-fn tools(talk: &Talk<'_>) -> Vec<(String, Raw)> {
+/// The tools that were listed, each with the schema of its arguments that was listed last.
+fn tools(talk: &Talk<'_>) -> BTreeMap<String, Raw> {
     let pages = talk.calls(&Method::ListTools).filter_map(|asked| asked.answer?.outcome.as_ref().ok());
     let tools = pages.filter_map(|page| elements(&member(page.raw(), "tools")?)).flatten();
     tools.filter_map(|tool| Some((text(&tool, "name")?, member(&tool, "inputSchema")?))).collect()

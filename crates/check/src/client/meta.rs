@@ -6,6 +6,7 @@ use mcpjoin_proto::{Method, code};
 use super::lifecycle::nameless;
 use super::talk::{Asked, is_object};
 use super::utilities::is_string;
+use crate::grammar::meta_key_fault;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
@@ -70,7 +71,7 @@ pub(super) static RULES: [Rule; 7] = [
         judge: |seen| {
             let judged = seen.talk().asked.iter().filter_map(|asked| {
                 let meta = members(&asked.meta()?)?;
-                let wrong = meta.keys().find(|name| !is_key(name));
+                let wrong = meta.keys().find(|name| meta_key_fault(name).is_some());
                 Some(wrong.map(|name| asked.finding(format!("{name:?} is no such name"))))
             });
             Outcome::of(judged, "the client sent no _meta")
@@ -85,7 +86,8 @@ pub(super) static RULES: [Rule; 7] = [
             let talk = seen.talk();
             let judged = talk.asked.iter().filter_map(|asked| {
                 let extensions = members(&member(&talk.capabilities(Some(asked))?, "extensions")?)?;
-                let wrong = extensions.keys().find(|name| !is_key(name) || !name.contains('/'));
+                let wrong =
+                    extensions.keys().find(|name| meta_key_fault(name).is_some() || !name.contains('/'));
                 Some(wrong.map(|name| asked.finding(format!("{name:?} is no such name"))))
             });
             Outcome::of(judged, "the client declared no extension")
@@ -112,6 +114,8 @@ pub(super) static RULES: [Rule; 7] = [
         sources: &[Source::new(Revisions::MODERN, Should, "basic/versioning#protocol-version-negotiation")],
         judge: |seen| {
             let talk = seen.talk();
+            let modern: Vec<&Asked<'_>> =
+                talk.asked.iter().filter(|asked| asked.what.method != Method::Initialize).collect();
             let judged =
                 talk.asked.iter().filter_map(|asked| {
                     let said = asked.answer?;
@@ -120,10 +124,8 @@ pub(super) static RULES: [Rule; 7] = [
                         return None;
                     }
                     let supported = strings(&member(error.data.as_ref()?, "supported")?)?;
-                    let next = talk
-                        .asked
-                        .iter()
-                        .find(|next| next.place > said.place && next.what.method != Method::Initialize)?;
+                    // They stand in the order of their places.
+                    let next = modern.get(modern.partition_point(|next| next.place <= said.place))?;
                     let version = member(&next.meta()?, key::PROTOCOL_VERSION)?;
                     let version = version.to_string_value()?.into_owned();
                     Some((!supported.contains(&version)).then(|| {
@@ -143,24 +145,4 @@ fn missing(asked: &Asked<'_>, key: &str, kind: &str) -> Finding {
 fn requests(seen: &Seen<'_>, look: impl Fn(&Asked<'_>) -> Option<Finding>) -> Outcome {
     let asked = seen.talk().asked.iter().filter(|asked| asked.what.method != Method::Initialize);
     Outcome::of(asked.map(look), "the client sent no request")
-}
-
-/// Whether a name is one as `_meta` has them.
-fn is_key(key: &str) -> bool {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    prefix.is_none_or(|prefix| prefix.split('.').all(is_label)) && is_name(name)
-}
-
-fn is_label(label: &str) -> bool {
-    label.starts_with(|first: char| first.is_ascii_alphabetic())
-        && label.ends_with(|last: char| last.is_ascii_alphanumeric())
-        && label.chars().all(|inner| inner.is_ascii_alphanumeric() || inner == '-')
-}
-
-fn is_name(name: &str) -> bool {
-    let inner = |inner: char| inner.is_ascii_alphanumeric() || matches!(inner, '-' | '_' | '.');
-    name.is_empty()
-        || name.starts_with(|first: char| first.is_ascii_alphanumeric())
-            && name.ends_with(|last: char| last.is_ascii_alphanumeric())
-            && name.chars().all(inner)
 }

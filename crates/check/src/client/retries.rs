@@ -2,9 +2,6 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#client-requirements-basic-workflow>
 
-use mcpjoin_proto::Raw;
-
-use super::talk::{Retry, Talk};
 use crate::revisions::Revisions;
 use crate::rule::Level::Must;
 use crate::rule::{Chapter, Outcome, Rule, Source};
@@ -23,13 +20,13 @@ pub(super) static RULES: [Rule; 5] = [
             let talk = seen.talk();
             let judged = talk.retries().filter_map(|(retry, needed)| {
                 let wanted = needed.state.as_ref()?;
-                if is_of_another(talk, retry) {
+                if retry.is_of_another {
                     return None;
                 }
                 let problem = match &retry.state {
                     None => Some("requestState is missing"),
                     // A request may have been answered so several times, and be sent again for each.
-                    Some(given) if given != wanted && !is_known(talk, given) => {
+                    Some(given) if given != wanted && !retry.is_known => {
                         Some("requestState is not the one that came")
                     }
                     Some(_) => None,
@@ -50,7 +47,7 @@ pub(super) static RULES: [Rule; 5] = [
                 if talk.needed_for(retry).is_some_and(|needed| needed.state.is_some()) {
                     return None;
                 }
-                let invented = retry.state.as_ref().is_some_and(|given| !is_known(talk, given));
+                let invented = retry.state.is_some() && !retry.is_known;
                 Some(invented.then(|| talk.asked[retry.asked].finding("no answer had this requestState")))
             });
             Outcome::of(judged, NOTHING)
@@ -81,7 +78,7 @@ pub(super) static RULES: [Rule; 5] = [
             let judged = talk.retries().filter_map(|(retry, needed)| {
                 let wanted = needed.requests.as_ref()?;
                 let is_this = retry.state == needed.state;
-                if !is_this && retry.state.as_ref().is_some_and(|given| is_known(talk, given)) {
+                if !is_this && retry.is_known {
                     // It is for an earlier answer of the same kind.
                     return None;
                 }
@@ -105,24 +102,11 @@ pub(super) static RULES: [Rule; 5] = [
             let talk = seen.talk();
             let judged = talk.bringing().map(|retry| {
                 let fits = talk.needed_for(retry).is_some();
-                let stray = !fits && retry.state.as_ref().is_none_or(|given| is_known(talk, given));
-                (stray || is_of_another(talk, retry))
+                let stray = !fits && (retry.state.is_none() || retry.is_known);
+                (stray || retry.is_of_another)
                     .then(|| talk.asked[retry.asked].finding("this request was not asked for input"))
             });
             Outcome::of(judged, NOTHING)
         },
     },
 ];
-
-/// Whether some answer had this state.
-fn is_known(talk: &Talk<'_>, state: &Raw) -> bool {
-    talk.needed().iter().any(|needed| needed.state.as_ref() == Some(state))
-}
-
-/// Whether the state belongs to a request about something else.
-fn is_of_another(talk: &Talk<'_>, retry: &Retry) -> bool {
-    let Some(state) = &retry.state else { return false };
-    let needed = talk.needed();
-    let mut owners = needed.iter().filter(|needed| needed.state.as_ref() == Some(state)).peekable();
-    owners.peek().is_some() && owners.all(|owner| owner.subject != retry.subject)
-}

@@ -4,7 +4,7 @@
 //! The counterpart of [`Seen`](crate::seen::Seen), built when the first rule for clients asks for it. In the
 //! [`Run`] we are the server: [`What::Received`] is what the client has sent, [`What::Sent`] what it got.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,6 +42,7 @@ pub(crate) struct Talk<'a> {
     pub(crate) last: Duration,
     /// The time of the last event while the client was there.
     pub(crate) here: Duration,
+    ids: Ids<'a>,
     inputs: Inputs<'a>,
 }
 
@@ -89,6 +90,8 @@ pub(crate) struct Ours<'a> {
     pub(crate) line: &'a Line,
     pub(crate) what: &'a Request,
     pub(crate) answer: Option<Said<'a>>,
+    /// Whether we have given it up: it need not be answered then.
+    pub(crate) cancelled: bool,
 }
 
 /// An HTTP request of the client, and what it got.
@@ -114,6 +117,7 @@ impl<'a> Talk<'a> {
             left: false,
             here: Duration::ZERO,
             last: Duration::ZERO,
+            ids: Ids::default(),
             inputs: Inputs::default(),
         }
     }
@@ -121,7 +125,6 @@ impl<'a> Talk<'a> {
     pub(crate) fn of(run: &'a Run) -> Self {
         let mut talk = Self::empty(run);
         talk.last = run.events.last().map_or(Duration::ZERO, |event| event.at);
-        let mut ids = Ids::default();
         for (place, event) in run.events.iter().enumerate() {
             if !talk.left && !matches!(event.what, What::InputClosed | What::Ended(_)) {
                 talk.here = event.at;
@@ -133,12 +136,12 @@ impl<'a> Talk<'a> {
                         post.body = Some(line);
                     }
                     for part in line.parts() {
-                        talk.came(&mut ids, place, event.at, line, part);
+                        talk.came(place, event.at, line, part);
                     }
                 }
                 What::Sent(probe, line) => {
                     for part in line.parts().filter_map(Result::ok) {
-                        talk.went(&mut ids, place, event.at, *probe, line, part);
+                        talk.went(place, event.at, *probe, line, part);
                     }
                 }
                 What::Requested(_, request) => {
@@ -161,7 +164,6 @@ impl<'a> Talk<'a> {
 
     fn came(
         &mut self,
-        ids: &mut Ids<'a>,
         place: usize,
         at: Duration,
         line: &'a Line,
@@ -169,14 +171,15 @@ impl<'a> Talk<'a> {
     ) {
         match part {
             Ok(Message::Request(what)) => {
-                ids.asked.insert(&what.id, self.asked.len());
+                self.ids.asked.insert(&what.id, self.asked.len());
                 self.asked.push(Asked { place, at, line, what, answer: None });
             }
             Ok(Message::Notification(what)) => self.told.push(Told { place, at, line, what }),
             Ok(Message::Response(response)) => {
                 let (id, outcome) = (response.id.as_ref(), &response.outcome);
                 let said = Said { place, at, probe: None, line, id, outcome };
-                let owner = id.and_then(|id| ids.ours.get(id)).and_then(|place| self.ours.get_mut(*place));
+                let owner = id.and_then(|id| self.ids.ours.get(id));
+                let owner = owner.and_then(|place| self.ours.get_mut(*place));
                 match owner {
                     Some(ours) if ours.answer.is_none() => ours.answer = Some(said),
                     _ => self.strays.push(said),
@@ -186,29 +189,35 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn went(
-        &mut self,
-        ids: &mut Ids<'a>,
-        place: usize,
-        at: Duration,
-        probe: Probe,
-        line: &'a Line,
-        part: &'a Message,
-    ) {
+    fn went(&mut self, place: usize, at: Duration, probe: Probe, line: &'a Line, part: &'a Message) {
         match part {
             Message::Request(what) => {
-                ids.ours.insert(&what.id, self.ours.len());
-                self.ours.push(Ours { place, at, probe, line, what, answer: None });
+                self.ids.ours.insert(&what.id, self.ours.len());
+                self.ours.push(Ours { place, at, probe, line, what, answer: None, cancelled: false });
             }
             Message::Response(response) => {
                 let (id, outcome) = (response.id.as_ref(), &response.outcome);
-                let owner = id.and_then(|id| ids.asked.get(id)).and_then(|place| self.asked.get_mut(*place));
+                let owner = id.and_then(|id| self.ids.asked.get(id));
+                let owner = owner.and_then(|place| self.asked.get_mut(*place));
                 if let Some(asked) = owner.filter(|asked| asked.answer.is_none()) {
                     asked.answer = Some(Said { place, at, probe: Some(probe), line, id, outcome });
                 }
             }
+            Message::Notification(what) if what.method == Method::Cancelled => {
+                let id = what.params.as_ref().and_then(|params| member(params.raw(), "requestId"));
+                let id: Option<RequestId> = id.and_then(|id| id.decode().ok());
+                let ours = id.and_then(|id| self.ids.ours.get(&id));
+                if let Some(ours) = ours.and_then(|place| self.ours.get_mut(*place)) {
+                    ours.cancelled = true;
+                }
+            }
             Message::Notification(_) => {}
         }
+    }
+
+    /// Whether a request of ours had that id.
+    pub(crate) fn has_asked(&self, id: &RequestId) -> bool {
+        self.ids.ours.contains_key(id)
     }
 
     /// Whether the run is of the era without sessions.
@@ -300,11 +309,6 @@ impl<'a> Talk<'a> {
         self.inputs.retries.iter()
     }
 
-    /// Our answers that ask for input.
-    pub(crate) fn needed(&self) -> &[Needed<'a>] {
-        &self.inputs.needed
-    }
-
     /// The answer that a request brings input for.
     pub(crate) fn needed_for(&self, retry: &Retry) -> Option<&Needed<'a>> {
         self.inputs.needed.get(retry.needed?)
@@ -329,16 +333,34 @@ struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Read once: there may be many.
+    /// Read once, and in the order of their places: there may be many.
     fn of(asked: &[Asked<'a>]) -> Self {
         let needed: Vec<Needed<'a>> = asked.iter().filter_map(Needed::of).collect();
-        let retries = asked.iter().enumerate().filter_map(|(place, asked)| {
-            let mut retry = Retry::of(place, asked)?;
-            let fits = |needed: &Needed<'_>| needed.place < asked.place && needed.subject == retry.subject;
-            retry.needed = needed.iter().rposition(fits);
-            Some(retry)
-        });
-        Self { retries: retries.collect(), needed }
+        let mut owners: HashMap<&str, HashSet<&Subject>> = HashMap::new();
+        for needed in &needed {
+            if let Some(state) = &needed.state {
+                owners.entry(state.as_str()).or_default().insert(&needed.subject);
+            }
+        }
+        let mut coming: Vec<(usize, &Needed<'a>)> = needed.iter().enumerate().collect();
+        coming.sort_by_key(|(_, needed)| needed.place);
+        let mut coming = coming.into_iter().peekable();
+        let mut latest: HashMap<&Subject, usize> = HashMap::new();
+        let mut retries = Vec::new();
+        for (place, asked) in asked.iter().enumerate() {
+            while let Some((place, needed)) = coming.next_if(|(_, needed)| needed.place < asked.place) {
+                let latest = latest.entry(&needed.subject).or_insert(place);
+                *latest = place.max(*latest);
+            }
+            if let Some(mut retry) = Retry::of(place, asked) {
+                retry.needed = latest.get(&retry.subject).copied();
+                let owners = retry.state.as_ref().and_then(|state| owners.get(state.as_str()));
+                retry.is_known = owners.is_some();
+                retry.is_of_another = owners.is_some_and(|owners| !owners.contains(&retry.subject));
+                retries.push(retry);
+            }
+        }
+        Self { retries, needed }
     }
 }
 
@@ -349,6 +371,10 @@ pub(crate) struct Retry {
     pub(crate) subject: Subject,
     pub(crate) given: Option<Members<Raw>>,
     pub(crate) state: Option<Raw>,
+    /// Whether some answer had this state.
+    pub(crate) is_known: bool,
+    /// Whether the state belongs to requests about something else.
+    pub(crate) is_of_another: bool,
     /// Which of the answers that ask for input it is for.
     needed: Option<usize>,
 }
@@ -374,7 +400,8 @@ impl Retry {
             return None;
         }
         let given = given.and_then(members);
-        Some(Self { asked: place, subject: subject(asked), given, state, needed: None })
+        let (is_known, is_of_another, needed) = (false, false, None);
+        Some(Self { asked: place, subject: subject(asked), given, state, is_known, is_of_another, needed })
     }
 }
 

@@ -30,12 +30,15 @@ pub(super) static RULES: [Rule; 7] = [
         sources: CANCELLATION,
         judge: |seen| {
             let talk = seen.talk();
+            let mut first = BTreeMap::new();
+            for asked in &talk.asked {
+                first.entry(&asked.what.id).or_insert(asked);
+            }
             let judged = cancelled(talk).map(|(told, id)| {
                 let Some(id) = id else {
                     return Some(talk.finding("it names no request", told.line));
                 };
-                let request = talk.asked.iter().find(|asked| asked.place < told.place && asked.what.id == id);
-                let Some(request) = request else {
+                let Some(request) = first.get(&id).filter(|asked| asked.place < told.place) else {
                     return Some(talk.finding(format!("no request had the id {id}"), told.line));
                 };
                 let over = request.answer.is_some_and(|said| {
@@ -58,10 +61,10 @@ pub(super) static RULES: [Rule; 7] = [
         )],
         judge: |seen| {
             let talk = seen.talk();
+            let opened: BTreeSet<&RequestId> =
+                talk.calls(&Method::Initialize).map(|asked| &asked.what.id).collect();
             let judged = cancelled(talk).map(|(told, id)| {
-                let mut opened = talk.calls(&Method::Initialize);
-                opened
-                    .any(|asked| Some(&asked.what.id) == id.as_ref())
+                id.is_some_and(|id| opened.contains(&id))
                     .then(|| talk.finding("the request that it names is initialize", told.line))
             });
             Outcome::of(judged, "the client cancelled nothing")
@@ -113,16 +116,20 @@ pub(super) static RULES: [Rule; 7] = [
         sources: &[Source::new(Revisions::LEGACY, Must, "basic/utilities/progress#behavior-requirements")],
         judge: |seen| {
             let talk = seen.talk();
-            let mut last: Vec<(Raw, f64)> = Vec::new();
+            let mut first = BTreeMap::new();
+            for ours in &talk.ours {
+                let meta = ours.what.params.as_ref().and_then(Payload::meta);
+                if let Some(token) = meta.and_then(|meta| member(&meta, "progressToken")) {
+                    first.entry(plain(&token).to_string()).or_insert(ours);
+                }
+            }
+            let mut last: BTreeMap<String, f64> = BTreeMap::new();
             let told = talk.told.iter().filter(|told| told.what.method == Method::Progress);
             let judged = told.map(|told| {
                 let params = told.what.params.as_ref().map(Payload::raw)?;
-                let token = member(params, "progressToken").as_ref().map(plain);
-                let ours = talk.ours.iter().filter(|ours| ours.place < told.place).find(|ours| {
-                    let meta = ours.what.params.as_ref().and_then(Payload::meta);
-                    token.is_some()
-                        && meta.and_then(|meta| member(&meta, "progressToken")).as_ref().map(plain) == token
-                });
+                let token = member(params, "progressToken").map(|token| plain(&token).to_string());
+                let ours = token.as_ref().and_then(|token| first.get(token));
+                let ours = ours.filter(|ours| ours.place < told.place);
                 let (Some(token), Some(ours)) = (token, ours) else {
                     return Some(talk.finding("no request to the client had this token", told.line));
                 };
@@ -130,9 +137,7 @@ pub(super) static RULES: [Rule; 7] = [
                     return Some(talk.finding("the request with this token was answered", told.line));
                 }
                 let progress = member(params, "progress")?.as_str().parse::<f64>().ok()?;
-                let before = last.iter().rev().find(|(other, _)| *other == token).map(|(_, before)| *before);
-                last.push((token, progress));
-                let before = before.filter(|before| progress <= *before)?;
+                let before = last.insert(token, progress).filter(|before| progress <= *before)?;
                 Some(talk.finding(format!("{progress} comes after {before}"), told.line))
             });
             Outcome::of(judged, "the client told of no progress")

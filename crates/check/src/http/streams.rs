@@ -1,6 +1,6 @@
 //! Streams of the legacy era: the one that GET opens, ids of events, resumption.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mcpjoin_proto::http::headers::{Headers, name};
 
@@ -126,10 +126,10 @@ fn replayed(seen: &Seen<'_>, exchange: &Exchange<'_>) -> Option<Finding> {
         }
     }
     let seen_before = first.events.iter().take_while(|event| event.id.as_deref() != Some(after));
-    let mut earlier: Vec<&[u8]> = seen_before.filter_map(|event| event.id.as_deref()).collect();
-    earlier.push(after);
+    let mut earlier: BTreeSet<&[u8]> = seen_before.filter_map(|event| event.id.as_deref()).collect();
+    earlier.insert(after);
     let repeated =
-        exchange.events.iter().find(|event| event.id.as_deref().is_some_and(|id| earlier.contains(&id)));
+        exchange.events.iter().find(|event| event.id.as_deref().is_some_and(|id| earlier.contains(id)));
     repeated.map(|event| {
         let id = event.id.as_deref().unwrap_or_default();
         exchange.finding(format!("the event {} came once more", String::from_utf8_lossy(id)))

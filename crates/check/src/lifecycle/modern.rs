@@ -2,6 +2,8 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 
+use std::collections::BTreeSet;
+
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Kind, Method, Raw, RequestId, code};
 
@@ -307,14 +309,15 @@ pub(super) static RULES: [Rule; 19] = [
                    subscriptions/listen.",
         sources: &[must("basic/patterns/cancellation")],
         judge: |seen| {
+            let listens = seen.asked.iter().filter(|asked| asked.method == Some(&Method::Listen));
+            let streams: BTreeSet<&RequestId> = listens.filter_map(|asked| asked.id).collect();
             let told = seen.notifications.iter().map(|told| {
                 if told.what.method != Method::Cancelled {
                     return None;
                 }
                 let params = told.what.params.as_ref().map(|params| params.raw());
                 let id = params.and_then(|params| member(params, "requestId")?.decode::<RequestId>().ok());
-                let listens = || seen.asked.iter().filter(|asked| asked.method == Some(&Method::Listen));
-                let named = id.is_some_and(|id| listens().any(|asked| asked.id == Some(&id)));
+                let named = id.is_some_and(|id| streams.contains(&id));
                 (!named).then(|| Finding::new("it is of no stream of changes", None, Some(told.line.bytes())))
             });
             Outcome::of(told, "the server sent no notification")

@@ -2,6 +2,8 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation>
 
+use std::collections::BTreeMap;
+
 use mcpjoin_proto::{Method, RequestId};
 
 use crate::base::goes_on;
@@ -73,13 +75,15 @@ pub(super) static RULES: [Rule; 4] = [
             "basic/utilities/cancellation#behavior-requirements",
         )],
         judge: |seen| {
+            let mut first = BTreeMap::new();
+            for request in &seen.requests {
+                first.entry(&request.what.id).or_insert(request.place);
+            }
             let cancels = seen.notifications.iter().filter(|told| told.what.method == Method::Cancelled);
             let judged = cancels.map(|told| {
                 let id = told.what.params.as_ref().and_then(|params| member(params.raw(), "requestId"));
                 let id = id.and_then(|id| id.decode::<RequestId>().ok());
-                let own = |id: &RequestId| {
-                    seen.requests.iter().any(|request| request.place < told.place && request.what.id == *id)
-                };
+                let own = |id: &RequestId| first.get(id).is_some_and(|place| *place < told.place);
                 let problem = match id {
                     None => "it does not say of what".to_owned(),
                     Some(id) if own(&id) => return None,

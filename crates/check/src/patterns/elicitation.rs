@@ -2,6 +2,8 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation>
 
+use std::collections::BTreeSet;
+
 use mcpjoin_proto::{Kind, Method, Raw, code};
 
 use super::input::{Wanted, wanted};
@@ -132,7 +134,7 @@ pub(super) static RULES: [Rule; 6] = [
                 .errors()
                 .filter_map(|(.., error)| elements(&member(error.data.as_ref()?, "elicitations")?));
             let errors = errors.flatten().filter_map(|one| text(&one, "elicitationId"));
-            let known: Vec<String> = asked.chain(errors).collect();
+            let known: BTreeSet<String> = asked.chain(errors).collect();
             let told =
                 seen.notifications.iter().filter(|told| told.what.method == Method::ElicitationComplete);
             let judged = told.map(|told| {

@@ -2,6 +2,8 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress>
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Kind, Method, Notification, ProgressToken, Raw};
 
@@ -53,9 +55,10 @@ pub(super) static RULES: [Rule; 5] = [
             if modern && seen.run.channel == Channel::StreamableHttp {
                 return Outcome::Skipped("over HTTP, notifications-relate says it");
             }
+            let askers = askers(seen);
             each(seen, |told| {
                 let token = token_of(told.what)?;
-                let known = asker(seen, told).is_some();
+                let known = asker(&askers, told).is_some();
                 (!known).then(|| format!("no request had given the token {token}"))
             })
         },
@@ -66,19 +69,13 @@ pub(super) static RULES: [Rule; 5] = [
         sentence: "With each notification the progress of a request is greater.",
         sources: &sources("basic/utilities/progress#progress-flow", "basic/patterns/progress#progress-flow"),
         judge: |seen| {
-            let mut last: Vec<(ProgressToken, f64)> = Vec::new();
+            let mut last: BTreeMap<ProgressToken, f64> = BTreeMap::new();
             let judged: Vec<Option<Finding>> = progress(seen)
                 .filter_map(|told| {
                     let token = token_of(told.what)?;
                     let progress =
                         Json::of(&member(told.what.params.as_ref()?.raw(), "progress")?)?.as_number()?;
-                    let before = match last.iter_mut().find(|(known, _)| *known == token) {
-                        Some((_, before)) => std::mem::replace(before, progress),
-                        None => {
-                            last.push((token, progress));
-                            return Some(None);
-                        }
-                    };
+                    let Some(before) = last.insert(token, progress) else { return Some(None) };
                     let problem = || format!("the progress is {progress} after {before}");
                     let broken = progress <= before;
                     Some(broken.then(|| Finding::new(problem(), None, Some(told.line.bytes()))))
@@ -96,8 +93,9 @@ pub(super) static RULES: [Rule; 5] = [
             "basic/patterns/progress#implementation-notes",
         ),
         judge: |seen| {
+            let askers = askers(seen);
             each(seen, |told| {
-                let asked = asker(seen, told)?;
+                let asked = asker(&askers, told)?;
                 // On two streams nobody knows which came first.
                 let over_http = seen.run.channel == Channel::StreamableHttp;
                 let mut answers = asked.answers.iter();
@@ -116,7 +114,7 @@ pub(super) static RULES: [Rule; 5] = [
         sentence: "The progress token in a request of the server is a string or an integer, its own among all of them.",
         sources: &[Source::new(Revisions::LEGACY, Must, "basic/utilities/progress#progress-flow")],
         judge: |seen| {
-            let mut known: Vec<ProgressToken> = Vec::new();
+            let mut known: BTreeSet<ProgressToken> = BTreeSet::new();
             let judged: Vec<Option<Finding>> = seen
                 .requests
                 .iter()
@@ -127,7 +125,7 @@ pub(super) static RULES: [Rule; 5] = [
                         Err(_) => format!("the token is {raw}"),
                         Ok(token) if known.contains(&token) => format!("another request had the token {raw}"),
                         Ok(token) => {
-                            known.push(token);
+                            known.insert(token);
                             return Some(None);
                         }
                     };
@@ -147,12 +145,25 @@ fn token_of(told: &Notification) -> Option<ProgressToken> {
     member(told.params.as_ref()?.raw(), "progressToken")?.decode().ok()
 }
 
-/// The request of ours that has given the token of a notification.
-fn asker<'s, 'a>(seen: &'s Seen<'a>, told: &Came<'a, Notification>) -> Option<&'s Asked<'a>> {
-    let token = token_of(told.what)?;
+/// The first request of ours with each token. Read once: what a server tells may be much.
+fn askers<'s, 'a>(seen: &'s Seen<'a>) -> BTreeMap<ProgressToken, &'s Asked<'a>> {
     let given = |raw: Raw| raw.decode::<ProgressToken>().ok();
-    let mut before = seen.asked.iter().filter(|asked| asked.place < told.place);
-    before.find(|asked| asked.meta(key::PROGRESS_TOKEN).and_then(given).as_ref() == Some(&token))
+    let mut askers = BTreeMap::new();
+    for asked in &seen.asked {
+        if let Some(token) = asked.meta(key::PROGRESS_TOKEN).and_then(given) {
+            askers.entry(token).or_insert(asked);
+        }
+    }
+    askers
+}
+
+/// The request of ours that has given the token of a notification.
+fn asker<'s, 'a>(
+    askers: &BTreeMap<ProgressToken, &'s Asked<'a>>,
+    told: &Came<'_, Notification>,
+) -> Option<&'s Asked<'a>> {
+    let asked = askers.get(&token_of(told.what)?)?;
+    (asked.place < told.place).then_some(*asked)
 }
 
 /// Looks at each notification of progress.

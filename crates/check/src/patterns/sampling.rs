@@ -2,6 +2,8 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
 
+use std::collections::BTreeSet;
+
 use mcpjoin_proto::{Kind, Method, Raw};
 
 use super::input::{Wanted, wanted};
@@ -101,8 +103,8 @@ fn balance_fault(wanted: &Wanted) -> Option<String> {
         if results > 0 && results < blocks.len() {
             return Some("a message has results of tools and something else".into());
         }
-        let given: Vec<String> = blocks.iter().filter_map(|block| text(block, "toolUseId")).collect();
-        if let Some(missing) = used.iter().find(|id| !given.contains(id)) {
+        let given: BTreeSet<String> = blocks.iter().filter_map(|block| text(block, "toolUseId")).collect();
+        if let Some(missing) = used.iter().find(|id| !given.contains(*id)) {
             return Some(format!("the use {missing:?} of a tool is not followed by its result"));
         }
         used = blocks

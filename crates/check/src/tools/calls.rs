@@ -1,5 +1,7 @@
 //! What calling a tool brings: judged where calls were allowed.
 
+use std::collections::BTreeMap;
+
 use mcpjoin_proto::{Kind, Method, Raw, code};
 
 use crate::features::{Page, answered, is_kind, tool_of};
@@ -146,10 +148,15 @@ fn called(seen: &Seen<'_>, look: impl Fn(&Page<'_, '_>) -> Option<String>) -> Ou
 
 /// Looks at every result of a tool with an `outputSchema` that is no error.
 fn with_schema(seen: &Seen<'_>, look: impl Fn(&Page<'_, '_>, &Raw) -> Option<String>) -> Outcome {
+    // Looked for once: one call may have many answers.
+    let mut schemas = BTreeMap::new();
     let judged = answered(seen, &Method::CallTool).filter_map(|page| {
         let failed = member(page.result, "isError").is_some_and(|flag| flag.as_str() == "true");
-        let schema = member(&tool_of(seen, page.asked)?, "outputSchema").filter(|_| !failed)?;
-        Some(found(&page, look(&page, &schema)))
+        let schema = schemas
+            .entry(page.asked.place)
+            .or_insert_with(|| member(&tool_of(seen, page.asked)?, "outputSchema"));
+        let schema = schema.as_ref().filter(|_| !failed)?;
+        Some(found(&page, look(&page, schema)))
     });
     Outcome::of(judged, "no tool was called that has an outputSchema")
 }

@@ -169,17 +169,16 @@ pub(super) static RULES: [Rule; 11] = [
         sentence: "A server that declares listChanged tells when its list of tools has changed.",
         sources: &[Source::new(Revisions::LEGACY, Should, "server/tools#list-changed-notification")],
         judge: |seen| {
-            let declares = || {
-                let flag = member(seen.declared()?.get("tools")?, "listChanged")?;
-                Some(flag.as_str() == "true")
-            };
+            let declared = seen.declared();
+            let flag = declared.as_ref().and_then(|declared| member(declared.get("tools")?, "listChanged"));
+            let declares = flag.is_some_and(|flag| flag.as_str() == "true");
             let told = seen.notifications.iter().any(|told| told.what.method == Method::ToolListChanged);
             let first = pages(seen, &Method::ListTools).find(|page| page.asked.probe == Probe::List);
             let first = first.and_then(|page| names_of(page.result)).map(|names| sorted(&names));
             let again = seen.results().filter(|(asked, ..)| asked.probe == Probe::ListAgain);
             let judged = again.filter_map(|(asked, answer, result)| {
                 let again = sorted(&names_of(result.raw())?);
-                let changed = first.as_ref().is_some_and(|first| *first != again) && declares() == Some(true);
+                let changed = declares && first.as_ref().is_some_and(|first| *first != again);
                 changed.then(|| {
                     (!told).then(|| asked.finding("the list has changed, and nothing was told", answer.line))
                 })

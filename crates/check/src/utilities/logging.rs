@@ -2,6 +2,8 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/logging>
 
+use std::collections::BTreeMap;
+
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Kind, Method, Raw};
 
@@ -70,7 +72,7 @@ pub(super) static RULES: [Rule; 5] = [
         ],
         judge: |seen| {
             let urgency = |level: &str| LEVELS.iter().position(|known| *known == level);
-            let asked: Vec<(usize, usize)> = seen
+            let asked: BTreeMap<usize, usize> = seen
                 .results()
                 .filter(|(asked, ..)| asked.probe == Probe::SetLevel)
                 .filter_map(|(asked, answer, _)| {
@@ -78,7 +80,7 @@ pub(super) static RULES: [Rule; 5] = [
                 })
                 .collect();
             logged(seen, |params, place| {
-                let (_, least) = asked.iter().rev().find(|(set, _)| *set < place)?;
+                let (_, least) = asked.range(..place).next_back()?;
                 let level = text(params, "level")?;
                 (urgency(&level)? < *least).then(|| format!("its level is {level:?}"))
             })
@@ -93,11 +95,9 @@ pub(super) static RULES: [Rule; 5] = [
             if seen.run.channel == Channel::StreamableHttp {
                 return Outcome::Skipped("over HTTP, notifications-relate says it");
             }
+            let first = seen.asked.iter().find(|asked| asked.meta(key::LOG_LEVEL).is_some());
             logged(seen, |_, place| {
-                let asked = seen
-                    .asked
-                    .iter()
-                    .any(|asked| asked.place < place && asked.meta(key::LOG_LEVEL).is_some());
+                let asked = first.is_some_and(|first| first.place < place);
                 (!asked).then(|| "no request has asked for it".into())
             })
         },

@@ -2,6 +2,8 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination>
 
+use std::collections::BTreeMap;
+
 use mcpjoin_proto::{Kind, Method, Raw};
 
 use crate::base::refused;
@@ -70,12 +72,17 @@ pub(super) static RULES: [Rule; 5] = [
         )],
         judge: |seen| {
             let again = seen.results().filter(|(asked, ..)| asked.probe == Probe::SamePage);
+            // Looked for once: one request may have many answers.
+            let mut first = BTreeMap::new();
             let judged = again.filter_map(|(asked, answer, result)| {
                 let method = asked.method?;
-                let cursor = cursor_of(asked);
-                let first = pages(seen, method).find(|page| cursor_of(page.asked) == cursor)?;
+                let first = first.entry(asked.place).or_insert_with(|| {
+                    let cursor = cursor_of(asked);
+                    let first = pages(seen, method).find(|page| cursor_of(page.asked) == cursor)?;
+                    names(method, first.result)
+                });
                 // What has changed meanwhile is no other page.
-                let differs = names(method, first.result)? != names(method, result.raw())?;
+                let differs = *first.as_ref()? != names(method, result.raw())?;
                 Some(differs.then(|| asked.finding("the page is another one", answer.line)))
             });
             Outcome::of(judged, "no list had a second page")
