@@ -33,8 +33,8 @@ your folder of configurations: delete a line to take it back.";
 const CONVERT: &str = "\
 Writes entries in another dialect, to standard output
 
-Texts are written as they stand: with their variables, and with secrets, if there are any. What the other dialect has no \
-word for is told on standard error. No file is changed.";
+Variables are spelled as the other program reads them. Everything else is written as it stands, secrets too, if there are \
+any. What the other dialect has no word for is told on standard error. No file is changed.";
 
 #[derive(Debug, Args)]
 #[command(

@@ -99,8 +99,9 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "TOOL[=JSON]", value_parser = call)]
     pub(crate) call: Vec<ToolCall>,
     /// Also calls tools that say that they only read (`readOnlyHint`), reads listed resources, and has prompts filled in
-    /// that need no argument: five of each at most, once in each era. A tool that must have arguments is called without them, which it has to
-    /// refuse. It is the server that says what only reads: mind whose it is
+    /// that need no argument: twenty of each at most, in each era; some a few times more, for what can only be seen so. A
+    /// tool that must have arguments is called without them, which it has to refuse. It is the server that says what only
+    /// reads: mind whose it is
     #[arg(long)]
     pub(crate) read_only_tools: bool,
     /// Also shows which tools well-known clients would leave out, rename or refuse, and where that is known from: by the

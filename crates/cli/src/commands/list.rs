@@ -159,11 +159,10 @@ pub(super) fn gather_each(
 
 /// Tells why some of them could not be read; the exit is that of the first.
 pub(super) fn told(ui: &Ui, failures: &[(String, Failure)]) -> Exit {
-    for (name, failure) in failures {
-        if !ui.json {
-            ui.note(&format!("{}:", visible::line(name)));
-        }
-        ui.failure(failure);
+    // In a document they stand with the others.
+    for (name, failure) in failures.iter().filter(|_| !ui.json) {
+        let message = format!("{name}: {}", failure.message);
+        ui.failure(&Failure { message, ..failure.clone() });
     }
     failures.first().map_or(Exit::Done, |(_, failure)| failure.exit)
 }

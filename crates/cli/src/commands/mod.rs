@@ -32,7 +32,7 @@ use crate::args::{Cli, Output, Verb, What, When, Words};
 use crate::connect::Way;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::{self, Invocation, Misuse, shown};
+use crate::target::{self, Invocation, Misuse, Target, shown};
 use crate::ui::{Ui, Unwritten};
 use crate::visible;
 
@@ -162,6 +162,15 @@ fn program(way: &Way) -> Result<ChildCommand, Failure> {
         failure.id = "E_NOT_BUILT";
         failure
     })
+}
+
+/// Refuses an orchestrator for a verb whose questions our own bridge would answer in its place.
+fn through_a_bridge(target: &Target, verb: &str) -> Result<(), Failure> {
+    if !matches!(target, Target::Orchestrator(_)) {
+        return Ok(());
+    }
+    let problem = format!("{verb} would tell of our bridge, and not of the orchestrator behind it");
+    Err(Failure::usage(problem, "mcpjoin doctor orchestra://HOST:PORT goes through the orchestrator"))
 }
 
 /// The operands of a verb cannot be used.

@@ -6,7 +6,7 @@ use mcpjoin::client::Client;
 use mcpjoin::proto::Method;
 use serde_json::json;
 
-use super::{misused, written};
+use super::{misused, through_a_bridge, written};
 use crate::args::Ping;
 use crate::connect::with_server;
 use crate::exit::Exit;
@@ -24,6 +24,7 @@ pub(crate) fn run(ui: &Ui, args: Ping, escaped: bool) -> Result<Exit, Failure> {
     let invocation = target::without_operands("ping", args.connect.server.as_deref(), args.words, escaped)
         .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
+    through_a_bridge(&invocation.target, "ping")?;
     let interval = args.interval.unwrap_or(INTERVAL);
     Ok(with_server(ui, &invocation.target, &args.connect, async |client| {
         ping(ui, client, args.count, interval).await

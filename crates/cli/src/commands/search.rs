@@ -61,7 +61,7 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
             }
         }
         let text = if ui.json { json(&found, &failures) } else { page(&found) };
-        if found.is_empty() && !ui.json {
+        if found.is_empty() && failures.is_empty() && !ui.json {
             ui.note("no tool has such a name");
         }
         let text = ui.hidden(&text).into_owned();

@@ -1,14 +1,16 @@
-//! Writes the entries of a configuration in another dialect. Texts are written as they stand, variables and all; what the
+//! Writes the entries of a configuration in another dialect, variables spelled as its programs read them; what the
 //! other dialect has no word for is told and left out.
 //!
 //! Called by the verb `servers convert`, which prints what this returns. It writes no file.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::entry::{Child, Definition, Remote, Way};
 use super::rendering::Value;
 use super::source::Problem;
 use super::tree::{Entry, Text};
+use super::variables::{Piece, pieces};
 use super::{Configuration, Dialect, Unread, places};
 use crate::args::Configured;
 use crate::failure::Failure;
@@ -28,6 +30,7 @@ pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) ->
     let mut left = Vec::new();
     let mut written: Vec<(String, Value)> = Vec::new();
     let mut inputs = Vec::new();
+    let mut known = BTreeSet::new();
     for place in places::all(None, configured)? {
         let configuration = match Configuration::at(&place) {
             Ok(configuration) => configuration,
@@ -40,12 +43,15 @@ pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) ->
         };
         for entry in &configuration.contents.entries {
             let wanted = names.is_empty() || names.contains(&entry.name);
-            if !wanted || written.iter().any(|(name, _)| *name == entry.name) {
+            if !wanted || !known.insert(entry.name.clone()) {
                 continue;
             }
             match configuration.written(entry, to, &mut left) {
                 Ok(members) => written.push((entry.name.clone(), members)),
-                Err(problem) => left.push(configuration.source.say(&problem)),
+                Err(problem) => {
+                    let name = shown(entry.name.as_ref());
+                    left.push(format!("{name} is left out: {}", configuration.source.say(&problem)));
+                }
             }
         }
         inputs.extend(configuration.contents.inputs.iter().map(|input| {
@@ -97,6 +103,7 @@ impl Configuration {
             ));
         };
         left_out(&definition, to, &mut lost);
+        let definition = spelled(definition, self.dialect, to, &mut lost);
         Ok(match to {
             Dialect::McpServersJson => mcp_servers(&definition),
             Dialect::VsCodeJson => vs_code(&definition),
@@ -131,6 +138,66 @@ fn left_out(definition: &Definition, to: Dialect, lost: &mut dyn FnMut(&str)) {
         && matches!(to, Dialect::OpencodeJson | Dialect::CodexToml)
     {
         lost("that it is HTTP+SSE");
+    }
+}
+
+/// The same entry with its variables as the dialect spells them.
+fn spelled(mut definition: Definition, from: Dialect, to: Dialect, lost: &mut dyn FnMut(&str)) -> Definition {
+    let files = from == Dialect::OpencodeJson;
+    let mut spell = |text: &mut Text| {
+        let pieces = pieces(&text.text, files);
+        text.text = pieces.into_iter().map(|piece| spelling(piece, to, lost)).collect();
+    };
+    match &mut definition.way {
+        Way::Child(Child { command, args, env, cwd }) => {
+            spell(command);
+            args.iter_mut().chain(cwd).for_each(&mut spell);
+            // What Codex passes on under its own name needs no spelling.
+            let kept =
+                |name: &str, text: &Text| to == Dialect::CodexToml && text.text == format!("${{{name}}}");
+            env.iter_mut().filter(|(name, text)| !kept(name, text)).for_each(|(_, text)| spell(text));
+        }
+        Way::Http(Remote { url, headers, .. }) => {
+            spell(url);
+            let named = |text: &Text| to == Dialect::CodexToml && variable(&text.text).is_some();
+            headers.iter_mut().filter(|(_, text)| !named(text)).for_each(|(_, text)| spell(text));
+        }
+    }
+    definition
+}
+
+/// The one variable that a header is, with the words of a token before it or without: Codex names it beside the header.
+fn variable(text: &str) -> Option<(bool, String)> {
+    let rest = text.strip_prefix("Bearer ");
+    match *pieces(rest.unwrap_or(text), false) {
+        [Piece::Environment(name, None)] => Some((rest.is_some(), name.to_owned())),
+        _ => None,
+    }
+}
+
+fn spelling(piece: Piece<'_>, to: Dialect, lost: &mut dyn FnMut(&str)) -> String {
+    let ours = matches!(to, Dialect::McpServersJson | Dialect::ServersToml);
+    match (piece, to) {
+        (Piece::Literal(text), _) if ours => text.replace("${", "$${"),
+        (Piece::Literal(text), _) => text.to_owned(),
+        (Piece::Environment(name, None), _) if ours => format!("${{{name}}}"),
+        (Piece::Environment(name, Some(default)), _) if ours => format!("${{{name}:-{default}}}"),
+        (Piece::Environment(name, None), Dialect::VsCodeJson) => format!("${{env:{name}}}"),
+        (Piece::Environment(name, None), Dialect::OpencodeJson) => format!("{{env:{name}}}"),
+        (Piece::Environment(name, default), _) => {
+            lost(&format!("the variable {name}{}", if default.is_some() { " with a default" } else { "" }));
+            default.unwrap_or_default().to_owned()
+        }
+        (Piece::Editor(name), Dialect::VsCodeJson | Dialect::McpServersJson) => format!("${{{name}}}"),
+        (Piece::Editor(name), _) => {
+            lost(&format!("what {} stands for", shown(format!("${{{name}}}").as_ref())));
+            String::new()
+        }
+        (Piece::File(path), Dialect::OpencodeJson) => format!("{{file:{path}}}"),
+        (Piece::File(path), _) => {
+            lost(&format!("the text of the file {}", shown(path.as_ref())));
+            String::new()
+        }
     }
 }
 
@@ -238,10 +305,28 @@ fn servers_toml(name: &str, definition: &Definition) -> Value {
 
 fn codex(definition: &Definition) -> Value {
     let mut members = way(&definition.way, None);
-    members.retain(|(name, _)| name != "type");
-    for (name, _) in &mut members {
-        if name == "headers" {
-            *name = "http_headers".into();
+    members.retain(|(name, _)| !["type", "env", "headers"].contains(&name.as_str()));
+    match &definition.way {
+        Way::Child(Child { env, .. }) => {
+            let (passed, set): (Vec<_>, Vec<_>) =
+                env.iter().cloned().partition(|(name, text)| text.text == format!("${{{name}}}"));
+            let passed = passed.iter().map(|(name, _)| Value::text(name)).collect();
+            put(&mut members, "env", pairs(&set));
+            put(&mut members, "env_vars", Value::List(passed));
+        }
+        Way::Http(Remote { headers, .. }) => {
+            let (mut written, mut named) = (Members::new(), Members::new());
+            for (name, text) in headers {
+                match variable(&text.text) {
+                    Some((true, variable)) if name.eq_ignore_ascii_case("authorization") => {
+                        put(&mut members, "bearer_token_env_var", Value::text(&variable));
+                    }
+                    Some((false, variable)) => named.push((name.clone(), Value::text(&variable))),
+                    _ => written.push((name.clone(), Value::text(&text.text))),
+                }
+            }
+            put(&mut members, "http_headers", Value::Table(written));
+            put(&mut members, "env_http_headers", Value::Table(named));
         }
     }
     members.extend(definition.opening.map(|time| ("startup_timeout_sec".into(), seconds(time))));

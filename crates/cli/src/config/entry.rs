@@ -86,6 +86,10 @@ impl Definition {
                 fields.take(&["gallery"])?;
                 fields.take(&["version"])?;
                 fields.take(&["dev"])?;
+                if let Some(file) = fields.take(&["envFile"])? {
+                    let text = "envFile is not read in this version: put its variables into env";
+                    return Err(Problem::new(file.at, text));
+                }
                 Way::read(&mut fields, entry.at, &["type", "transport"], &mut warnings)?
             }
             Dialect::ServersToml => {

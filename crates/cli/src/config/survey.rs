@@ -2,6 +2,7 @@
 //!
 //! Called by the verb `servers`. It starts nothing, and gives no value of a variable or a header.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -59,7 +60,7 @@ pub(crate) struct Part {
 /// Every file that would be looked into for an entry, in that order.
 pub(crate) fn survey(configured: &Configured) -> Result<Vec<File>, Failure> {
     let mut files = Vec::new();
-    let mut known: Vec<(String, String)> = Vec::new();
+    let mut known = BTreeMap::new();
     for place in places::all(None, configured)? {
         match Configuration::at(&place) {
             Ok(configuration) => files.push(configuration.survey(&mut known)),
@@ -80,14 +81,14 @@ pub(crate) fn survey(configured: &Configured) -> Result<Vec<File>, Failure> {
 
 impl Configuration {
     /// `known`: the names that were found before, and where.
-    fn survey(&self, known: &mut Vec<(String, String)>) -> File {
+    fn survey(&self, known: &mut BTreeMap<String, String>) -> File {
         let say = |problem: &Problem| self.source.say(problem);
         let mut entries = Vec::new();
         for entry in &self.contents.entries {
             let mut found = self.found(entry);
-            match known.iter().find(|(name, _)| *name == entry.name) {
-                Some((_, place)) => found.shadowed = Some(place.clone()),
-                None => known.push((entry.name.clone(), self.source.place(entry.at))),
+            match known.get(&entry.name) {
+                Some(place) => found.shadowed = Some(place.clone()),
+                None => _ = known.insert(entry.name.clone(), self.source.place(entry.at)),
             }
             entries.push(found);
         }

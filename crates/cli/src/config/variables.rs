@@ -1,5 +1,5 @@
-//! `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `{env:VAR}` and (of opencode) `{file:PATH}` in the texts of an entry, as the programs that share its
-//! file spell them, and `${workspaceFolder}`, `${userHome}` and `${input:ID}` of VS Code
+//! `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `{env:VAR}` and (of opencode) `{file:PATH}` in the texts of an entry, as the
+//! programs that share its file spell them, and `${workspaceFolder}`, `${userHome}` and `${input:ID}` of VS Code
 //! (<https://code.visualstudio.com/docs/reference/variables-reference>). Expanded only for the entry that is used; what is
 //! missing is an error and is never sent as it is written. `$${` stands for `${`.
 //!
@@ -19,6 +19,10 @@ const ROOM: usize = 16 << 20;
 
 /// A file that stands for a text has at most so many bytes.
 const LARGEST: u64 = 64 << 10;
+
+/// What an editor knows, and the environment does not.
+const PREDEFINED: [&str; 5] =
+    ["workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"];
 
 /// What the texts of an entry may name.
 #[derive(Clone, Copy)]
@@ -140,6 +144,10 @@ impl<'a> Expansion<'a> {
                 .hint("mend {file:PATH}, or the file")
         };
         let mut content = String::new();
+        // A pipe or a terminal would be waited for.
+        if !std::fs::metadata(&path).map_err(|error| unusable(&error))?.is_file() {
+            return Err(unusable(&"it is no regular file"));
+        }
         let file = File::open(&path).map_err(|error| unusable(&error))?;
         file.take(LARGEST + 1).read_to_string(&mut content).map_err(|error| unusable(&error))?;
         if content.len() as u64 > LARGEST {
@@ -190,6 +198,56 @@ enum Form {
     Brace,
     /// `{file:`
     File,
+}
+
+/// A piece of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    Literal(&'a str),
+    /// A variable of the environment, and what stands for it where it is missing.
+    Environment(&'a str, Option<&'a str>),
+    /// What is asked of the user, or known to an editor, by its name.
+    Editor(&'a str),
+    /// The text of a file.
+    File(&'a str),
+}
+
+/// What a text is made of; what is not well-formed is literal. `files`: as in [`Names`].
+pub(super) fn pieces(mut text: &str, files: bool) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    while let Some((at, form)) = next(text, files) {
+        pieces.push(Piece::Literal(&text[..at]));
+        text = &text[at..];
+        let opening = match form {
+            Form::Escaped => {
+                pieces.push(Piece::Literal(&text[1..3]));
+                text = &text[3..];
+                continue;
+            }
+            Form::Dollar => "${",
+            Form::Brace => "{env:",
+            Form::File => "{file:",
+        };
+        let Some((inner, after)) = text[opening.len()..].split_once('}') else { break };
+        let whole = &text[..text.len() - after.len()];
+        text = after;
+        let (name, default) = match inner.split_once(":-") {
+            Some((name, default)) if form == Form::Dollar => (name, Some(default)),
+            _ => (inner, None),
+        };
+        let name = name.strip_prefix("env:").filter(|_| form == Form::Dollar).unwrap_or(name);
+        pieces.push(match form {
+            Form::File => Piece::File(inner),
+            Form::Dollar if inner.starts_with("input:") || PREDEFINED.contains(&inner) => {
+                Piece::Editor(inner)
+            }
+            _ if is_name(name) => Piece::Environment(name, default),
+            _ => Piece::Literal(whole),
+        });
+    }
+    pieces.push(Piece::Literal(text));
+    pieces.retain(|piece| *piece != Piece::Literal(""));
+    pieces
 }
 
 /// The first form in a text, and where it begins. `files`: whether `{file:` is one.

@@ -183,6 +183,8 @@ impl About {
     fn announce(&self, ui: &Ui, more: &[OsString]) -> Result<(), Failure> {
         ui.hide(Secrets::new(self.secrets.iter().chain(more)));
         match &self.say {
+            // What is asked about is shown, however quiet.
+            Some((say, _)) if self.untrusted.is_some() => ui.warning(say),
             Some((say, true)) => ui.note(say),
             Some((say, false)) => ui.detail(say),
             None => {}

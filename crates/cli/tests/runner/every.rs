@@ -28,7 +28,8 @@ fn every_server_of_the_configuration_is_listed_and_a_dead_one_hides_none() {
     let (one, two) = (ran.stdout.find("one: ").unwrap(), ran.stdout.find("two: ").unwrap());
     assert!(one < two && ran.stdout[one..two].contains("  echo "), "{}", ran.stdout);
     assert!(ran.stdout[two..].contains("  add ") && !ran.stdout[two..].contains("  echo "), "{}", ran.stdout);
-    let ran = ran.says(&["dead:", "why-it-died", "(E_SERVER_EXITED)", "off is disabled, and left out"]);
+    let ran =
+        ran.says(&["error: dead: ", "why-it-died", "(E_SERVER_EXITED)", "off is disabled, and left out"]);
     drop(ran);
     let json = folder.run(&["list", "--json", "-q"]).exits(4).json();
     let names: Vec<&str> =

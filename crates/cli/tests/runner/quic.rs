@@ -270,7 +270,12 @@ fn an_orchestrator_is_asked_like_any_other_server() {
     assert_eq!(ask(&format!("call {address} echo message=hi")).exits(0).stdout, "hi\n");
     let listed = ask(&format!("list --json {address}")).exits(0).json();
     assert!(listed["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "echo"), "{listed}");
-    ask(&format!("ping -n 1 {address}")).exits(0);
+    // What our bridge would answer for it is not asked.
+    for verb in ["ping", "validate"] {
+        ask(&format!("{verb} {address}"))
+            .exits(2)
+            .says(&["tell of our bridge", "mcpjoin doctor orchestra://"]);
+    }
     let prompted = ask(&format!("prompt {address} test_simple_prompt")).exits(0).stdout;
     assert!(prompted.contains("This is a simple prompt for testing."), "{prompted}");
     // What does not fit is told before anything is started.

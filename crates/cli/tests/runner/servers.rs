@@ -65,11 +65,11 @@ fn r85_entries_are_written_in_another_dialect() {
     let folder = Folder::new("servers-convert");
     folder.file(
         ".mcp.json",
-        r#"{"mcpServers": {"a": {"command": "x", "args": ["${V}"], "description": "Files"}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x", "args": ["v"], "description": "Files"}}}"#,
     );
     let ran = folder.run(&["servers", "convert", "--to", "codex"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert_eq!(ran.stdout, "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"${V}\"]\n");
+    assert_eq!(ran.stdout, "[mcp_servers.a]\ncommand = \"x\"\nargs = [\"v\"]\n");
     assert!(
         ran.stderr.contains(".mcp.json:1:17: the description of a has no place in codex"),
         "{}",

@@ -22,7 +22,7 @@ use tokio::time::Sleep;
 use super::context::Context;
 use super::core::{Core, Inner};
 use super::running::{
-    Answered, Answers, Given, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
+    Answered, Answers, Given, Large, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
 };
 use super::{OnViolation, Overhears};
 use crate::handler::ErasedHandler;
@@ -73,6 +73,8 @@ pub struct Driver {
     inbound: Vec<Inbound>,
     events: VecDeque<Event>,
     answers: Answers,
+    /// Answers that are too large to be finished here.
+    large: Vec<Large>,
     /// Handlers that have begun in this turn.
     begun: usize,
     wake: Vec<Waker>,
@@ -116,6 +118,7 @@ impl Driver {
             inbound: Vec::new(),
             events: VecDeque::new(),
             answers: Answers::default(),
+            large: Vec::new(),
             begun: 0,
             wake: Vec::new(),
         }
@@ -209,7 +212,7 @@ impl Driver {
             self.take_events(&mut state);
             wants_input = state.session.wants_input();
             drop(state);
-            self.run_events(core);
+            self.run_events(cx, core);
             if count >= TURN || bytes >= TURN_BYTES {
                 return true;
             }
@@ -245,11 +248,10 @@ impl Driver {
             }
             match answer {
                 Given::Plain(Ok(Reply::Complete(result))) => {
-                    let place = self.core.aside.place(result.len());
-                    if let Some(aside) = place.and_then(|place| Some((place, state.session.enclosure(&id)?)))
+                    if self.core.aside.takes(result.len())
+                        && let Some(enclosure) = state.session.enclosure(&id)
                     {
-                        let running = self.running.get_or_insert_with(|| Box::new(Running::new()));
-                        running.enclose((id, number), aside, result);
+                        self.large.push(Large { id, number, enclosure, result });
                         continue;
                     }
                     state.session.respond(&id, Ok(Reply::Complete(result)));
@@ -332,7 +334,8 @@ impl Driver {
     }
 
     /// Does what the events ask for that needs no lock. Says whether anything was done.
-    fn run_events(&mut self, core: &Arc<Core>) -> bool {
+    fn run_events(&mut self, cx: &TaskContext<'_>, core: &Arc<Core>) -> bool {
+        self.enclose_large();
         let waiting = self.events.len();
         // When the last handler gave the thread back: with nothing in between, the next begins there, and the
         // clock is read once for both.
@@ -345,7 +348,7 @@ impl Driver {
                     self.events.push_front(event);
                     break;
                 }
-                Event::Request { .. } if !core.aside.has_room() => {
+                Event::Request { .. } if !core.aside.poll_room(cx.waker()) => {
                     // When one of the large results is done the driver comes again.
                     self.events.push_front(event);
                     break;
@@ -397,7 +400,18 @@ impl Driver {
         if over {
             self.answers.bytes = 0;
         }
-        self.respond(&mut state) || over
+        let room = self.respond(&mut state);
+        drop(state);
+        self.enclose_large();
+        room || over
+    }
+
+    /// Has the envelopes of large results put around them, elsewhere.
+    fn enclose_large(&mut self) {
+        for large in self.large.drain(..) {
+            let place = self.core.aside.place(large.result.len());
+            self.running.get_or_insert_with(|| Box::new(Running::new())).enclose(large, place);
+        }
     }
 
     /// Runs the handler until it first waits. Says when that was, if nothing went wrong.
@@ -477,7 +491,7 @@ impl Driver {
             self.note_due(&state);
             let draining = state.session.state() == State::ShuttingDown;
             drop(state);
-            self.run_events(core);
+            self.run_events(cx, core);
             if !self.answers.list.is_empty() {
                 continue;
             }
@@ -495,7 +509,7 @@ impl Driver {
                 self.take_events(&mut state);
                 self.note_due(&state);
                 drop(state);
-                acted = self.run_events(core);
+                acted = self.run_events(cx, core);
             }
             busy |= acted;
             if self.is_tired() && !self.events.is_empty() {
@@ -525,7 +539,7 @@ impl Driver {
             state.room.take_late(now, &mut self.wake);
             self.note_due(&state);
             drop(state);
-            self.run_events(core);
+            self.run_events(cx, core);
             // What was done may leave something to send, as a cancellation does, and sending comes before this.
             cx.waker().wake_by_ref();
         }

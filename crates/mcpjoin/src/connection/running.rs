@@ -39,10 +39,17 @@ pub(super) enum WorkFuture {
     Enclosing {
         id: RequestId,
         number: u64,
-        _place: aside::Place,
         task: JoinHandle<Result<Enclosed, ErrorObject>>,
     },
     Notification(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+/// A large result whose envelope is to be put around it.
+pub(super) struct Large {
+    pub(super) id: RequestId,
+    pub(super) number: u64,
+    pub(super) enclosure: Enclosure,
+    pub(super) result: Raw,
 }
 
 /// The answer of a handler, and to which request.
@@ -159,15 +166,15 @@ impl Running {
     }
 
     /// Puts the envelope around a large result, elsewhere.
-    pub(super) fn enclose(
-        &mut self,
-        (id, number): (RequestId, u64),
-        (place, enclosure): (aside::Place, Enclosure),
-        result: Raw,
-    ) {
+    pub(super) fn enclose(&mut self, large: Large, place: Option<aside::Place>) {
+        let Large { id, number, enclosure, result } = large;
         let method = enclosure.method().clone();
-        let task = spawn_blocking(move || enclosure.around(result));
-        self.push(Work { method, future: WorkFuture::Enclosing { id, number, _place: place, task } });
+        let task = spawn_blocking(move || {
+            let enclosed = enclosure.around(result);
+            drop(place);
+            enclosed
+        });
+        self.push(Work { method, future: WorkFuture::Enclosing { id, number, task } });
     }
 
     /// Whether there is work that has never been polled here, so that nothing will wake the driver for it.

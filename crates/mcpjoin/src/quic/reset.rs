@@ -3,8 +3,9 @@
 //!
 //! A peer that goes on with a connection which nobody here knows any more is answered with a token that only the one who
 //! had the connection can know: it hears at once what it would else have to conclude from 30 s of silence. The token
-//! comes from the private key and the address, so it is the same after a restart, and another one for another listener
-//! with the same certificate: nobody can ask the one for the tokens of the other. Called by `listen`, and by who reads keys.
+//! comes from the private key and the address, so it is the same after a restart, and another one for another address with
+//! the same certificate: nobody can ask the one for the tokens of the other. Hosts that listen on every address (`0.0.0.0`,
+//! `[::]`) must not share a private key, for on these alone they cannot be told apart. Called by `listen`, and by who reads keys.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;

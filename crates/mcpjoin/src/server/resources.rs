@@ -63,8 +63,12 @@ where
             let output = future.await;
             match cx.aside(output.size_hint()) {
                 None => output.into_resource_reply(&uri, mime_type.as_deref()),
-                Some(_place) => {
-                    let write = move || output.into_resource_reply(&uri, mime_type.as_deref());
+                Some(place) => {
+                    let write = move || {
+                        let written = output.into_resource_reply(&uri, mime_type.as_deref());
+                        drop(place);
+                        written
+                    };
                     Box::pin(written_aside(write)).await
                 }
             }

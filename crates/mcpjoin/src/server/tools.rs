@@ -311,10 +311,14 @@ impl ToolEntry {
             let (output, profile) = (future.await, cx.profile());
             let written = match cx.aside(output.size_hint()) {
                 None => entry.finish(profile, output.into_tool_reply()),
-                Some(_place) => {
+                Some(place) => {
                     // Boxed: few calls come here, and the others need not have the room.
                     let entry = entry.clone();
-                    let write = move || entry.finish(profile, output.into_tool_reply());
+                    let write = move || {
+                        let written = entry.finish(profile, output.into_tool_reply());
+                        drop(place);
+                        written
+                    };
                     Box::pin(written_aside(write)).await
                 }
             };

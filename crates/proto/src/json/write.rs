@@ -444,7 +444,7 @@ impl Serializer for Verbatim<'_> {
 
     #[inline]
     fn serialize_str(self, text: &str) -> Written {
-        if text.len() >= Raw::SHARED_FROM {
+        if text.len() >= Raw::SHARED_FROM && text.len() >= self.0.len() {
             // Behind it come brackets and an envelope: the doubling of the room that they would ask for is as long as it.
             self.0.reserve_exact(text.len() + BEHIND);
         }

@@ -96,6 +96,7 @@ impl Baseline {
     /// Marks what is known, and says what was known and is found no longer.
     pub(super) fn compare(&self, path: &Path, document: &mut Document) {
         let mut seen = BTreeSet::new();
+        let alone = document.servers.len() == 1;
         for server in &mut document.servers {
             let label = server.label.clone();
             let Ok(Seen::Judged(judged)) = &mut server.seen else { continue };
@@ -104,7 +105,9 @@ impl Baseline {
                 let Said::Failed(places) = &mut ruling.said else { continue };
                 for found in &mut places.found {
                     let known = self.entries.iter().enumerate().filter(|(_, entry)| {
-                        entry.rule == rule && entry.fingerprint == found.fingerprint && entry.is_for(&label)
+                        entry.rule == rule
+                            && entry.fingerprint == found.fingerprint
+                            && entry.is_for(&label, alone)
                     });
                     for (place, _) in known {
                         found.known = true;
@@ -114,7 +117,7 @@ impl Baseline {
             }
         }
         let stale = self.entries.iter().enumerate().filter(|(place, entry)| {
-            !seen.contains(place) && document.servers.iter().any(|server| entry.was_looked_for(server))
+            !seen.contains(place) && document.servers.iter().any(|server| entry.was_looked_for(server, alone))
         });
         let stale = stale.map(|(_, entry)| Stale {
             rule: entry.rule.clone(),
@@ -127,14 +130,17 @@ impl Baseline {
 
     /// Writes what is found, and what was known and was not looked for this time.
     pub(super) fn update(self, path: &Path, document: &Document) -> Result<usize, Failure> {
+        let alone = document.servers.len() == 1;
         let mut entries: BTreeSet<Entry> = self
             .entries
             .into_iter()
-            .filter(|entry| !document.servers.iter().any(|server| entry.was_looked_for(server)))
+            .filter(|entry| !document.servers.iter().any(|server| entry.was_looked_for(server, alone)))
             .collect();
         for server in &document.servers {
             let Ok(Seen::Judged(judged)) = &server.seen else { continue };
-            let name = document.several.then(|| server.label.clone());
+            // An entry has a name of its own; a command that is looked at alone may be spelled in another way elsewhere.
+            let named = document.several || server.place.is_some();
+            let name = named.then(|| server.label.clone());
             for ruling in &judged.rulings {
                 let of = |found: &Found| Entry {
                     server: name.clone(),
@@ -162,15 +168,16 @@ impl Baseline {
 }
 
 impl Entry {
-    fn is_for(&self, label: &str) -> bool {
-        self.server.as_ref().is_none_or(|server| server == label)
+    /// `alone`: it is the only server. Of what has no name it is not known which of several was meant.
+    fn is_for(&self, label: &str, alone: bool) -> bool {
+        self.server.as_ref().map_or(alone, |server| server == label)
     }
 
     /// Whether its rule was put to the test in its run on its server, so that it would have been found.
-    fn was_looked_for(&self, server: &Server) -> bool {
+    fn was_looked_for(&self, server: &Server, alone: bool) -> bool {
         let Ok(Seen::Judged(Judged { runs, rulings, .. })) = &server.seen else { return false };
         let ruling = rulings.iter().find(|ruling| ruling.rule.slug == self.rule);
-        self.is_for(&server.label)
+        self.is_for(&server.label, alone)
             && ruling.is_some_and(|ruling| !matches!(ruling.said, Said::Skipped(_)))
             && runs.iter().any(|run| run.name == self.run)
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use mcpjoin::proto::session::Limits;
 use mcpjoin::proto::Version;
+use mcpjoin::proto::session::Limits;
 use mcpjoin::validate::{Opener, OpenerAnswer};
 use serde_json::{Value, json};
 

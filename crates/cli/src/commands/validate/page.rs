@@ -50,7 +50,12 @@ pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
 }
 
 fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
-    heading(out, &server.shown, judged, server.took);
+    let name = if server.place.is_some() && server.label != server.shown {
+        format!("{}: {}", server.label, server.shown)
+    } else {
+        server.shown.clone()
+    };
+    heading(out, &name, judged, server.took);
     for chapter in Chapter::ALL {
         let rulings: Vec<&Ruling> =
             judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter).collect();

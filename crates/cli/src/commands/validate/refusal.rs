@@ -53,7 +53,7 @@ pub(super) fn failure(error: ValidateError) -> Failure {
 pub(super) fn not_examined() -> Failure {
     let mut failure = Failure::usage(
         "a server over QUIC is not judged by the rules in this version",
-        "mcpjoin validate --eras TARGET shows how it opens, mcpjoin ping TARGET whether it answers",
+        "mcpjoin doctor TARGET goes through it phase by phase, mcpjoin validate --eras TARGET shows how it opens",
     );
     failure.id = "E_NOT_BUILT";
     failure

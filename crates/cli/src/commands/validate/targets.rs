@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use crate::args::Validate;
-use crate::commands::misused;
+use crate::commands::{misused, through_a_bridge};
 use crate::config;
 use crate::failure::Failure;
 use crate::target::{self, Target};
@@ -28,6 +28,7 @@ pub(super) fn named(ui: &Ui, args: &mut Validate, escaped: bool) -> Result<Named
     let mut understood = |server: Option<&str>, words: Vec<OsString>, escaped: bool| {
         let invocation = target::without_operands("validate", server, words, escaped).map_err(misused)?;
         invocation.notes.iter().for_each(|note| ui.note(note));
+        through_a_bridge(&invocation.target, "validate")?;
         targets.push(invocation.target);
         Ok::<(), Failure>(())
     };

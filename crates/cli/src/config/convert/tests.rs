@@ -11,9 +11,9 @@ use crate::args::Configured;
 
 /// Everything that every dialect has words for.
 const COMMON: &str = r#"{"mcpServers": {
-  "files": {"command": "npx", "args": ["-y", "pkg", "--token=${SET}", "é \"quoted\" \\ \u007f\n"],
-    "env": {"API_KEY": "${KEY}", "A.B": "x"}, "cwd": "/srv/a b"},
-  "the web/7": {"url": "https://host/mcp?key=${SET}", "headers": {"Authorization": "Bearer ${SET}"}}
+  "files": {"command": "npx", "args": ["-y", "pkg", "é \"quoted\" \\ \u007f\n"],
+    "env": {"API_KEY": "y", "A.B": "x"}, "cwd": "/srv/a b"},
+  "the web/7": {"url": "https://host/mcp?key=1", "headers": {"Authorization": "Bearer z"}}
 }}"#;
 
 fn typed(text: &str) -> Configured {
@@ -108,10 +108,55 @@ fn one_bad_entry_is_told_and_the_others_are_written() {
     assert_eq!(converted.text, "[mcp_servers.good]\ncommand = \"x\"\n");
     assert_eq!(converted.entries, 1);
     assert!(
-        converted.left[0].starts_with("--mcp-config:1:36: command must be a string"),
+        converted.left[0].starts_with("bad is left out: --mcp-config:1:36: command must be a string"),
         "{:?}",
         converted.left
     );
     let missing = convert(&typed(text), &["bad".into()], Dialect::CodexToml).map(|_| ()).unwrap_err();
     assert!(missing.message.contains("there is no entry bad to convert"), "{}", missing.message);
+}
+
+#[test]
+fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
+    let text = r#"{"mcpServers": {
+"a": {"command": "x", "args": ["${V}", "${V:-w}", "$${V}"], "env": {"V": "${V}", "W": "${V}"}},
+"b": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${V}", "X": "${V}", "Y": "y ${V}"}}}}"#;
+    let written = |to| {
+        let Converted { text, left, .. } = convert(&typed(text), &[], to).unwrap();
+        let left: Vec<String> = left
+            .iter()
+            .map(|told| told.trim_start_matches("--mcp-config:").split_once(' ').unwrap().1.to_owned())
+            .collect();
+        (text, left)
+    };
+    let (text, left) = written(Dialect::VsCodeJson);
+    assert!(
+        text.contains(r#""args": ["${env:V}", "w", "${V}"]"#) && text.contains("Bearer ${env:V}"),
+        "{text}"
+    );
+    assert_eq!(left, ["the variable V with a default of a has no place in vscode"]);
+    let (text, _) = written(Dialect::OpencodeJson);
+    assert!(text.contains(r#"["x", "{env:V}", "w", "${V}"]"#), "{text}");
+    let (text, left) = written(Dialect::ServersToml);
+    assert!(text.contains(r#"args = ["${V}", "${V:-w}", "$${V}"]"#) && left.is_empty(), "{text}");
+    let (text, left) = written(Dialect::CodexToml);
+    for part in [
+        "env_vars = [\"V\"]\n",
+        "env = { W = \"\" }\n",
+        "bearer_token_env_var = \"V\"\n",
+        "env_http_headers = { X = \"V\" }\n",
+        "http_headers = { Y = \"y \" }\n",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let lost = |name: &str| format!("the variable V of {name} has no place in codex");
+    let with = "the variable V with a default of a has no place in codex".to_owned();
+    assert_eq!(left, [lost("a"), with, lost("a"), lost("b")]);
+    let text = r#"{"mcp": {"a": {"type": "local", "command": ["x", "{file:~/key}"]}}}"#;
+    let converted = convert(&typed(text), &[], Dialect::McpServersJson).unwrap();
+    assert!(
+        converted.left[0].ends_with("the text of the file '~/key' of a has no place in mcp-servers"),
+        "{:?}",
+        converted.left
+    );
 }

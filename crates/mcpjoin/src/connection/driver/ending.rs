@@ -27,7 +27,7 @@ impl Driver {
             }
         }
         drop(state);
-        self.run_events(core);
+        self.run_events(cx, core);
         true
     }
 

@@ -324,12 +324,8 @@ impl Runs {
         let (version, consent) = (live.run.version.clone(), self.of.consent.clone());
         let mut asking = Asking { runs: self, live, manner };
         let tools = features::look(&mut asking, manner, &version, declared, &consent).await;
-        let named = |tool: &Raw| {
-            let name =
-                member(tool, "name").and_then(|name| name.to_string_value().map(|name| name.into_owned()));
-            consent.calls.iter().any(|(called, _)| name.as_ref() == Some(called))
-        };
-        let called = |tool: &&Raw| named(tool) || consent.read_only && features::only_reads(tool);
+        // With arguments of ours: never a tool that was named, whose arguments are those that were given.
+        let called = |tool: &&Raw| consent.read_only && features::only_reads(tool);
         let mut tools = tools.iter().filter(called).filter_map(features::in_headers);
         if let Some(question) = tools.next().filter(|_| matches!(manner, Manner::Modern(_))) {
             self.params(live, manner, &question).await;
