@@ -109,7 +109,7 @@ impl Drop for Stranger {
 
 /// Looks until it sees.
 #[track_caller]
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+pub(super) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(seen) = look() {
@@ -121,7 +121,7 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The guards among the children of a process.
-fn guards(pid: u32) -> Vec<u32> {
+pub(super) fn guards(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     // A thread that has just ended cannot be read and has no children.
     let lists =

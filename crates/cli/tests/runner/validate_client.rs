@@ -1,9 +1,12 @@
 //! `mcpjoin validate --client`: our own client is clean over both transports, a fault of a client is one, and the report is
 //! where it was wanted; `--resilience`: the demo bears it.
 
+use std::io::{BufRead as _, BufReader};
+
 use serde_json::Value;
 
-use super::support::{line, run, scratch};
+use super::orphans::{guards, until};
+use super::support::{Running, command, line, marked, run, scratch, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
@@ -65,4 +68,60 @@ fn what_cannot_be_meant_is_refused() {
 fn the_demo_bears_it() {
     let report = line("validate --json --resilience --rule resilience --era modern demo:").exits(0).json();
     assert_eq!((&report["ran"], &report["failed"]), (&7.into(), &0.into()), "{report:#}");
+}
+
+/// A client that says nothing, and has started one that heeds nothing and has left its group.
+const LAUNCHER: &str = r#"setsid sh -c 'trap "" TERM HUP INT PIPE; echo ready; while :; do sleep 1000; done' & sleep 1000 &
+cat; echo end of input; wait"#;
+
+/// A look at it.
+fn look(options: &[&str]) -> std::process::Command {
+    let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp"].iter().chain(options);
+    command(judge.chain(&["--", "sh", "-c", LAUNCHER, "{url}"]))
+}
+
+/// Waits until the client has no input, and what it has started is there.
+fn launched(running: &mut Running) {
+    let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines();
+    let (mut ready, mut input) = (false, false);
+    while !(ready && input) {
+        let line = said.next().expect("it ended").unwrap();
+        ready |= line == "ready";
+        input |= line == "end of input";
+    }
+    // Read by nobody it could end by that.
+    std::thread::spawn(move || said.for_each(drop));
+}
+
+#[test]
+fn d78_after_the_time_nothing_is_left_of_the_client() {
+    let mut running = start(look(&["--for", "300ms"]));
+    // Not until its outputs end, too: whoever was left behind would hold them, until the run is cleared away.
+    assert_eq!(running.child.wait().unwrap().code(), Some(4));
+    assert_eq!(marked(&running.mark), []);
+}
+
+#[test]
+fn d78_after_sigterm_nothing_is_left_of_the_client() {
+    let mut running = start(look(&[]));
+    launched(&mut running);
+    running.signal("TERM");
+    running.finish().exits(4);
+}
+
+#[test]
+fn d78_after_sigkill_nothing_is_left_of_the_client() {
+    let mut running = start(look(&[]));
+    launched(&mut running);
+    until(|| guards(running.child.id()).first().copied());
+    assert!(marked(&running.mark).len() > 1, "there is nothing to end");
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    until(|| marked(&running.mark).is_empty().then_some(()));
+}
+
+#[test]
+fn a_client_that_cannot_be_started_is_told() {
+    let words = "validate --client --listen http://127.0.0.1:0/mcp -- /nowhere/client {url}";
+    line(words).exits(4).says(&["/nowhere/client", "is it on PATH"]);
 }

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -215,6 +215,56 @@ impl ChildCommand {
     }
 }
 
+impl ChildCommand {
+    /// Runs a program that is no server: nothing crosses to it or from it. Its standard input is at its end from the
+    /// beginning, and [`stderr`](Self::stderr) is called with the lines of both of its outputs. Needs a tokio runtime
+    /// with I/O and time.
+    ///
+    /// It is waited for until the program and everything that it has started are gone. When `end` is ready before, they
+    /// are ended as by closing a link, with the times of [`shutdown`](Self::shutdown). Dropped, it kills the program and
+    /// its process group at once.
+    ///
+    /// # Errors
+    /// [`SpawnError`] names the program and says why it did not start.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, and on one without time.
+    pub async fn run(self, end: impl Future<Output = ()>) -> Result<ShutdownReport, SpawnError> {
+        let process::Spawned { process, stdin, stdout, stderr } =
+            process::spawn(Arc::new(self.spec.clone())).await?;
+        drop(stdin);
+        // When this fails, dropping the process ends it.
+        let reading = |output| {
+            let opened = pipe::Receiver::from_owned_fd(output);
+            opened.map_err(|error| self.spec.error(SpawnErrorKind::System(error)))
+        };
+        let (stdout, stderr, tail) = (reading(stdout)?, reading(stderr)?, StderrTail::default());
+        *self.handle.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
+        let over = async {
+            let mut reported = pin!(reported(process.observe()));
+            tokio::select! {
+                biased;
+                report = &mut reported => report,
+                () = end => {
+                    process.close(self.grace, None);
+                    reported.await
+                }
+            }
+        };
+        let said = process::drain(stdout, StderrTail::default(), self.lines.clone(), process.observe());
+        let told = process::drain(stderr, tail, self.lines.clone(), process.observe());
+        let (report, (), ()) = tokio::join!(over, said, told);
+        Ok(report.unwrap_or_default())
+    }
+}
+
+/// Ready when a child and what it has started are gone.
+async fn reported(mut phase: watch::Receiver<Phase>) -> Option<ShutdownReport> {
+    let phase = phase.wait_for(|phase| phase.report.is_some()).await.ok()?;
+    phase.report.as_deref().cloned()
+}
+
 impl ChildHandle {
     fn watched(&self) -> Option<Watched> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -253,9 +303,7 @@ impl ChildHandle {
     /// Waits until the child and what it has started are gone, by whatever cause, and the child is reaped. `None`
     /// when it has not been started. Waits for the run that is current when it is called. Cancel-safe.
     pub async fn ended(&self) -> Option<ShutdownReport> {
-        let mut phase = self.watched()?.phase;
-        let phase = phase.wait_for(|phase| phase.report.is_some()).await.ok()?;
-        phase.report.as_deref().cloned()
+        reported(self.watched()?.phase).await
     }
 }
 

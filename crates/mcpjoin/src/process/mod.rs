@@ -46,7 +46,7 @@ use tokio::sync::watch;
 
 pub(crate) use command::Spec;
 pub use command::{SpawnError, SpawnErrorKind};
-pub(crate) use keeper::spawn;
+pub(crate) use keeper::{Spawned, spawn};
 pub(crate) use stderr::{StderrLines, StderrTail, drain};
 
 /// How long each step of the shutdown ladder lasts.

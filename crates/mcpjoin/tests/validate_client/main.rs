@@ -3,6 +3,7 @@
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+mod bound;
 mod faults;
 mod ours;
 mod stress;

@@ -1,18 +1,21 @@
 //! `mcpjoin validate --client`: is this client right? We are the server that it connects to.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::future::pending;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
 use mcpjoin::check::{Chapter, Level, Selection, Trace, What, client_rules, judge_client};
-use mcpjoin::link::{HttpListener, HttpOptions};
+use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions};
 use mcpjoin::proto::types::Members;
 use mcpjoin::proto::types::meta::key;
 use mcpjoin::proto::{Message, Raw};
 use mcpjoin::validate::{ClientValidator, Leaving};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::report::{Document, Judged, Seen, Server};
 use super::{Format, book, rendered};
@@ -22,11 +25,16 @@ use crate::connect::{Signals, limits};
 use crate::demo;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
+use crate::guard::Guarded;
 use crate::target::shown;
 use crate::ui::Ui;
 
 /// Who has come over HTTP has left when there has been no connection for so long.
 const IDLE: Duration = Duration::from_secs(5);
+/// From SIGTERM to SIGKILL for the client that we have started: it has lost its server.
+const TERMINATE: Duration = Duration::from_secs(1);
+/// How long it may take to be gone once it has been killed.
+const KILLED: Duration = Duration::from_secs(1);
 /// Stands for our address in the words of the client's command.
 const URL: &str = "{url}";
 /// Stands for the id of our process in the name of the report.
@@ -78,7 +86,11 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
         .enable_all()
         .build()
         .map_err(|error| Failure::system(Phase::Serve, &error))?;
-    let looked = runtime.block_on(look_at(ui, args))?;
+    // Dismissed when the look is over. Who starts nobody needs none.
+    let guarded = (!args.words.is_empty()).then(Guarded::start);
+    let looked = runtime.block_on(look_at(ui, args));
+    drop(guarded);
+    let looked = looked?;
     if looked.trace.runs.is_empty() {
         if let Some(signal) = looked.signal {
             return Ok(Exit::Signal(signal));
@@ -169,50 +181,95 @@ async fn over_http(
         ui.warning("whoever can reach this port can use this server");
     }
     ui.note(&format!("listening on {}", crate::visible::line(&url)));
-    let client = start(&args.words, &url)?;
     let during = args.client.during;
-    let idle = if client.is_some() || during.is_some() { None } else { Some(IDLE) };
+    if let Some(command) = command(&args.words, &url) {
+        return over_http_to_ours(ui, validator, listener, command, during, signals).await;
+    }
+    let idle = if during.is_some() { None } else { Some(IDLE) };
     let end = async {
         tokio::select! {
             // That is how it ends.
             _ = signals.next() => Leaving::Over,
             () = passed(during) => Leaving::Over,
-            exit = gone(client) => exit,
         }
     };
     let trace = validator.serve_http(listener, HttpOptions::new(), idle, end).await;
     Ok(Looked { trace, signal: None })
 }
 
-/// Starts the client, where there is one to be started. It ends with us.
-fn start(words: &[OsString], url: &str) -> Result<Option<tokio::process::Child>, Failure> {
-    let Some((program, arguments)) = words.split_first() else { return Ok(None) };
-    let filled = |word: &OsStr| match word.to_str() {
-        Some(word) => OsString::from(word.replace(URL, url)),
-        None => word.to_owned(),
+/// The client that we start. Neither it nor anything that it has started outlives the look.
+async fn over_http_to_ours(
+    ui: &Ui,
+    validator: ClientValidator,
+    listener: HttpListener,
+    command: ChildCommand,
+    during: Option<Duration>,
+    signals: &mut Signals,
+) -> Result<Looked, Failure> {
+    let client = command.handle();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (leave, left) = oneshot::channel::<()>();
+    let mut running = Box::pin(command.run(async {
+        let _ = stopped.await;
+    }));
+    let end = async {
+        // Dropped with this, also when enough has been noted: then the client is ended.
+        let _stop = stop;
+        tokio::select! {
+            // That is how it ends.
+            _ = signals.next() => Leaving::Over,
+            () = passed(during) => Leaving::Over,
+            _ = left => Leaving::Gone(None),
+        }
     };
-    let child = tokio::process::Command::new(program)
-        .args(arguments.iter().map(|word| filled(word)))
-        .stdin(Stdio::null())
-        // Our own standard output has the report, and nothing else.
-        .stdout(std::io::stderr())
-        .kill_on_drop(true)
-        .spawn();
-    child.map(Some).map_err(|error| {
-        Failure::new(
-            "E_SPAWN",
-            Exit::Connection,
-            Phase::Spawn,
-            format!("{} cannot be started: {error}", shown(program)),
-        )
-        .hint("is it on PATH, and may it be run?")
-    })
+    let (mut leave, mut ran) = (Some(leave), None);
+    let trace = {
+        let mut serving = pin!(validator.serve_http(listener, HttpOptions::new(), None, end));
+        loop {
+            tokio::select! {
+                trace = &mut serving => break trace,
+                outcome = &mut running, if ran.is_none() => {
+                    ran = Some(outcome);
+                    drop(leave.take());
+                }
+            }
+        }
+    };
+    if ran.is_none() {
+        tokio::select! {
+            biased;
+            // Nobody wants to wait any longer.
+            _ = signals.next() => {}
+            outcome = &mut running => ran = Some(outcome),
+        }
+    }
+    // What is there yet, is killed.
+    drop(running);
+    let report = match ran {
+        Some(Ok(report)) => Some(report),
+        Some(Err(error)) => return Err(Failure::spawn(&error).hint("is it on PATH, and may it be run?")),
+        None => timeout(KILLED, client.ended()).await.ok().flatten(),
+    };
+    for left in report.iter().flat_map(|report| &report.survivors) {
+        let name = crate::visible::line(&left.name);
+        ui.warning(&format!("process {} ({name}), which the client has started, is still there", left.pid));
+    }
+    Ok(Looked { trace, signal: None })
 }
 
-async fn gone(client: Option<tokio::process::Child>) -> Leaving {
-    let Some(mut client) = client else { return pending().await };
-    let _ = client.wait().await;
-    Leaving::Gone(None)
+/// How the client is started, where there is one to be started.
+fn command(words: &[OsString], url: &str) -> Option<ChildCommand> {
+    let (program, arguments) = words.split_first()?;
+    let filled = |word: &OsString| match word.to_str() {
+        Some(word) => OsString::from(word.replace(URL, url)),
+        None => word.clone(),
+    };
+    let command = ChildCommand::new(program).args(arguments.iter().map(filled));
+    // Our own standard output has the report, and nothing else.
+    let command = command.stderr(|line| {
+        let _ = std::io::stderr().write_all(&[line, b"\n"].concat());
+    });
+    Some(command.shutdown(Duration::ZERO, TERMINATE))
 }
 
 /// Ready after that time; never, without one.

@@ -76,6 +76,7 @@ pub(super) async fn serve(
     let shared = Shared::new(Recorder::new(answer));
     let front =
         Front { service: server.http(options), shared: shared.clone(), refuse, limit: limits.message };
+    let full = shared.lock().recorder.full();
     let presence = Arc::new(Presence::default());
     let socket = listener.into_socket();
     let mut tasks = JoinSet::new();
@@ -86,6 +87,7 @@ pub(super) async fn serve(
             tokio::select! {
                 biased;
                 leaving = &mut end => break leaving,
+                () = full.notified() => break Leaving::Over,
                 () = &mut alone => break Leaving::Over,
                 Some(_) = tasks.join_next() => {}
                 accepted = socket.accept(), if tasks.len() < CONNECTIONS => {
@@ -98,9 +100,6 @@ pub(super) async fn serve(
                         sleep(Duration::from_millis(100)).await;
                     }
                 }
-            }
-            if shared.lock().recorder.is_full() {
-                break Leaving::Over;
             }
         }
     };
@@ -175,7 +174,9 @@ impl Front {
         let opens =
             line.as_ref().is_some_and(|line| requests(line).any(|asked| asked.method == Method::Initialize));
         let ours = line.as_ref().is_some_and(is_for_us);
-        let (run, number) = self.note(&parts, line);
+        let Some((run, number)) = self.note(&parts, line) else {
+            return bare(StatusCode::SERVICE_UNAVAILABLE);
+        };
         if ours {
             let response = bare(StatusCode::ACCEPTED);
             self.head(run, number, &response, opens);
@@ -194,20 +195,20 @@ impl Front {
         self.body(run, number, response, stands).await
     }
 
-    /// The request, and the message in it.
-    fn note(&self, parts: &Parts, line: Option<Line>) -> (usize, u32) {
+    /// The request, and the message in it. `None` when no more is noted: it gets nothing from the server then.
+    fn note(&self, parts: &Parts, line: Option<Line>) -> Option<(usize, u32)> {
         let mut sessions = self.shared.lock();
+        if sessions.recorder.is_full() {
+            return None;
+        }
         let (run, number) = sessions.of(parts, line.as_ref());
         let request = HttpRequest {
             method: parts.method.as_str().into(),
             url: parts.uri.to_string().into(),
             headers: noted(&parts.headers),
         };
-        sessions.recorder.note_in(run, number, What::Requested(Probe::Answer, request));
-        if let Some(line) = line {
-            sessions.recorder.heard(run, Some(number), line);
-        }
-        (run, number)
+        sessions.recorder.requested(run, number, request, line);
+        Some((run, number))
     }
 
     /// The head of a response.

@@ -119,7 +119,8 @@ impl ClientValidator {
 
     /// Serves every client that comes to the listener until `end` is ready: over Streamable HTTP in both eras, and over
     /// HTTP+SSE. It ends by itself after 20,000 messages or 64 MiB, and when `idle` has passed without a connection
-    /// after the first request. Needs a tokio runtime with I/O and time.
+    /// after the first request. A request without a message counts as one, and addresses and headers are part of the
+    /// 64 MiB. Needs a tokio runtime with I/O and time.
     ///
     /// A run is one session, or all requests of the modern era together. Headers by which somebody is let in are not
     /// noted.

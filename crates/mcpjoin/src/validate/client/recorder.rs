@@ -1,10 +1,14 @@
 //! Notes what crosses, run by run: which run a message belongs to, and by which revision that one is judged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+use mcpjoin_check::HttpRequest;
 use mcpjoin_check::{Channel, Line, Probe, Revisions, Run, Trace, What};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Era, Message, Method, Raw, Request, RequestId, Version};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// So much is noted of clients until they are looked at no longer.
@@ -17,6 +21,7 @@ pub(super) struct Recorder {
     started: Instant,
     lines: usize,
     bytes: usize,
+    full: Arc<Notify>,
 }
 
 /// A run, and what is known about its session.
@@ -34,7 +39,7 @@ struct Noted {
 
 impl Recorder {
     pub(super) fn new(answer: Duration) -> Self {
-        Self { runs: Vec::new(), answer, started: Instant::now(), lines: 0, bytes: 0 }
+        Self { runs: Vec::new(), answer, started: Instant::now(), lines: 0, bytes: 0, full: Arc::default() }
     }
 
     pub(super) fn into_trace(self) -> Trace {
@@ -45,6 +50,11 @@ impl Recorder {
     /// As much has been noted as is noted.
     pub(super) const fn is_full(&self) -> bool {
         self.lines >= MOST_LINES || self.bytes >= MOST_BYTES
+    }
+
+    /// Told when [`is_full`](Self::is_full) comes true, whoever notes it. It is kept for the one that waits for it later.
+    pub(super) fn full(&self) -> Arc<Notify> {
+        Arc::clone(&self.full)
     }
 
     /// A run of its own.
@@ -86,6 +96,18 @@ impl Recorder {
         self.note(run, Some(exchange), what);
     }
 
+    /// The client has sent an HTTP request. One without a message counts as one: it is remembered like that.
+    #[cfg(feature = "http")]
+    pub(super) fn requested(&mut self, run: usize, exchange: u32, request: HttpRequest, line: Option<Line>) {
+        let headers = request.headers.iter().map(|(name, value)| name.len() + value.len());
+        let bytes = request.url.len() + headers.sum::<usize>();
+        self.count(usize::from(line.is_none()), bytes);
+        self.note_in(run, exchange, What::Requested(Probe::Answer, request));
+        if let Some(line) = line {
+            self.heard(run, Some(exchange), line);
+        }
+    }
+
     /// In every run.
     pub(super) fn note_end(&mut self, what: &What) {
         for run in 0..self.runs.len() {
@@ -95,7 +117,7 @@ impl Recorder {
 
     /// The client has sent a line.
     pub(super) fn heard(&mut self, run: usize, exchange: Option<u32>, line: Line) {
-        self.count(&line);
+        self.count(1, line.bytes().len());
         let noted = &mut self.runs[run];
         for part in line.parts().filter_map(Result::ok) {
             match part {
@@ -112,7 +134,7 @@ impl Recorder {
 
     /// It gets one.
     pub(super) fn said(&mut self, run: usize, exchange: Option<u32>, probe: Probe, line: Line) {
-        self.count(&line);
+        self.count(1, line.bytes().len());
         let noted = &mut self.runs[run];
         for part in line.parts().filter_map(Result::ok) {
             let Message::Response(response) = part else { continue };
@@ -148,9 +170,12 @@ impl Recorder {
         true
     }
 
-    fn count(&mut self, line: &Line) {
-        self.lines += 1;
-        self.bytes = self.bytes.saturating_add(line.bytes().len());
+    fn count(&mut self, lines: usize, bytes: usize) {
+        self.lines = self.lines.saturating_add(lines);
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.is_full() {
+            self.full.notify_one();
+        }
     }
 }
 

@@ -17,7 +17,8 @@ use crate::link::{BareLink, Crossed, Link, Way};
 
 /// What may be under way between us and the server.
 const BUFFER: usize = 64 * 1024;
-/// A client that has left is given what the server still says for so long; and one that leaves by a signal shows it.
+/// A client that has closed our input has so long to show that it leaves by a signal, too. Nothing more is said to it:
+/// it has what it has waited for.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Lines as they have come.

@@ -1,0 +1,85 @@
+//! A client that never stops is stopped, also over one connection that stays open.
+
+use std::future::pending;
+use std::time::Duration;
+
+use mcpjoin::check::{Trace, What};
+use mcpjoin::link::{HttpListener, HttpOptions};
+use mcpjoin::validate::ClientValidator;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::server;
+
+/// What stops nobody is not waited for any longer.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// So much is noted.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// What is noted of a client that sends this again and again over one connection, until it is closed.
+async fn noted(requests: String) -> Trace {
+    let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+    let address = listener.address();
+    let looking = ClientValidator::new(server()).serve_http(listener, HttpOptions::new(), None, pending());
+    let asking = async {
+        let (mut answers, mut to) = TcpStream::connect(address).await.unwrap().into_split();
+        let reading =
+            tokio::spawn(async move { tokio::io::copy(&mut answers, &mut tokio::io::sink()).await });
+        while to.write_all(requests.as_bytes()).await.is_ok() {}
+        let _ = reading.await;
+    };
+    let both = async { tokio::join!(looking, asking).0 };
+    timeout(DEADLINE, both).await.expect("it goes on for ever")
+}
+
+/// How many requests and how many messages of the server were noted, and the bytes of both.
+fn counted(trace: &Trace) -> (usize, usize, usize) {
+    let (mut requests, mut said, mut bytes) = (0, 0, 0);
+    for event in trace.runs.iter().flat_map(|run| &run.events) {
+        match &event.what {
+            What::Requested(_, request) => {
+                requests += 1;
+                bytes += request.url.len();
+            }
+            What::Received(line) => bytes += line.bytes().len(),
+            What::Sent(_, line) => {
+                said += 1;
+                bytes += line.bytes().len();
+            }
+            _ => {}
+        }
+    }
+    (requests, said, bytes)
+}
+
+/// A request without a body.
+fn bare(method: &str, target: &str) -> String {
+    format!("{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+}
+
+#[tokio::test]
+async fn requests_without_a_message_are_counted() {
+    let trace = noted(bare("GET", "/mcp") + &bare("DELETE", "/mcp")).await;
+    let (requests, said, _) = counted(&trace);
+    // Each is refused with a message.
+    assert_eq!((requests, said), (10_000, 10_000));
+}
+
+#[tokio::test]
+async fn addresses_are_part_of_the_bytes() {
+    let target = format!("/mcp?{}", "x".repeat(60_000));
+    let (.., bytes) = counted(&noted(bare("GET", &target)).await);
+    assert!((MOST_BYTES..MOST_BYTES + 2 * target.len()).contains(&bytes), "{bytes}");
+}
+
+#[tokio::test]
+async fn messages_are_counted_while_their_connection_stays() {
+    let long = "x".repeat(1024 * 1024);
+    let body = format!(r#"{{"jsonrpc":"2.0","method":"notifications/none","params":{{"x":"{long}"}}}}"#);
+    let head = format!("Content-Type: application/json\r\nContent-Length: {}", body.len());
+    let trace = noted(format!("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n\r\n{body}")).await;
+    let (requests, _, bytes) = counted(&trace);
+    assert_eq!(requests, 64);
+    assert!((MOST_BYTES..MOST_BYTES + 2 * body.len()).contains(&bytes), "{bytes}");
+}
