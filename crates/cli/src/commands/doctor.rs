@@ -170,6 +170,25 @@ fn fault(out: &mut String, which: &str, finding: &Finding) {
     let _ = writeln!(out, "  {FAINT}{:<8}{FAINT:#} {}", "try", visible::line(&finding.advice));
 }
 
+/// What was found on a way without a process: an id, what was seen, what it means and what to do for each, and how many.
+fn faults<'a>(out: &mut String, found: impl ExactSizeIterator<Item = (&'a str, &'a str, &'a str, &'a str)>) {
+    let count = found.len();
+    for (place, (id, seen, meaning, advice)) in found.enumerate() {
+        let which = if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", place + 1) };
+        let seen = visible::line(seen);
+        let _ = writeln!(out, "{BAD}{which}{BAD:#} {seen} {FAINT}({id}){FAINT:#}");
+        for (label, text) in [("means", meaning), ("try", advice)] {
+            let _ = writeln!(out, "  {FAINT}{label:<8}{FAINT:#} {}", visible::line(text));
+        }
+        out.push('\n');
+    }
+    let _ = match count {
+        0 => writeln!(out, "{HEADING}no fault found{HEADING:#}"),
+        1 => writeln!(out, "{BAD}1 fault found{BAD:#}"),
+        _ => writeln!(out, "{BAD}{count} faults found{BAD:#}"),
+    };
+}
+
 /// Lines of the server's, with a label before the first.
 fn lines(out: &mut String, label: &str, width: usize, lines: &[String]) {
     for (place, line) in lines.iter().enumerate() {

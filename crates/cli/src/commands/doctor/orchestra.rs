@@ -7,7 +7,7 @@ use mcpjoin::bridge::orchestra::wire::ToolDefinition;
 use mcpjoin::doctor::{OrchestraDoctor, OrchestraReport, Outcome};
 use serde_json::{Map, Value, json};
 
-use super::milliseconds;
+use super::{faults, milliseconds};
 use crate::args::Doctor;
 use crate::commands::written;
 use crate::connect::Signals;
@@ -135,21 +135,8 @@ fn page(report: &OrchestraReport, everything: bool) -> String {
         row("note", note);
     }
     out.push('\n');
-    let count = report.findings.len();
-    for (place, finding) in report.findings.iter().enumerate() {
-        let which = if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", place + 1) };
-        let seen = visible::line(&finding.seen);
-        let _ = writeln!(out, "{BAD}{which}{BAD:#} {seen} {FAINT}({}){FAINT:#}", finding.id);
-        for (label, text) in [("means", &finding.meaning), ("try", &finding.advice)] {
-            let _ = writeln!(out, "  {FAINT}{label:<8}{FAINT:#} {}", visible::line(text));
-        }
-        out.push('\n');
-    }
-    let _ = match count {
-        0 => writeln!(out, "{HEADING}no fault found{HEADING:#}"),
-        1 => writeln!(out, "{BAD}1 fault found{BAD:#}"),
-        _ => writeln!(out, "{BAD}{count} faults found{BAD:#}"),
-    };
+    let findings = report.findings.iter();
+    faults(&mut out, findings.map(|found| (found.id, &*found.seen, &*found.meaning, &*found.advice)));
     out
 }
 
