@@ -49,9 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// };
 /// let looking = ClientValidator::new(server).serve(link(ours), std::future::pending());
 /// let client = async {
-///     let client = Client::connect(link(theirs)).await?;
+///     let client = Client::builder("theirs", "1").connect(link(theirs)).await?;
 ///     client.close().await;
-///     Ok::<_, mcpjoin::ConnectError>(())
+///     Ok::<_, mcpjoin::client::ConnectError>(())
 /// };
 /// let (trace, connected) = tokio::join!(looking, client);
 /// connected?;
