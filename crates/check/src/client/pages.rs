@@ -70,21 +70,24 @@ pub(super) static RULES: [Rule; 5] = [
         judge: |seen| {
             let talk = seen.talk();
             let lists = lists(talk);
-            let judged = lists.values().filter_map(|pages| {
-                let page = pages.iter().find(|page| page.next.as_deref() == Some("\"\""))?;
-                let said = page.said;
-                if pages.iter().any(|next| next.place() > said.place && next.cursor.as_deref() == Some("\"\"")) {
-                    return Some(None);
-                }
-                // Whoever has read no other page may not want more than one.
-                page.cursor.as_ref()?;
-                let other = |asked: &&Asked<'_>| {
-                    asked.place > said.place && asked.what.method != page.asked.what.method
-                };
-                let next = talk.asked.iter().find(other)?;
-                let over = talk.left || talk.here.saturating_sub(said.at) >= SOON;
-                let problem = || format!("{} was not read behind the empty cursor", page.asked.what.method);
-                over.then(|| Some(next.finding(problem())))
+            let empty = |cursor: &Option<String>| cursor.as_deref() == Some("\"\"");
+            if lists.values().flatten().any(|page| empty(&page.cursor)) {
+                return Outcome::Passed;
+            }
+            // Whoever has read no other page may not want more than one; and who has what it wanted may stop anywhere,
+            // but not twice where there is an empty cursor.
+            let ends = lists.values().flatten().filter(|page| empty(&page.next) && page.cursor.is_some());
+            let ended: Vec<&Asked<'_>> = ends
+                .filter(|page| {
+                    let next = talk.asked.last().filter(|next| next.place > page.said.place);
+                    next.is_some() && talk.here.saturating_sub(page.said.at) >= SOON
+                })
+                .map(|page| page.asked)
+                .collect();
+            let last = ended.last().filter(|_| ended.len() > 1);
+            let judged = last.map(|asked| {
+                let problem = "nobody has read on behind the empty cursor, here and before";
+                Some(asked.finding(problem))
             });
             Outcome::of(judged, "no page had an empty cursor, or the client reads no pages")
         },
@@ -168,10 +171,6 @@ struct Page<'t, 'a> {
 }
 
 impl Page<'_, '_> {
-    const fn place(&self) -> usize {
-        self.asked.place
-    }
-
     fn ttl(&self) -> Option<Duration> {
         let ttl = member(self.said.outcome.as_ref().ok()?.raw(), "ttlMs")?.as_str().parse::<u32>().ok()?;
         // A shorter one cannot be told from asking without a pause.
