@@ -117,7 +117,10 @@ impl Raw {
 
 const INITIALIZE: &str = r#""id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}"#;
 
-async fn looked_at<C: Future<Output = ()>>(validator: ClientValidator, client: impl FnOnce(Raw) -> C) -> Trace {
+async fn looked_at<C: Future<Output = ()>>(
+    validator: ClientValidator,
+    client: impl FnOnce(Raw) -> C,
+) -> Trace {
     let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
     let raw = Raw { address: listener.address(), path: "/mcp".into(), session: String::new() };
     let (over, gone) = oneshot::channel::<()>();
@@ -219,8 +222,9 @@ async fn does(rule: &'static str, faulty: bool) -> Trace {
                 let own = Raw { path: "/sse".into(), ..raw.clone() };
                 let mut events = own.sends("GET", "", "").await;
                 let (mut text, mut buffer) = (String::new(), [0; 1024]);
-                while !text.contains("data: ") || !text.ends_with("\n\n") {
+                while !text.split("data: ").nth(1).is_some_and(|data| data.contains('\n')) {
                     let read = events.read(&mut buffer).await.unwrap();
+                    assert!(read > 0, "{text}");
                     text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
                 }
                 let data = text.split("data: ").nth(1).and_then(|data| data.lines().next()).unwrap();

@@ -195,7 +195,10 @@ impl Live<'_> {
                 }
             }
         }
-        self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }));
+        self.note(
+            number,
+            What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }),
+        );
         if !is_message || data.is_empty() {
             return Ok(false);
         }
