@@ -17,7 +17,7 @@ use super::{accused, judged, server};
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
 /// When a client is to come back.
-const RETRY: Duration = Duration::from_millis(300);
+const RETRY: Duration = Duration::from_secs(1);
 /// What takes longer has no end.
 const LONGEST: Duration = Duration::from_secs(20);
 /// For so long a client is waited for.
@@ -234,6 +234,9 @@ async fn does(rule: &'static str, faulty: bool) -> Trace {
                     raw.path = raw.path.split('?').next().unwrap().to_owned();
                 }
                 raw.says(&INITIALIZE.replace("2025-11-25", "2024-11-05")).await;
+                if !faulty {
+                    raw.says(r#""method":"notifications/initialized""#).await;
+                }
                 drop(events);
             })
             .await
