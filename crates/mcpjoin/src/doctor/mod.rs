@@ -24,6 +24,7 @@
 
 mod course;
 mod diagnosis;
+mod environment;
 mod opening;
 #[cfg(feature = "quic")]
 mod orchestra;
@@ -38,6 +39,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use environment::{
+    EnvironmentCheck, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport,
+    EnvironmentStep, Runtime, SearchPath, SearchPaths, Seat, System, World,
+};
 #[cfg(feature = "quic")]
 pub use orchestra::{OrchestraDoctor, OrchestraFinding, OrchestraPart, OrchestraReport, OrchestraStep};
 #[cfg(feature = "quic")]
