@@ -58,6 +58,10 @@ impl Shell {
     }
 }
 
+/// The phases of a child.
+const PHASES: [Phase; 6] =
+    [Phase::Resolve, Phase::Spawn, Phase::Probe, Phase::Initialize, Phase::List, Phase::ShutDown];
+
 fn client() -> ClientBuilder {
     Client::builder("test", "1.0.0")
 }
@@ -87,7 +91,7 @@ fn only<'a>(report: &'a Report, id: &str, check: Check, phase: Phase) -> &'a Fin
         report.checks.iter().filter(|(_, outcome)| *outcome == Outcome::Failed).map(|(c, _)| *c).collect();
     assert_eq!(failed, [check]);
     let phases: Vec<Phase> = report.steps.iter().map(|step| step.phase).collect();
-    assert_eq!(phases, Phase::ALL);
+    assert_eq!(phases, PHASES);
     finding
 }
 
@@ -124,8 +128,8 @@ fn r72_a_healthy_server_has_no_fault_and_every_phase_has_its_time() {
         Doctor::new(HEALTHY.command(), client()).on_phase(move |phase| noted.lock().unwrap().push(phase));
     let report = run(doctor.examine());
     assert!(report.is_healthy(), "{report:#?}");
-    assert_eq!(*began.lock().unwrap(), Phase::ALL);
-    for (step, phase) in report.steps.iter().zip(Phase::ALL) {
+    assert_eq!(*began.lock().unwrap(), PHASES);
+    for (step, phase) in report.steps.iter().zip(PHASES) {
         assert_eq!((step.phase, step.outcome), (phase, Outcome::Passed), "{step:?}");
         assert!(step.took.is_some_and(|took| took <= report.took), "{step:?}");
     }
@@ -137,7 +141,7 @@ fn r72_a_healthy_server_has_no_fault_and_every_phase_has_its_time() {
     // The shell needs no runtime; all else was looked at.
     let not_run: Vec<Check> = report.checks_not_run().map(|(check, _)| check).collect();
     assert_eq!(not_run, [Check::Runtime]);
-    assert_eq!(report.checks_run() + not_run.len(), Check::ALL.len());
+    assert_eq!(report.checks_run(), 15);
 }
 
 #[test]
@@ -161,7 +165,7 @@ fn an_answer_to_the_probe_decides_also_when_it_is_late() {
     {
         assert!(report.is_healthy(), "{report:#?}");
         let phases: Vec<Phase> = report.steps.iter().map(|step| step.phase).collect();
-        assert_eq!(phases, Phase::ALL);
+        assert_eq!(phases, PHASES);
         assert!(report.steps[2].detail.ends_with("protocol 2026-07-28 (modern)"), "{report:#?}");
         assert_eq!(report.steps[3].outcome, Outcome::NotRun("this version of the protocol has none"));
     }
