@@ -7,9 +7,14 @@ use clap::Args;
 use super::{Connect, Output};
 
 const LONG: &str = "\
-Finds out what is wrong with a server, phase by phase
+Finds out why a connection does not work: this machine, the configuration, each server, phase by phase
 
-The program is looked up and started, the era found out, every list read, and the server ended: with the time of \
+Without TARGET it looks at this machine (PATH as a login shell, a desktop session and a service see it, computed from the \
+files that set it; node, uv and others, and their version managers; caches, proxies, certificates, loopback, clock), then \
+at every file of the configuration, and then examines each of its servers that is enabled and lies in no folder that you \
+have not trusted. --environment is the first of these alone: no server is started.
+
+Of a server the program is looked up and started, the era found out, every list read, and the server ended: with the time of \
 each phase, and for each fault what was seen, what it means and one thing to do. No tool is called. Exit code 1 when \
 anything is wrong.
 
@@ -22,8 +27,10 @@ reads its list of tools.";
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,
-    override_usage = "mcpjoin doctor [OPTIONS] TARGET\n       mcpjoin doctor [OPTIONS] [--] COMMAND [ARG]...",
+    override_usage = "mcpjoin doctor [OPTIONS] [TARGET]\n       mcpjoin doctor [OPTIONS] [--] COMMAND [ARG]...",
     after_help = "Examples:\n  \
+        mcpjoin doctor\n  \
+        mcpjoin doctor --environment --json\n  \
         mcpjoin doctor demo:\n  \
         mcpjoin doctor npx -y @modelcontextprotocol/server-everything\n  \
         mcpjoin doctor --json -e API_KEY ./my-server --stdio\n  \
@@ -36,6 +43,9 @@ pub(crate) struct Doctor {
     /// orchestra://host:port
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
+    /// Looks at this machine alone, and starts no server
+    #[arg(long, conflicts_with = "words", help_heading = "Arguments")]
+    pub(crate) environment: bool,
     /// The folder of certificates of an orchestrator; a ~ at its beginning is your home folder [default:
     /// ~/.orchestra/certs]
     #[arg(long, value_name = "DIR", help_heading = "Orchestra")]

@@ -31,6 +31,7 @@ pub use world::{System, World};
 
 use self::world::within;
 use super::Outcome;
+use crate::link::ChildCommand;
 
 /// How long looking at the files of one part may take.
 const FILES: Duration = Duration::from_secs(5);
@@ -99,7 +100,7 @@ impl EnvironmentDoctor {
             findings: Vec::new(),
             notes: Vec::new(),
             runtimes: programs.0.runtimes,
-            paths: paths.map(|paths| paths.all().to_vec()).unwrap_or_default(),
+            paths,
             took: Duration::ZERO,
         };
         let path = (programs.0.path, programs.1);
@@ -112,12 +113,24 @@ impl EnvironmentDoctor {
         report
     }
 
-    /// What of the surroundings keeps this program from being started, when it is not found from here: where else it is.
-    /// Blocks for as long as reading files takes, at most 5 s.
+    /// What of the surroundings keeps this program from being started: where else it is when it is not found from here, a
+    /// shim with nothing behind it, what runs it. At most 5 s.
     pub async fn about_program(&self, program: &str) -> Vec<EnvironmentFinding> {
         let world = self.world.clone();
         let program = program.to_owned();
         within(FILES, move || reach::about(&world, &program)).await.unwrap_or_default()
+    }
+
+    /// The same for the program of a command, with the `PATH` that it gets.
+    pub async fn about_command(&self, command: &ChildCommand) -> Vec<EnvironmentFinding> {
+        let spec = command.spec();
+        let Some(program) = spec.program.to_str() else { return Vec::new() };
+        let world = self.world.clone();
+        let world = match spec.variable("PATH") {
+            Some(path) => world.with_variable("PATH", path),
+            None => world.without_variable("PATH"),
+        };
+        Self { world, ..self.clone() }.about_program(program).await
     }
 
     /// What of the surroundings bears on a server that is reached by a URL with this host: a proxy, certificates, and for a

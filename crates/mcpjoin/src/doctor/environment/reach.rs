@@ -8,7 +8,7 @@ use super::managers::{self, Manager};
 use super::paths::{SearchPaths, Seat};
 use super::report::Runtime;
 use super::world::System;
-use super::{EnvironmentCheck as Check, EnvironmentFinding, Looked, World};
+use super::{EnvironmentCheck as Check, EnvironmentFinding, Looked, World, runtimes};
 
 /// The programs that run servers, or are asked to.
 pub(super) const NAMES: [&str; 9] = ["node", "npx", "npm", "python3", "uv", "uvx", "docker", "deno", "bun"];
@@ -224,23 +224,33 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// Where a program is that is not found from here.
+/// Why a program cannot be run from here: where it is when it is not found, and otherwise what is wrong with what runs it.
 pub(super) fn about(world: &World, program: &str) -> Vec<EnvironmentFinding> {
     let paths = SearchPaths::of(world);
     let mut looked = Looked::default();
-    if program.contains('/') || paths.find(Seat::Here, program).is_some() {
+    let mut wanted = program.to_owned();
+    if let Some(file) = paths.find(Seat::Here, program) {
+        if let Some(why) = managers::hollow(world, &file) {
+            runtimes::shim(world, program, &file, &why, &mut looked);
+            return looked.findings;
+        }
+        match runtimes::interpreter(world, &file).filter(|interpreter| !interpreter.contains('/')) {
+            Some(interpreter) if paths.find(Seat::Here, &interpreter).is_none() => wanted = interpreter,
+            _ => return looked.findings,
+        }
+    } else if program.contains('/') {
         return looked.findings;
     }
-    if let Some(path) = paths.find(Seat::LoginShell, program) {
+    if let Some(path) = paths.find(Seat::LoginShell, &wanted) {
         looked.fail(
             Check::PathHere,
             "not-found-here",
-            format!("{program} is found by your login shell ({}), and not from here", shown(&path)),
+            format!("{wanted} is found by your login shell ({}), and not from here", shown(&path)),
             "what starts us has another PATH than your login shell",
             whole(&path),
         );
-    } else if let Some((manager, path)) = unloaded(world, program) {
-        let [seen, meaning, _] = not_loaded(&[program], &manager, &path);
+    } else if let Some((manager, path)) = unloaded(world, &wanted) {
+        let [seen, meaning, _] = not_loaded(&[&wanted], &manager, &path);
         looked.fail(Check::Managers, "manager-not-loaded", seen, meaning, whole(&path));
     }
     looked.findings

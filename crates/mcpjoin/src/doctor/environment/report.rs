@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::paths::{SearchPath, Seat};
+use super::paths::{SearchPaths, Seat};
 use crate::doctor::Outcome;
 
 /// The parts of this examination, in their order.
@@ -275,8 +275,8 @@ pub struct EnvironmentReport {
     pub notes: Vec<String>,
     /// The runtimes that were looked for.
     pub runtimes: Vec<Runtime>,
-    /// `PATH` of each seat. Empty when that took too long.
-    pub paths: Vec<SearchPath>,
+    /// `PATH` of each seat; `None` when that took too long.
+    pub paths: Option<SearchPaths>,
     /// From the beginning to the end.
     pub took: Duration,
 }
@@ -286,5 +286,19 @@ impl EnvironmentReport {
     #[must_use]
     pub const fn is_healthy(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// How many checks were run.
+    #[must_use]
+    pub fn checks_run(&self) -> usize {
+        self.checks.len() - self.checks_not_run().count()
+    }
+
+    /// The checks that were not run, and why.
+    pub fn checks_not_run(&self) -> impl Iterator<Item = (EnvironmentCheck, &'static str)> {
+        self.checks.iter().filter_map(|(check, outcome)| match outcome {
+            Outcome::NotRun(why) => Some((*check, *why)),
+            _ => None,
+        })
     }
 }

@@ -139,7 +139,7 @@ fn files(world: &World, paths: &SearchPaths, runtimes: &[Runtime], looked: &mut 
             broken.push(runtime.name);
             // One version that is missing takes several programs with it.
             if !told.contains(&why) {
-                shim(world, runtime, file, &why, looked);
+                shim(world, runtime.name, file, &why, looked);
                 told.push(why);
             }
         } else if let Some(interpreter) = interpreter(world, file) {
@@ -159,14 +159,14 @@ fn files(world: &World, paths: &SearchPaths, runtimes: &[Runtime], looked: &mut 
     broken
 }
 
-fn shim(world: &World, runtime: &Runtime, file: &Path, why: &str, looked: &mut Looked) {
+pub(super) fn shim(world: &World, name: &str, file: &Path, why: &str, looked: &mut Looked) {
     let manager = managers::of(file).unwrap_or_default();
     let install =
         managers::all(world).into_iter().find(|known| known.name == manager).map(|known| known.install);
     looked.fail(
         Check::Shims,
         "shim-hollow",
-        format!("{} ({}) is a shim of {manager}, and {why}", runtime.name, file.display()),
+        format!("{name} ({}) is a shim of {manager}, and {why}", file.display()),
         "the shim is found and fails when it is run: a server ends before it has begun",
         install.map_or_else(|| format!("install a version with {manager}"), str::to_owned),
     );
@@ -183,7 +183,7 @@ fn missing(name: &str, file: &Path, interpreter: &str, looked: &mut Looked) {
 }
 
 /// What runs a script, by its first line: a name that env(1) looks up, or a path.
-fn interpreter(world: &World, file: &Path) -> Option<String> {
+pub(super) fn interpreter(world: &World, file: &Path) -> Option<String> {
     let text = world.head(file)?;
     let line = text.strip_prefix("#!")?.lines().next()?.trim().to_owned();
     let mut words = line.split_whitespace();

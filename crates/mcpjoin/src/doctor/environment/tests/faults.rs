@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 use super::super::{EnvironmentCheck, EnvironmentDoctor, EnvironmentPart, EnvironmentReport, Outcome, World};
 use super::{CERTIFICATE, Folder, GUARD};
+use crate::link::ChildCommand;
 
 const NVM: &str = "export NVM_DIR=\"$HOME/.nvm\"\n[ -s \"$NVM_DIR/nvm.sh\" ] && \\. \"$NVM_DIR/nvm.sh\"\n";
 const BIN: &str = "/home/u/.nvm/versions/node/v22.1.0/bin";
@@ -392,6 +393,12 @@ async fn what_bears_on_a_target_is_told_alone() {
     assert_eq!(about[0].id, "not-found-here");
     assert!(about[0].advice.contains(&format!("{BIN}/npx")), "{}", about[0].advice);
     assert!(doctor.about_program("uvx").await.is_empty());
+    // With the whole path of npx alone, node is still not found.
+    let about = doctor.about_program(&format!("{BIN}/npx")).await;
+    assert!(about[0].seen.starts_with("node is found by your login shell"), "{}", about[0].seen);
+    let command = ChildCommand::new("npx").env("PATH", format!("{BIN}:/bin"));
+    assert!(doctor.about_command(&command).await.is_empty());
+    assert_eq!(doctor.about_command(&ChildCommand::new("npx").env("PATH", "/bin")).await.len(), 1);
     assert!(doctor.about_program("no-such-program").await.is_empty());
 
     let world = folder.world().with_variable("https_proxy", "http://127.0.0.1:1");
