@@ -42,14 +42,7 @@ pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Fa
 async fn examine(plan: Plan, ui: &Ui) -> Exit {
     let child = plan.way.child();
     let trace = plan.way.trace().cloned();
-    let Some(examined) = plan.way.examined() else {
-        let problem = "a server over HTTP is not examined yet in this version";
-        let mut failure = Failure::usage(problem, "mcpjoin list TARGET says what it has");
-        failure.id = "E_NOT_BUILT";
-        ui.failure(&failure);
-        return failure.exit;
-    };
-    let mut doctor = Doctor::new(examined, plan.client).on_phase(drawn(ui));
+    let mut doctor = Doctor::new(plan.way.examined(), plan.client).on_phase(drawn(ui));
     if let (Some(trace), None) = (trace, &child) {
         // What a child is told is written down by whatever starts it.
         doctor = doctor.tapped(trace.tap());

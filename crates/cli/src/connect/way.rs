@@ -46,13 +46,13 @@ impl Way {
     }
 
     /// What is examined.
-    pub(crate) fn examined(&self) -> Option<Target> {
-        Some(match &self.to {
+    pub(crate) fn examined(&self) -> Target {
+        match &self.to {
             To::Child(command) => command.clone().into(),
             To::Socket(socket) => socket.clone().into(),
             To::Quic(connect) => (**connect).clone().into(),
-            To::Http(_) => return None,
-        })
+            To::Http(connect) => connect.clone().into(),
+        }
     }
 
     /// The program that is to be run, where it is one.

@@ -302,14 +302,20 @@ pub(super) fn mute(waited: Duration) -> Finding {
 }
 
 /// The first answer was late.
-pub(super) fn slow(phase: Phase, took: Duration, bound: Duration) -> Finding {
+pub(super) fn slow(way: Way, phase: Phase, took: Duration, bound: Duration) -> Finding {
     Finding::new(
         "slow-start",
         Check::Speed,
         phase,
         format!("the first answer came after {}, more than {}", seconds(took), seconds(bound)),
         "clients with little patience give up before the server is ready",
-        "install the server in place of fetching it at each start (npx, uvx), or give clients a longer start-up time",
+        match way.is_remote() {
+            true => "see what the server waits for before it answers, or give clients a longer start-up time",
+            false => {
+                "install the server in place of fetching it at each start (npx, uvx), or give clients a longer \
+                 start-up time"
+            }
+        },
     )
 }
 

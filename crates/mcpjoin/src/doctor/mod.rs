@@ -27,6 +27,8 @@ mod child;
 mod course;
 mod diagnosis;
 mod environment;
+#[cfg(feature = "http")]
+mod http;
 mod opening;
 #[cfg(feature = "quic")]
 mod orchestra;
@@ -55,6 +57,8 @@ pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step
 use self::course::{Begun, Course};
 use self::way::Way;
 use crate::client::ClientBuilder;
+#[cfg(feature = "http")]
+use crate::link::HttpConnect;
 #[cfg(feature = "quic")]
 use crate::link::QuicConnect;
 use crate::link::{self, ChildCommand, Crossed, SocketConnect};
@@ -70,6 +74,9 @@ pub enum Target {
     Child(ChildCommand),
     /// Somebody who listens on a TCP port or a Unix socket.
     Socket(SocketConnect),
+    /// Somebody who listens for HTTP.
+    #[cfg(feature = "http")]
+    Http(Box<HttpConnect>),
     /// Somebody who listens on QUIC.
     #[cfg(feature = "quic")]
     Quic(Box<QuicConnect>),
@@ -84,6 +91,13 @@ impl From<ChildCommand> for Target {
 impl From<SocketConnect> for Target {
     fn from(connect: SocketConnect) -> Self {
         Self::Socket(connect)
+    }
+}
+
+#[cfg(feature = "http")]
+impl From<HttpConnect> for Target {
+    fn from(connect: HttpConnect) -> Self {
+        Self::Http(Box::new(connect))
     }
 }
 
@@ -145,6 +159,8 @@ impl Doctor {
         let way = match &target {
             Target::Child(_) => Way::Child,
             Target::Socket(_) => Way::Socket,
+            #[cfg(feature = "http")]
+            Target::Http(_) => Way::Http,
             #[cfg(feature = "quic")]
             Target::Quic(_) => Way::Quic,
         };
@@ -153,6 +169,8 @@ impl Doctor {
         match target {
             Target::Child(command) => child::examine(&mut course, command, client, slow).await,
             Target::Socket(connect) => socket::examine(&mut course, connect, client, slow).await,
+            #[cfg(feature = "http")]
+            Target::Http(connect) => http::examine(&mut course, *connect, client, slow).await,
             #[cfg(feature = "quic")]
             Target::Quic(connect) => quic::examine(&mut course, *connect, client, slow).await,
         }

@@ -52,7 +52,7 @@ impl Opening {
         let seen = wire.seen();
         let restarted = match &self.child {
             Some((child, pid)) => child.pid() != *pid,
-            None => seen.hung_up(patience),
+            None => course.way.hangs_up() && seen.hung_up(patience),
         };
         self.probed(course, &seen, now, restarted, outcome.is_ok());
         match outcome {
@@ -146,7 +146,7 @@ impl Opening {
             _ => seen.first.unwrap_or(now).saturating_duration_since(self.began),
         };
         if took > self.slow {
-            course.fault(diagnosis::slow(course.last(), took, self.slow));
+            course.fault(diagnosis::slow(course.way, course.last(), took, self.slow));
         } else {
             course.pass(Check::Speed);
         }

@@ -106,7 +106,6 @@ impl Way {
                 C::ServerCertificate,
                 C::ClientCertificate,
                 C::Protocol,
-                C::ProbeSurvived,
                 C::ProbeAnswered,
                 C::Opening,
                 C::Speed,
@@ -129,6 +128,11 @@ impl Way {
                 C::Offer,
             ],
         }
+    }
+
+    /// Whether a server that does not survive the probe shows it by the end of the connection.
+    pub(super) const fn hangs_up(self) -> bool {
+        matches!(self, Self::Socket)
     }
 
     /// Whether the server is none of our children.

@@ -33,6 +33,8 @@ pub(super) struct Seen {
     pub(super) answered: Option<(Instant, Answer)>,
     /// When the first message came in.
     pub(super) first: Option<Instant>,
+    /// How the last that came in began, where it was no message and the link carries messages as they are.
+    pub(super) last_foreign: Option<Bytes>,
     /// From now on nothing but violations is of interest.
     opened: bool,
     /// The first lines that were no messages, and how many there were.
@@ -98,7 +100,8 @@ impl Wire {
             }
             Crossed::Inbound(Inbound::Message { message, .. }) => message.clone(),
             Crossed::Inbound(Inbound::Lost { id, .. }) => return seen.foreign(Some(id), now),
-            Crossed::Inbound(Inbound::Malformed { error, .. }) => {
+            Crossed::Inbound(Inbound::Malformed { error, excerpt, .. }) => {
+                seen.last_foreign = Some(excerpt.clone());
                 return seen.foreign(error.id.as_ref(), now);
             }
             Crossed::Outbound(Outbound::Message { message, .. }) => message.clone(),
@@ -114,6 +117,7 @@ impl Wire {
                 seen.initialize = Some((first, now));
             }
             (Way::In, message) => {
+                seen.last_foreign = None;
                 seen.first.get_or_insert(now);
                 if let Message::Response(response) = message
                     && response.id.as_ref().is_none_or(|id| seen.probe_ids.contains(id))

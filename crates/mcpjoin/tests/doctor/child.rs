@@ -1,8 +1,4 @@
-//! The doctor's findings: one server in shell for each fault, each with exactly that finding, and healthy ones with none.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
+//! Servers that are children: one in shell for each fault, each with exactly that finding, and healthy ones with none.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +11,8 @@ use mcpjoin::doctor::{Check, Doctor, Finding, Outcome, Phase, Report};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::{Ask, Limits, ProcessExit};
 use mcpjoin::proto::{Era, Method};
-use support::{lives, run, sh};
+
+use crate::support::{lives, run, sh};
 
 /// A server in shell, of the legacy era unless a part is another one.
 #[derive(Clone, Copy)]
