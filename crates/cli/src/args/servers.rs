@@ -16,10 +16,16 @@ used.
 
 In texts, ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} stand for variables, ${workspaceFolder} and ${userHome} for \
 folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${input:ID}, is taken from the variable \
-MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default.
+MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default. What envFile names is \
+read for more variables.
+
+A url can also be quic://host:port, with the members pin or ca, and cert with key, which mean what the options of these names \
+do, or tcp://host:port or unix:/path. Beside a url of https:// there can be ca. Files are found from the folder that the \
+configuration is about.
 
 With --json the result is one object with files; each has file, trusted, dialect, problem (of one that cannot be read), warnings and \
-servers; each of these has name, line, transport, description, values (what, text, line), disabled (the line that says so), \
+servers; each of these has name, line, transport, description, values (what, text, line, and file \
+where that is another one), disabled (the line that says so), \
 shadowedBy, problems and warnings.";
 
 const TRUST: &str = "\

@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::shown as quoted;
 use crate::ui::{Secrets, Ui};
+use crate::visible;
 
 /// Shows the entries, or writes them.
 pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
@@ -45,7 +46,7 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
         let there =
             |name: &String| files.iter().flat_map(|file| &file.entries).any(|entry| entry.name == *name);
         if let Some(name) = shown.names.iter().find(|name| !there(name)) {
-            let problem = format!("there is no entry {}", quoted(name.as_ref()));
+            let problem = format!("there is no entry {}", config::called(name));
             return Err(Failure::usage(problem, "mcpjoin servers shows the entries that there are"));
         }
         for file in &mut files {
@@ -71,7 +72,7 @@ fn convert(ui: &Ui, to: WrittenAs, shown: &Shown) -> Result<Exit, Failure> {
     };
     let converted = config::convert(&shown.configured, &shown.names, to)?;
     for line in &converted.left {
-        ui.note(&format!("warning: {line}"));
+        ui.note(&visible::line(&format!("warning: {line}")));
     }
     if converted.entries == 0 {
         let problem = "there is no entry that could be written";

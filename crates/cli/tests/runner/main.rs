@@ -14,6 +14,7 @@ mod call;
 mod complete;
 mod config;
 mod doctor;
+mod entries;
 mod every;
 mod failures;
 mod help;

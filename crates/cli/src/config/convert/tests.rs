@@ -160,3 +160,43 @@ fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
         converted.left
     );
 }
+
+#[test]
+fn what_only_some_dialects_have_goes_with_an_entry_or_is_told() {
+    let text = r#"{"mcpServers": {
+"a": {"command": "x", "envFile": "${V}/.env"},
+"b": {"url": "https://h/mcp", "ca": "c.pem"},
+"c": {"url": "quic://h:1", "pin": "sha256:p", "cert": "c", "key": "k"},
+"d": {"url": "tcp://h:1"}}}"#;
+    let first = configuration(Dialect::McpServersJson, text);
+    for dialect in [Dialect::McpServersJson, Dialect::ServersToml] {
+        let Converted { text, left, .. } = convert(&typed(text), &[], dialect).unwrap();
+        assert_eq!(left, [""; 0]);
+        assert_eq!(said(&configuration(dialect, &text)), said(&first), "{text}");
+    }
+    let left = |to| convert(&typed(text), &[], to).unwrap().left;
+    let left_out = |name: &str| {
+        [
+            format!("c is left out: --mcp-config:4:14: {name} has no servers over quic"),
+            format!("d is left out: --mcp-config:5:14: {name} has no servers over tcp"),
+        ]
+    };
+    let place = "has no place in";
+    let ca = |name: &str| format!("--mcp-config:3:1: which authorities are trusted of b {place} {name}");
+    let file = |name: &str| format!("--mcp-config:2:1: the file of variables of a {place} {name}");
+    assert_eq!(left(Dialect::VsCodeJson), [&[ca("vscode")][..], &left_out("vscode")].concat());
+    for (dialect, name) in [(Dialect::OpencodeJson, "opencode"), (Dialect::CodexToml, "codex")] {
+        let left = left(dialect);
+        assert!(left.contains(&file(name)) && left.contains(&ca(name)), "{left:?}");
+        assert_eq!(left[left.len() - 2..], left_out(name));
+    }
+    // What Codex passes on is set to itself elsewhere, and comes back.
+    let codex = "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"V\", \"W\"]\n";
+    let file = std::env::temp_dir().join(format!("mcpjoin-convert-{}.toml", std::process::id()));
+    std::fs::write(&file, codex).unwrap();
+    let named = Configured { config: None, mcp_config: vec![file.clone().into()] };
+    let json = convert(&named, &[], Dialect::McpServersJson).unwrap().text;
+    std::fs::remove_file(file).unwrap();
+    assert!(json.contains(r#""V": "${V}""#) && json.contains(r#""W": "${W}""#), "{json}");
+    assert_eq!(convert(&typed(&json), &[], Dialect::CodexToml).unwrap().text, codex);
+}
