@@ -124,23 +124,18 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Opti
     };
     let (configurations, broken) = read(ui, named.file.as_deref(), &connect.configured)?;
     let mut found = configurations.iter().filter_map(|configuration| {
-        let mut entries = configuration.contents.entries.iter().filter(|entry| entry.name == named.name);
-        entries.next().map(|first| (configuration, first, entries.next()))
+        let entry = configuration.contents.entries.iter().find(|entry| entry.name == named.name)?;
+        Some((configuration, entry))
     });
-    let Some((configuration, entry, second)) = found.next() else {
+    let Some((configuration, entry)) = found.next() else {
         return absent(ui, named, &configurations, broken);
     };
-    for (shadowed, entry, _) in found {
+    for (shadowed, entry) in found {
         ui.detail(&format!("{} is not used", shadowed.source.place(entry.at)));
     }
     configuration.warn(ui);
-    if let Some(second) = second {
-        let text = format!(
-            "there are several entries {}; the first is in line {}",
-            called(&entry.name),
-            configuration.source.line(entry.at)
-        );
-        return Err(configuration.source.failure(&Problem::new(second.at, text)));
+    if let Some(problem) = configuration.twice(&entry.name) {
+        return Err(configuration.source.failure(&problem));
     }
     let launch = configuration.launch(ui, entry, connect.cwd.as_deref())?;
     if named.or_program && on_path(&named.name) {
@@ -270,6 +265,15 @@ impl Configuration {
             Ok((dialect, contents)) => Ok(Self { source, dialect, origin, contents }),
             Err(problem) => Err(Unread { failure: source.failure(&problem), empty: problem.empty }),
         }
+    }
+
+    /// What is wrong where several entries of the file have that name: which of them is meant, nobody knows.
+    fn twice(&self, name: &str) -> Option<Problem> {
+        let mut entries = self.contents.entries.iter().filter(|entry| entry.name == name);
+        let (first, second) = (entries.next()?, entries.next()?);
+        let line = self.source.line(first.at);
+        let text = format!("there are several entries {}; the first is in line {line}", called(name));
+        Some(Problem::new(second.at, text))
     }
 
     /// Says what is not as it should be with the file as a whole.

@@ -89,6 +89,9 @@ impl Configuration {
         let mut entries = Vec::new();
         for entry in &self.contents.entries {
             let mut found = self.found(entry);
+            if let Some(problem) = self.twice(&entry.name) {
+                found.problems.insert(0, self.source.say(&problem));
+            }
             match known.get(&entry.name) {
                 Some(place) => found.shadowed = Some(place.clone()),
                 None => _ = known.insert(entry.name.clone(), self.source.place(entry.at)),

@@ -17,6 +17,7 @@ mod doctor;
 mod entries;
 mod every;
 mod failures;
+mod faulty;
 mod help;
 mod http;
 mod large;
