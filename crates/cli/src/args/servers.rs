@@ -39,8 +39,9 @@ your folder of configurations: delete a line to take it back.";
 const CONVERT: &str = "\
 Writes entries in another dialect, to standard output
 
-Variables are spelled as the other program reads them. Everything else is written as it stands, secrets too, if there are \
-any. What the other dialect has no word for is told on standard error. No file is changed.";
+Variables are spelled as the other program reads them. In the place of each value of a variable or a header, and of each \
+secret among arguments and in a url, a variable is written, and standard error says which of them have to be set; --values \
+writes all of it as it stands. What the other dialect has no word for is told on standard error, too. No file is changed.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -83,6 +84,9 @@ pub(crate) enum What {
         /// Codex
         #[arg(long, value_name = "DIALECT")]
         to: WrittenAs,
+        /// Writes the values of variables and headers, and secrets among arguments, as they stand
+        #[arg(long)]
+        values: bool,
         #[command(flatten)]
         shown: Shown,
     },

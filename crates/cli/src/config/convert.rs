@@ -3,6 +3,8 @@
 //!
 //! Called by the verb `servers convert`, which prints what this returns. It writes no file.
 
+mod references;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -21,13 +23,23 @@ pub(crate) struct Converted {
     pub(crate) text: String,
     /// What could not be taken over, and which entries cannot be read.
     pub(crate) left: Vec<String>,
+    /// The variables that stand in the place of values, and have to be set.
+    pub(crate) to_set: Vec<String>,
     /// How many entries it has.
     pub(crate) entries: usize,
 }
 
 /// The entries of these names, or all, of every file that would be looked into; of several with one name the first.
-pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) -> Result<Converted, Failure> {
+/// `values`: the values of variables and headers, and the secrets among words, are written as they stand; otherwise as
+/// references.
+pub(crate) fn convert(
+    configured: &Configured,
+    names: &[String],
+    to: Dialect,
+    values: bool,
+) -> Result<Converted, Failure> {
     let mut left = Vec::new();
+    let mut to_set = Vec::new();
     let mut written: Vec<(String, Value)> = Vec::new();
     let mut inputs = Vec::new();
     let mut known = BTreeSet::new();
@@ -46,7 +58,8 @@ pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) ->
             if !wanted || !known.insert(entry.name.clone()) {
                 continue;
             }
-            match configuration.written(entry, to, &mut left) {
+            let references = (!values).then_some(&mut to_set);
+            match configuration.written(entry, to, &mut left, references) {
                 Ok(members) => written.push((entry.name.clone(), members)),
                 Err(problem) => {
                     let name = called(&entry.name);
@@ -84,18 +97,30 @@ pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) ->
         Dialect::ServersToml => super::rendering::tables("servers", &written),
         Dialect::CodexToml => super::rendering::sections("mcp_servers", &written),
     };
-    Ok(Converted { text, left, entries })
+    to_set.sort();
+    to_set.dedup();
+    Ok(Converted { text, left, to_set, entries })
 }
 
 impl Configuration {
-    /// The members of an entry in that dialect.
-    fn written(&self, entry: &Entry, to: Dialect, left: &mut Vec<String>) -> Result<Value, Problem> {
-        let definition = Definition::read(self.dialect, &entry.node)?;
+    /// The members of an entry in that dialect. `references`: takes the variables that stand in the place of values.
+    fn written(
+        &self,
+        entry: &Entry,
+        to: Dialect,
+        left: &mut Vec<String>,
+        references: Option<&mut Vec<String>>,
+    ) -> Result<Value, Problem> {
+        let mut definition = Definition::read(self.dialect, &entry.node)?;
         if let Way::Listening(Listening { url, scheme, .. }) = &definition.way
             && !matches!(to, Dialect::McpServersJson | Dialect::ServersToml)
         {
             let text = format!("{} has no servers over {}", to.name(), scheme.name());
             return Err(Problem::new(url.at, text));
+        }
+        if let Some(to_set) = references {
+            let files = self.dialect == Dialect::OpencodeJson;
+            to_set.extend(references::put(&mut definition, &entry.name, files));
         }
         let mut lost = |what: &str| {
             let place = self.source.place(entry.at);

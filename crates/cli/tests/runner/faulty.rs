@@ -55,7 +55,10 @@ const REFUSED: &[(&str, &str)] = &[
     (r#"{"type": "stdio", "url": "http://h"}"#, "8: command is missing"),
     (r#"{"url": "ftp://h"}"#, "16: url must begin with http://, https://, quic://, tcp:// or unix:"),
     (r#"{"url": "http://"}"#, "16: url is none that can be used: "),
-    (r#"{"url": "http://me:hunter2@h/"}"#, "16: url is none that can be used: leave the user and the password out"),
+    (
+        r#"{"url": "http://me:hunter2@h/"}"#,
+        "16: url is none that can be used: leave the user and the password out",
+    ),
     (r#"{"url": "http://h", "headers": {"A B": "c"}}"#, "40: headers has a name that cannot be one"),
     (r#"{"url": "http://h", "headers": {"A": 1}}"#, "45: headers.A must be a string, and is a number"),
     (r#"{"url": "http://h", "headers": {"a": "", "A": ""}}"#, "49: A is given twice"),
