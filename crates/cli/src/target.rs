@@ -341,8 +341,9 @@ fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
 
 /// Words after a target that takes none. Only options may have been meant for another place.
 fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
-    let secrets = Secrets::new(&secret::values(rest));
-    let first = shown(first);
+    let words: Vec<OsString> = std::iter::once(first.to_owned()).chain(rest.iter().cloned()).collect();
+    let secrets = Secrets::new(&secret::values(&words));
+    let first = secrets.hide(&shown(first));
     let options = rest.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     let (more, before) = if options {
         let rest: Vec<String> = rest.iter().map(|word| shown(word)).collect();

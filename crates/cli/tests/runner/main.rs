@@ -25,6 +25,7 @@ mod list;
 mod orphans;
 mod pages;
 mod ping;
+mod planted;
 mod prompt;
 mod quic;
 mod read;
