@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{called, source};
+use super::{Configuration, called, places, source};
 use crate::args::Configured;
 use crate::config::entry::Definition;
 use crate::failure::Failure;
@@ -45,4 +45,11 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
         return Err(source::failure(problem, "name another file with --config FILE"));
     }
     Ok(targets)
+}
+
+/// How many servers are run at once, where a file says that: the first of them counts. What is wrong with one is told when its
+/// entries are used.
+pub(crate) fn at_once(configured: &Configured) -> Option<usize> {
+    let places = places::all(None, configured).ok()?;
+    places.iter().filter_map(|place| Configuration::at(place).ok()).find_map(|found| found.contents.at_once)
 }

@@ -30,7 +30,7 @@ use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
-pub(crate) use all::all;
+pub(crate) use all::{all, at_once};
 pub(crate) use convert::convert;
 use entry::Definition;
 pub(crate) use filter::ToolFilter;

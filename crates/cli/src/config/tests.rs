@@ -116,7 +116,8 @@ fn c18_r85_both_formats_become_one_model() {
             assert!(definition(&configuration, "off").unwrap().disabled.is_some());
         }
     }
-    assert_eq!(read("a.toml", TOML).unwrap().contents.timeout, Some(Duration::from_secs(90)));
+    let contents = read("a.toml", TOML).unwrap().contents;
+    assert_eq!((contents.timeout, contents.at_once), (Some(Duration::from_secs(90)), Some(5)));
     assert_eq!(read("a.json", JSON).unwrap().dialect, Dialect::McpServersJson);
 }
 
@@ -433,6 +434,13 @@ fn f30_what_is_not_known_is_told_with_its_line() {
             "a.toml:8:1: allowed_tool is not known and not used; did you mean allowed_tools?",
         ]
     );
+    for limit in ["0", "65", "-1", "99999999999999999999"] {
+        let text = format!(
+            "concurrency_limit = {limit}\n[[servers]]\nname = \"a\"\ntransport = {{ command = \"a\" }}\n"
+        );
+        let told = warnings(&read("a.toml", &text).unwrap(), "a");
+        assert!(told[0].starts_with("a.toml:1:21: concurrency_limit must be"), "{told:?}");
+    }
     let text = "timeout_secs = \"x\"\n[[servers]]\nname = \"a\"\ntransport = { command = \"a\" }\n";
     let told = warnings(&read("a.toml", text).unwrap(), "a");
     assert_eq!(told, ["a.toml:1:16: timeout_secs must be a number, and is a string"]);

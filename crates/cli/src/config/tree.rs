@@ -52,6 +52,8 @@ pub(super) struct Contents {
     pub(super) warnings: Vec<Problem>,
     /// For the entries that have none of their own.
     pub(super) timeout: Option<Duration>,
+    /// So many of its servers are run at once.
+    pub(super) at_once: Option<usize>,
     /// What VS Code asks its user for.
     pub(super) inputs: Vec<Input>,
 }

@@ -22,6 +22,7 @@ mod help;
 mod http;
 mod large;
 mod list;
+mod migration;
 mod orphans;
 mod pages;
 mod ping;
