@@ -3,8 +3,9 @@
 mod baseline;
 mod book;
 mod client;
-mod clients;
+mod compatibility;
 mod fingerprint;
+mod fold;
 mod json;
 mod junit;
 mod look;
@@ -42,9 +43,9 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
         return book(ui, &args, &selection);
     }
     if matches!(args.form(), Format::Sarif | Format::Junit) {
-        let problem = match (args.eras, args.clients) {
+        let problem = match (args.eras, args.compatibility) {
             (true, _) => "--eras shows a table and judges nothing: it is printed as text or as JSON",
-            (_, true) => "--clients shows a table: it is printed as text or as JSON",
+            (_, true) => "--compatibility shows a table: it is printed as text or as JSON",
             _ => "",
         };
         if !problem.is_empty() {

@@ -87,6 +87,14 @@ fn the_table_is_the_same_over_every_transport() {
 }
 
 #[test]
+fn of_several_servers_the_table_says_which_are_opened_and_judges_none() {
+    let ran = line("validate --eras --also demo: --also ./no/such demo:").exits(4);
+    let last = ran.stdout.lines().last().unwrap();
+    assert_eq!(last, "3 servers: 2 opened by some opener, 0 by none, 1 not reached; nothing was judged");
+    assert!(!ran.stdout.contains("faults"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_server_behind_a_socket_is_judged() {
     let demo = Demo::start("tcp://127.0.0.1:0", 1);
     let report = line(&format!("validate --json --strict {}", demo.address)).exits(0).json();
@@ -143,10 +151,14 @@ exec cat >/dev/null"#;
     let words = ["validate", "--eras", "--era", "modern", "sh", "-c", script];
     let text = run(words).exits(0).stdout;
     assert!(
-        text.contains("(exit code 3)") && text.contains("error -32601: no\\u{1b}[2J\\u{a}such"),
+        text.contains("\n          (exit code 3)")
+            && text.contains("error -32601:\n          no\\u{1b}[2J\\u{a}such"),
         "{text}"
     );
-    assert_eq!(text.lines().count(), 6, "a line for each of the four openers below the heading: {text}");
+    let (_, rows) = text.split_once("\n\n").unwrap();
+    let rows = rows.lines().filter(|line| !line.starts_with("          "));
+    assert_eq!(rows.count(), 4, "a row for each of the four openers: {text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use mcpjoin::validate::Validator;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::clients::Clients;
+use super::compatibility::Clients;
 use super::openers;
 use super::refusal::{failure, not_examined};
 use super::report::{Judged, Seen, Server};
@@ -32,7 +32,7 @@ pub(super) struct Look {
     selection: Selection,
     openers: bool,
     resilience: bool,
-    clients: bool,
+    compatibility: bool,
     calls: Vec<ToolCall>,
     read_only_tools: bool,
     connect: Connect,
@@ -44,7 +44,7 @@ impl Look {
             selection,
             openers: args.eras,
             resilience: args.resilience,
-            clients: args.clients,
+            compatibility: args.compatibility,
             calls: args.call.clone(),
             read_only_tools: args.read_only_tools,
             connect: args.connect.clone(),
@@ -187,7 +187,7 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
     let validator = if look.resilience { validator.resilience() } else { validator };
     let trace = validator.run().await.map_err(failure)?;
     let mut judged = Judged::new(ui, &trace, judge(&trace, &look.selection));
-    if look.clients {
+    if look.compatibility {
         judged.clients = Clients::new(ui, entry.as_deref(), &trace);
     }
     Ok(Seen::Judged(judged))

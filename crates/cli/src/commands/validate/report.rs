@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcpjoin::check::{self, Level, Outcome, Rule, Trace};
 
-use super::clients::Clients;
+use super::compatibility::Clients;
 use super::fingerprint;
 use super::openers::Row;
 use crate::connect::Place;
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 
 /// Of one line that crossed, and of one problem, so many characters are kept.
-const KEPT: usize = 4096;
+pub(super) const KEPT: usize = 4096;
 /// Of the places where one rule was broken, so many are kept: a server with ten thousand bad tools has one fault.
 const PLACES: usize = 500;
 
@@ -187,6 +187,14 @@ impl Ruling {
             }
         }
         counts
+    }
+
+    /// Why it had nothing to judge, where that is so.
+    pub(super) fn skipped(&self) -> Option<&str> {
+        match &self.said {
+            Said::Skipped(why) => Some(why),
+            Said::Passed | Said::Failed(_) => None,
+        }
     }
 
     /// Where it was broken.
