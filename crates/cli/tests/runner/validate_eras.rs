@@ -82,8 +82,36 @@ fn the_table_is_the_same_over_every_transport() {
     let (_, pin) = demo.said.split_once("--pin ").unwrap_or_else(|| panic!("{}", demo.said));
     let pin = pin.split_whitespace().next().unwrap();
     is_the_demo(line(&format!("validate --eras --json --pin {pin} {}", demo.address)));
-    // The rules are not for it yet, and that says what there is instead.
-    line(&format!("validate --pin {pin} {}", demo.address)).exits(2).says(&["(E_NOT_BUILT)", "--eras"]);
+}
+
+#[test]
+fn a_server_over_quic_is_judged_on_one_stream_and_with_one_for_each_request() {
+    let demo = Demo::start("quic://127.0.0.1:0", 2);
+    let pin = demo.said.split_once("--pin ").unwrap().1.split_whitespace().next().unwrap();
+    let trace = super::support::scratch("validate-quic-trace");
+    let words = ["validate", "--json", "--strict", "--resilience", "--pin", pin, "--trace"];
+    let ran = run(words.iter().copied().chain([trace.to_str().unwrap(), &demo.address])).exits(0);
+    let report = ran.json();
+    assert!(report["ran"].as_u64().unwrap() > 100 && report["failed"] == 0, "{report:#}");
+    let runs = report["runs"].as_array().unwrap();
+    assert!(runs.iter().any(|run| run["name"] == "a stream for each request"), "{runs:?}");
+    let outcome = |slug: &str| {
+        let rules = report["rules"].as_array().unwrap();
+        rules.iter().find(|rule| rule["rule"] == slug).unwrap()["outcome"].as_str().unwrap().to_owned()
+    };
+    for rule in ["whole-lines", "bad-json-code", "many-requests-answered"] {
+        assert_eq!(outcome(rule), "passed", "{rule}");
+    }
+    for rule in ["ends-with-its-input", "ends-at-sigterm", "same-after-restart", "origin-validated"] {
+        assert_eq!(outcome(rule), "skipped", "{rule}");
+    }
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(&trace).unwrap();
+    assert!(lines.lines().count() > 100 && lines.contains("server/discover"), "{lines}");
+    // Who is not trusted is not judged.
+    let other = "ab".repeat(32);
+    let ran = line(&format!("validate --json --pin sha256:{other} {}", demo.address)).exits(4);
+    assert_eq!(ran.failure()["id"], "E_TLS");
 }
 
 #[test]

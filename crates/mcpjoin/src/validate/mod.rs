@@ -104,6 +104,10 @@ pub enum ValidateError {
     /// There is no connection to where it listens.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// There is no connection over QUIC.
+    #[cfg(feature = "quic")]
+    #[error(transparent)]
+    Quic(#[from] crate::quic::QuicError),
     /// What was to make a connection has failed.
     #[error("no connection was made: {0}")]
     Stream(#[from] std::io::Error),

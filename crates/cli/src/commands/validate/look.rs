@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use mcpjoin::Link;
 use mcpjoin::check::{Selection, judge};
 use mcpjoin::link::{ChildHandle, SocketError};
+use mcpjoin::quic::QuicError;
 use mcpjoin::validate::Validator;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -206,16 +208,25 @@ fn server(way: &Way) -> Result<Validator, Failure> {
             None => of,
         });
     }
-    let Some(socket) = way.socket().cloned() else { return Err(not_examined()) };
-    Ok(Validator::stream(move || {
-        let (socket, trace) = (socket.clone(), trace.clone());
-        async move {
-            let link = socket.await?;
-            Ok::<_, SocketError>(match trace {
-                Some(trace) => link.tapped(trace.tap()),
-                None => link,
-            })
-        }
+    let tapped = move |link: Link| match &trace {
+        Some(trace) => link.tapped(trace.tap()),
+        None => link,
+    };
+    if let Some(socket) = way.socket().cloned() {
+        return Ok(Validator::stream(move || {
+            let (socket, tapped) = (socket.clone(), tapped.clone());
+            async move { Ok::<_, SocketError>(tapped(socket.await?)) }
+        }));
+    }
+    let Some(quic) = way.quic().cloned() else { return Err(not_examined()) };
+    let (each, also) = (quic.clone(), tapped.clone());
+    let lines = Validator::stream(move || {
+        let (quic, tapped) = (quic.clone(), tapped.clone());
+        async move { Ok::<_, QuicError>(tapped(quic.on_one_stream().await?)) }
+    });
+    Ok(lines.and_messages(move || {
+        let (quic, tapped) = (each.clone(), also.clone());
+        async move { Ok::<_, QuicError>(tapped(quic.await?)) }
     }))
 }
 
