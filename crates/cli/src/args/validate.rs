@@ -34,6 +34,7 @@ skipped), why (of one that was skipped), and findings (of one that failed): prob
 address, count (how often, with other ids), fingerprint (the same each time, as long as nothing changes), the lines sent and received (over HTTP, the \
 beginning of the request and of the response), where there are any, cut after 4096 characters, and, with --baseline, \
 known. Of more than 500 such places leftOut says how many are not there
+  calls           with --call: tool, problem and listed, of each call that shows less than it was meant to
   clients         with --compatibility: tools and tokens, how many there are, and clients, one object for each: client, \
 usable, and findings: tool, problem, consequence, source and seen (where and when that was seen)
   openers         with --eras, in place of all that: one object for each opener: method, protocolVersion, opens, \
@@ -96,7 +97,9 @@ pub(crate) struct Validate {
     /// Lets a SHOULD that is broken count as a fault
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Also calls this tool, with these arguments (a JSON object; without them none), once in each era; may be repeated
+    /// Also calls this tool, with these arguments (a JSON object; without them none), once in each era; may be repeated. A
+    /// tool that the server does not list, and a call that it refuses, are told; with one that no server lists the exit
+    /// code is 2
     #[arg(long, value_name = "TOOL[=JSON]", value_parser = call)]
     pub(crate) call: Vec<ToolCall>,
     /// Also calls tools that say that they only read (`readOnlyHint`), reads listed resources, and has prompts filled in

@@ -150,6 +150,16 @@ fn a_tool_is_called_when_it_is_named() {
     let others = named(&sent, "tools/call", "name");
     assert!(others.len() <= 2, "beside it one that does not exist: {others:?}");
 
+    // A name that is not there judges nothing, and that is no success.
+    let ran = line("validate --json --era modern --rule tools --call ecko --call echo demo:").exits(2);
+    let ran = ran.says(&[
+        "--call ecko: the server lists no tool of this name",
+        "--call echo: its result is an error (isError): ",
+    ]);
+    assert_eq!(ran.json()["calls"][0]["listed"], false);
+    assert!(ran.json()["calls"][1]["problem"].as_str().unwrap().contains("message"), "{}", ran.stdout);
+    line("validate --era modern --rule tools --call echo demo:").exits(0).says(&["warning: --call echo"]);
+
     line("validate --call =x demo:").exits(2).says(&["the name of a tool is missing"]);
     line("validate --call echo=7 demo:").exits(2).says(&["must be a JSON object"]);
     line("validate --call echo={ demo:").exits(2).says(&["no JSON"]);

@@ -13,9 +13,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::compatibility::Clients;
-use super::openers;
 use super::refusal::{failure, not_examined};
 use super::report::{Judged, Seen, Server};
+use super::{calls, openers};
 use crate::args::{Connect, ToolCall, Validate};
 use crate::config::ToolFilter;
 use crate::connect::{Plan, Signals, Way, limits};
@@ -189,6 +189,7 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
     let validator = if look.resilience { validator.resilience() } else { validator };
     let trace = validator.run().await.map_err(failure)?;
     let mut judged = Judged::new(ui, &trace, judge(&trace, &look.selection));
+    judged.calls = calls::notes(ui, &trace, &look.calls);
     if look.compatibility {
         judged.clients = Clients::new(ui, entry.as_deref(), &trace);
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcpjoin::check::{self, Level, Outcome, Rule, Trace};
 
+use super::calls::Note;
 use super::compatibility::Clients;
 use super::fingerprint;
 use super::openers::Row;
@@ -69,6 +70,8 @@ pub(super) enum Seen {
 
 /// What the rules say of it.
 pub(super) struct Judged {
+    /// Of the calls that were asked for, those that show less than they were meant to.
+    pub(super) calls: Vec<Note>,
     /// What well-known clients make of its tools, where that was asked for and there are any.
     pub(super) clients: Option<Clients>,
     pub(super) runs: Vec<Run>,
@@ -151,7 +154,7 @@ impl Judged {
                 Outcome::Failed(findings) => Said::Failed(Places::new(ui, verdict.rule, findings)),
             },
         });
-        Self { clients: None, runs: runs.collect(), rulings: rulings.collect() }
+        Self { calls: Vec::new(), clients: None, runs: runs.collect(), rulings: rulings.collect() }
     }
 
     pub(super) fn counts(&self) -> Counts {
