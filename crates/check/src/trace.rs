@@ -372,6 +372,26 @@ probes! {
     Unread = "unread";
     /// A request right before the end of the input.
     LastWords = "last-words";
+    /// A request that comes in pieces: HTTP.
+    Pieces = "pieces";
+    /// A request whose connection we close before its answer has come: HTTP.
+    HungUp = "hung-up";
+    /// A request after that.
+    AfterHangUp = "after-hang-up";
+    /// Half of a request, and the end of its connection: HTTP.
+    HalfRequest = "half-request";
+    /// A request after that.
+    AfterHalf = "after-half";
+    /// Opens one of many sessions: HTTP.
+    OneOfMany = "one-of-many";
+    /// Asks in one of many sessions.
+    InOneOfMany = "in-one-of-many";
+    /// Asks in a session when many others have been ended.
+    AfterMany = "after-many";
+    /// A request whose stream we cut behind an event that has an id: HTTP.
+    CutStream = "cut-stream";
+    /// Asks for the rest of that stream.
+    ResumeCut = "resume-cut";
 }
 
 impl Probe {
