@@ -392,6 +392,22 @@ probes! {
     CutStream = "cut-stream";
     /// Asks for the rest of that stream.
     ResumeCut = "resume-cut";
+    /// Tells a client that somebody has done what no question has asked for.
+    UnknownElicitation = "unknown-elicitation";
+    /// Pings a client after that.
+    AfterElicitation = "after-elicitation";
+    /// Asks a client for its roots as a task, which nobody makes of that.
+    UndeclaredTask = "undeclared-task";
+    /// Asks a client's model with tools that the client has not declared.
+    UndeclaredSamplingTools = "undeclared-sampling-tools";
+    /// Asks it with the use of a tool that has no result.
+    MissingToolResult = "missing-tool-result";
+    /// Asks it with the result of a tool among other content.
+    MixedToolResult = "mixed-tool-result";
+    /// Refuses a cursor that was given before.
+    ExpiredCursor = "expired-cursor";
+    /// Refuses a call whose headers are as they should be.
+    HeaderMismatch = "header-mismatch";
 }
 
 impl Probe {

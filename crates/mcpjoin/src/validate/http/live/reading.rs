@@ -196,7 +196,7 @@ impl Live<'_> {
                 }
             }
         }
-        self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data }));
+        self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }));
         if !is_message || data.is_empty() {
             return Ok(false);
         }
