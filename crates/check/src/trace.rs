@@ -486,10 +486,6 @@ probes! {
     MissingToolResult = "missing-tool-result";
     /// Asks it with the result of a tool among other content.
     MixedToolResult = "mixed-tool-result";
-    /// Refuses a cursor that was given before.
-    ExpiredCursor = "expired-cursor";
-    /// Refuses a call whose headers are as they should be.
-    HeaderMismatch = "header-mismatch";
 }
 
 impl Probe {

@@ -225,10 +225,9 @@ impl Front {
             let refusal = probes::unsupported(&request.id, &Version::newest(Era::Modern))?;
             (StatusCode::BAD_REQUEST, Probe::UnknownVersion, refusal)
         } else if self.disturb && request.method == Method::CallTool && sessions.mismatches(run, parts) {
-            (StatusCode::BAD_REQUEST, Probe::HeaderMismatch, probes::mismatch(&request.id)?)
+            (StatusCode::BAD_REQUEST, Probe::Answer, probes::mismatch(&request.id)?)
         } else {
-            let (probe, answer) = sessions.pages.asked(run, modern, line?)?;
-            (StatusCode::OK, probe, answer)
+            (StatusCode::OK, Probe::Answer, sessions.pages.asked(run, modern, line?)?)
         };
         drop(sessions);
         let mut response = Response::new(NotedBody::Whole(Bytes::from(answer.clone())));

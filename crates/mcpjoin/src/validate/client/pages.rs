@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use mcpjoin_check::{Line, Probe};
+use mcpjoin_check::Line;
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Kind, Message, Method, Raw, Request, RequestId, code};
 
@@ -43,7 +43,7 @@ impl Pages {
     }
 
     /// The client has asked: its answer, where that is ours.
-    pub(super) fn asked(&mut self, run: usize, modern: bool, line: &Line) -> Option<(Probe, Vec<u8>)> {
+    pub(super) fn asked(&mut self, run: usize, modern: bool, line: &Line) -> Option<Vec<u8>> {
         let request = only(line)?;
         let key = key(&request.method)?;
         let cursor = request.params.as_ref().and_then(|params| member(params.raw(), "cursor"));
@@ -59,10 +59,10 @@ impl Pages {
         };
         if self.refuses && modern && self.refused.insert(run) {
             let error = format!(r#"{{"code":{},"message":"The cursor has expired"}}"#, code::INVALID_PARAMS);
-            return Some((Probe::ExpiredCursor, response(&request.id, "error", &error)?));
+            return response(&request.id, "error", &error);
         }
         let result = page(&rest.result, key, &rest.entries, rest.next)?;
-        Some((Probe::Answer, response(&request.id, "result", result.as_str())?))
+        response(&request.id, "result", result.as_str())
     }
 
     /// The server has answered: the same, with less in it, where it is a list that ends.

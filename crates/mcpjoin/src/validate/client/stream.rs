@@ -253,7 +253,7 @@ impl Between {
             return self.tell(Probe::UnknownVersion, Line::new(refused));
         }
         match self.pages.asked(self.run, modern, line) {
-            Some((probe, answer)) => self.tell(probe, Line::new(answer)),
+            Some(answer) => self.tell(Probe::Answer, Line::new(answer)),
             None => self.server.push(line.bytes()),
         }
     }
