@@ -110,6 +110,28 @@ fn r85_variables_come_from_a_file_and_those_of_codex_pass_a_clean_environment() 
 }
 
 #[test]
+fn f26_so_many_servers_run_at_once_as_the_file_says() {
+    let folder = Folder::new("entries-at-once");
+    // Whoever comes while another one is there says so.
+    let script = "mkdir one || touch several; read -r line; rmdir one; exit 3";
+    let entry = |name: &str| {
+        format!(
+            "[[servers]]\nname = \"{name}\"\ntransport = {{ command = \"sh\", args = [\"-c\", \"{script}\"] }}\n"
+        )
+    };
+    let entries = ["a", "b", "c", "d"].map(entry).concat();
+    folder.file("mcp_servers.toml", format!("concurrency_limit = 1\n{entries}"));
+    let json = folder.run(&["list", "--json", "--era", "legacy"]).exits(4).json();
+    assert_eq!(json["servers"].as_array().unwrap().len(), 4);
+    assert!(!folder.path().join("here/several").exists(), "two of them ran at once");
+    folder.file("mcp_servers.toml", format!("concurrency_limit = 0\n{entries}"));
+    folder
+        .run(&["list", "--era", "legacy"])
+        .exits(4)
+        .says(&["mcp_servers.toml:1:21: concurrency_limit must be from 1 to 64"]);
+}
+
+#[test]
 fn rule_1_options_behind_the_name_of_an_entry_are_told_to_go_first() {
     let folder = Folder::new("entries-behind");
     let entry = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);

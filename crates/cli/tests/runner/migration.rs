@@ -138,10 +138,7 @@ fn hold(name: &str, surroundings: Surroundings, known: &[(&str, &str)]) {
             let there = |word: &&str| {
                 *word == flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))
             };
-            assert!(
-                words.iter().any(|word| there(word)),
-                "{name}: {command} {flag} has no row: {of_command}"
-            );
+            assert!(words.iter().any(there), "{name}: {command} {flag} has no row: {of_command}");
         }
     }
 
