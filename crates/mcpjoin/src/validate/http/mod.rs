@@ -7,6 +7,7 @@
 mod lines;
 mod live;
 mod refusal;
+mod resilience;
 mod runs;
 mod wire;
 

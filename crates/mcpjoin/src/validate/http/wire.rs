@@ -8,7 +8,7 @@ use mcpjoin_check::{HttpRequest, HttpResponse};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, Method, Response, Url};
+use reqwest::{Body, Client, Method, Response, Url};
 
 use super::Tap;
 use crate::link::{Checked, Crossed, HttpConnect, HttpSetupError, Proxy, Way, shown};
@@ -103,7 +103,7 @@ impl Wire {
     ///
     /// # Errors
     /// Why there is no response, in a few words.
-    pub(super) async fn send(&self, head: &Head, body: Option<Bytes>) -> Result<Response, String> {
+    pub(super) async fn send(&self, head: &Head, body: Option<Body>) -> Result<Response, String> {
         let client = if head.other_letters { &self.other } else { &self.client };
         let mut headers = self.headers.clone();
         for (name, value) in &head.headers {
