@@ -245,7 +245,8 @@ impl Batches {
 /// Whether there is something to say of a request of ours: it has an answer, or one was due and there was time for it.
 fn may_be_judged(seen: &Seen<'_>, talk: &Talk<'_>, ours: &Ours<'_>) -> bool {
     let waited = talk.here;
-    ours.answer.is_some() || ours.cancelled.is_none() && waited.saturating_sub(ours.at) >= seen.trace.answer_within
+    ours.answer.is_some()
+        || ours.cancelled.is_none() && waited.saturating_sub(ours.at) >= seen.trace.answer_within
 }
 
 fn silence(talk: &Talk<'_>, ours: &Ours<'_>) -> Option<Finding> {

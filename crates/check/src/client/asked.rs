@@ -43,9 +43,8 @@ pub(super) static RULES: [Rule; 15] = [
         sources: &[Source::new(Revisions::SINCE_FOURTH, Must, "client/elicitation#capabilities")],
         judge: |seen| {
             let talk = seen.talk();
-            let says = talk.asked.iter().filter(|asked| {
-                talk.is_modern() || asked.what.method == Method::Initialize
-            });
+            let says =
+                talk.asked.iter().filter(|asked| talk.is_modern() || asked.what.method == Method::Initialize);
             let judged = says.filter_map(|asked| {
                 let declared = talk.capabilities(Some(asked))?;
                 let modes = members(&member(&declared, "elicitation")?)?;
@@ -168,7 +167,10 @@ pub(super) static RULES: [Rule; 15] = [
                 let judged = asked.map(|(ours, said)| {
                     said.outcome.is_ok().then(|| ours.finding("it brought a result", said.line))
                 });
-                return Outcome::of(judged, "the client was asked for no message with tools, or did not answer");
+                return Outcome::of(
+                    judged,
+                    "the client was asked for no message with tools, or did not answer",
+                );
             }
             let judged = talk.retries().filter_map(|(retry, needed)| {
                 let again = &talk.asked[retry.asked];

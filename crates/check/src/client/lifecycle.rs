@@ -260,7 +260,8 @@ fn version_of(version: &Raw) -> Option<String> {
 /// The version that is asked for next on the same stream, in a session of its own.
 fn next_opening<'a>(seen: &Seen<'a>) -> Option<(String, &'a Line)> {
     let later = seen.trace.runs.iter().skip_while(|run| !std::ptr::eq(*run, seen.run)).skip(1);
-    let next = later.take(1).filter(|run| run.channel == Channel::Stdio && seen.run.channel == Channel::Stdio);
+    let next =
+        later.take(1).filter(|run| run.channel == Channel::Stdio && seen.run.channel == Channel::Stdio);
     let mut lines = next.flat_map(|run| &run.events).filter_map(|event| match &event.what {
         What::Received(line) => Some(line),
         _ => None,

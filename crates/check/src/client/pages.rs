@@ -30,8 +30,10 @@ pub(super) static RULES: [Rule; 5] = [
                     return Some(None);
                 }
                 // One that has looked at the first page alone may have found there what it looked for.
-                let first: Vec<&Page<'_, '_>> =
-                    pages.iter().filter(|page| page.next.as_deref().is_some_and(|next| next != "\"\"")).collect();
+                let first: Vec<&Page<'_, '_>> = pages
+                    .iter()
+                    .filter(|page| page.next.as_deref().is_some_and(|next| next != "\"\""))
+                    .collect();
                 let last = first.last().filter(|_| first.len() >= SEVERAL)?;
                 let problem = format!("the first page was asked for {} times, and no other", first.len());
                 Some(Some(last.asked.finding(problem)))
@@ -105,8 +107,9 @@ pub(super) static RULES: [Rule; 5] = [
             let talk = seen.talk();
             let lists = lists(talk);
             let pages = lists.values().flatten();
-            let given: BTreeSet<(&str, &String)> =
-                pages.filter_map(|page| Some((page.asked.what.method.as_str(), page.next.as_ref()?))).collect();
+            let given: BTreeSet<(&str, &String)> = pages
+                .filter_map(|page| Some((page.asked.what.method.as_str(), page.next.as_ref()?)))
+                .collect();
             let refused = talk.asked.iter().filter_map(|asked| {
                 let said = asked.answer.filter(|said| said.outcome.is_err())?;
                 let cursor = cursor(asked)?;
@@ -115,8 +118,7 @@ pub(super) static RULES: [Rule; 5] = [
                 known.then_some((asked, said))
             });
             let judged = refused.filter_map(|(asked, said)| {
-                let next =
-                    talk.calls(&asked.what.method).find(|next| next.place > said.place)?;
+                let next = talk.calls(&asked.what.method).find(|next| next.place > said.place)?;
                 let problem = "it goes on with a cursor, and the one before it was refused";
                 Some(cursor(next).map(|_| next.finding(problem)))
             });
@@ -127,11 +129,7 @@ pub(super) static RULES: [Rule; 5] = [
         slug: "client-no-polling-by-ttl",
         chapter: Chapter::Utilities,
         sentence: "A client does not ask for a list again each time that ttlMs is over.",
-        sources: &[Source::new(
-            Revisions::MODERN,
-            Should,
-            "server/utilities/caching#freshness-calculation",
-        )],
+        sources: &[Source::new(Revisions::MODERN, Should, "server/utilities/caching#freshness-calculation")],
         judge: |seen| {
             let talk = seen.talk();
             let mut judged = Vec::new();
@@ -145,7 +143,8 @@ pub(super) static RULES: [Rule; 5] = [
                     let row = same.windows(2).rev().take_while(in_time).count();
                     let ttl = same.last().and_then(|page| page.ttl());
                     let Some(ttl) = ttl else { continue };
-                    let looked = same.last().map_or(Duration::ZERO, |page| page.said.at) + ttl * 3 <= talk.here;
+                    let looked =
+                        same.last().map_or(Duration::ZERO, |page| page.said.at) + ttl * 3 <= talk.here;
                     let last = same.last().filter(|_| row >= SEVERAL);
                     if let Some(page) = last {
                         let problem = format!("it comes every {} ms, which is ttlMs", ttl.as_millis());

@@ -40,10 +40,10 @@ pub(super) static RULES: [Rule; 3] = [
                 let given: Vec<&Asked<'_>> = replied(talk, form).collect();
                 let lost = given.iter().find(|asked| unread.contains(&asked.what.id));
                 let last = talk.asked.last().map_or(0, |asked| asked.place);
-                let went_on =
-                    |asked: &&Asked<'_>| asked.answer.is_some_and(|said| said.place < last);
+                let went_on = |asked: &&Asked<'_>| asked.answer.is_some_and(|said| said.place < last);
                 if let Some(lost) = lost {
-                    judged.push(Some(lost.finding(format!("its answer came {}, and was not read", how(form)))));
+                    judged
+                        .push(Some(lost.finding(format!("its answer came {}, and was not read", how(form)))));
                 } else if given.iter().any(went_on) {
                     judged.push(None);
                 }
@@ -72,9 +72,9 @@ pub(super) static RULES: [Rule; 3] = [
                 if error.code != code::HEADER_MISMATCH {
                     return None;
                 }
-                let again = talk.calls(&Method::CallTool).find(|next| {
-                    next.place > said.place && named(next).as_ref() == Some(&tool)
-                })?;
+                let again = talk
+                    .calls(&Method::CallTool)
+                    .find(|next| next.place > said.place && named(next).as_ref() == Some(&tool))?;
                 let listed = talk
                     .calls(&Method::ListTools)
                     .any(|list| list.place > said.place && list.place < again.place);
@@ -119,9 +119,7 @@ pub(super) static RULES: [Rule; 3] = [
 pub(super) const fn is_modern(error: i64) -> bool {
     matches!(
         error,
-        code::HEADER_MISMATCH
-            | code::MISSING_REQUIRED_CLIENT_CAPABILITY
-            | code::UNSUPPORTED_PROTOCOL_VERSION
+        code::HEADER_MISMATCH | code::MISSING_REQUIRED_CLIENT_CAPABILITY | code::UNSUPPORTED_PROTOCOL_VERSION
     )
 }
 
@@ -185,16 +183,14 @@ fn named(asked: &Asked<'_>) -> Option<String> {
 }
 
 /// The `initialize` that the same client has sent at once after that.
-fn fallen_back<'a>(
-    seen: &Seen<'a>,
-    asked: &Asked<'_>,
-    since: Duration,
-) -> Option<&'a crate::trace::Line> {
+fn fallen_back<'a>(seen: &Seen<'a>, asked: &Asked<'_>, since: Duration) -> Option<&'a crate::trace::Line> {
     let of = |info: Raw| text(&info, "name");
     let client = asked.meta().and_then(|meta| member(&meta, key::CLIENT_INFO)).and_then(of);
-    let others = seen.trace.runs.iter().filter(|run| {
-        run.channel == Channel::StreamableHttp && Revisions::LEGACY.contains(&run.version)
-    });
+    let others = seen
+        .trace
+        .runs
+        .iter()
+        .filter(|run| run.channel == Channel::StreamableHttp && Revisions::LEGACY.contains(&run.version));
     let events = others.flat_map(|run| &run.events);
     let soon = events.filter(|event| event.at >= since && event.at.saturating_sub(since) <= AT_ONCE);
     let mut lines = soon.filter_map(|event| match &event.what {

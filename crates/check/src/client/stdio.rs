@@ -188,7 +188,10 @@ pub(super) static RULES: [Rule; 10] = [
                 // Requests that were on their way say nothing, nor does one that asks whether the server is there.
                 let next = talk.asked.iter().find(|next| next.place > said.place);
                 match next {
-                    Some(next) if next.at.saturating_sub(said.at) > AT_ONCE || next.what.method == Method::Discover => {
+                    Some(next)
+                        if next.at.saturating_sub(said.at) > AT_ONCE
+                            || next.what.method == Method::Discover =>
+                    {
                         Some(Some(next.finding(format!("it came after the error {}", error.code))))
                     }
                     _ => opened_later(seen).then_some(None),

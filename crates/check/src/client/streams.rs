@@ -110,7 +110,8 @@ pub(super) static RULES: [Rule; 4] = [
                 }
                 // Whoever leaves altogether needs not say so.
                 let long = seen.trace.answer_within / 2;
-                (last.saturating_sub(at) >= long).then(|| Some(asked.finding("its stream was left, and it was not cancelled")))
+                (last.saturating_sub(at) >= long)
+                    .then(|| Some(asked.finding("its stream was left, and it was not cancelled")))
             });
             Outcome::of(judged, "the client left no stream before its answer")
         },
@@ -186,9 +187,9 @@ impl<'t, 'a> Resumed<'t, 'a> {
 
     /// The first for that stream.
     fn by(&self, post: &Post<'_>) -> Option<&'t Post<'a>> {
-        let again = ids(post).filter_map(|id| self.0.get(id)).filter_map(|again| {
-            again.get(again.partition_point(|again| again.place <= post.place)).copied()
-        });
+        let again = ids(post)
+            .filter_map(|id| self.0.get(id))
+            .filter_map(|again| again.get(again.partition_point(|again| again.place <= post.place)).copied());
         again.min_by_key(|again| again.place)
     }
 }

@@ -39,7 +39,8 @@ pub(super) static RULES: [Rule; 10] = [
             });
             let told = talk.told.iter().filter(|told| told.what.method == Method::TaskStatus);
             let told = told.map(|told| {
-                (!declared).then(|| talk.finding("it tells of a task, and tasks were not declared", told.line))
+                (!declared)
+                    .then(|| talk.finding("it tells of a task, and tasks were not declared", told.line))
             });
             Outcome::of(answers.chain(told), "the client was asked for no task, or did not answer")
         },
@@ -205,8 +206,7 @@ pub(super) static RULES: [Rule; 10] = [
                 if task.waits.iter().any(waits) {
                     return Some(None);
                 }
-                let again =
-                    task.polls.iter().filter(|poll| poll.place > said.place).filter(needy).count();
+                let again = task.polls.iter().filter(|poll| poll.place > said.place).filter(needy).count();
                 let problem = || first.finding("the task needed input, and nobody asked for its result");
                 (again >= SEVERAL).then(|| Some(problem()))
             });

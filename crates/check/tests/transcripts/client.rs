@@ -41,7 +41,8 @@ const FILES: [(&str, &str); 6] = [
     ("client-patterns.txt", include_str!("client-patterns.txt")),
 ];
 
-const OFFERED: &str = r#"{"tools":{},"prompts":{},"resources":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#;
+const OFFERED: &str =
+    r#"{"tools":{},"prompts":{},"resources":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#;
 
 struct Case {
     place: String,
@@ -77,7 +78,11 @@ fn cases() -> Vec<Case> {
                 let run = &trace.runs[0];
                 let modern = Revisions::MODERN.contains(&run.version) && run.channel == Channel::Stdio;
                 if modern && !words.contains("bare") {
-                    add(&mut trace, r#"< {~,"id":0,"method":"server/discover","params":{"_meta":@}}"#, &place);
+                    add(
+                        &mut trace,
+                        r#"< {~,"id":0,"method":"server/discover","params":{"_meta":@}}"#,
+                        &place,
+                    );
                     add(&mut trace, r#"> {~,"id":0,"result":{"resultType":"complete"}}"#, &place);
                 }
                 cases.push(Case { place, rule, wanted, trace });
@@ -191,7 +196,7 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
                 run.note_in(number, at, What::Received(Line::new(bytes(line))));
             }
         }
-"event" => {
+        "event" => {
             let (words, data) = rest.split_once("< ").unwrap_or((rest, ""));
             let field = |name: &str| words.split(' ').find_map(|word| word.strip_prefix(name));
             let id = field("id=").map(|id| id.to_owned().into());

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use mcpjoin_check::{Probe, Revisions, Run, Trace};
+use mcpjoin_check::{CallNote, Probe, Revisions, Run, Trace};
 use mcpjoin_proto::session::{LinkEnd, OpeningFailure};
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Era, ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
+use tokio::time::timeout;
 
 use super::features::{self, Question};
 use super::live::{Live, MOMENT, Opened, Over};
@@ -19,6 +20,8 @@ pub(super) const REMOVED: [&str; 2] = ["ping", "logging/setLevel"];
 const SILENCE: Duration = Duration::from_millis(200);
 /// And at most so long in all.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+/// One with which no session was opened has so long to end, at most.
+const LAST: Duration = Duration::from_secs(10);
 
 /// Every run of one server.
 pub(super) struct Runs {
@@ -400,6 +403,10 @@ impl features::Ask for Asking<'_> {
         // A process has one.
     }
 
+    fn note(&mut self, note: CallNote) {
+        self.runs.trace.calls.push(note);
+    }
+
     fn last_id(&self) -> String {
         self.live.last_id()
     }
@@ -438,7 +445,8 @@ pub(super) fn agreed(result: &Payload, asked: &Version) -> Version {
 /// Why a session was not opened; the run is ended and not judged.
 async fn given_up(live: Live, line: &str, outcome: &Opened, within: Duration) -> OpeningFailure {
     let failure = failure(&live, line, outcome, within);
-    let _ = live.close().await;
+    // Dropped, it is ended at once: what has not spoken in its time has no more of it than that to end.
+    let _ = timeout(within.min(LAST), live.close()).await;
     failure
 }
 

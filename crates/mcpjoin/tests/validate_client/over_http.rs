@@ -117,7 +117,10 @@ impl Raw {
 
 const INITIALIZE: &str = r#""id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}"#;
 
-async fn looked_at<C: Future<Output = ()>>(validator: ClientValidator, client: impl FnOnce(Raw) -> C) -> Trace {
+async fn looked_at<C: Future<Output = ()>>(
+    validator: ClientValidator,
+    client: impl FnOnce(Raw) -> C,
+) -> Trace {
     let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
     let raw = Raw { address: listener.address(), path: "/mcp".into(), session: String::new() };
     let (over, gone) = oneshot::channel::<()>();

@@ -103,9 +103,7 @@ const SCRIPTS: [Script; 9] = [
             "WAIT 11",
             r#"REQUEST3,"method":"ping"}"#,
         ],
-        faults: &[
-            ("client-receives-batches", "DROP:LOOK-batch-1", ""),
-        ],
+        faults: &[("client-receives-batches", "DROP:LOOK-batch-1", "")],
     },
     Script {
         name: "tasks",

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -205,7 +205,13 @@ impl Front {
     }
 
     /// The response, where it is ours to give.
-    fn own(&self, run: usize, number: u32, parts: &Parts, line: Option<&Line>) -> Option<Response<NotedBody>> {
+    fn own(
+        &self,
+        run: usize,
+        number: u32,
+        parts: &Parts,
+        line: Option<&Line>,
+    ) -> Option<Response<NotedBody>> {
         let mut sessions = self.shared.lock();
         let modern = sessions.recorder.is_modern(run);
         if self.disturb && sessions.loses(run, parts, line) {

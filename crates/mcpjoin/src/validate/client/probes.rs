@@ -43,16 +43,16 @@ pub(super) fn second(session: usize, version: &Version, capabilities: Option<&Ra
     let pinged = format!(r#"{{"requestId":"{PREFIX}{session}-{}"}}"#, Probe::Ping.as_str());
     let mut lines = vec![
         notification(Probe::CompletedCancel, "notifications/cancelled", &pinged),
-        notification(Probe::MalformedCancel, "notifications/cancelled", r#"{"reason":"a look from outside"}"#),
+        notification(
+            Probe::MalformedCancel,
+            "notifications/cancelled",
+            r#"{"reason":"a look from outside"}"#,
+        ),
         request(session, Probe::AfterCancel, "ping", None),
     ];
     if last && has("elicitation.url") {
         let unknown = r#"{"elicitationId":"mcpjoin-never-asked"}"#;
-        lines.push(notification(
-            Probe::UnknownElicitation,
-            "notifications/elicitation/complete",
-            unknown,
-        ));
+        lines.push(notification(Probe::UnknownElicitation, "notifications/elicitation/complete", unknown));
         lines.push(request(session, Probe::AfterElicitation, "ping", None));
     }
     if last && has("roots") && !has("tasks") {
@@ -92,8 +92,7 @@ pub(super) fn roots(session: usize, time: usize) -> Prepared {
 /// A conversation in which a tool was used, and what follows that.
 fn sampling(last: &str) -> String {
     let first = r#"{"role":"user","content":{"type":"text","text":"Look, please."}}"#;
-    let used =
-        r#"{"role":"assistant","content":{"type":"tool_use","id":"1","name":"look","input":{}}}"#;
+    let used = r#"{"role":"assistant","content":{"type":"tool_use","id":"1","name":"look","input":{}}}"#;
     let tool = r#"{"name":"look","inputSchema":{"type":"object"}}"#;
     format!(r#"{{"messages":[{first},{used},{last}],"maxTokens":1,"tools":[{tool}]}}"#)
 }

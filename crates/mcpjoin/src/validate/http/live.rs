@@ -1,6 +1,7 @@
 //! One run over HTTP while it goes on: exchanges, each noted part by part with its time.
 
 mod pace;
+mod polling;
 mod reading;
 mod stress;
 
@@ -66,6 +67,8 @@ pub(super) struct Live<'w> {
     answering: bool,
     /// How it is sent and read.
     pub(super) pace: Pace,
+    /// What was asked last has had no response: its connection was lost.
+    lost: bool,
     over: bool,
 }
 
@@ -133,7 +136,8 @@ impl<'w> Live<'w> {
             asked: Vec::new(),
             answering: false,
             pace: Pace::default(),
-            over: false,
+            lost: false,
+            over: wire.is_gone(),
         }
     }
 
@@ -228,10 +232,10 @@ impl<'w> Live<'w> {
     ) -> Reply {
         self.over |= self.count >= MOST_EVENTS || self.bytes >= MOST_BYTES;
         if self.over {
-            return Reply::nothing(String::new());
+            return Reply::nothing("the server has ended".into());
         }
         self.next_exchange += 1;
-        let number = self.next_exchange;
+        let (number, first_event) = (self.next_exchange, self.run.events.len());
         self.note(number, What::Requested(probe, head.noted()));
         let mut waiting = Vec::new();
         if let Some(line) = line {
@@ -248,12 +252,24 @@ impl<'w> Live<'w> {
         let body = line.map(|line| self.pace.body(line));
         let response = match timeout_at(deadline, self.wire.send(&head, body)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(problem)) => return self.failed(number, problem),
+            Ok(Err(silence)) if silence.gone && (first.is_some() || self.lost) => {
+                return self.ended(number, first_event, silence.problem);
+            }
+            // The next request says it.
+            Ok(Err(silence)) if silence.gone => {
+                self.run.events.truncate(first_event);
+                return Reply::nothing(silence.problem);
+            }
+            Ok(Err(silence)) => {
+                self.lost = first.is_some();
+                return self.failed(number, silence.problem);
+            }
             Err(_) => {
                 self.silent();
                 return self.failed(number, format!("nothing came within {} s", within.as_secs_f64()));
             }
         };
+        self.lost = false;
         self.note(number, What::Responded(wire::noted(&response)));
         let mut reply = Reply {
             status: Some(response.status().as_u16()),
@@ -350,6 +366,21 @@ impl<'w> Live<'w> {
 
     fn failed(&mut self, number: u32, problem: String) -> Reply {
         self.note(number, What::BodyEnded(BodyEnd::Broken(problem.as_str().into())));
+        Reply::nothing(problem)
+    }
+
+    /// Nobody listens any more. `first`: the place of the first event of this exchange.
+    fn ended(&mut self, number: u32, first: usize, problem: String) -> Reply {
+        self.over = true;
+        self.wire.note_gone();
+        // One request at most was under way when the server ended: the last that was sent to it.
+        if self.lost {
+            self.run.events.truncate(first);
+        } else {
+            self.note(number, What::BodyEnded(BodyEnd::Broken(problem.as_str().into())));
+        }
+        let at = self.started.elapsed();
+        self.run.note(at, What::OutputEnded);
         Reply::nothing(problem)
     }
 

@@ -150,7 +150,14 @@ impl Runs {
                 let arguments = arguments.clone().unwrap_or_else(Raw::empty_object);
                 let members = [("name", Raw::string(tool)), ("arguments", arguments)];
                 let token = [("progressToken", Raw::string("mcpjoin-cut"))];
-                probes::request_with(&manner, &id, Method::CallTool.as_str(), &members, &token)
+                probes::request_with(
+                    &manner,
+                    &id,
+                    Method::CallTool.as_str(),
+                    &members,
+                    &token,
+                    probes::NOTHING,
+                )
             }
             None => probes::request(&manner, &id, Method::ListTools.as_str()),
         };

@@ -69,8 +69,12 @@ impl Live<'_> {
             Stopped::Ended(end) => end,
             Stopped::Answered | Stopped::TimedOut => BodyEnd::Left,
         };
+        let closed = end == BodyEnd::Complete && !waiting.is_empty();
         self.note(number, What::BodyEnded(end));
         reply.opened = self.opening(number, first.as_ref());
+        if closed && let Some(rest) = Box::pin(self.rest(number, &mut waiting, deadline)).await {
+            reply.opened = self.opening(rest, first.as_ref());
+        }
     }
 
     /// Reads a stream until all that is waited for has come, or any message when `any`.
@@ -177,7 +181,11 @@ impl Live<'_> {
                 self.over = true;
                 return Err(format!("an event is longer than {} bytes", self.limit));
             }
-            SseEvent::Comment | SseEvent::Retry(_) => return Ok(false),
+            SseEvent::Comment => return Ok(false),
+            SseEvent::Retry(milliseconds) => {
+                self.note(number, What::Retry(Duration::from_millis(milliseconds)));
+                return Ok(false);
+            }
         };
         if !whole {
             return Ok(false);
@@ -196,7 +204,10 @@ impl Live<'_> {
                 }
             }
         }
-        self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }));
+        self.note(
+            number,
+            What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }),
+        );
         if !is_message || data.is_empty() {
             return Ok(false);
         }

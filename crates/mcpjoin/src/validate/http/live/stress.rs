@@ -148,7 +148,7 @@ impl<'w> Live<'w> {
         let deadline = Instant::now() + self.answer + Duration::from_secs(2);
         let response = match timeout_at(deadline, self.wire.send(&head, None)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(problem)) => return self.failed(number, problem),
+            Ok(Err(silence)) => return self.failed(number, silence.problem),
             Err(_) => return self.failed(number, "nothing came".into()),
         };
         self.note(number, What::Responded(wire::noted(&response)));
@@ -179,5 +179,5 @@ fn named(came: SseEvent, request: &RequestId) -> Option<Option<StreamEvent>> {
         return None;
     }
     let named = event.id.as_ref().is_some_and(|id| !id.is_empty());
-    Some(named.then(|| StreamEvent { name: event.name, id: event.id, data: event.data }))
+    Some(named.then(|| StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }))
 }
