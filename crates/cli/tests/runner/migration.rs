@@ -159,12 +159,9 @@ fn hold(name: &str, surroundings: Surroundings, known: &[(&str, &str)]) {
     for row in &commands {
         assert_eq!(quoted(&row[1]).len(), 1, "{name}: {row:?}");
         let ran = &ran[quoted(&row[1])[0]];
-        assert_eq!(
-            ran.code.map(|code| code.to_string()).as_deref(),
-            Some(row[2].as_str()),
-            "{name}: {row:?}: {}",
-            ran.stderr
-        );
+        let code = ran.code.map(|code| code.to_string()).unwrap_or_default();
+        // What a doctor finds is the machine's.
+        assert!(row[2].split(" or ").any(|known| known == code), "{name}: {row:?}: {code} {}", ran.stderr);
     }
     for line in page.text.lines().filter_map(|line| line.strip_prefix("$ ")) {
         assert_eq!(ran[line].code, Some(0), "{line}: {}", ran[line].stderr);

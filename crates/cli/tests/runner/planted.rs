@@ -270,6 +270,8 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
         &["servers", "-vv", "--json"],
         &["list", "-vv", "--era", "legacy", "-t", "1s"],
         &["list", "--json", "-vv", "--era", "legacy", "-t", "1s"],
+        &["doctor", "-vv", "--era", "legacy", "-t", "1s"],
+        &["doctor", "--json", "-vv", "--era", "legacy", "-t", "1s"],
         &["search", "-vv", "--era", "legacy", "-t", "1s", "x"],
         &["search", "--json", "-vv", "--era", "legacy", "-t", "1s", "x"],
         &["list", "nothing", "--token", secret("in an argument")],
