@@ -7,7 +7,12 @@ use clap::Args;
 use super::{Connect, Output};
 
 const LONG: &str = "\
-Finds out what is wrong with a server, or with the way to it, phase by phase
+Finds out why a connection does not work: this machine, the configuration, a server, phase by phase
+
+Without TARGET it looks at this machine (PATH as a login shell, a desktop session and a service see it, computed from the \
+files that set it; node, uv and others, and their version managers; caches, proxies, certificates, loopback, clock), then \
+at every file of the configuration, and then examines each of its servers that is enabled and lies in no folder that you \
+have not trusted. --environment is the first of these alone: no server is started.
 
 A program is looked up and started, an address resolved and connected to; then the era is found out, every list read, and \
 the server left: with the time of each phase, and for each fault what was seen, what it means and one thing to do. No \
@@ -25,8 +30,10 @@ reads its list of tools.";
 #[derive(Debug, Args)]
 #[command(
     long_about = LONG,
-    override_usage = "mcpjoin doctor [OPTIONS] TARGET\n       mcpjoin doctor [OPTIONS] [--] COMMAND [ARG]...",
+    override_usage = "mcpjoin doctor [OPTIONS] [TARGET]\n       mcpjoin doctor [OPTIONS] [--] COMMAND [ARG]...",
     after_help = "Examples:\n  \
+        mcpjoin doctor\n  \
+        mcpjoin doctor --environment --json\n  \
         mcpjoin doctor demo:\n  \
         mcpjoin doctor npx -y @modelcontextprotocol/server-everything\n  \
         mcpjoin doctor --json -e API_KEY ./my-server --stdio\n  \
@@ -41,6 +48,9 @@ pub(crate) struct Doctor {
     /// targets`)
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
+    /// Looks at this machine alone, and starts no server
+    #[arg(long, conflicts_with = "words", help_heading = "Arguments")]
+    pub(crate) environment: bool,
     /// The folder of certificates of an orchestrator; a ~ at its beginning is your home folder [default:
     /// ~/.orchestra/certs]
     #[arg(long, value_name = "DIR", help_heading = "Orchestra")]

@@ -1,10 +1,13 @@
 //! `mcpjoin doctor`: what is wrong with a server, or with our way to it. The library examines; here it is shown.
 
+mod configuration;
 mod document;
+mod environment;
+mod everything;
 mod orchestra;
 mod page;
 
-use mcpjoin::doctor::{Doctor, Phase, Report};
+use mcpjoin::doctor::{Doctor, EnvironmentFinding, Phase, Report};
 
 use super::{misused, written};
 use crate::args;
@@ -15,8 +18,17 @@ use crate::target;
 use crate::ui::Ui;
 use crate::visible;
 
-/// Examines the server. `escaped`: `--` stood before the first word.
+/// Examines the server, or, where none is named, the machine and every server of the configuration. `escaped`: `--` stood
+/// before the first word.
 pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Failure> {
+    if args.environment {
+        orchestra::refuse(&args)?;
+        return environment::run(ui, &args);
+    }
+    if args.words.is_empty() && args.connect.server.is_none() && !escaped {
+        orchestra::refuse(&args)?;
+        return everything::run(ui, &args.connect);
+    }
     if let Some(address) = orchestra::address(&args, escaped) {
         return orchestra::run(ui, &args, &address);
     }
@@ -40,7 +52,12 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
             child.ended().await;
         }
     };
-    shown(ui, &plan.shown, doctor.examine(), ended).await
+    let examined = async {
+        let report = doctor.examine().await;
+        let surroundings = environment::about(&plan.way, &plan.shown, &report).await;
+        (report, surroundings)
+    };
+    shown(ui, &plan.shown, examined, ended).await
 }
 
 /// Draws each phase as it begins.
@@ -57,7 +74,7 @@ fn drawn(ui: &Ui) -> impl Fn(Phase) + Send + Sync + 'static {
 async fn shown(
     ui: &Ui,
     name: &str,
-    examined: impl Future<Output = Report>,
+    examined: impl Future<Output = (Report, Vec<EnvironmentFinding>)>,
     ended: impl Future<Output = ()>,
 ) -> Exit {
     let mut signals = match Signals::listen() {
@@ -74,7 +91,7 @@ async fn shown(
         signal = signals.next() => Err(signal),
         report = examined => Ok(report),
     };
-    let report = match report {
+    let (report, surroundings) = match report {
         Ok(report) => report,
         Err(signal) => {
             ui.line_over();
@@ -89,11 +106,11 @@ async fn shown(
     ui.line_over();
     // What a server wrote to standard error may hold what it was told.
     let text = if ui.json {
-        let mut document = document::of(name, &report);
+        let mut document = document::of(name, &report, &surroundings);
         document::hide(ui, &mut document, false);
         visible::json(&document.to_string())
     } else {
-        ui.hidden(&page::of(&report, ui.verbosity() > 0, ui.width())).into_owned()
+        ui.hidden(&page::of(&report, &surroundings, ui.verbosity() > 0, ui.width())).into_owned()
     };
     let outcome = tokio::select! {
         biased;

@@ -26,6 +26,7 @@
 mod child;
 mod course;
 mod diagnosis;
+mod environment;
 #[cfg(feature = "http")]
 mod http;
 mod opening;
@@ -45,6 +46,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use environment::{
+    EnvironmentCheck, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport,
+    EnvironmentStep, Runtime, SearchPath, SearchPaths, Seat, System, World,
+};
 #[cfg(feature = "quic")]
 pub use orchestra::{OrchestraDoctor, Orchestrator};
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};

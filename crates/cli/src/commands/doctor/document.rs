@@ -3,18 +3,18 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::doctor::{Evidence, Finding, Orchestrator, Outcome, Report};
+use mcpjoin::doctor::{EnvironmentFinding, Evidence, Finding, Orchestrator, Outcome, Report};
 use mcpjoin::proto::session::ProcessExit;
 use mcpjoin::quic::CertificateFacts;
 use serde_json::{Map, Value, json};
 
 use crate::ui::Ui;
 
-/// All of it. `target`: the command or the address.
-pub(super) fn of(target: &str, report: &Report) -> Value {
+/// All of it. `target`: the command or the address. `surroundings`: what of the machine bears on it.
+pub(super) fn of(target: &str, report: &Report, surroundings: &[EnvironmentFinding]) -> Value {
     let mut root = Map::new();
     root.insert("target".into(), json!(target));
-    root.insert("healthy".into(), json!(report.is_healthy()));
+    root.insert("healthy".into(), json!(report.is_healthy() && surroundings.is_empty()));
     root.insert("elapsedMs".into(), json!(milliseconds(report.took)));
     let steps = report.steps.iter().map(|step| {
         let mut object = json!({
@@ -35,6 +35,9 @@ pub(super) fn of(target: &str, report: &Report) -> Value {
     });
     root.insert("checks".into(), checks.collect());
     root.insert("findings".into(), report.findings.iter().map(finding).collect());
+    if !surroundings.is_empty() {
+        root.insert("surroundings".into(), surroundings.iter().map(of_environment).collect());
+    }
     root.insert("notes".into(), json!(report.notes));
     if !report.stderr.is_empty() {
         root.insert("stderr".into(), json!(report.stderr));
@@ -62,7 +65,19 @@ pub(super) fn of(target: &str, report: &Report) -> Value {
     Value::Object(root)
 }
 
-const fn outcome(outcome: Outcome) -> &'static str {
+/// One finding about the machine.
+pub(super) fn of_environment(finding: &EnvironmentFinding) -> Value {
+    json!({
+        "id": finding.id,
+        "check": finding.check.as_str(),
+        "part": finding.check.part().as_str(),
+        "seen": finding.seen,
+        "meaning": finding.meaning,
+        "advice": finding.advice,
+    })
+}
+
+pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Passed => "passed",
         Outcome::NotRun(_) => "notRun",
@@ -200,6 +215,6 @@ pub(super) fn hide(ui: &Ui, value: &mut Value, free: bool) {
     }
 }
 
-fn milliseconds(time: Duration) -> u64 {
+pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -73,5 +73,6 @@ pub(super) fn run(ui: &Ui, args: &Doctor, address: &str) -> Result<Exit, Failure
     let runtime = runtime.map_err(|error| Failure::system(Phase::Connect, &error))?;
     let doctor = doctor.on_phase(drawn(ui));
     let name = format!("orchestra://{address}");
-    Ok(runtime.block_on(shown(ui, &name, doctor.examine(), std::future::ready(()))))
+    let examined = async { (doctor.examine().await, Vec::new()) };
+    Ok(runtime.block_on(shown(ui, &name, examined, std::future::ready(()))))
 }

@@ -1,8 +1,9 @@
 //! A report for a person: a line for each phase, what is known beside them, then what is wrong, then the verdict.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use mcpjoin::doctor::{Evidence, Finding, Outcome, Report, Step};
+use mcpjoin::doctor::{EnvironmentFinding, Evidence, Finding, Outcome, Report};
 use mcpjoin::quic::CertificateFacts;
 use unicode_width::UnicodeWidthStr;
 
@@ -13,6 +14,8 @@ use crate::visible;
 
 /// The width of the names of phases: that of the longest one that most reports have.
 const PHASES: usize = 10;
+/// A longer name pushes the rest of its line away.
+const LONGEST: usize = 24;
 /// The width of a time.
 const TIMES: usize = 9;
 /// The width of the labels of a finding, with the blanks before and after them.
@@ -21,12 +24,16 @@ const LABELS: usize = 11;
 const NARROWEST: usize = 40;
 
 /// All of it. `everything`: with what is known of certificates. `width`: of the terminal, where it is one; longer lines
-/// go on below their beginning.
-pub(super) fn of(report: &Report, everything: bool, width: Option<usize>) -> String {
-    let longest = report.steps.iter().map(|step| step.phase.as_str().len()).max().unwrap_or_default();
-    let mut page = Page { out: String::new(), width, phases: longest.max(PHASES) };
+/// go on below their beginning. `surroundings`: what of the machine bears on it.
+pub(super) fn of(
+    report: &Report,
+    surroundings: &[EnvironmentFinding],
+    everything: bool,
+    width: Option<usize>,
+) -> String {
+    let mut page = Page::new(width, report.steps.iter().map(|step| step.phase.as_str()));
     for step in &report.steps {
-        page.step(step);
+        page.step(step.phase.as_str(), step.took, step.outcome, &step.detail);
     }
     if let Some(facts) = report.certificate.as_ref().filter(|_| everything) {
         page.certificate(facts);
@@ -59,28 +66,32 @@ pub(super) fn of(report: &Report, everything: bool, width: Option<usize>) -> Str
         }
     }
     page.out.push('\n');
-    let count = report.findings.len();
-    for (place, finding) in report.findings.iter().enumerate() {
-        let which = if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", place + 1) };
-        page.fault(&which, finding);
-        page.out.push('\n');
+    let count = report.findings.len() + surroundings.len();
+    for finding in &report.findings {
+        page.fault(count, "", finding);
     }
-    let verdict = if report.is_healthy() {
-        format!("{HEADING}no fault found{HEADING:#}")
-    } else {
-        format!("{BAD}{count} {} found{BAD:#}", if count == 1 { "fault" } else { "faults" })
-    };
-    page.paragraph("", "", &format!("{verdict}: {}", figures(report)), 2);
-    page.out
+    for finding in surroundings {
+        page.surroundings(count, finding);
+    }
+    page.verdict(report.checks_run(), report.checks_not_run().map(|(_, why)| why))
 }
 
-struct Page {
-    out: String,
+/// A page that is being written.
+pub(super) struct Page {
+    pub(super) out: String,
     width: Option<usize>,
     phases: usize,
+    /// How many faults it has told.
+    told: usize,
 }
 
 impl Page {
+    /// `labels`: of the lines that it will have.
+    pub(super) fn new<'a>(width: Option<usize>, labels: impl Iterator<Item = &'a str>) -> Self {
+        let longest = labels.map(UnicodeWidthStr::width).max().unwrap_or_default();
+        Self { out: String::new(), width, phases: longest.clamp(PHASES, LONGEST), told: 0 }
+    }
+
     /// A text after a label. Further lines of it begin below `indent`. Text that is not ours has been made visible.
     fn paragraph(&mut self, label: &str, styled: &str, text: &str, indent: usize) {
         let room = |taken: usize| {
@@ -93,28 +104,29 @@ impl Page {
         }
     }
 
-    fn step(&mut self, step: &Step) {
-        let took = step.took.map_or_else(|| "-".to_owned(), seconds);
-        let (phase, phases) = (step.phase.as_str(), self.phases);
-        let text = match step.outcome {
+    /// A line of what was looked at. `phase`: its name, made visible.
+    pub(super) fn step(&mut self, phase: &str, took: Option<Duration>, outcome: Outcome, detail: &str) {
+        let took = took.map_or_else(|| "-".to_owned(), seconds);
+        let phases = self.phases;
+        let text = match outcome {
             Outcome::NotRun(why) => format!("not run: {why}"),
-            _ => visible::line(&step.detail).into_owned(),
+            _ => visible::line(detail).into_owned(),
         };
         let label = format!("{phase:<phases$} {took:>TIMES$} ");
-        let (mark, end) = match step.outcome {
+        let (mark, end) = match outcome {
             Outcome::Failed => (format!("{BAD}"), format!("{BAD:#}")),
             Outcome::NotRun(_) => (format!("{FAINT}"), format!("{FAINT:#}")),
             _ => (String::new(), String::new()),
         };
         let styled = format!("{HEADING}{phase:<phases$}{HEADING:#} {took:>TIMES$} {mark}");
-        self.paragraph(&label, &styled, &text, label.len());
+        self.paragraph(&label, &styled, &text, label.width());
         // The style ends before the line does.
         self.out.truncate(self.out.trim_end_matches('\n').len());
         let _ = writeln!(self.out, "{end}");
     }
 
     /// Something beside the phases.
-    fn beside(&mut self, label: &str, text: &str) {
+    pub(super) fn beside(&mut self, label: &str, text: &str) {
         self.row(label, self.phases + 1 + TIMES, text);
     }
 
@@ -138,12 +150,42 @@ impl Page {
         self.beside("key", &pin(facts));
     }
 
-    fn fault(&mut self, which: &str, finding: &Finding) {
+    /// The next of so many faults. `whose`: what it was found in, or nothing.
+    pub(super) fn begin_fault(&mut self, count: usize, whose: &str, id: &str, seen: &str, meaning: &str) {
+        self.told += 1;
+        let which = if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", self.told) };
         let label = format!("{which} ");
         let styled = format!("{BAD}{which}{BAD:#} ");
-        let text = format!("{} ({})", visible::line(&finding.seen), finding.id);
+        let whose = if whose.is_empty() { String::new() } else { format!("{}: ", visible::line(whose)) };
+        let text = format!("{whose}{} ({id})", visible::line(seen));
         self.paragraph(&label, &styled, &text, LABELS);
-        self.of_finding("means", &finding.meaning);
+        self.of_finding("means", meaning);
+    }
+
+    pub(super) fn end_fault(&mut self, advice: &str) {
+        self.of_finding("try", advice);
+        self.out.push('\n');
+    }
+
+    /// A fault of the machine.
+    pub(super) fn surroundings(&mut self, count: usize, finding: &EnvironmentFinding) {
+        self.begin_fault(count, "", finding.id, &finding.seen, &finding.meaning);
+        self.end_fault(&finding.advice);
+    }
+
+    /// How many faults there are, and how many checks. `not_run`: why each of those was not.
+    pub(super) fn verdict<'a>(mut self, run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
+        let verdict = match self.told {
+            0 => format!("{HEADING}no fault found{HEADING:#}"),
+            1 => format!("{BAD}1 fault found{BAD:#}"),
+            count => format!("{BAD}{count} faults found{BAD:#}"),
+        };
+        self.paragraph("", "", &format!("{verdict}: {}", figures(run, not_run)), 2);
+        self.out
+    }
+
+    pub(super) fn fault(&mut self, count: usize, whose: &str, finding: &Finding) {
+        self.begin_fault(count, whose, finding.id, &finding.seen, &finding.meaning);
         let Evidence { exit, error, violations, processes, body, requests, .. } = &finding.evidence;
         let Evidence { stderr, stdout, received, .. } = &finding.evidence;
         if let Some(exit) = exit {
@@ -168,7 +210,7 @@ impl Page {
                 self.of_finding(if place == 0 { label } else { "" }, line);
             }
         }
-        self.of_finding("try", &finding.advice);
+        self.end_fault(&finding.advice);
     }
 }
 
@@ -227,12 +269,11 @@ fn shown_width(word: &str) -> usize {
 }
 
 /// `12 checks, 4 not run (why)`
-fn figures(report: &Report) -> String {
-    let plural = |count: usize| if count == 1 { "check" } else { "checks" };
-    let mut out = format!("{} {}", report.checks_run(), plural(report.checks_run()));
+fn figures<'a>(run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
+    let mut out = format!("{run} {}", if run == 1 { "check" } else { "checks" });
     let mut reasons: Vec<&str> = Vec::new();
     let mut skipped = 0;
-    for (_, why) in report.checks_not_run() {
+    for why in not_run {
         skipped += 1;
         if !reasons.contains(&why) {
             reasons.push(why);
