@@ -77,7 +77,7 @@ fn what_cannot_be_started_is_a_fault_too() {
 
 #[test]
 fn doctor_needs_a_server() {
-    line("doctor").exits(2).says(&["no server is named", "mcpjoin doctor COMMAND"]);
+    line("doctor --").exits(2).says(&["no server is named", "mcpjoin doctor COMMAND"]);
     line("doctor --no-such-option demo:").exits(2);
 }
 

@@ -14,6 +14,7 @@ mod call;
 mod complete;
 mod config;
 mod doctor;
+mod doctor_machine;
 mod every;
 mod failures;
 mod help;
