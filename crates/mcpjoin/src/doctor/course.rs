@@ -281,7 +281,7 @@ impl Course {
                     self.fault(diagnosis::ended(self.way, Phase::ShutDown, &end));
                 }
                 Some(cause) if !noticed => {
-                    self.fault(diagnosis::unclear(Phase::ShutDown, &cause.to_string()))
+                    self.fault(diagnosis::unclear(Phase::ShutDown, &cause.to_string()));
                 }
                 _ => {}
             }

@@ -375,7 +375,7 @@ fn a_healthy_server_has_no_finding_in_either_era_and_over_http_sse() {
         let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
         let url = listener.url();
         let serving = tokio::spawn(async move {
-            server.serve_http(listener, HttpOptions::new(), std::future::pending()).await
+            server.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
         });
         for (era, opened, not_run) in [(Era::Modern, 3, 4), (Era::Legacy, 4, 3)] {
             let doctor = Doctor::new(Link::http(&url), client().ask(Ask::Only(era)));
