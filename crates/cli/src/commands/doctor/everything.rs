@@ -86,7 +86,12 @@ fn paired<'a>(
 
 // ---- for a person ----
 
-fn page(ui: &Ui, machine: &EnvironmentReport, configuration: &Configuration, outcomes: &[Examined]) -> String {
+fn page(
+    ui: &Ui,
+    machine: &EnvironmentReport,
+    configuration: &Configuration,
+    outcomes: &[Examined],
+) -> String {
     let names: Vec<_> = configuration.servers.iter().map(|server| visible::line(&server.name)).collect();
     let mut page = Page::new(ui.width(), environment::labels(machine).chain(names.iter().map(AsRef::as_ref)));
     heading(&mut page, "This machine");
