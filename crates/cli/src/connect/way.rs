@@ -2,7 +2,9 @@
 
 use mcpjoin::Link;
 use mcpjoin::doctor::Target;
-use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketConnect};
+use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketConnect, SocketError};
+use mcpjoin::quic::QuicError;
+use mcpjoin::validate::Validator;
 
 use super::http;
 use super::trace::Trace;
@@ -55,6 +57,41 @@ impl Way {
         }
     }
 
+    /// What is judged by the rules.
+    pub(crate) fn judged(&self) -> Validator {
+        let trace = self.trace.clone();
+        let tapped = move |link: Link| match &trace {
+            Some(trace) => link.tapped(trace.tap()),
+            None => link,
+        };
+        match &self.to {
+            // Whatever it starts writes down what crosses.
+            To::Child(command) => Validator::new(command.clone()),
+            To::Socket(socket) => {
+                let socket = socket.clone();
+                Validator::stream(move || {
+                    let (socket, tapped) = (socket.clone(), tapped.clone());
+                    async move { Ok::<_, SocketError>(tapped(socket.await?)) }
+                })
+            }
+            To::Quic(connect) => {
+                let (one, each, also) = (connect.clone(), connect.clone(), tapped.clone());
+                let lines = Validator::stream(move || {
+                    let (connect, tapped) = (one.clone(), tapped.clone());
+                    async move { Ok::<_, QuicError>(tapped(connect.on_one_stream().await?)) }
+                });
+                lines.and_messages(move || {
+                    let (connect, tapped) = (each.clone(), also.clone());
+                    async move { Ok::<_, QuicError>(tapped((*connect).await?)) }
+                })
+            }
+            To::Http(connect) => match &self.trace {
+                Some(trace) => Validator::http(connect.clone()).tapped(trace.tap()),
+                None => Validator::http(connect.clone()),
+            },
+        }
+    }
+
     /// The program that is to be run, where it is one.
     pub(crate) const fn command(&self) -> Option<&ChildCommand> {
         match &self.to {
@@ -68,14 +105,6 @@ impl Way {
         match &self.to {
             To::Http(connect) => Some(connect),
             To::Child(_) | To::Socket(_) | To::Quic(_) => None,
-        }
-    }
-
-    /// What connects to a socket, where that is the way.
-    pub(crate) const fn socket(&self) -> Option<&SocketConnect> {
-        match &self.to {
-            To::Socket(socket) => Some(socket),
-            To::Child(_) | To::Quic(_) | To::Http(_) => None,
         }
     }
 

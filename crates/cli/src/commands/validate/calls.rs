@@ -1,11 +1,10 @@
 //! `mcpjoin validate --call`: what became of the calls that were asked for. A call of a tool that is not there judges
 //! nothing, and a report without faults would hide that.
 
-use mcpjoin::check::{Probe, Trace, What};
+use mcpjoin::check::{CallProblem, Probe, Trace, What};
 use mcpjoin::proto::{Message, Raw, Response};
 use serde_json::{Value, json};
 
-use super::compatibility::listed;
 use super::report::cut;
 use crate::args::ToolCall;
 use crate::object::Object;
@@ -19,33 +18,52 @@ pub(super) struct Note {
     pub(super) tool: String,
     /// What is the matter: cut, and without secrets.
     pub(super) problem: String,
-    /// The server does not have it.
+    /// The server lists it.
+    listed: bool,
+    /// The server does not list it, and has not served a call of it either.
     pub(super) missing: bool,
+}
+
+/// What became of the calls of a tool.
+#[derive(Debug, PartialEq, Eq)]
+enum Called {
+    /// One did what it does.
+    Served,
+    /// None did, for this reason.
+    Refused(String),
+    /// There was none, or no answer to it: a rule says that.
+    Unanswered,
 }
 
 impl Note {
     /// For a program.
     pub(super) fn json(&self) -> Value {
-        json!({ "tool": self.tool, "problem": self.problem, "listed": !self.missing })
+        json!({ "tool": self.tool, "problem": self.problem, "listed": self.listed })
     }
 }
 
 /// What is to be told of the calls that were asked for.
 pub(super) fn notes(ui: &Ui, trace: &Trace, calls: &[ToolCall]) -> Vec<Note> {
-    if calls.is_empty() {
-        return Vec::new();
-    }
-    let tools = listed(trace);
     let note = |call: &ToolCall| {
-        let (missing, problem) = match &tools {
-            None => (true, "the server lists no tools".to_owned()),
-            Some(tools) if !tools.iter().any(|tool| is_called(tool, &call.tool)) => {
-                (true, "the server lists no tool of this name".to_owned())
-            }
-            Some(_) => (false, refusal(trace, &call.tool)?),
+        let known: Vec<&CallProblem> =
+            trace.calls.iter().filter(|note| *note.tool == *call.tool).map(|note| &note.problem).collect();
+        let listed =
+            !known.iter().any(|problem| matches!(problem, CallProblem::NoTools | CallProblem::NotListed));
+        let called = called(trace, &call.tool);
+        let missing = !listed && called != Called::Served;
+        // The same in each era is told once.
+        let mut problems: Vec<String> = Vec::new();
+        let refused = match called {
+            Called::Refused(why) => Some(why),
+            Called::Served | Called::Unanswered => None,
         };
-        let problem = ui.hidden(&cut(&problem, KEPT)).into_owned();
-        Some(Note { tool: call.tool.clone(), problem, missing })
+        for problem in known.iter().map(ToString::to_string).chain(refused) {
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        let problem = ui.hidden(&cut(&problems.join("; "), KEPT)).into_owned();
+        (!problem.is_empty()).then(|| Note { tool: call.tool.clone(), problem, listed, missing })
     };
     calls.iter().filter_map(note).collect()
 }
@@ -54,9 +72,9 @@ fn is_called(tool: &Raw, name: &str) -> bool {
     Object::of(tool).and_then(|tool| tool.text("name")).as_deref() == Some(name)
 }
 
-/// Why a call of the tool has not done what it does, where no call of it has.
-fn refusal(trace: &Trace, tool: &str) -> Option<String> {
-    let mut refused = None;
+/// What became of the calls of a tool, in all runs.
+fn called(trace: &Trace, tool: &str) -> Called {
+    let mut called = Called::Unanswered;
     for run in &trace.runs {
         let asked = run.events.iter().filter_map(|event| match &event.what {
             What::Sent(Probe::Call, line) => line.parts().find_map(|part| match part {
@@ -77,18 +95,20 @@ fn refusal(trace: &Trace, tool: &str) -> Option<String> {
                 }),
                 _ => None,
             });
-            match answer {
-                Some(Err(error)) => {
-                    refused =
-                        Some(format!("the server has refused it: error {}: {}", error.code, error.message));
-                }
-                // One that is served shows what it was meant to.
-                Some(Ok(result)) => refused = Some(failed(result.raw())?),
-                None => {}
-            }
+            called = match answer {
+                Some(Err(error)) => Called::Refused(format!(
+                    "the server has refused it: error {}: {}",
+                    error.code, error.message
+                )),
+                Some(Ok(result)) => match failed(result.raw()) {
+                    Some(why) => Called::Refused(why),
+                    None => return Called::Served,
+                },
+                None => called,
+            };
         }
     }
-    refused
+    called
 }
 
 /// What a result says that is an error of the tool; `None` for any other.
@@ -107,7 +127,7 @@ mod tests {
     use mcpjoin::check::{Probe, Run, Trace};
     use mcpjoin::proto::{Era, Version};
 
-    use super::refusal;
+    use super::{Called, called};
 
     /// A run in which the tool is called, and this is the answer.
     fn run(answer: &str) -> Run {
@@ -122,15 +142,16 @@ mod tests {
         let refused = r#""error":{"code":-32602,"message":"no y"}"#;
         let failed = r#""result":{"isError":true,"content":[{"type":"text","text":"no y"}]}"#;
         let served = r#""result":{"content":[]}"#;
-        let told = |answers: &[&str]| {
+        let told = |answers: &[&str], tool: &str| {
             let runs = answers.iter().map(|answer| run(answer)).collect();
-            refusal(&Trace { runs, ..Trace::default() }, "x")
+            called(&Trace { runs, ..Trace::default() }, tool)
         };
-        assert_eq!(told(&[refused]).as_deref(), Some("the server has refused it: error -32602: no y"));
-        assert_eq!(told(&[failed]).as_deref(), Some("its result is an error (isError): no y"));
-        assert_eq!(told(&[refused, served]), None);
-        assert_eq!(told(&[served]), None);
-        assert_eq!(told(&[]), None);
-        assert_eq!(refusal(&Trace { runs: vec![run(refused)], ..Trace::default() }, "y"), None);
+        let because = |why: &str| Called::Refused(why.to_owned());
+        assert_eq!(told(&[refused], "x"), because("the server has refused it: error -32602: no y"));
+        assert_eq!(told(&[failed], "x"), because("its result is an error (isError): no y"));
+        assert_eq!(told(&[refused, served], "x"), Called::Served);
+        assert_eq!(told(&[served], "x"), Called::Served);
+        assert_eq!(told(&[], "x"), Called::Unanswered);
+        assert_eq!(told(&[refused], "y"), Called::Unanswered);
     }
 }

@@ -126,7 +126,7 @@ fn found(ui: &Ui, finding: Incompatibility) -> Found {
 }
 
 /// The tools of the first list that there is, all of its pages.
-pub(super) fn listed(trace: &Trace) -> Option<Vec<Raw>> {
+fn listed(trace: &Trace) -> Option<Vec<Raw>> {
     trace.runs.iter().find_map(|run| {
         let mut all: Option<Vec<Raw>> = None;
         let lines = run.events.iter().filter_map(|event| match &event.what {

@@ -4,21 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use mcpjoin::Link;
 use mcpjoin::check::{Selection, judge};
-use mcpjoin::link::{ChildHandle, SocketError};
-use mcpjoin::quic::QuicError;
+use mcpjoin::link::ChildHandle;
 use mcpjoin::validate::Validator;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::compatibility::Clients;
-use super::refusal::{failure, not_examined};
+use super::refusal::failure;
 use super::report::{Judged, Seen, Server};
 use super::{calls, openers};
 use crate::args::{Connect, ToolCall, Validate};
 use crate::config::ToolFilter;
-use crate::connect::{Plan, Signals, Way, limits};
+use crate::connect::{Plan, Signals, limits};
 use crate::exit::Signal;
 use crate::failure::{Failure, Phase};
 use crate::progress::bar;
@@ -178,7 +176,7 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
         return openers::look(ui, &plan, &look.connect, told).await.map(Seen::Openers);
     }
     let mut number = 0;
-    let validator = look.calling(server(&plan.way)?, &plan.tools)?;
+    let validator = look.calling(plan.way.judged(), &plan.tools)?;
     let validator = observed(&look.connect, validator, plan.first).on_progress(move |now| {
         let probe = if progress.has_line() { now.probe.as_str() } else { "" };
         if progress.has_line() || number != now.number {
@@ -194,41 +192,6 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
         judged.clients = Clients::new(ui, entry.as_deref(), &trace);
     }
     Ok(Seen::Judged(judged))
-}
-
-/// The server that is to be looked at.
-fn server(way: &Way) -> Result<Validator, Failure> {
-    if let Some(command) = way.command() {
-        return Ok(Validator::new(command.clone()));
-    }
-    let trace = way.trace().cloned();
-    if let Some(connect) = way.http() {
-        let of = Validator::http(connect.clone());
-        return Ok(match trace {
-            Some(trace) => of.tapped(trace.tap()),
-            None => of,
-        });
-    }
-    let tapped = move |link: Link| match &trace {
-        Some(trace) => link.tapped(trace.tap()),
-        None => link,
-    };
-    if let Some(socket) = way.socket().cloned() {
-        return Ok(Validator::stream(move || {
-            let (socket, tapped) = (socket.clone(), tapped.clone());
-            async move { Ok::<_, SocketError>(tapped(socket.await?)) }
-        }));
-    }
-    let Some(quic) = way.quic().cloned() else { return Err(not_examined()) };
-    let (each, also) = (quic.clone(), tapped.clone());
-    let lines = Validator::stream(move || {
-        let (quic, tapped) = (quic.clone(), tapped.clone());
-        async move { Ok::<_, QuicError>(tapped(quic.on_one_stream().await?)) }
-    });
-    Ok(lines.and_messages(move || {
-        let (quic, tapped) = (each.clone(), also.clone());
-        async move { Ok::<_, QuicError>(tapped(quic.await?)) }
-    }))
 }
 
 /// How closely it is to be looked at.

@@ -49,13 +49,3 @@ pub(super) fn failure(error: ValidateError) -> Failure {
         error => Failure::new("E_VALIDATE", Exit::Connection, Phase::Initialize, error.to_string()),
     }
 }
-
-/// A server that is reached neither by lines nor over HTTP.
-pub(super) fn not_examined() -> Failure {
-    let mut failure = Failure::usage(
-        "a server that is reached in this way is not judged by the rules",
-        "mcpjoin validate --eras TARGET shows how it opens",
-    );
-    failure.id = "E_NOT_BUILT";
-    failure
-}
