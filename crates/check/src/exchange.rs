@@ -46,6 +46,8 @@ pub struct StreamEvent {
     pub id: Option<Bytes>,
     /// Its data; empty as well when it has none.
     pub data: Bytes,
+    /// The milliseconds that a client is to wait before it comes back for the stream, where the event says so.
+    pub retry: Option<u64>,
 }
 
 /// How a response has ended.

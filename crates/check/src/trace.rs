@@ -320,7 +320,7 @@ probes! {
     CancelTask = "cancel-task";
     /// Asks how the second task is when it was cancelled.
     CancelledTask = "cancelled-task";
-    /// Calls a tool as a task where no tasks are declared, where calls were allowed.
+    /// Calls a tool as a task where no tasks are declared, where calls were allowed; or asks a client for its roots as one.
     UndeclaredTask = "undeclared-task";
     /// Calls a tool that needs what we have not declared, with that declared, where calls were allowed.
     MayAsk = "may-ask";
@@ -456,6 +456,40 @@ probes! {
     Unread = "unread";
     /// A request right before the end of the input.
     LastWords = "last-words";
+    /// A request that comes in pieces: HTTP.
+    Pieces = "pieces";
+    /// A request whose connection we close before its answer has come: HTTP.
+    HungUp = "hung-up";
+    /// A request after that.
+    AfterHangUp = "after-hang-up";
+    /// Half of a request, and the end of its connection: HTTP.
+    HalfRequest = "half-request";
+    /// A request after that.
+    AfterHalf = "after-half";
+    /// Opens one of many sessions: HTTP.
+    OneOfMany = "one-of-many";
+    /// Asks in one of many sessions.
+    InOneOfMany = "in-one-of-many";
+    /// Asks in a session when many others have been ended.
+    AfterMany = "after-many";
+    /// A request whose stream we cut behind an event that has an id: HTTP.
+    CutStream = "cut-stream";
+    /// Asks for the rest of that stream.
+    ResumeCut = "resume-cut";
+    /// Tells a client that somebody has done what no question has asked for.
+    UnknownElicitation = "unknown-elicitation";
+    /// Pings a client after that.
+    AfterElicitation = "after-elicitation";
+    /// Asks a client's model with tools that the client has not declared.
+    UndeclaredSamplingTools = "undeclared-sampling-tools";
+    /// Asks it with the use of a tool that has no result.
+    MissingToolResult = "missing-tool-result";
+    /// Asks it with the result of a tool among other content.
+    MixedToolResult = "mixed-tool-result";
+    /// Refuses a cursor that was given before.
+    ExpiredCursor = "expired-cursor";
+    /// Refuses a call whose headers are as they should be.
+    HeaderMismatch = "header-mismatch";
 }
 
 impl Probe {

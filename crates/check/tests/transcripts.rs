@@ -175,7 +175,10 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
                 let mut values = words.split(' ').filter_map(|word| word.strip_prefix(name));
                 values.next().map(|value| value.to_owned().into())
             };
-            let event = StreamEvent { name: field("name="), id: field("id="), data: bytes(data).into() };
+            let retry =
+                field("retry=").and_then(|retry: bytes::Bytes| String::from_utf8_lossy(&retry).parse().ok());
+            let event =
+                StreamEvent { name: field("name="), id: field("id="), data: bytes(data).into(), retry };
             let named = event.name.as_ref().is_none_or(|name| name == "message");
             let message = named || channel == Channel::HttpSse && data.starts_with('{');
             note(What::Streamed(event));

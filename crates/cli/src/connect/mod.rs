@@ -36,7 +36,7 @@ pub(crate) use crate::config::Place;
 pub(crate) use http::refused;
 pub(crate) use plan::{Plan, limits};
 pub(crate) use quic::unusable;
-pub(crate) use several::{Answer, with_each_server};
+pub(crate) use several::{Answer, with_each, with_each_server};
 pub(crate) use signals::Signals;
 pub(crate) use way::Way;
 

@@ -12,14 +12,15 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::{Plan, Signals, opening, with_each_plan};
 use crate::args::Connect;
-use crate::config::ToolFilter;
+use crate::config::{self, ToolFilter};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
 use crate::target::Target;
 use crate::ui::Ui;
 
-/// So many servers are run at once: each of them may be a program with others below it.
+/// So many servers are run at once, where the configuration says nothing else: each of them may be a program with others
+/// below it.
 const AT_ONCE: usize = 8;
 
 /// What is done with each server.
@@ -32,12 +33,26 @@ pub(crate) struct Answer<T> {
     pub(crate) outcome: Result<T, Failure>,
 }
 
+/// What is done with the way to each server, before there is a connection.
+type Done<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
+
 /// Works with all of them and then tells what came of it, in their order. A signal ends it, and what was started.
 pub(crate) fn with_each_server<T: 'static>(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
     work: Work<T>,
+    told: impl AsyncFnOnce(Vec<Answer<T>>) -> Exit,
+) -> Exit {
+    with_each(ui, targets, connect, move |ui, plan| Box::pin(async move { one(&ui, plan, work).await }), told)
+}
+
+/// [`with_each_server`] for a verb that connects by itself, or does not.
+pub(crate) fn with_each<T: 'static>(
+    ui: &Ui,
+    targets: &[Target],
+    connect: &Connect,
+    work: impl Fn(Ui, Plan) -> Done<T> + Clone + 'static,
     told: impl AsyncFnOnce(Vec<Answer<T>>) -> Exit,
 ) -> Exit {
     with_each_plan(ui, targets, connect, async |plans| {
@@ -54,15 +69,15 @@ pub(crate) fn with_each_server<T: 'static>(
         // A connection is opened by what need not go from thread to thread.
         let local = LocalSet::new();
         let mut running = JoinSet::new();
-        let room = Arc::new(Semaphore::new(AT_ONCE));
+        let room = Arc::new(Semaphore::new(config::at_once(&connect.configured).unwrap_or(AT_ONCE)));
         for (place, plan) in plans.into_iter().enumerate() {
-            let (ui, room) = (ui.clone(), room.clone());
+            let (ui, room, work) = (ui.clone(), room.clone(), work.clone());
             running.spawn_local_on(
                 async move {
                     // It is never closed.
                     let _room = room.acquire().await;
                     let outcome = match plan {
-                        Ok(plan) => one(&ui, plan, work).await,
+                        Ok(plan) => work(ui, plan).await,
                         Err(failure) => Err(failure),
                     };
                     (place, outcome)

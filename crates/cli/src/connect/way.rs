@@ -1,6 +1,7 @@
 //! The ways to a server: a child process, a socket, QUIC, HTTP.
 
 use mcpjoin::Link;
+use mcpjoin::doctor::Target;
 use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketConnect};
 
 use super::http;
@@ -44,6 +45,16 @@ impl Way {
         })
     }
 
+    /// What is examined.
+    pub(crate) fn examined(&self) -> Target {
+        match &self.to {
+            To::Child(command) => command.clone().into(),
+            To::Socket(socket) => socket.clone().into(),
+            To::Quic(connect) => (**connect).clone().into(),
+            To::Http(connect) => connect.clone().into(),
+        }
+    }
+
     /// The program that is to be run, where it is one.
     pub(crate) const fn command(&self) -> Option<&ChildCommand> {
         match &self.to {
@@ -65,14 +76,6 @@ impl Way {
         match &self.to {
             To::Socket(socket) => Some(socket),
             To::Child(_) | To::Quic(_) | To::Http(_) => None,
-        }
-    }
-
-    /// What connects over QUIC, where that is the way.
-    pub(crate) fn quic(&self) -> Option<&QuicConnect> {
-        match &self.to {
-            To::Quic(connect) => Some(connect),
-            To::Child(_) | To::Socket(_) | To::Http(_) => None,
         }
     }
 

@@ -1,7 +1,9 @@
 //! One run over HTTP while it goes on: exchanges, each noted part by part with its time.
 
+mod pace;
 mod polling;
 mod reading;
+mod stress;
 
 use std::time::Duration;
 
@@ -17,7 +19,9 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method as Verb, Url};
 use tokio::time::{Instant, timeout_at};
 
+pub(super) use self::pace::Pace;
 use self::reading::{Stopped, Stream};
+pub(super) use self::stress::Leave;
 use super::super::live::Opened;
 use super::super::probes::Manner;
 use super::wire::{self, Head, Wire};
@@ -61,6 +65,8 @@ pub(super) struct Live<'w> {
     asked: Vec<(RequestId, Method)>,
     /// That is being answered: what is asked meanwhile is not, or there would be no end of it.
     answering: bool,
+    /// How it is sent and read.
+    pub(super) pace: Pace,
     over: bool,
 }
 
@@ -127,6 +133,7 @@ impl<'w> Live<'w> {
             bytes: 0,
             asked: Vec::new(),
             answering: false,
+            pace: Pace::default(),
             over: wire.is_gone(),
         }
     }
@@ -236,9 +243,10 @@ impl<'w> Live<'w> {
         }
         let began = Instant::now();
         let is_answer = until == Until::Ended && within == self.answer;
-        let deadline = began + within + if is_answer { LATE } else { Duration::ZERO };
+        let patience = within + self.pace.longest();
+        let deadline = began + patience + if is_answer { LATE } else { Duration::ZERO };
         let first = waiting.first().cloned();
-        let body = line.map(|line| Bytes::copy_from_slice(line.as_bytes()));
+        let body = line.map(|line| self.pace.body(line));
         let response = match timeout_at(deadline, self.wire.send(&head, body)).await {
             Ok(Ok(response)) => response,
             Ok(Err(silence)) if silence.gone && (first.is_some() || self.wire.has_lost()) => {

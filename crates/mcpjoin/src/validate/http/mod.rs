@@ -9,6 +9,7 @@ mod heads;
 mod lines;
 mod live;
 mod refusal;
+mod resilience;
 mod runs;
 mod wire;
 

@@ -27,10 +27,10 @@ const TOGETHER: usize = 10;
 
 /// Every run of one server.
 pub(in super::super) struct Runs {
-    of: Look,
+    pub(super) of: Look,
     pub(super) wire: Wire,
     sse: bool,
-    trace: Trace,
+    pub(super) trace: Trace,
     number: usize,
 }
 
@@ -80,6 +80,8 @@ impl Runs {
         self.bad_lines(modern).await;
         if self.wire.is_gone() {
             self.ended();
+        } else if self.of.resilience {
+            self.resilience(modern, legacy).await;
         }
         Ok(self.trace)
     }
@@ -225,7 +227,7 @@ impl Runs {
     }
 
     /// Ends the session, if it is one. `look`: asks in it once more.
-    async fn end(&mut self, live: &mut Live<'_>, look: bool) {
+    pub(super) async fn end(&mut self, live: &mut Live<'_>, look: bool) {
         if live.session.is_none() {
             return;
         }
@@ -315,7 +317,12 @@ impl Runs {
     }
 
     /// A session in which anything may be sent; `None` when none opens any more.
-    async fn opened<'w>(&mut self, wire: &'w Wire, name: &str, modern: bool) -> Option<(Live<'w>, Manner)> {
+    pub(super) async fn opened<'w>(
+        &mut self,
+        wire: &'w Wire,
+        name: &str,
+        modern: bool,
+    ) -> Option<(Live<'w>, Manner)> {
         if modern {
             let version = Version::newest(Era::Modern);
             let manner = Manner::Modern(version.clone());
@@ -417,7 +424,7 @@ impl Runs {
         Live::new(wire, name, version.clone(), channel, (self.of.answer, self.of.limits.message))
     }
 
-    async fn initialize(&mut self, live: &mut Live<'_>, probe: Probe, version: &Version) -> Reply {
+    pub(super) async fn initialize(&mut self, live: &mut Live<'_>, probe: Probe, version: &Version) -> Reply {
         self.tell(live, probe);
         let line = probes::initialize(&live.id(), version.as_str());
         let head = live.post(&line);
@@ -438,7 +445,7 @@ impl Runs {
         live.exchange(probe, head, Some(&line), Until::Ended, within).await
     }
 
-    async fn ask(&mut self, live: &mut Live<'_>, manner: &Manner, probe: Probe, method: &str) {
+    pub(super) async fn ask(&mut self, live: &mut Live<'_>, manner: &Manner, probe: Probe, method: &str) {
         self.open(live, probe, manner, method, self.of.answer).await;
     }
 

@@ -9,7 +9,7 @@ use mcpjoin_check::{HttpRequest, HttpResponse};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, Method, Response, Url};
+use reqwest::{Body, Client, Method, Response, Url};
 
 use super::Tap;
 use crate::link::{Checked, Crossed, HttpConnect, HttpSetupError, Proxy, Way, shown};
@@ -149,7 +149,7 @@ impl Wire {
     ///
     /// # Errors
     /// When there is no response.
-    pub(super) async fn send(&self, head: &Head, body: Option<Bytes>) -> Result<Response, Silence> {
+    pub(super) async fn send(&self, head: &Head, body: Option<Body>) -> Result<Response, Silence> {
         let client = if head.other_letters { &self.other } else { &self.client };
         let mut headers = self.headers.clone();
         for (name, value) in &head.headers {

@@ -107,6 +107,7 @@ impl Live<'_> {
                 self.over = true;
                 return Stopped::TimedOut;
             }
+            self.pace.pause().await;
             match timeout_at(deadline, stream.response.chunk()).await {
                 Err(_) => return Stopped::TimedOut,
                 Ok(Ok(Some(piece))) => {
@@ -203,7 +204,10 @@ impl Live<'_> {
                 }
             }
         }
-        self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data }));
+        self.note(
+            number,
+            What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }),
+        );
         if !is_message || data.is_empty() {
             return Ok(false);
         }
@@ -245,6 +249,7 @@ impl Live<'_> {
         let mut body = BytesMut::new();
         let success = response.status().is_success();
         let end = loop {
+            self.pace.pause().await;
             match timeout_at(deadline, response.chunk()).await {
                 Err(_) => break BodyEnd::Broken("it did not end in time".into()),
                 Ok(Ok(Some(piece))) if body.len() + piece.len() <= self.limit => {
