@@ -293,7 +293,12 @@ impl Row {
     }
 
     pub(super) fn frame(self, frame: impl Fn(String) -> String + Send + Sync + 'static) -> Self {
-        self.over(HTTP).change(|it| it.frame = Arc::new(frame))
+        self.over(HTTP).on_streams(frame)
+    }
+
+    /// The same for what comes on a stream where there is one.
+    pub(super) fn on_streams(self, frame: impl Fn(String) -> String + Send + Sync + 'static) -> Self {
+        self.change(|it| it.frame = Arc::new(frame))
     }
 }
 

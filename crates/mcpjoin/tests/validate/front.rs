@@ -83,8 +83,11 @@ pub(super) fn small() -> Server {
         .tool(tool("routed").read_only(), async |routed: Routed, _| {
             format!("{} {:?}", routed.region, routed.count)
         })
-        .tool(tool("job").read_only().as_task(), async |_: NoArguments, _| {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+        .tool(tool("job").read_only().as_task(), async |_: NoArguments, cx: Calling| {
+            // One that is to be cancelled asks for no progress, and is never done.
+            let asked = cx.params().is_some_and(|params| params.raw().as_str().contains("progressToken"));
+            let time = if asked { Duration::from_millis(50) } else { Duration::from_secs(3600) };
+            tokio::time::sleep(time).await;
             "done"
         });
     server.build().unwrap()

@@ -220,9 +220,15 @@ async fn a_redirect_is_not_followed() {
 
 #[tokio::test]
 async fn a_server_that_ends_over_http_is_told_to_have_ended_and_nothing_else() {
-    for (modern, last) in
-        [(true, "prompts/list"), (false, "prompts/list"), (true, "\"origin"), (false, "initialized")]
-    {
+    for (modern, last) in [
+        (true, "prompts/list"),
+        (false, "prompts/list"),
+        (true, "\"origin"),
+        (false, "initialized"),
+        // In the session after the first.
+        (false, "1999-01-01"),
+        (false, "2024-11-05"),
+    ] {
         let (asked, mut ends) = tokio::sync::mpsc::unbounded_channel();
         let front = Front::new(Fault {
             before: Arc::new(move |head, body| {

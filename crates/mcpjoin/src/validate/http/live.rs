@@ -67,8 +67,6 @@ pub(super) struct Live<'w> {
     answering: bool,
     /// How it is sent and read.
     pub(super) pace: Pace,
-    /// What was asked last has had no response: its connection was lost.
-    lost: bool,
     over: bool,
 }
 
@@ -136,7 +134,6 @@ impl<'w> Live<'w> {
             asked: Vec::new(),
             answering: false,
             pace: Pace::default(),
-            lost: false,
             over: wire.is_gone(),
         }
     }
@@ -252,7 +249,7 @@ impl<'w> Live<'w> {
         let body = line.map(|line| self.pace.body(line));
         let response = match timeout_at(deadline, self.wire.send(&head, body)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(silence)) if silence.gone && (first.is_some() || self.lost) => {
+            Ok(Err(silence)) if silence.gone && (first.is_some() || self.wire.has_lost()) => {
                 return self.ended(number, first_event, silence.problem);
             }
             // The next request says it.
@@ -261,7 +258,7 @@ impl<'w> Live<'w> {
                 return Reply::nothing(silence.problem);
             }
             Ok(Err(silence)) => {
-                self.lost = first.is_some();
+                self.wire.note_lost(first.is_some());
                 return self.failed(number, silence.problem);
             }
             Err(_) => {
@@ -269,7 +266,7 @@ impl<'w> Live<'w> {
                 return self.failed(number, format!("nothing came within {} s", within.as_secs_f64()));
             }
         };
-        self.lost = false;
+        self.wire.note_lost(false);
         self.note(number, What::Responded(wire::noted(&response)));
         let mut reply = Reply {
             status: Some(response.status().as_u16()),
@@ -374,7 +371,7 @@ impl<'w> Live<'w> {
         self.over = true;
         self.wire.note_gone();
         // One request at most was under way when the server ended: the last that was sent to it.
-        if self.lost {
+        if self.wire.has_lost() {
             self.run.events.truncate(first);
         } else {
             self.note(number, What::BodyEnded(BodyEnd::Broken(problem.as_str().into())));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcpjoin_check::{CallNote, Channel, Probe, Revisions, Trace};
+use mcpjoin_check::{CallNote, Channel, Probe, Revisions, Trace, What};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Era, Method, Profile, Raw, Version, code};
@@ -78,10 +78,21 @@ impl Runs {
         }
         self.at_once(modern).await;
         self.bad_lines(modern).await;
-        if self.of.resilience {
+        if self.wire.is_gone() {
+            self.ended();
+        } else if self.of.resilience {
             self.resilience(modern, legacy).await;
         }
         Ok(self.trace)
+    }
+
+    /// The server has ended with what was asked last, whichever run has found that out.
+    fn ended(&mut self) {
+        let Some(last) = self.trace.runs.last_mut() else { return };
+        if !last.events.iter().any(|event| matches!(event.what, What::OutputEnded)) {
+            let at = last.events.last().map_or(Duration::ZERO, |event| event.at);
+            last.note(at, What::OutputEnded);
+        }
     }
 
     pub(super) fn note(&mut self, note: CallNote) {
@@ -321,7 +332,12 @@ impl Runs {
         let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
         let mut live = self.start(wire, name, &version, Channel::StreamableHttp);
         let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
-        let Opened::Result(result) = &reply.opened else { return None };
+        let Opened::Result(result) = &reply.opened else {
+            if self.wire.is_gone() {
+                self.keep(live).await;
+            }
+            return None;
+        };
         live.agree(agreed(result, &version), reply.session.clone());
         live.ask(Probe::Initialized, &probes::initialized()).await;
         Some((live, Manner::Legacy))
@@ -440,7 +456,7 @@ impl Runs {
     async fn keep(&mut self, live: Live<'_>) {
         let run = live.close().await;
         // Of a server that had ended, nothing was asked.
-        if !run.events.is_empty() {
+        if run.events.iter().any(|event| matches!(event.what, What::Requested(..))) {
             self.trace.runs.push(run);
         }
     }

@@ -44,6 +44,8 @@ pub(super) struct Wire {
 #[derive(Debug, Default)]
 struct State {
     answered: AtomicBool,
+    /// What was asked last has had no response: its connection was lost.
+    lost: AtomicBool,
     gone: AtomicBool,
 }
 
@@ -126,6 +128,16 @@ impl Wire {
     /// Whether the server has ended, as was noted.
     pub(super) fn is_gone(&self) -> bool {
         self.state.gone.load(Ordering::Relaxed)
+    }
+
+    /// Whether what was asked last has had no response: its connection was lost.
+    pub(super) fn has_lost(&self) -> bool {
+        self.state.lost.load(Ordering::Relaxed)
+    }
+
+    /// What was asked has had no response, or has had one.
+    pub(super) fn note_lost(&self, lost: bool) {
+        self.state.lost.store(lost, Ordering::Relaxed);
     }
 
     /// The server has ended, and that is noted.

@@ -292,13 +292,11 @@ fn tasks() -> Vec<Row> {
                 result["task"]["status"] = "completed".into();
             }
         }),
+        // It comes on a stream where it takes its time.
         of_task("related-task-named", "tasks/result", |result| {
             result.as_object_mut().unwrap().remove("_meta");
         })
-        .over(STDIO),
-        // It comes on a stream.
-        reading("related-task-named")
-            .frame(|frame| frame.replace("modelcontextprotocol/related-task", "modelcontextprotocol/task")),
+        .on_streams(|frame| frame.replace("modelcontextprotocol/related-task", "modelcontextprotocol/task")),
         of_task("related-task-not-repeated", "tasks/get", |result| {
             result["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": "a"}});
         }),
@@ -353,22 +351,21 @@ fn life() -> Vec<Row> {
         of_task("task-result-as-of-call", "tasks/result", |result| {
             result.as_object_mut().unwrap().remove("content");
         })
-        .over(STDIO),
-        // It comes on a stream.
-        reading("task-result-as-of-call").frame(move |frame| match of_end(&frame) {
+        .on_streams(move |frame| match of_end(&frame) {
             true => frame.replace("\"content\":", "\"contents\":"),
             false => frame,
         }),
         of_task("task-listed", "tasks/list", |result| result["tasks"] = json!([])),
-        reading("task-progress-stops").over(STDIO).say(|heard, reply| {
-            let here = heard.method == "tasks/result" && reply.contains("\"content\"");
-            let told = here.then(|| TOLD.into());
-            [reply.into()].into_iter().chain(told).collect()
-        }),
-        reading("task-progress-stops").frame(move |frame| match of_end(&frame) {
-            true => format!("{frame}data: {TOLD}\n\n"),
-            false => frame,
-        }),
+        reading("task-progress-stops")
+            .say(|heard, reply| {
+                let here = heard.method == "tasks/result" && reply.contains("\"content\"");
+                let told = here.then(|| TOLD.into());
+                [reply.into()].into_iter().chain(told).collect()
+            })
+            .on_streams(move |frame| match of_end(&frame) {
+                true => format!("{frame}data: {TOLD}\n\n"),
+                false => frame,
+            }),
         of_task("cancelled-task-status", "tasks/cancel", |result| result["status"] = "working".into()),
         of_task("failed-task-says-why", GET, |result| {
             if result["status"] == "completed" {
