@@ -162,6 +162,8 @@ impl Runs {
             None => probes::request(&manner, &id, Method::ListTools.as_str()),
         };
         if let Some((event, request)) = live.cut(Probe::CutStream, &line).await {
+            // Who resumes at once is there before the server knows that anybody has gone.
+            tokio::time::sleep(MOMENT).await;
             self.tell(&live, Probe::ResumeCut);
             let head = live.head(Verb::GET).with(name::LAST_EVENT_ID, &event);
             live.resume(Probe::ResumeCut, head, request).await;
