@@ -12,14 +12,15 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::{Plan, Signals, opening, with_each_plan};
 use crate::args::Connect;
-use crate::config::ToolFilter;
+use crate::config::{self, ToolFilter};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
 use crate::target::Target;
 use crate::ui::Ui;
 
-/// So many servers are run at once: each of them may be a program with others below it.
+/// So many servers are run at once, where the configuration says nothing else: each of them may be a program with others
+/// below it.
 const AT_ONCE: usize = 8;
 
 /// What is done with each server.
@@ -68,7 +69,7 @@ pub(crate) fn with_each<T: 'static>(
         // A connection is opened by what need not go from thread to thread.
         let local = LocalSet::new();
         let mut running = JoinSet::new();
-        let room = Arc::new(Semaphore::new(AT_ONCE));
+        let room = Arc::new(Semaphore::new(config::at_once(&connect.configured).unwrap_or(AT_ONCE)));
         for (place, plan) in plans.into_iter().enumerate() {
             let (ui, room, work) = (ui.clone(), room.clone(), work.clone());
             running.spawn_local_on(

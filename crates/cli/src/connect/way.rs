@@ -79,6 +79,14 @@ impl Way {
         }
     }
 
+    /// What connects over QUIC, where that is the way.
+    pub(crate) fn quic(&self) -> Option<&QuicConnect> {
+        match &self.to {
+            To::Quic(connect) => Some(connect),
+            To::Child(_) | To::Socket(_) | To::Http(_) => None,
+        }
+    }
+
     /// Where what crosses is written down.
     pub(crate) const fn trace(&self) -> Option<&Trace> {
         self.trace.as_ref()
