@@ -23,8 +23,13 @@ const THEIR_OWN: [&str; 3] = [
     "mcpjoin/src/bridge/orchestra/certs/lock.rs",
 ];
 
-/// The dates of tasks, which the specification wants as text, and those between which a certificate is good.
-const DATES: [&str; 2] = ["mcpjoin/src/server/task/time.rs", "mcpjoin/src/quic/tls/time.rs"];
+/// The dates of tasks, which the specification wants as text, those between which a certificate is good, and the clock that the
+/// doctor looks at.
+const DATES: [&str; 3] = [
+    "mcpjoin/src/server/task/time.rs",
+    "mcpjoin/src/quic/tls/time.rs",
+    "mcpjoin/src/doctor/environment/world.rs",
+];
 
 /// Every source file of these folders, with its text.
 fn all(folders: &[&str]) -> Vec<(PathBuf, String)> {

@@ -3,7 +3,7 @@
 //! Called by `environment`. Certificates and tokens are good for a time: where the clock is wrong, all of them are bad.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::{EnvironmentCheck as Check, Looked, World};
 
@@ -29,7 +29,7 @@ const FILES: [&str; 10] = [
 
 pub(super) fn examine(world: &World) -> Looked {
     let mut looked = Looked::default();
-    let now = world.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = world.now();
     let year = 1970 + now.as_secs() / 31_556_952;
     let meaning = "every certificate seems not to hold yet, or to have run out, and so does every token";
     let advice = "set the clock: timedatectl set-ntp true";
@@ -55,6 +55,5 @@ pub(super) fn examine(world: &World) -> Looked {
 }
 
 fn comes_from_the_future(world: &World, file: &str) -> bool {
-    let changed = world.metadata(Path::new(file)).and_then(|metadata| metadata.modified().ok());
-    changed.is_some_and(|changed| changed.duration_since(world.now()).is_ok_and(|later| later > FUTURE))
+    world.changed(Path::new(file)).is_some_and(|changed| changed > world.now().saturating_add(FUTURE))
 }

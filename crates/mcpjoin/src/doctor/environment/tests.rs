@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::World;
 
@@ -116,7 +116,7 @@ impl Folder {
             .with_variable("HOME", "/home/u")
             .with_variable("PATH", "/usr/local/bin:/usr/bin:/bin")
             .with_open_files(Some(1024))
-            .at_time(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000))
+            .at_time(Duration::from_secs(1_800_000_000))
             .resolving(async |_| Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]))
             .looping(async |_| Ok(()))
     }

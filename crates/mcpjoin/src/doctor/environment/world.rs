@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fmt, fs};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,7 +52,8 @@ pub struct World {
     root: PathBuf,
     variables: BTreeMap<OsString, OsString>,
     user: u32,
-    now: SystemTime,
+    /// Since the beginning of 1970.
+    now: Duration,
     open_files: Option<u64>,
     system: System,
     resolve: Arc<dyn Fn(String) -> Asking<Vec<IpAddr>> + Send + Sync>,
@@ -67,7 +68,7 @@ impl World {
             root: PathBuf::from("/"),
             variables: std::env::vars_os().collect(),
             user: rustix::process::geteuid().as_raw(),
-            now: SystemTime::now(),
+            now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
             system: if cfg!(target_os = "macos") { System::Mac } else { System::Linux },
             resolve: Arc::new(|name| Box::pin(resolve(name))),
@@ -102,9 +103,9 @@ impl World {
         self
     }
 
-    /// The same at another time.
+    /// The same at another time: since the beginning of 1970, in UTC.
     #[must_use]
-    pub const fn at_time(mut self, now: SystemTime) -> Self {
+    pub const fn at_time(mut self, now: Duration) -> Self {
         self.now = now;
         self
     }
@@ -165,7 +166,8 @@ impl World {
         self.user
     }
 
-    pub(super) const fn now(&self) -> SystemTime {
+    /// Since the beginning of 1970.
+    pub(super) const fn now(&self) -> Duration {
         self.now
     }
 
@@ -192,6 +194,11 @@ impl World {
 
     pub(super) fn metadata(&self, path: &Path) -> Option<Metadata> {
         fs::metadata(self.real(path)).ok()
+    }
+
+    /// When something was changed, since the beginning of 1970.
+    pub(super) fn changed(&self, path: &Path) -> Option<Duration> {
+        self.metadata(path)?.modified().ok()?.duration_since(UNIX_EPOCH).ok()
     }
 
     /// Whether a link is there, wherever it leads.

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::net::TcpListener;
 
@@ -368,12 +368,12 @@ async fn loopback_and_localhost_are_told() {
 #[tokio::test]
 async fn a_clock_that_is_wrong_is_told() {
     let folder = Folder::healthy("clock");
-    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let at = Duration::from_secs;
     let log = folder.file("var/log/syslog", "");
     let status = folder.file("var/lib/dpkg/status", "");
     // The folders of files that are written now are of now.
     for file in [&log, &status] {
-        File::options().write(true).open(file).unwrap().set_modified(at(1_800_000_000)).unwrap();
+        File::options().write(true).open(file).unwrap().set_modified(UNIX_EPOCH + at(1_800_000_000)).unwrap();
     }
     found(&examine(folder.world().at_time(at(1_800_000_000))).await, &[]);
     found(&examine(folder.world().at_time(at(3600))).await, &["clock-wrong"]);
