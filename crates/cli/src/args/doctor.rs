@@ -36,13 +36,6 @@ pub(crate) struct Doctor {
     /// orchestra://host:port
     #[arg(trailing_var_arg = true, value_name = "TARGET or COMMAND", help_heading = "Arguments")]
     pub(crate) words: Vec<OsString>,
-    /// The folder of certificates of an orchestrator; a ~ at its beginning is your home folder [default:
-    /// ~/.orchestra/certs]
-    #[arg(long, value_name = "DIR", help_heading = "Orchestra")]
-    pub(crate) certs_dir: Option<String>,
-    /// The name in the certificate of an orchestrator on another machine, which is mostly `orchestrator`
-    #[arg(long, value_name = "NAME", help_heading = "Orchestra")]
-    pub(crate) server_name: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

@@ -44,6 +44,16 @@ impl Way {
         })
     }
 
+    /// How messages travel, in a word.
+    pub(crate) const fn name(&self) -> &'static str {
+        match &self.to {
+            To::Child(_) => "stdio",
+            To::Socket(_) => "socket",
+            To::Quic(_) => "quic",
+            To::Http(_) => "http",
+        }
+    }
+
     /// The program that is to be run, where it is one.
     pub(crate) const fn command(&self) -> Option<&ChildCommand> {
         match &self.to {

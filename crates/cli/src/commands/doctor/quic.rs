@@ -33,7 +33,7 @@ pub(super) async fn examine(ui: &Ui, shown: &str, doctor: QuicDoctor, signals: &
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => return Exit::Signal(signal),
-        outcome = ui.aside(move |ui| ui.result(&text)) => outcome,
+        outcome = ui.aside(move |ui| ui.page(&text)) => outcome,
     };
     match written(ui, outcome) {
         Exit::Done if !healthy => Exit::Faults,
