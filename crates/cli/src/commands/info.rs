@@ -105,7 +105,7 @@ fn page(ui: &Ui, client: &Client, about: &About, counts: &[Count]) -> String {
     let mut row = |label: &str, text: &str| {
         for (place, line) in text.lines().enumerate() {
             let label = if place == 0 { label } else { "" };
-            let _ = writeln!(out, "  {FAINT}{label:<12}{FAINT:#} {}", visible::line(line).trim_end());
+            let _ = writeln!(out, "  {FAINT}{label:<13}{FAINT:#} {}", visible::line(line).trim_end());
         }
     };
     if let Some(title) = peer.info.as_ref().and_then(|info| info.title.as_deref()) {

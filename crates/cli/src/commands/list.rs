@@ -6,7 +6,7 @@ mod writing;
 use std::ops::ControlFlow;
 
 use mcpjoin::client::Client;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::{misused, written};
 use crate::args::{Connect, List};
@@ -50,11 +50,18 @@ async fn list(
     ui.remark(&facts.header);
     let mut writing = Writing::new(ui, describe, false);
     writing.server(None, facts);
-    // What is written while it is read would stand in the line of who waits: they take turns.
+    // What is written while it is read would stand in the line of who waits, and there would be one more page: they take
+    // turns.
     let (parts, mut coming) = mpsc::channel(1);
+    let turn = Semaphore::new(0);
     let reading = async {
         let parts = parts;
-        read(ui, client, filter, &ALL, pages, async |part| parts.send(part).await.map_err(|_| Enough)).await
+        let tell = async |part| {
+            parts.send(part).await.map_err(|_| Enough)?;
+            turn.acquire().await.map_err(|_| Enough)?.forget();
+            Ok(())
+        };
+        read(ui, client, filter, &ALL, pages, tell).await
     };
     let mut failures = Vec::new();
     let showing = async {
@@ -65,8 +72,10 @@ async fn list(
             if let Err(Enough) = writing.tell(part).await {
                 break;
             }
+            turn.add_permits(1);
         }
         // Whoever reads on is told that nobody wants to know.
+        turn.close();
         drop(coming);
         let _ = writing.server_over().await;
         writing.over().await

@@ -93,7 +93,7 @@ impl<'a> Spill<'a> {
         let kind = facts.text("mimeType").unwrap_or_default().to_ascii_lowercase();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let known = EXTENSIONS.iter().find(|(known, _)| *known == kind).map(|(_, extension)| *extension);
-        let extension = known.unwrap_or(if facts.value("text").is_some() { "txt" } else { "bin" });
+        let extension = known.unwrap_or_else(|| if facts.value("text").is_some() { "txt" } else { "bin" });
         let path = self.keep(&bytes, extension)?;
         let line = contents::line(piece);
         Some(format!("{}, in {}]", line.strip_suffix(']').unwrap_or(&line), shown(path.as_os_str())))

@@ -13,11 +13,11 @@ fn a_server_is_shown_with_what_it_has() {
     let version = env!("CARGO_PKG_VERSION");
     for part in [
         format!("mcpjoin-demo {version}\n").as_str(),
-        "  protocol     2026-07-28 (modern)\n",
-        "  transport    stdio\n",
-        "  command      mcpjoin serve demo\n",
-        "  offers       40 tools, 3 resources, 1 resource template, 5 prompts\n",
-        "  instructions ",
+        "  protocol      2026-07-28 (modern)\n",
+        "  transport     stdio\n",
+        "  command       mcpjoin serve demo\n",
+        "  offers        40 tools, 3 resources, 1 resource template, 5 prompts\n",
+        "  instructions  ",
         "tools (listChanged)",
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
@@ -44,8 +44,8 @@ fn of_an_entry_its_place_is_shown_and_no_secret() {
         ),
     );
     let ran = folder.run(&["info", "one"]).exits(0);
-    assert!(ran.stdout.contains("  entry        one, .mcp.json:2\n"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("  offers       1 tool, "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  entry         one, .mcp.json:2\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  offers        1 tool, "), "{}", ran.stdout);
     assert!(!ran.stdout.contains("s3cr3t"), "{}", ran.stdout);
     let info = folder.run(&["info", "--json", "one"]).exits(0).json();
     assert_eq!(info["entry"], json!({"name": "one", "file": ".mcp.json", "line": 2}));
@@ -61,7 +61,7 @@ printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"broken"
 cat >/dev/null"#,
     );
     let ran = run(["info", "--era", "legacy", "sh", "-c", &script]).exits(5);
-    assert!(ran.stdout.contains("  offers       1 prompt\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  offers        1 prompt\n"), "{}", ran.stdout);
     ran.says(&["broken", "(E_SERVER_ERROR)"]);
     let ran = run(["info", "--json", "--era", "legacy", "sh", "-c", &script]).exits(5);
     let info = ran.json();

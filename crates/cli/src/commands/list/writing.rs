@@ -23,6 +23,8 @@ pub(crate) const NAMES: usize = 56;
 const NARROW: usize = 50;
 /// The names of so many items are looked at before the first is shown.
 const HELD: usize = 256;
+/// The longest first line of a description, in characters.
+const LONGEST: usize = 4096;
 /// Text is handed on as soon as it is longer than this, in bytes.
 const CHUNK: usize = 64 * 1024;
 
@@ -104,11 +106,12 @@ impl<'a> Writing<'a> {
                 for item in items {
                     match &mut self.form {
                         Form::Page(page) => page.item(&mut self.out, section, &item),
-                        Form::Document(document) => document.item(&mut self.out, &item),
+                        Form::Document(document) => document.next(&mut self.out),
                     }
                     if self.out.len() > CHUNK {
                         self.flush().await?;
                     }
+                    self.whole(&item).await?;
                 }
             }
             Part::Pause => {
@@ -129,6 +132,23 @@ impl<'a> Writing<'a> {
             }
         }
         self.flush().await
+    }
+
+    /// Writes an item into a document, piece by piece: it may be as large as a message.
+    async fn whole(&mut self, item: &Raw) -> Result<(), Enough> {
+        let mut rest = item.as_str();
+        while let Form::Document(document) = &mut self.form
+            && !rest.is_empty()
+        {
+            let end = (0..=CHUNK.min(rest.len())).rev().find(|end| rest.is_char_boundary(*end));
+            let (piece, more) = rest.split_at(end.filter(|end| *end > 0).unwrap_or(rest.len()));
+            document.push(&mut self.out, piece);
+            rest = more;
+            if self.out.len() > CHUNK {
+                self.flush().await?;
+            }
+        }
+        Ok(())
     }
 
     fn section(&mut self, section: &'static Section) {
@@ -252,13 +272,13 @@ impl Document {
         }
     }
 
-    fn item(&mut self, out: &mut String, item: &Raw) {
+    /// What stands before the next item.
+    fn next(&mut self, out: &mut String) {
         if let Some((_, has_items)) = &mut self.list
             && std::mem::replace(has_items, true)
         {
             self.push(out, ",");
         }
-        self.push(out, item.as_str());
     }
 
     fn list_over(&mut self, out: &mut String) {
@@ -313,7 +333,11 @@ impl Page {
     fn item(&mut self, out: &mut String, section: &Section, item: &Raw) {
         if self.describe {
             self.heading(out);
-            described(out, section, item);
+            let mut text = String::new();
+            described(&mut text, section, item);
+            out.push_str(
+                &self.width.map_or_else(|| text.as_str().into(), |width| visible::fold(&text, width)),
+            );
             return;
         }
         self.held.push(row(section, item));
@@ -364,10 +388,16 @@ pub(crate) fn row(section: &Section, item: &Raw) -> (String, String) {
     let Some(item) = Object::of(item) else {
         return ("(not an object)".into(), String::new());
     };
-    (
-        name(section, &item),
-        said(section, &item).map_or_else(String::new, |said| visible::first_line(&said).into_owned()),
-    )
+    (name(section, &item), said(section, &item).map_or_else(String::new, |said| beginning(&said)))
+}
+
+/// The first line of a text, as far as anybody reads it: a document has all of it.
+fn beginning(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", visible::line(&line[..end])),
+        None => visible::first_line(line).into_owned(),
+    }
 }
 
 fn name(section: &Section, item: &Object) -> String {
@@ -549,7 +579,8 @@ Resources
             document.server(&mut out, None, &facts());
             document.section(&mut out, &TOOLS);
             for _ in 0..tools {
-                document.item(&mut out, &Raw::parse(r#"{"name":"a"}"#).unwrap());
+                document.next(&mut out);
+                document.push(&mut out, r#"{"name":"a"}"#);
             }
             document.list_over(&mut out);
             if breaks {
