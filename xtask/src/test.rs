@@ -22,10 +22,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the words after `test`. In CI a fuzz target gets 20 s, elsewhere it replays its corpus.
+    /// Reads the words after `test`. In CI a fuzz target gets 10 s, elsewhere it replays its corpus.
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
         let in_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-        let mut options = Self { update_counts: false, fuzz_seconds: if in_ci { 20 } else { 0 } };
+        let mut options = Self { update_counts: false, fuzz_seconds: if in_ci { 10 } else { 0 } };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {

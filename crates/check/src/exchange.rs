@@ -46,6 +46,8 @@ pub struct StreamEvent {
     pub id: Option<Bytes>,
     /// Its data; empty as well when it has none.
     pub data: Bytes,
+    /// The milliseconds that a client is to wait before it comes back for the stream, where the event says so.
+    pub retry: Option<u64>,
 }
 
 /// How a response has ended.
@@ -71,6 +73,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) lines: Vec<(&'a Line, Option<&'a Bytes>)>,
     pub(crate) body: Option<&'a Bytes>,
     pub(crate) end: Option<(Duration, &'a BodyEnd)>,
+    /// It has said how long to wait before it is asked for again.
+    pub(crate) has_retry: bool,
 }
 
 impl<'a> Exchange<'a> {
@@ -84,6 +88,7 @@ impl<'a> Exchange<'a> {
             lines: Vec::new(),
             body: None,
             end: None,
+            has_retry: false,
         }
     }
 
@@ -121,6 +126,11 @@ impl<'a> Exchange<'a> {
     /// The messages that we sent.
     fn sent_messages(&self) -> impl Iterator<Item = &'a Message> {
         self.sent.into_iter().flat_map(Line::parts).filter_map(Result::ok)
+    }
+
+    /// Whether a response has come for each request in it.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.asked().all(|(id, _)| self.responses().any(|(_, given, _)| given == Some(id)))
     }
 
     /// The ids of the requests in it.

@@ -54,4 +54,5 @@ pub use revisions::Revisions;
 pub use rule::{
     Chapter, Finding, Level, Outcome, Report, Rule, Selection, Source, UnknownName, Verdict, judge, rules,
 };
-pub use trace::{Channel, Ended, Event, Line, Probe, Run, Trace, What};
+pub use schema::misfit;
+pub use trace::{CallNote, CallProblem, Channel, Ended, Event, Line, Probe, Run, Trace, What};

@@ -153,7 +153,9 @@ impl Chapter {
     /// Why its rules had nothing to judge when nothing was carried by what they are about.
     const fn unused(self) -> &'static str {
         match self {
-            Self::Resilience => "resilience was not asked for, or cannot be put to the test there",
+            Self::Resilience => {
+                "resilience was not asked for (--resilience), or the server is reached over HTTP+SSE"
+            }
             Self::Stdio => "the server was not run as a child",
             Self::StreamableHttp => "the server was not reached over Streamable HTTP",
             Self::HttpSse => "the server was not reached over HTTP+SSE",
@@ -375,7 +377,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
         .chain(&stdio::RULES)
         .chain(http)
         .chain(features.copied().flatten())
-        .chain(&resilience::RULES)
+        .chain(resilience::RULES.iter().copied().flatten())
 }
 
 /// Which rules are applied. By default all.

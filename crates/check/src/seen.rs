@@ -181,6 +181,7 @@ impl<'a> Seen<'a> {
                 exchange.lines.push((line, name));
             }
             What::Body(body) => exchange.body = Some(body),
+            What::Retry(_) => exchange.has_retry = true,
             What::BodyEnded(end) => exchange.end = Some((event.at, end)),
             _ => {}
         }
@@ -395,6 +396,11 @@ impl<'a> Seen<'a> {
             .map(|event| &event.what)
             .take_while(|what| !matches!(what, What::InputClosed))
             .any(|what| matches!(what, What::OutputEnded | What::Ended(_)))
+    }
+
+    /// Whether the server has ended with this request under way: nothing of a response has come.
+    pub(crate) fn is_last(&self, asked: &Asked<'_>) -> bool {
+        self.ended_early() && self.exchange_of(asked).is_some_and(|exchange| exchange.response.is_none())
     }
 
     /// How the process has ended after we closed its input.

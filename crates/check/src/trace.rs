@@ -4,6 +4,7 @@
 //! Filled by whoever talks to the server; read by the rules. A line is kept as the bytes that it is, beside what the
 //! decoder made of it.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,11 +24,64 @@ pub struct Trace {
     pub stress: Vec<Run>,
     /// How long an answer may take: 10 s.
     pub answer_within: Duration,
+    /// The requests may have let us in as somebody: what is only ours then may have any name.
+    pub credentials: bool,
+    /// What is to be said of calls that were asked for: such a call says less of a server than it seems to.
+    pub calls: Vec<CallNote>,
+}
+
+/// A call that was asked for by name, and cannot show what it was meant to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallNote {
+    /// The tool, as it was named.
+    pub tool: Box<str>,
+    /// The revision of the session in which it was called, or was to be.
+    pub version: Version,
+    /// What is the matter.
+    pub problem: CallProblem,
+}
+
+/// What is the matter with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallProblem {
+    /// The server declares no tools: it was not called.
+    NoTools,
+    /// The server does not list it: it was called all the same.
+    NotListed,
+    /// Its arguments do not conform to the tool's `inputSchema`, for this reason: it was called all the same, and the
+    /// server may refuse it.
+    Arguments(String),
+}
+
+impl CallNote {
+    /// What is the matter with the call of a tool in a session by that revision.
+    #[must_use]
+    pub fn new(tool: &str, version: Version, problem: CallProblem) -> Self {
+        Self { tool: tool.into(), version, problem }
+    }
+}
+
+impl fmt::Display for CallProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTools => f.write_str("the server has no tools"),
+            Self::NotListed => f.write_str("the server does not list it"),
+            Self::Arguments(why) => write!(f, "its arguments do not conform to its inputSchema: {why}"),
+        }
+    }
 }
 
 impl Default for Trace {
     fn default() -> Self {
-        Self { runs: Vec::new(), stress: Vec::new(), answer_within: Duration::from_secs(10) }
+        Self {
+            runs: Vec::new(),
+            stress: Vec::new(),
+            answer_within: Duration::from_secs(10),
+            credentials: false,
+            calls: Vec::new(),
+        }
     }
 }
 
@@ -91,6 +145,8 @@ pub enum What {
     Responded(HttpResponse),
     /// An event of a stream has come. The message in it, if there is one, is [`What::Received`] next.
     Streamed(StreamEvent),
+    /// A stream has said how long to wait before it is asked for again.
+    Retry(Duration),
     /// A body has come that is not to be taken for a message: its beginning.
     Body(Bytes),
     /// The response has ended, or will not come.
@@ -256,6 +312,28 @@ probes! {
     TaskStatus = "task-status";
     /// Cancels it when it has ended.
     CancelEndedTask = "cancel-ended-task";
+    /// Lists the tasks, page by page, while that one is there.
+    TaskList = "task-list";
+    /// Calls the tool as a task once more, to cancel that.
+    TaskAgain = "task-again";
+    /// Cancels the second task.
+    CancelTask = "cancel-task";
+    /// Asks how the second task is when it was cancelled.
+    CancelledTask = "cancelled-task";
+    /// Calls a tool as a task where no tasks are declared, where calls were allowed; or asks a client for its roots as one.
+    UndeclaredTask = "undeclared-task";
+    /// Calls a tool that needs what we have not declared, with that declared, where calls were allowed.
+    MayAsk = "may-ask";
+    /// Calls it again without what it has asked for.
+    NoInput = "no-input";
+    /// Calls it again with something that is no answer at all.
+    BadInput = "bad-input";
+    /// Calls it again with everything declined.
+    Declined = "declined";
+    /// A request after that, which shows that the server goes on.
+    AfterDecline = "after-decline";
+    /// Calls it again with everything declined, and with an answer to what it has not asked.
+    UnknownInput = "unknown-input";
     /// Calls a tool that does not exist, where calls were allowed.
     UnknownTool = "unknown-tool";
     /// Calls a tool once more, to cancel it.
@@ -342,6 +420,12 @@ probes! {
     OtherParamHeader = "other-param-header";
     /// Calls it with something there that is no Base64.
     BadParamHeader = "bad-param-header";
+    /// Calls it with the value there in Base64.
+    EncodedParamHeader = "encoded-param-header";
+    /// Calls it with an integer there that is written as 1.0.
+    NumberParamHeader = "number-param-header";
+    /// Calls it without the argument, or with null in its place, and without the header.
+    NoParamExpected = "no-param-expected";
     /// Asks with headers of earlier revisions: a session's id, a last event.
     EarlierHeaders = "earlier-headers";
     /// GET of earlier revisions.
@@ -372,6 +456,40 @@ probes! {
     Unread = "unread";
     /// A request right before the end of the input.
     LastWords = "last-words";
+    /// A request that comes in pieces: HTTP.
+    Pieces = "pieces";
+    /// A request whose connection we close before its answer has come: HTTP.
+    HungUp = "hung-up";
+    /// A request after that.
+    AfterHangUp = "after-hang-up";
+    /// Half of a request, and the end of its connection: HTTP.
+    HalfRequest = "half-request";
+    /// A request after that.
+    AfterHalf = "after-half";
+    /// Opens one of many sessions: HTTP.
+    OneOfMany = "one-of-many";
+    /// Asks in one of many sessions.
+    InOneOfMany = "in-one-of-many";
+    /// Asks in a session when many others have been ended.
+    AfterMany = "after-many";
+    /// A request whose stream we cut behind an event that has an id: HTTP.
+    CutStream = "cut-stream";
+    /// Asks for the rest of that stream.
+    ResumeCut = "resume-cut";
+    /// Tells a client that somebody has done what no question has asked for.
+    UnknownElicitation = "unknown-elicitation";
+    /// Pings a client after that.
+    AfterElicitation = "after-elicitation";
+    /// Asks a client's model with tools that the client has not declared.
+    UndeclaredSamplingTools = "undeclared-sampling-tools";
+    /// Asks it with the use of a tool that has no result.
+    MissingToolResult = "missing-tool-result";
+    /// Asks it with the result of a tool among other content.
+    MixedToolResult = "mixed-tool-result";
+    /// Refuses a cursor that was given before.
+    ExpiredCursor = "expired-cursor";
+    /// Refuses a call whose headers are as they should be.
+    HeaderMismatch = "header-mismatch";
 }
 
 impl Probe {
@@ -399,6 +517,9 @@ impl Probe {
                 | Self::NoParamHeader
                 | Self::OtherParamHeader
                 | Self::BadParamHeader
+                | Self::EncodedParamHeader
+                | Self::NumberParamHeader
+                | Self::NoParamExpected
                 | Self::EarlierHeaders
                 | Self::Listen
                 | Self::SameId
@@ -413,6 +534,13 @@ impl Probe {
             Self::Call
                 | Self::CancelledCall
                 | Self::TaskCall
+                | Self::TaskAgain
+                | Self::UndeclaredTask
+                | Self::MayAsk
+                | Self::NoInput
+                | Self::BadInput
+                | Self::Declined
+                | Self::UnknownInput
                 | Self::TaskForbidden
                 | Self::TaskRequired
                 | Self::TaskResult

@@ -19,6 +19,7 @@
 //!   1 head 200 [name: value; ..]   a head alone; `1 sse`: that of a stream
 //!   1 < {~,"id":1 ..}              a message in the body
 //!   1 event name=a id=b < data     an event
+//!   1 retry 500                    how long to wait before the stream is asked for again, in milliseconds
 //!   1 ended, 1 left, 1 broke       how the body ended
 //! ```
 //!
@@ -174,7 +175,10 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
                 let mut values = words.split(' ').filter_map(|word| word.strip_prefix(name));
                 values.next().map(|value| value.to_owned().into())
             };
-            let event = StreamEvent { name: field("name="), id: field("id="), data: bytes(data).into() };
+            let retry =
+                field("retry=").and_then(|retry: bytes::Bytes| String::from_utf8_lossy(&retry).parse().ok());
+            let event =
+                StreamEvent { name: field("name="), id: field("id="), data: bytes(data).into(), retry };
             let named = event.name.as_ref().is_none_or(|name| name == "message");
             let message = named || channel == Channel::HttpSse && data.starts_with('{');
             note(What::Streamed(event));
@@ -183,6 +187,7 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
             }
         }
         "<" => note(What::Received(Line::new(bytes(rest)))),
+        "retry" => note(What::Retry(Duration::from_millis(rest.parse().unwrap()))),
         "ended" => note(What::BodyEnded(BodyEnd::Complete)),
         "left" => note(What::BodyEnded(BodyEnd::Left)),
         "broke" => note(What::BodyEnded(BodyEnd::Broken("the connection was reset".into()))),

@@ -89,10 +89,16 @@ fn of_value(value: &str) -> Vec<String> {
     std::iter::once(value.trim().to_owned()).chain(after_scheme(value)).collect()
 }
 
+/// `Bearer` and the like, where the value of a header begins with it.
+pub(crate) fn scheme(value: &str) -> Option<&str> {
+    let (scheme, _) = value.trim().split_once(' ')?;
+    SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()).then_some(scheme)
+}
+
 /// What stands after `Bearer` and the like.
 fn after_scheme(value: &str) -> Option<String> {
-    let (scheme, secret) = value.trim().split_once(' ')?;
-    SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()).then(|| secret.trim().to_owned())
+    let behind = &value.trim()[scheme(value)?.len()..];
+    Some(behind.trim().to_owned())
 }
 
 fn is_name(text: &str) -> bool {

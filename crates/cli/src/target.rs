@@ -257,7 +257,8 @@ pub(crate) fn with_operands(
         Word::Bare => {
             let typed: Vec<String> =
                 std::iter::once(&first).chain(&operands).map(|word| shown(word)).collect();
-            let instead = format!("mcpjoin {verb} {} -- COMMAND [ARG]...", typed.join(" "));
+            let typed = Secrets::new(&secret::values(&operands)).hide(&typed.join(" "));
+            let instead = format!("mcpjoin {verb} {typed} -- COMMAND [ARG]...");
             // Rule 5: without an entry the word is wrong in any case.
             let word = first.to_string_lossy();
             let (name, tool) = match word.split_once('/') {
@@ -340,11 +341,13 @@ fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
 
 /// Words after a target that takes none. Only options may have been meant for another place.
 fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
-    let first = shown(first);
+    let words: Vec<OsString> = std::iter::once(first.to_owned()).chain(rest.iter().cloned()).collect();
+    let secrets = Secrets::new(&secret::values(&words));
+    let first = secrets.hide(&shown(first));
     let options = rest.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     let (more, before) = if options {
         let rest: Vec<String> = rest.iter().map(|word| shown(word)).collect();
-        ("; options stand before it", format!("{} ", rest.join(" ")))
+        ("; options stand before it", format!("{} ", secrets.hide(&rest.join(" "))))
     } else {
         ("", String::new())
     };
@@ -355,8 +358,9 @@ fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
 }
 
 fn named_twice(verb: &str, name: &str, word: &OsStr) -> Misuse {
+    let word = Secrets::new(&secret::values(&[word.to_owned()])).hide(&shown(word));
     Misuse {
-        problem: format!("--server {} and {} are two servers", shown(name.as_ref()), shown(word)),
+        problem: format!("--server {} and {word} are two servers", shown(name.as_ref())),
         instead: format!("mcpjoin help {verb}"),
     }
 }

@@ -8,13 +8,14 @@ use super::{REQUESTS, RESPONSES};
 use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
-use crate::seen::{Asked, Meaning, Seen};
+use crate::seen::{Asked, Came, Meaning, Seen};
 use crate::trace::{Channel, Probe};
 
 const RESPONSE: &str = "https://www.jsonrpc.org/specification#response_object";
 
 /// Probes whose silence is judged by a rule of its own.
-const OWN_RULE: [Probe; 9] = [
+const OWN_RULE: [Probe; 10] = [
+    Probe::AfterDecline,
     Probe::AfterCompletedCancel,
     Probe::AfterMalformedCancel,
     Probe::CancelledCall,
@@ -37,7 +38,9 @@ pub(super) static RULES: [Rule; 8] = [
                 .asked
                 .iter()
                 .filter(|asked| {
-                    asked.method.is_some() && !OWN_RULE.contains(&asked.probe) && !asked.probe.is_about_http()
+                    let own = OWN_RULE.contains(&asked.probe)
+                        || asked.probe.is_about_http() && !seen.is_last(asked);
+                    asked.method.is_some() && !own
                 })
                 // What the transport has swallowed is no fault of the answer.
                 .filter(|asked| !asked.answers.is_empty() || !seen.may_be_answered(asked))
@@ -168,7 +171,12 @@ pub(super) static RULES: [Rule; 8] = [
         judge: |seen| {
             let mut first = BTreeMap::new();
             let judged = seen.requests.iter().map(|request| {
-                let earlier = first.insert(&request.what.id, request.line)?;
+                let earlier = first.insert(&request.what.id, request)?;
+                // What is sent on every stream is judged as such.
+                if is_sent_again(earlier, request) {
+                    return None;
+                }
+                let earlier = earlier.line;
                 let problem = format!("two requests of the server have the id {}", request.what.id);
                 Some(Finding::new(problem, Some(earlier.bytes()), Some(request.line.bytes())))
             });
@@ -186,6 +194,11 @@ pub(super) static RULES: [Rule; 8] = [
         judge: |seen| goes_on(seen, Probe::AfterCancel, "no unknown request was cancelled"),
     },
 ];
+
+/// Whether one message has come on two streams.
+pub(crate) fn is_sent_again<T>(one: &Came<'_, T>, other: &Came<'_, T>) -> bool {
+    one.exchange != other.exchange && one.line.bytes() == other.line.bytes()
+}
 
 /// Whether requests that follow something odd are answered all the same.
 pub(crate) fn goes_on(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {

@@ -7,7 +7,7 @@ mod errors;
 mod input;
 mod messages;
 
-pub(crate) use answers::{goes_on, silence};
+pub(crate) use answers::{goes_on, is_sent_again, silence};
 pub(crate) use errors::{code_of, refused, refused_with};
 
 use crate::revisions::Revisions;

@@ -16,7 +16,7 @@ const PING: &[Source] = &[Source::new(Revisions::LEGACY, Must, "basic/utilities/
 const RESPONSE: &str = "https://www.jsonrpc.org/specification#response_object";
 const CODES: &str = "https://www.jsonrpc.org/specification#error_object";
 
-pub(super) static RULES: [Rule; 8] = [
+pub(super) static RULES: [Rule; 9] = [
     Rule {
         slug: "client-response-id",
         chapter: Chapter::Base,
@@ -26,8 +26,10 @@ pub(super) static RULES: [Rule; 8] = [
             let talk = seen.talk();
             let unknown = unknown_notifications(talk);
             let good = talk.ours.iter().filter(|ours| ours.answer.is_some()).map(|_| None);
+            let strays = talk.strays.iter().filter(|said| !is_known(talk, said));
+            let batches = Batches::of(talk);
             let strays =
-                talk.strays.iter().filter(|said| !is_known(talk, said) && told(&unknown, said).is_none());
+                strays.filter(|said| told(&unknown, said).is_none() && batches.refused_by(said).is_none());
             let strays = strays.map(|said| {
                 let id = said.id.map_or_else(|| "no id".into(), |id| format!("the id {id}"));
                 Some(talk.finding(format!("this response has {id}, and no request had"), said.line))
@@ -82,7 +84,10 @@ pub(super) static RULES: [Rule; 8] = [
         sources: PING,
         judge: |seen| {
             let talk = seen.talk();
+            // Those that follow something else show what was made of that.
+            let own = [Probe::AfterCancel, Probe::AfterElicitation, Probe::Batch];
             let pings = talk.ours.iter().filter(|ours| ours.what.method == Method::Ping);
+            let pings = pings.filter(|ours| !own.contains(&ours.probe));
             let judged = pings.filter(|ours| may_be_judged(seen, talk, ours)).map(|ours| {
                 let Some(said) = ours.answer else { return silence(talk, ours) };
                 match said.outcome {
@@ -138,9 +143,12 @@ pub(super) static RULES: [Rule; 8] = [
         ],
         judge: |seen| {
             let talk = seen.talk();
-            let unknown = unknown_notifications(talk);
+            let (unknown, batches) = (unknown_notifications(talk), Batches::of(talk));
             let good = unknown.iter().map(|_| None);
             let answered = talk.strays.iter().filter_map(|said| {
+                if batches.refused_by(said).is_some() {
+                    return None;
+                }
                 let told = told(&unknown, said)?;
                 Some(Some(Finding::new(
                     "a notification was answered",
@@ -149,6 +157,26 @@ pub(super) static RULES: [Rule; 8] = [
                 )))
             });
             Outcome::of(good.chain(answered), "the client was told nothing")
+        },
+    },
+    Rule {
+        slug: "client-receives-batches",
+        chapter: Chapter::Base,
+        sentence: "A client takes an array of requests, and answers each of them.",
+        sources: &[Source::new(Revisions::BATCHING, Must, "basic#batching")],
+        judge: |seen| {
+            let talk = seen.talk();
+            let asked = talk.ours.iter().filter(|ours| ours.probe == Probe::Batch);
+            let batches = Batches::of(talk);
+            let refused = talk.strays.iter().find(|said| batches.refused_by(said).is_some());
+            let judged = asked.filter(|ours| may_be_judged(seen, talk, ours)).map(|ours| {
+                if ours.answer.is_some() {
+                    return None;
+                }
+                let refused = refused.map(|said| ours.finding("the array was refused", said.line));
+                refused.or_else(|| silence(talk, ours))
+            });
+            Outcome::of(judged, "the client got no array, or it was gone too soon")
         },
     },
     Rule {
@@ -175,7 +203,13 @@ fn is_known(talk: &Talk<'_>, said: &Said<'_>) -> bool {
 fn unknown_notifications<'a>(talk: &Talk<'a>) -> BTreeMap<usize, &'a Line> {
     let events = talk.run.events.iter().enumerate();
     let unknown = events.filter_map(|(place, event)| match &event.what {
-        What::Sent(Probe::UnknownNotification, line) => Some((place, line)),
+        What::Sent(
+            Probe::UnknownNotification
+            | Probe::CompletedCancel
+            | Probe::MalformedCancel
+            | Probe::UnknownElicitation,
+            line,
+        ) => Some((place, line)),
         _ => None,
     });
     unknown.collect()
@@ -187,10 +221,32 @@ fn told<'a>(unknown: &BTreeMap<usize, &'a Line>, said: &Said<'_>) -> Option<&'a 
     before.map(|(_, line)| *line)
 }
 
+/// What the client got, and where in it arrays are.
+struct Batches(Vec<(usize, Probe)>);
+
+impl Batches {
+    fn of(talk: &Talk<'_>) -> Self {
+        let events = talk.run.events.iter().enumerate();
+        let sent = events.filter_map(|(place, event)| match &event.what {
+            What::Sent(probe, _) => Some((place, *probe)),
+            _ => None,
+        });
+        Self(sent.collect())
+    }
+
+    /// The array that a response without an id may refuse: the last that the client got before it.
+    fn refused_by(&self, said: &Said<'_>) -> Option<usize> {
+        let before = self.0.partition_point(|(place, _)| *place < said.place);
+        let (place, probe) = self.0.get(before.checked_sub(1)?)?;
+        (*probe == Probe::Batch && said.id.is_none()).then_some(*place)
+    }
+}
+
 /// Whether there is something to say of a request of ours: it has an answer, or one was due and there was time for it.
 fn may_be_judged(seen: &Seen<'_>, talk: &Talk<'_>, ours: &Ours<'_>) -> bool {
     let waited = talk.here;
-    ours.answer.is_some() || !ours.cancelled && waited.saturating_sub(ours.at) >= seen.trace.answer_within
+    ours.answer.is_some()
+        || ours.cancelled.is_none() && waited.saturating_sub(ours.at) >= seen.trace.answer_within
 }
 
 fn silence(talk: &Talk<'_>, ours: &Ours<'_>) -> Option<Finding> {

@@ -3,15 +3,18 @@
 
 use mcpjoin_proto::{Kind, Method, Needs, Payload, Raw, code};
 
+use super::cancelling::goes_on;
 use super::lifecycle::{has, sent};
-use super::talk::{Asked, Needed, Ours, Retry, Said, Talk};
-use super::utilities::is_string;
+use super::talk::{Asked, Needed, Ours, Retry, Said, Talk, Told};
+use super::tasks::created;
+use super::utilities::{CROSSING, is_string};
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{elements, member, members, strings, text};
+use crate::trace::Probe;
 
-pub(super) static RULES: [Rule; 10] = [
+pub(super) static RULES: [Rule; 15] = [
     Rule {
         slug: "client-roots-declared",
         chapter: Chapter::ClientFeatures,
@@ -32,6 +35,25 @@ pub(super) static RULES: [Rule; 10] = [
         sentence: "A client that gives what its user enters has declared the capability.",
         sources: &[Source::new(Revisions::SINCE_THIRD, Must, "client/elicitation#capabilities")],
         judge: |seen| declared(seen.talk(), &Method::Elicit),
+    },
+    Rule {
+        slug: "client-elicitation-has-mode",
+        chapter: Chapter::ClientFeatures,
+        sentence: "A client that declares elicitation has a form or a URL, or says nothing more, which means a form.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Must, "client/elicitation#capabilities")],
+        judge: |seen| {
+            let talk = seen.talk();
+            let says =
+                talk.asked.iter().filter(|asked| talk.is_modern() || asked.what.method == Method::Initialize);
+            let judged = says.filter_map(|asked| {
+                let declared = talk.capabilities(Some(asked))?;
+                let modes = members(&member(&declared, "elicitation")?)?;
+                let has = |mode| modes.get(mode).is_some_and(|mode| mode.kind() == Kind::Object);
+                let wrong = !modes.is_empty() && !has("form") && !has("url");
+                Some(wrong.then(|| asked.finding("elicitation has neither form nor url")))
+            });
+            Outcome::of(judged, "the client declared no elicitation")
+        },
     },
     Rule {
         slug: "client-undeclared-refused",
@@ -71,6 +93,39 @@ pub(super) static RULES: [Rule; 10] = [
         },
     },
     Rule {
+        slug: "client-root-change-told",
+        chapter: Chapter::ClientFeatures,
+        sentence: "A client that has declared it tells when its roots have changed.",
+        sources: &[Source::new(Revisions::LEGACY, Must, "client/roots#root-list-changes")],
+        judge: |seen| {
+            let talk = seen.talk();
+            if !declares(talk, None, "roots.listChanged") {
+                return Outcome::Skipped("the client has not declared roots.listChanged");
+            }
+            let looks: Vec<(Said<'_>, Vec<String>)> = answered(talk, &Method::ListRoots)
+                .filter_map(|(_, said)| Some((said, roots(said.outcome.as_ref().ok()?.raw())?)))
+                .collect();
+            let changes: Vec<&Told<'_>> =
+                talk.told.iter().filter(|told| told.what.method == Method::RootsListChanged).collect();
+            let judged = looks.windows(2).filter_map(|pair| {
+                let [(before, old), (after, new)] = pair else { return None };
+                if old == new {
+                    return None;
+                }
+                let next = changes.get(changes.partition_point(|told| told.place <= before.place));
+                let told = next.is_some_and(|told| told.at <= after.at + CROSSING);
+                // It may be on its way.
+                let waited = talk.here.saturating_sub(after.at) >= CROSSING;
+                let problem = || {
+                    let problem = "its roots are others than before, and it has not told";
+                    Finding::new(problem, Some(before.line.bytes()), Some(after.line.bytes()))
+                };
+                if told { Some(None) } else { waited.then(|| Some(problem())) }
+            });
+            Outcome::of(judged, "its roots did not change while it was looked at")
+        },
+    },
+    Rule {
         slug: "client-sampling-result",
         chapter: Chapter::ClientFeatures,
         sentence: "A message of a client's model has a role, a content and the name of the model.",
@@ -93,6 +148,63 @@ pub(super) static RULES: [Rule; 10] = [
                 let typed = blocks.iter().all(|block| is_string(member(block, "type").as_ref()));
                 (!typed).then(|| "a content has no type".into())
             })
+        },
+    },
+    Rule {
+        slug: "client-refuses-undeclared-sampling-tools",
+        chapter: Chapter::ClientFeatures,
+        sentence: "A client that has not declared sampling.tools answers a request for a message with tools with an error.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Must, "schema#createmessagerequestparams")],
+        judge: |seen| {
+            let talk = seen.talk();
+            if !talk.is_modern() {
+                if !declares(talk, None, "sampling") || declares(talk, None, "sampling.tools") {
+                    return Outcome::Skipped("the client has no sampling, or takes tools");
+                }
+                let asked = answered(talk, &Method::CreateMessage).filter(|(ours, _)| {
+                    ours.what.params.as_ref().is_some_and(|params| has_tools(params.raw()))
+                });
+                let judged = asked.map(|(ours, said)| {
+                    said.outcome.is_ok().then(|| ours.finding("it brought a result", said.line))
+                });
+                return Outcome::of(
+                    judged,
+                    "the client was asked for no message with tools, or did not answer",
+                );
+            }
+            let judged = talk.retries().filter_map(|(retry, needed)| {
+                let again = &talk.asked[retry.asked];
+                if !declares(talk, Some(again), "sampling") || declares(talk, Some(again), "sampling.tools") {
+                    return None;
+                }
+                let mut questions = needed.requests.iter().flat_map(|asked| asked.iter());
+                let (key, _) = questions.find(|(_, question)| {
+                    text(question, "method").as_deref() == Some(Method::CreateMessage.as_str())
+                        && member(question, "params").is_some_and(|params| has_tools(&params))
+                })?;
+                let given = retry.given.as_ref()?.get(key)?;
+                let problem = || again.finding(format!("{key:?} brought a message"));
+                Some(member(given, "content").map(|_| problem()))
+            });
+            Outcome::of(judged, "the client was asked for no message with tools, or did not answer")
+        },
+    },
+    Rule {
+        slug: "client-sampling-results-checked",
+        chapter: Chapter::ClientFeatures,
+        sentence: "A client refuses messages in which the result of a tool is missing, or among other content, with -32602.",
+        sources: &[Source::new(Revisions::LAST_LEGACY, Should, "client/sampling#error-handling")],
+        judge: |seen| {
+            let probes = [Probe::MissingToolResult, Probe::MixedToolResult];
+            let talk = seen.talk();
+            let asked = answered(talk, &Method::CreateMessage);
+            let judged = asked.filter(|(ours, _)| probes.contains(&ours.probe)).map(|(ours, said)| {
+                let code = said.outcome.as_ref().err().map(|error| error.code);
+                let what = || code.map_or_else(|| "a result".into(), |code| format!("the error {code}"));
+                (code != Some(code::INVALID_PARAMS))
+                    .then(|| ours.finding(format!("it brought {}", what()), said.line))
+            });
+            Outcome::of(judged, "the client takes no tools, or was not asked so")
         },
     },
     Rule {
@@ -170,6 +282,17 @@ pub(super) static RULES: [Rule; 10] = [
         },
     },
     Rule {
+        slug: "client-unknown-completion-ignored",
+        chapter: Chapter::ClientFeatures,
+        sentence: "A client passes over the news that somebody has done what it knows of no question.",
+        sources: &[Source::new(
+            Revisions::LAST_LEGACY,
+            Must,
+            "client/elicitation#completion-notifications-for-url-mode-elicitation",
+        )],
+        judge: |seen| goes_on(seen, Probe::AfterElicitation, "notifications/elicitation/complete"),
+    },
+    Rule {
         slug: "client-mode-may-lack",
         chapter: Chapter::ClientFeatures,
         sentence: "A client takes a question without a mode for a form.",
@@ -222,6 +345,18 @@ fn declared(talk: &Talk<'_>, method: &Method) -> Outcome {
     Outcome::of(judged, "the client gave none")
 }
 
+/// The addresses of roots, in their order.
+fn roots(result: &Raw) -> Option<Vec<String>> {
+    let mut roots: Vec<String> =
+        elements(&member(result, "roots")?)?.iter().filter_map(|root| text(root, "uri")).collect();
+    roots.sort_unstable();
+    Some(roots)
+}
+
+fn has_tools(params: &Raw) -> bool {
+    ["tools", "toolChoice"].iter().any(|name| member(params, name).is_some_and(|it| it.kind() != Kind::Null))
+}
+
 /// Our requests with that method that are answered.
 fn answered<'t, 'a>(talk: &'t Talk<'a>, method: &Method) -> impl Iterator<Item = (&'t Ours<'a>, Said<'a>)> {
     talk.ours
@@ -238,7 +373,9 @@ fn replies(
     look: impl Fn(Option<&Raw>, &Raw) -> Option<String>,
 ) -> Outcome {
     let replies = talk.replies(method);
-    let judged = replies.iter().map(|(params, result, asked, said)| {
+    // A task is no answer yet.
+    let replies = replies.iter().filter(|(_, result, ..)| created(result).is_none());
+    let judged = replies.map(|(params, result, asked, said)| {
         let problem = look(params.as_ref(), result)?;
         Some(Finding::new(problem, Some(asked.bytes()), Some(said.bytes())))
     });

@@ -9,6 +9,7 @@ use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Seen, member, members};
+use crate::trace::{Channel, Line, What};
 
 const INITIALIZATION: &[Source] = &[Source::new(Revisions::LEGACY, Must, "basic/lifecycle#initialization")];
 const OPERATION: &[Source] = &[
@@ -17,7 +18,7 @@ const OPERATION: &[Source] = &[
 ];
 const NOTHING: &str = "the client did not send initialize";
 
-pub(super) static RULES: [Rule; 9] = [
+pub(super) static RULES: [Rule; 10] = [
     Rule {
         slug: "client-opens-with-initialize",
         chapter: Chapter::Lifecycle,
@@ -143,6 +144,34 @@ pub(super) static RULES: [Rule; 9] = [
         },
     },
     Rule {
+        slug: "client-accepts-offered-version",
+        chapter: Chapter::Lifecycle,
+        sentence: "A client asks for a version that it speaks: it goes on when it gets that.",
+        sources: &[Source::new(Revisions::LEGACY, Must, "basic/lifecycle#version-negotiation")],
+        judge: |seen| {
+            let talk = seen.talk();
+            let Some((opened, said, result)) = talk.opening() else {
+                return Outcome::Skipped("initialize did not bring a result");
+            };
+            let agreed = member(result.raw(), "protocolVersion").and_then(|version| version_of(&version));
+            let wanted = params(opened).and_then(|params| version_of(params.get("protocolVersion")?));
+            if agreed.is_none() || agreed != wanted {
+                return Outcome::Skipped("the client did not get the version that it had asked for");
+            }
+            let went_on = talk.lines.iter().any(|(place, _)| *place > said.place);
+            if went_on {
+                return Outcome::Passed;
+            }
+            // On the same connection, there is no other client.
+            let next = next_opening(seen).filter(|(next, _)| Some(next) != wanted.as_ref());
+            let other = next.map(|(next, line)| {
+                let problem = format!("it asks for {next:?} now, and had got what it had asked for");
+                Some(talk.finding(problem, line))
+            });
+            Outcome::of(other, "the client left at once")
+        },
+    },
+    Rule {
         slug: "client-undeclared-not-asked",
         chapter: Chapter::Lifecycle,
         sentence: "A client asks for nothing that the server has not declared.",
@@ -182,7 +211,7 @@ pub(super) static RULES: [Rule; 9] = [
     },
 ];
 
-fn foreign(talk: &Talk<'_>, facts: &MethodFacts, line: &crate::Line) -> Finding {
+fn foreign(talk: &Talk<'_>, facts: &MethodFacts, line: &Line) -> Finding {
     let problem = if facts.direction == Direction::ToClient {
         format!("{} is sent by servers", facts.name)
     } else {
@@ -192,7 +221,7 @@ fn foreign(talk: &Talk<'_>, facts: &MethodFacts, line: &crate::Line) -> Finding 
 }
 
 /// The methods of all that it has sent.
-pub(super) fn sent<'a>(talk: &Talk<'a>) -> impl Iterator<Item = (&'a Method, &'a crate::Line)> {
+pub(super) fn sent<'a>(talk: &Talk<'a>) -> impl Iterator<Item = (&'a Method, &'a Line)> {
     let asked = talk.asked.iter().map(|asked| (&asked.what.method, asked.line));
     asked.chain(talk.told.iter().map(|told| (&told.what.method, told.line)))
 }
@@ -222,6 +251,30 @@ pub(super) fn nameless(info: Option<&Raw>) -> Option<&'static str> {
         return Some("has no name that is a string");
     }
     (!is_string(member(info, "version").as_ref())).then_some("has no version that is a string")
+}
+
+fn version_of(version: &Raw) -> Option<String> {
+    version.to_string_value().map(|version| version.into_owned())
+}
+
+/// The version that is asked for next on the same stream, in a session of its own.
+fn next_opening<'a>(seen: &Seen<'a>) -> Option<(String, &'a Line)> {
+    let later = seen.trace.runs.iter().skip_while(|run| !std::ptr::eq(*run, seen.run)).skip(1);
+    let next =
+        later.take(1).filter(|run| run.channel == Channel::Stdio && seen.run.channel == Channel::Stdio);
+    let mut lines = next.flat_map(|run| &run.events).filter_map(|event| match &event.what {
+        What::Received(line) => Some(line),
+        _ => None,
+    });
+    lines.find_map(|line| {
+        line.parts().filter_map(Result::ok).find_map(|message| match message {
+            Message::Request(request) if request.method == Method::Initialize => {
+                let wanted = member(request.params.as_ref()?.raw(), "protocolVersion")?;
+                Some((version_of(&wanted)?, line))
+            }
+            _ => None,
+        })
+    })
 }
 
 fn params(asked: &Asked<'_>) -> Option<Members<Raw>> {

@@ -7,15 +7,21 @@
 
 mod answers;
 mod asked;
+mod cancelling;
 mod exchanges;
 mod headers;
+mod http_sse;
 mod lifecycle;
 mod messages;
 mod meta;
+mod pages;
+mod replies;
 mod retries;
 mod sessions;
 mod stdio;
+mod streams;
 mod talk;
+mod tasks;
 mod utilities;
 
 pub(crate) use talk::Talk;
@@ -24,7 +30,7 @@ use crate::rule::{Outcome, Report, Rule, Selection, Verdict, by_runs};
 use crate::seen::Seen;
 use crate::trace::Trace;
 
-static RULES: [&[Rule]; 11] = [
+static RULES: [&[Rule]; 17] = [
     &messages::RULES,
     &answers::RULES,
     &utilities::RULES,
@@ -34,6 +40,12 @@ static RULES: [&[Rule]; 11] = [
     &exchanges::RULES,
     &sessions::RULES,
     &headers::RULES,
+    &replies::RULES,
+    &streams::RULES,
+    &http_sse::RULES,
+    &pages::RULES,
+    &cancelling::RULES,
+    &tasks::RULES,
     &asked::RULES,
     &retries::RULES,
 ];

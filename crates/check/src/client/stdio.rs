@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use mcpjoin_proto::scan::{Encoding, ScanErrorKind};
 use mcpjoin_proto::session::ProcessExit;
-use mcpjoin_proto::{DecodeErrorKind, Raw};
+use mcpjoin_proto::{DecodeErrorKind, Message, Method, Raw};
 
+use super::replies::is_modern;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
@@ -18,10 +19,15 @@ const STDIO: &[Source] = &[
     Source::new(Revisions::MODERN, Must, "basic/transports/stdio"),
 ];
 
+const SHUTDOWN: &[Source] = &[
+    Source::new(Revisions::LEGACY, Should, "basic/lifecycle#shutdown"),
+    Source::new(Revisions::MODERN, Should, "basic/transports/stdio#shutdown"),
+];
+
 /// A signal that comes so soon after the end of standard input has been sent without waiting.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-pub(super) static RULES: [Rule; 6] = [
+pub(super) static RULES: [Rule; 10] = [
     Rule {
         slug: "client-only-messages",
         chapter: Chapter::Stdio,
@@ -108,34 +114,120 @@ pub(super) static RULES: [Rule; 6] = [
     Rule {
         slug: "client-closes-input",
         chapter: Chapter::Stdio,
-        sentence: "A client ends a server by closing its standard input, and sends a signal later, if that does not help.",
-        sources: &[
-            Source::new(Revisions::LEGACY, Should, "basic/lifecycle#shutdown"),
-            Source::new(Revisions::MODERN, Should, "basic/transports/stdio#shutdown"),
-        ],
+        sentence: "A client ends a server by closing its standard input, before it sends any signal.",
+        sources: SHUTDOWN,
         judge: |seen| {
-            let signal = seen.run.events.iter().find_map(|event| match &event.what {
-                What::Ended(ended) => match ended.exit {
-                    Some(ProcessExit::Signal(signal)) => Some((event.at, signal)),
-                    _ => None,
-                },
-                _ => None,
-            });
-            let closed = seen.run.events.iter().find(|event| matches!(event.what, What::InputClosed));
-            let end = match (closed, signal) {
+            let end = match leaving(seen) {
                 (None, None) => None,
-                (Some(closed), Some((at, _))) if at.saturating_sub(closed.at) >= AT_ONCE => Some(None),
-                (Some(_), None) => Some(None),
-                (_, Some((_, signal))) => {
-                    let problem =
-                        format!("signal {signal} came before the end of standard input, or with it");
+                (None, Some((_, signal))) => {
+                    let problem = format!("signal {signal} came, and standard input was not closed");
                     Some(Some(Finding::new(problem, None, None)))
                 }
+                (Some(_), _) => Some(None),
             };
             Outcome::of(end, "the client had not left yet")
         },
     },
+    Rule {
+        slug: "client-waits-for-exit",
+        chapter: Chapter::Stdio,
+        sentence: "A client that has closed the standard input of a server gives it time before it sends a signal.",
+        sources: SHUTDOWN,
+        judge: |seen| {
+            let (Some(closed), signal) = leaving(seen) else {
+                return Outcome::Skipped("the client did not close standard input");
+            };
+            let early = signal.filter(|(at, _)| at.abs_diff(closed) < AT_ONCE);
+            let early = early.map(|(_, signal)| {
+                let problem = format!("signal {signal} came with the end of standard input");
+                Finding::new(problem, None, None)
+            });
+            Outcome::of([early], "the client had not left yet")
+        },
+    },
+    Rule {
+        slug: "client-cancels-by-notification",
+        chapter: Chapter::Stdio,
+        sentence: "Over stdio a client gives up a request with notifications/cancelled, and with nothing else.",
+        sources: &[Source::new(Revisions::MODERN, Must, "basic/transports/stdio#cancellation")],
+        judge: |seen| {
+            let judged = seen.talk().told.iter().filter_map(|told| {
+                if told.what.method == Method::Cancelled {
+                    return Some(None);
+                }
+                let unknown = told.what.method.facts().is_none();
+                let other = unknown && told.what.method.as_str().to_ascii_lowercase().contains("cancel");
+                other.then(|| Some(seen.talk().finding("no revision has such a notification", told.line)))
+            });
+            Outcome::of(judged, "the client gave up nothing")
+        },
+    },
+    Rule {
+        slug: "client-discovers-first",
+        chapter: Chapter::Stdio,
+        sentence: "The first request of a client of the modern era is server/discover.",
+        sources: &[Source::new(Revisions::MODERN, Should, "basic/transports/stdio#backward-compatibility")],
+        judge: |seen| {
+            let first = seen.talk().asked.first().map(|asked| {
+                (asked.what.method != Method::Discover)
+                    .then(|| asked.finding(format!("its first request is {}", asked.what.method)))
+            });
+            Outcome::of(first, "the client sent no request")
+        },
+    },
+    Rule {
+        slug: "client-falls-back-on-any-error",
+        chapter: Chapter::Stdio,
+        sentence: "A client takes any error of no modern code in answer to server/discover for a server of the legacy era.",
+        sources: &[Source::new(Revisions::MODERN, Must, "basic/transports/stdio#backward-compatibility")],
+        judge: |seen| {
+            let talk = seen.talk();
+            let judged = talk.calls(&Method::Discover).filter_map(|asked| {
+                let said = asked.answer?;
+                let error = said.outcome.as_ref().err().filter(|error| !is_modern(error.code))?;
+                // Requests that were on their way say nothing, nor does one that asks whether the server is there.
+                let next = talk.asked.iter().find(|next| next.place > said.place);
+                match next {
+                    Some(next)
+                        if next.at.saturating_sub(said.at) > AT_ONCE
+                            || next.what.method == Method::Discover =>
+                    {
+                        Some(Some(next.finding(format!("it came after the error {}", error.code))))
+                    }
+                    _ => opened_later(seen).then_some(None),
+                }
+            });
+            Outcome::of(judged, "server/discover did not bring such an error, or the client left")
+        },
+    },
 ];
+
+/// When standard input was closed, and when a signal came, and which.
+fn leaving(seen: &Seen<'_>) -> (Option<Duration>, Option<(Duration, i32)>) {
+    let signal = seen.run.events.iter().find_map(|event| match &event.what {
+        What::Ended(ended) => match ended.exit {
+            Some(ProcessExit::Signal(signal)) => Some((event.at, signal)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let closed = seen.run.events.iter().find(|event| matches!(event.what, What::InputClosed));
+    (closed.map(|event| event.at), signal)
+}
+
+/// Whether the client has opened a session after this run, over the same connection.
+fn opened_later(seen: &Seen<'_>) -> bool {
+    let later = seen.trace.runs.iter().skip_while(|run| !std::ptr::eq(*run, seen.run)).skip(1);
+    let mut requests = later.flat_map(|run| &run.events).filter_map(|event| match &event.what {
+        What::Received(line) => Some(line),
+        _ => None,
+    });
+    requests.any(|line| {
+        line.parts().filter_map(Result::ok).any(
+            |message| matches!(message, Message::Request(request) if request.method == Method::Initialize),
+        )
+    })
+}
 
 /// Every line that came, but for those that are no message for this reason.
 fn lines(seen: &Seen<'_>, broken: impl Fn(usize, &DecodeErrorKind) -> bool) -> Outcome {

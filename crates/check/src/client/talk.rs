@@ -13,7 +13,7 @@ use mcpjoin_proto::{
     DecodeError, ErrorObject, Kind, Message, Method, Notification, Payload, Raw, Request, RequestId, Version,
 };
 
-use crate::exchange::{self, HttpRequest, HttpResponse};
+use crate::exchange::{self, BodyEnd, HttpRequest, HttpResponse, StreamEvent};
 use crate::revisions::Revisions;
 use crate::rule::Finding;
 use crate::seen::{member, members};
@@ -90,16 +90,21 @@ pub(crate) struct Ours<'a> {
     pub(crate) line: &'a Line,
     pub(crate) what: &'a Request,
     pub(crate) answer: Option<Said<'a>>,
-    /// Whether we have given it up: it need not be answered then.
-    pub(crate) cancelled: bool,
+    /// When we have given it up: it need not be answered then.
+    pub(crate) cancelled: Option<Duration>,
 }
 
 /// An HTTP request of the client, and what it got.
 pub(crate) struct Post<'a> {
     pub(crate) place: usize,
+    pub(crate) at: Duration,
     pub(crate) request: &'a HttpRequest,
     pub(crate) body: Option<&'a Line>,
     pub(crate) response: Option<&'a HttpResponse>,
+    /// The events of its response, where that is a stream.
+    pub(crate) events: Vec<&'a StreamEvent>,
+    /// How its response has ended, and when.
+    pub(crate) end: Option<(usize, Duration, &'a BodyEnd)>,
 }
 
 impl<'a> Talk<'a> {
@@ -146,12 +151,22 @@ impl<'a> Talk<'a> {
                 }
                 What::Requested(_, request) => {
                     if let Some(number) = event.exchange {
-                        talk.posts.insert(number, Post { place, request, body: None, response: None });
+                        talk.posts.insert(number, Post::new(place, event.at, request));
                     }
                 }
                 What::Responded(response) => {
                     if let Some(post) = event.exchange.and_then(|number| talk.posts.get_mut(&number)) {
                         post.response = Some(response);
+                    }
+                }
+                What::Streamed(streamed) => {
+                    if let Some(post) = event.exchange.and_then(|number| talk.posts.get_mut(&number)) {
+                        post.events.push(streamed);
+                    }
+                }
+                What::BodyEnded(how) => {
+                    if let Some(post) = event.exchange.and_then(|number| talk.posts.get_mut(&number)) {
+                        post.end = Some((place, event.at, how));
                     }
                 }
                 What::InputClosed | What::Ended(_) => talk.left = true,
@@ -193,7 +208,7 @@ impl<'a> Talk<'a> {
         match part {
             Message::Request(what) => {
                 self.ids.ours.insert(&what.id, self.ours.len());
-                self.ours.push(Ours { place, at, probe, line, what, answer: None, cancelled: false });
+                self.ours.push(Ours { place, at, probe, line, what, answer: None, cancelled: None });
             }
             Message::Response(response) => {
                 let (id, outcome) = (response.id.as_ref(), &response.outcome);
@@ -208,7 +223,7 @@ impl<'a> Talk<'a> {
                 let id: Option<RequestId> = id.and_then(|id| id.decode().ok());
                 let ours = id.and_then(|id| self.ids.ours.get(&id));
                 if let Some(ours) = ours.and_then(|place| self.ours.get_mut(*place)) {
-                    ours.cancelled = true;
+                    ours.cancelled.get_or_insert(at);
                 }
             }
             Message::Notification(_) => {}
@@ -445,6 +460,10 @@ impl Ours<'_> {
 }
 
 impl<'a> Post<'a> {
+    const fn new(place: usize, at: Duration, request: &'a HttpRequest) -> Self {
+        Self { place, at, request, body: None, response: None, events: Vec::new(), end: None }
+    }
+
     pub(crate) fn is(&self, method: &str) -> bool {
         &*self.request.method == method
     }

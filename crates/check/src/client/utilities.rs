@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcpjoin_proto::{Kind, Method, Payload, Raw, RequestId};
 
+use super::replies::unread;
 use super::talk::{Asked, Talk, plain};
+use super::tasks::of_tasks;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must};
 use crate::rule::{Chapter, Outcome, Rule, Source};
 use crate::seen::member;
 
 /// An answer that has been sent for no longer than this may have crossed with what the client has sent.
-const CROSSING: std::time::Duration = std::time::Duration::from_secs(1);
+pub(super) const CROSSING: std::time::Duration = std::time::Duration::from_secs(1);
 
 const CANCELLATION: &[Source] = &[
     Source::new(Revisions::LEGACY, Must, "basic/utilities/cancellation#behavior-requirements"),
@@ -34,10 +36,15 @@ pub(super) static RULES: [Rule; 7] = [
             for asked in &talk.asked {
                 first.entry(&asked.what.id).or_insert(asked);
             }
+            // These have rules of their own.
+            let (tasks, unread) = (of_tasks(talk), unread(talk));
             let judged = cancelled(talk).map(|(told, id)| {
                 let Some(id) = id else {
                     return Some(talk.finding("it names no request", told.line));
                 };
+                if tasks.contains_key(&id) || unread.contains(&id) {
+                    return None;
+                }
                 let Some(request) = first.get(&id).filter(|asked| asked.place < told.place) else {
                     return Some(talk.finding(format!("no request had the id {id}"), told.line));
                 };
@@ -198,7 +205,7 @@ pub(super) static RULES: [Rule; 7] = [
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// The cancellations, each with the id that it names.
-fn cancelled<'t, 'a>(
+pub(super) fn cancelled<'t, 'a>(
     talk: &'t Talk<'a>,
 ) -> impl Iterator<Item = (&'t super::talk::Told<'a>, Option<RequestId>)> {
     let told = talk.told.iter().filter(|told| told.what.method == Method::Cancelled);

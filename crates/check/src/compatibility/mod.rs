@@ -1,6 +1,6 @@
 //! Which well-known clients would leave out, refuse or rename the tools of a server, and why.
 //!
-//! Called by `mcpjoin validate --clients` with what `tools/list` has brought, all pages of it. It does no I/O and asks
+//! Called by `mcpjoin validate --compatibility` with what `tools/list` has brought, all pages of it. It does no I/O and asks
 //! nobody: what each client takes stands in [`CLIENT_LIMITS`], each limit with the place where it was seen and the day. A tool
 //! may be right by the [specification](https://modelcontextprotocol.io/specification/2026-07-28/server/tools) and still
 //! be of no use in a client.

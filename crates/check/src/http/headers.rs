@@ -1,11 +1,8 @@
 //! Headers of the modern era, which repeat what is in the body: what a server makes of those that are missing, differ,
 //! or are written in another way.
 
-use mcpjoin_proto::code;
-
-use super::{has_result, is_mismatch, modern, probed};
-use crate::exchange::Exchange;
-use crate::rule::Level::Must;
+use super::{has_result, is_mismatch, modern, probed, taken};
+use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Outcome, Rule};
 use crate::seen::Seen;
 use crate::trace::Probe;
@@ -13,10 +10,11 @@ use crate::trace::Probe;
 const VALIDATION: &str = "basic/transports/streamable-http#server-validation";
 const CUSTOM: &str = "basic/transports/streamable-http#server-behavior-for-custom-headers";
 const NO_PARAMS: &str = "no tool was called whose arguments stand in headers: see --read-only-tools";
+const NO_NUMBERS: &str = "no tool was called with an integer that stands in a header: see --read-only-tools";
 const NOTHING: &str = "no such request was sent";
 const NO_PROMPTS: &str = "the server declares no prompts, and nothing else is asked for by name";
 
-pub(super) static RULES: [Rule; 13] = [
+pub(super) static RULES: [Rule; 16] = [
     Rule {
         slug: "version-header-required",
         chapter: Chapter::StreamableHttp,
@@ -94,12 +92,7 @@ pub(super) static RULES: [Rule; 13] = [
         chapter: Chapter::StreamableHttp,
         sentence: "A name in Base64 is decoded before it is compared with the body.",
         sources: &modern(Must, "basic/transports/streamable-http#value-encoding"),
-        judge: |seen| {
-            probed(seen, &[Probe::EncodedNameHeader], NO_PROMPTS, |exchange: &Exchange<'_>| {
-                let refused = exchange.error().is_some_and(|error| error.code == code::HEADER_MISMATCH);
-                refused.then(|| exchange.finding(exchange.outcome()))
-            })
-        },
+        judge: |seen| taken(seen, Probe::EncodedNameHeader, NO_PROMPTS),
     },
     Rule {
         slug: "param-header-required",
@@ -121,6 +114,27 @@ pub(super) static RULES: [Rule; 13] = [
         sentence: "A call whose Mcp-Param header is no Base64 behind its mark is refused with 400 and the error -32020.",
         sources: &modern(Must, CUSTOM),
         judge: |seen| mismatch(seen, Probe::BadParamHeader, NO_PARAMS),
+    },
+    Rule {
+        slug: "param-header-decoded",
+        chapter: Chapter::StreamableHttp,
+        sentence: "An argument in Base64 in its Mcp-Param header is decoded before it is compared with the body.",
+        sources: &modern(Must, "basic/transports/streamable-http#value-encoding"),
+        judge: |seen| taken(seen, Probe::EncodedParamHeader, NO_PARAMS),
+    },
+    Rule {
+        slug: "param-header-as-number",
+        chapter: Chapter::StreamableHttp,
+        sentence: "An integer in an Mcp-Param header is compared as a number: 1.0 is 1.",
+        sources: &modern(Should, VALIDATION),
+        judge: |seen| taken(seen, Probe::NumberParamHeader, NO_NUMBERS),
+    },
+    Rule {
+        slug: "param-header-not-expected",
+        chapter: Chapter::StreamableHttp,
+        sentence: "Where an argument is missing, or null, no Mcp-Param header is expected for it.",
+        sources: &modern(Must, CUSTOM),
+        judge: |seen| taken(seen, Probe::NoParamExpected, NO_PARAMS),
     },
 ];
 

@@ -50,7 +50,12 @@ fn probed(
     nothing: &'static str,
     look: impl Fn(&Exchange<'_>) -> Option<Finding>,
 ) -> Outcome {
-    let exchanges = seen.exchanges.values().filter(|exchange| probes.contains(&exchange.probe));
+    // A server that has ended says nothing more: that is judged once.
+    let ended = seen.ended_early();
+    let exchanges = seen
+        .exchanges
+        .values()
+        .filter(|exchange| probes.contains(&exchange.probe) && !(ended && exchange.response.is_none()));
     Outcome::of(exchanges.map(look), nothing)
 }
 
@@ -72,6 +77,19 @@ fn is_mismatch(exchange: &Exchange<'_>) -> Option<Finding> {
     let good = exchange.status() == Some(400) && code == Some(wanted);
     (!good && !exchange.is_broken())
         .then(|| exchange.finding(format!("{}; 400 with the error {wanted} is due", exchange.outcome())))
+}
+
+/// What was sent was not refused as something whose headers and body do not agree.
+fn taken(seen: &Seen<'_>, probe: Probe, nothing: &'static str) -> Outcome {
+    let answered = seen
+        .exchanges
+        .values()
+        .filter(|exchange| exchange.probe == probe && exchange.responses().next().is_some());
+    let judged = answered.map(|exchange| {
+        let refused = exchange.error().is_some_and(|error| error.code == code::HEADER_MISMATCH);
+        refused.then(|| exchange.finding(exchange.outcome()))
+    });
+    Outcome::of(judged, nothing)
 }
 
 /// Whether a fault means that no message was written at all.

@@ -7,7 +7,7 @@ use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Message, Method, Notification, ProgressToken, Raw, code};
 
 use super::{has_result, has_status, modern, probed};
-use crate::exchange::Exchange;
+use crate::exchange::{BodyEnd, Exchange};
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule};
 use crate::seen::{Seen, elements, member, text};
@@ -19,7 +19,7 @@ const VERSIONS: &str = "basic/transports/streamable-http#protocol-version-header
 const DUAL: &str =
     "the server speaks earlier revisions, in which this has a meaning, or was not asked for them";
 
-pub(super) static RULES: [Rule; 11] = [
+pub(super) static RULES: [Rule; 12] = [
     Rule {
         slug: "unsupported-version-status",
         chapter: Chapter::StreamableHttp,
@@ -149,6 +149,30 @@ pub(super) static RULES: [Rule; 11] = [
                 Some(exchange.finding_in(format!("{} was not asked for", told.method), line))
             });
             Outcome::of(judged, "no request was answered")
+        },
+    },
+    Rule {
+        slug: "listen-closed-in-order",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A server that ends a stream of changes says so on it before.",
+        sources: &modern(Should, "basic/patterns/subscriptions#graceful-closure"),
+        judge: |seen| {
+            // One on which nothing has come was not opened, which is judged as such.
+            let ended = seen.exchanges.values().filter(|exchange| {
+                exchange.probe == Probe::Listen
+                    && exchange.is_stream()
+                    && !exchange.lines.is_empty()
+                    && matches!(exchange.end, Some((_, BodyEnd::Complete)))
+            });
+            let judged = ended.map(|exchange| {
+                let told = exchange.lines.iter().flat_map(|(line, _)| line.parts()).any(|part| {
+                    let cancelled = |told: &Notification| told.method == Method::Cancelled;
+                    matches!(part, Ok(Message::Notification(told)) if cancelled(told))
+                });
+                let silent = !told && exchange.responses().next().is_none();
+                silent.then(|| exchange.finding("the stream ended without a result"))
+            });
+            Outcome::of(judged, "the server has ended no stream of changes")
         },
     },
     Rule {

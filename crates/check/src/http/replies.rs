@@ -1,12 +1,12 @@
 //! What a POST is answered with: the status, the kind of the body, and what is in it.
 
 use bytes::Bytes;
-use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::MediaType;
+use mcpjoin_proto::{Method, Raw};
 
 use super::{both, each_line};
-use crate::exchange::BodyEnd;
+use crate::exchange::{BodyEnd, Exchange};
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Outcome, Rule, Source};
@@ -15,7 +15,7 @@ use crate::trace::Probe;
 const SENDING: &str = "basic/transports#sending-messages-to-the-server";
 const MODERN_SENDING: &str = "basic/transports/streamable-http#sending-messages";
 
-pub(super) static RULES: [Rule; 6] = [
+pub(super) static RULES: [Rule; 7] = [
     Rule {
         slug: "reply-content-type",
         chapter: Chapter::StreamableHttp,
@@ -114,6 +114,35 @@ pub(super) static RULES: [Rule; 6] = [
                 )
             });
             Outcome::of(judged, nothing)
+        },
+    },
+    Rule {
+        slug: "task-get-not-streamed",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A server that answers without a stream answers tasks/get so: who asks for it polls.",
+        sources: &[Source::new(
+            Revisions::LAST_LEGACY,
+            Should,
+            "basic/utilities/tasks#input-required-status",
+        )],
+        judge: |seen| {
+            let answered = || {
+                seen.exchanges.values().filter(|exchange| {
+                    exchange.is("POST")
+                        && exchange.status() == Some(200)
+                        && exchange.responses().next().is_some()
+                })
+            };
+            // Where every reply is a stream, nothing else is possible.
+            let is_get =
+                |exchange: &&Exchange<'_>| exchange.asked().any(|(_, method)| *method == Method::GetTask);
+            if !answered().any(|exchange| !is_get(&exchange) && !exchange.is_stream()) {
+                return Outcome::Skipped("the server answers everything with a stream");
+            }
+            let judged = answered().filter(is_get).map(|exchange| {
+                exchange.is_stream().then(|| exchange.finding("tasks/get was answered with a stream"))
+            });
+            Outcome::of(judged, "the server declares no tasks")
         },
     },
     Rule {

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mcpjoin_proto::Method;
 use mcpjoin_proto::http::headers::{Headers, name};
 
 use super::{legacy, probed};
-use crate::exchange::Exchange;
+use crate::exchange::{BodyEnd, Exchange};
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
@@ -15,7 +16,7 @@ use crate::trace::Probe;
 const LISTENING: &str = "basic/transports#listening-for-messages-from-the-server";
 const RESUMING: &str = "basic/transports#resumability-and-redelivery";
 
-pub(super) static RULES: [Rule; 5] = [
+pub(super) static RULES: [Rule; 7] = [
     Rule {
         slug: "get-opens-a-stream",
         chapter: Chapter::StreamableHttp,
@@ -81,13 +82,10 @@ pub(super) static RULES: [Rule; 5] = [
             "basic/transports#sending-messages-to-the-server",
         )],
         judge: |seen| {
-            // Before a request names its version, the server cannot know what its client understands.
-            let version =
-                |exchange: &Exchange<'_>| exchange.request.headers.value(name::PROTOCOL_VERSION).is_some();
             let resumable = seen.exchanges.values().filter(|exchange| {
                 exchange.is("POST")
                     && exchange.is_stream()
-                    && version(exchange)
+                    && is_versioned(exchange)
                     && exchange.events.iter().any(|event| event.id.is_some())
             });
             let judged = resumable.map(|exchange| {
@@ -97,6 +95,38 @@ pub(super) static RULES: [Rule; 5] = [
             });
             Outcome::of(judged, "no stream can be resumed: its events have no ids")
         },
+    },
+    Rule {
+        slug: "retry-before-closing",
+        chapter: Chapter::StreamableHttp,
+        sentence: "Before a server closes the connection of a stream that goes on, it says with retry how long to wait.",
+        sources: &[Source::new(
+            Revisions::LAST_LEGACY,
+            Should,
+            "basic/transports#sending-messages-to-the-server",
+        )],
+        judge: |seen| {
+            // That a stream goes on is seen when what is still to come on it comes later.
+            let closed = seen.exchanges.values().filter(|exchange| {
+                exchange.is("POST")
+                    && exchange.is_stream()
+                    && is_versioned(exchange)
+                    && matches!(exchange.end, Some((_, BodyEnd::Complete)))
+                    && !exchange.is_answered()
+                    && goes_on(seen, exchange)
+            });
+            let judged = closed.map(|exchange| {
+                (!exchange.has_retry).then(|| exchange.finding("it was closed, and no retry had come"))
+            });
+            Outcome::of(judged, "no stream was closed before its response")
+        },
+    },
+    Rule {
+        slug: "one-stream-each-message",
+        chapter: Chapter::StreamableHttp,
+        sentence: "A message is sent on one stream, and not on all that are open.",
+        sources: &legacy(Must, "basic/transports#multiple-connections"),
+        judge: one_stream,
     },
     Rule {
         slug: "resumed-stream",
@@ -112,6 +142,37 @@ pub(super) static RULES: [Rule; 5] = [
         },
     },
 ];
+
+/// Before a request names its version, the server cannot know what its client understands.
+fn is_versioned(exchange: &Exchange<'_>) -> bool {
+    exchange.request.headers.value(name::PROTOCOL_VERSION).is_some()
+}
+
+/// Whether the response that a stream has not brought came when it was asked for the rest.
+fn goes_on(seen: &Seen<'_>, exchange: &Exchange<'_>) -> bool {
+    let has = |after: &[u8]| exchange.events.iter().any(|event| event.id.as_deref() == Some(after));
+    let rest = seen.exchanges.values().filter(|other| other.resumed_after().is_some_and(has));
+    rest.flat_map(Exchange::responses).any(|(_, id, _)| exchange.asked().any(|(asked, _)| Some(asked) == id))
+}
+
+/// Of two messages that are alike it is known that they are one: two requests have two ids, and progress increases.
+fn one_stream(seen: &Seen<'_>) -> Outcome {
+    let open = seen.exchanges.values().any(|exchange| exchange.is("GET") && exchange.is_stream());
+    let requests = seen.requests.iter().map(|request| (request.exchange, request.line));
+    let progress = seen.notifications.iter().filter(|told| told.what.method == Method::Progress);
+    let messages = requests.chain(progress.map(|told| (told.exchange, told.line)));
+    let mut known = BTreeMap::new();
+    let mut judged = Vec::new();
+    for (number, line) in messages.filter(|_| open) {
+        let Some(exchange) = number.and_then(|number| seen.exchanges.get(&number)) else { continue };
+        let earlier = known.insert(line.bytes(), number);
+        if exchange.is("POST") || earlier.is_some() {
+            let twice = earlier.is_some_and(|earlier| earlier != number);
+            judged.push(twice.then(|| exchange.finding_in("it came on another stream as well", line)));
+        }
+    }
+    Outcome::of(judged, "no message came on a stream while another was open")
+}
 
 /// What is wrong with a stream that was resumed.
 fn replayed(seen: &Seen<'_>, exchange: &Exchange<'_>) -> Option<Finding> {

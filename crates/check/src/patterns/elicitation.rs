@@ -7,15 +7,17 @@ use std::collections::BTreeSet;
 use mcpjoin_proto::{Kind, Method, Raw, code};
 
 use super::input::{Wanted, wanted};
+use crate::base::goes_on;
 use crate::grammar::is_uri;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Seen, elements, has_path, member, members, text};
+use crate::trace::Probe;
 
 const NOT_ASKED: &str = "nothing was asked of a person";
 
-pub(super) static RULES: [Rule; 6] = [
+pub(super) static RULES: [Rule; 7] = [
     Rule {
         slug: "elicitation-mode-declared",
         chapter: Chapter::Patterns,
@@ -144,6 +146,16 @@ pub(super) static RULES: [Rule; 6] = [
                 (!good).then(|| Finding::new(problem(), None, Some(told.line.bytes())))
             });
             Outcome::of(judged, "nothing was told to be done")
+        },
+    },
+    Rule {
+        slug: "elicitation-decline-handled",
+        chapter: Chapter::Patterns,
+        sentence: "A server goes on when a person declines.",
+        sources: &[Source::new(Revisions::MODERN, Must, "client/elicitation#error-handling")],
+        judge: |seen| {
+            let nothing = "no tool has asked a person who could have declined: see --read-only-tools";
+            goes_on(seen, Probe::AfterDecline, nothing)
         },
     },
 ];

@@ -3,20 +3,23 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::{Kind, Method, Needs, Raw, code};
+use mcpjoin_proto::{ErrorObject, Kind, Method, Needs, Raw, code};
 
 use crate::revisions::Revisions;
-use crate::rule::Level::Must;
+use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
 use crate::seen::{Seen, has_path, member, members, text};
+use crate::trace::Probe;
 
 const SERVERS: &[Source] =
     &[Source::new(Revisions::MODERN, Must, "basic/patterns/mrtr#server-requirements-basic-workflow")];
 const NOT_ASKED: &str = "no result asked for input: see --call";
+const ERRORS: &[Source] = &[Source::new(Revisions::MODERN, Should, "basic/patterns/mrtr#error-handling")];
+const NOT_RETRIED: &str = "no tool has asked for input: see --read-only-tools";
 /// What may be asked for.
 const KNOWN: [Method; 3] = [Method::Elicit, Method::CreateMessage, Method::ListRoots];
 
-pub(super) static RULES: [Rule; 4] = [
+pub(super) static RULES: [Rule; 7] = [
     Rule {
         slug: "input-required-says-what",
         chapter: Chapter::Patterns,
@@ -91,6 +94,53 @@ pub(super) static RULES: [Rule; 4] = [
                 (!good).then(|| Finding::new(problem, sent, Some(line.bytes())))
             });
             Outcome::of(judged, "nothing needed what we have not declared")
+        },
+    },
+    Rule {
+        slug: "input-asked-again",
+        chapter: Chapter::Patterns,
+        sentence: "Input that was asked for and is not there is asked for again, and is no error.",
+        sources: ERRORS,
+        judge: |seen| {
+            let judged = seen.probed(Probe::NoInput).filter_map(|asked| {
+                let (answer, outcome) = asked.answer()?;
+                let problem = |error: &ErrorObject| format!("it brought the error {}", error.code);
+                Some(outcome.as_ref().err().map(|error| asked.finding(problem(error), answer.line)))
+            });
+            Outcome::of(judged, NOT_RETRIED)
+        },
+    },
+    Rule {
+        slug: "unknown-input-ignored",
+        chapter: Chapter::Patterns,
+        sentence: "An answer to what was not asked is passed over.",
+        sources: ERRORS,
+        judge: |seen| {
+            // The same without it is taken.
+            let taken = seen.probed(Probe::Declined).any(|asked| matches!(asked.answer(), Some((_, Ok(_)))));
+            let judged = seen.probed(Probe::UnknownInput).filter(|_| taken).filter_map(|asked| {
+                let (answer, outcome) = asked.answer()?;
+                let problem = |error: &ErrorObject| format!("it brought the error {}", error.code);
+                Some(outcome.as_ref().err().map(|error| asked.finding(problem(error), answer.line)))
+            });
+            Outcome::of(judged, NOT_RETRIED)
+        },
+    },
+    Rule {
+        slug: "bad-input-refused",
+        chapter: Chapter::Patterns,
+        sentence: "Input responses that are no object are not taken for answers.",
+        sources: ERRORS,
+        judge: |seen| {
+            let judged = seen.probed(Probe::BadInput).filter_map(|asked| {
+                let (answer, outcome) = asked.answer()?;
+                let taken = outcome.as_ref().is_ok_and(|result| {
+                    let failed = member(result.raw(), "isError").is_some_and(|flag| flag.as_str() == "true");
+                    !is_input(result.raw()) && !failed
+                });
+                Some(taken.then(|| asked.finding("the call was made with it", answer.line)))
+            });
+            Outcome::of(judged, NOT_RETRIED)
         },
     },
 ];

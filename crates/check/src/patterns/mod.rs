@@ -9,12 +9,13 @@ mod input;
 mod progress;
 mod sampling;
 mod subscriptions;
+mod task_life;
 mod tasks;
 
 use crate::rule::Rule;
 
 /// The rules, file by file.
-pub(crate) static RULES: [&[Rule]; 7] = [
+pub(crate) static RULES: [&[Rule]; 8] = [
     &progress::RULES,
     &cancellation::RULES,
     &subscriptions::RULES,
@@ -22,4 +23,5 @@ pub(crate) static RULES: [&[Rule]; 7] = [
     &elicitation::RULES,
     &sampling::RULES,
     &tasks::RULES,
+    &task_life::RULES,
 ];

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Kind, Method, Notification, ProgressToken, Raw};
 
+use crate::base::is_sent_again;
 use crate::features::is_kind;
 use crate::json::Json;
 use crate::revisions::Revisions;
@@ -70,8 +71,13 @@ pub(super) static RULES: [Rule; 5] = [
         sources: &sources("basic/utilities/progress#progress-flow", "basic/patterns/progress#progress-flow"),
         judge: |seen| {
             let mut last: BTreeMap<ProgressToken, f64> = BTreeMap::new();
+            let mut known = BTreeMap::new();
             let judged: Vec<Option<Finding>> = progress(seen)
                 .filter_map(|told| {
+                    // What is sent on every stream is judged as such.
+                    if known.insert(told.line.bytes(), told).is_some_and(|first| is_sent_again(first, told)) {
+                        return None;
+                    }
                     let token = token_of(told.what)?;
                     let progress =
                         Json::of(&member(told.what.params.as_ref()?.raw(), "progress")?)?.as_number()?;

@@ -2,7 +2,7 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/client/sampling>
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mcpjoin_proto::{Kind, Method, Raw};
 
@@ -10,9 +10,10 @@ use super::input::{Wanted, wanted};
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
 use crate::rule::{Chapter, Outcome, Rule, Source};
+use crate::schema::misfit;
 use crate::seen::{Seen, elements, has_path, member, text};
 
-pub(super) static RULES: [Rule; 4] = [
+pub(super) static RULES: [Rule; 5] = [
     Rule {
         slug: "sampling-tools-declared",
         chapter: Chapter::Patterns,
@@ -70,6 +71,27 @@ pub(super) static RULES: [Rule; 4] = [
             })
         },
     },
+    Rule {
+        slug: "sampling-tool-result-conforms",
+        chapter: Chapter::Patterns,
+        sentence: "The structured result of a tool in a message conforms to the outputSchema of that tool.",
+        sources: &[Source::new(Revisions::SINCE_FOURTH, Should, "schema#toolresultcontent")],
+        judge: |seen| {
+            let requests =
+                wanted(seen).into_iter().filter(|wanted| wanted.method == Method::CreateMessage.as_str());
+            let judged: Vec<_> = requests
+                .flat_map(|wanted| {
+                    let results = structured(&wanted.params);
+                    let judged = results.into_iter().map(|(tool, schema, value)| {
+                        let why = misfit(&schema, &value)?;
+                        Some(wanted.finding(format!("the result of {tool:?} does not conform: {why}")))
+                    });
+                    judged.collect::<Vec<_>>()
+                })
+                .collect();
+            Outcome::of(judged, "no result of a tool with an outputSchema was given to a model")
+        },
+    },
 ];
 
 /// Looks at every request for the client's model.
@@ -114,4 +136,22 @@ fn balance_fault(wanted: &Wanted) -> Option<String> {
             .collect();
     }
     used.first().map(|id| format!("the use {id:?} of a tool is not followed by its result"))
+}
+
+/// The structured results in messages, each with its tool's name and `outputSchema`.
+fn structured(params: &Raw) -> Vec<(String, Raw, Raw)> {
+    let list = |name: &str| member(params, name).and_then(|list| elements(&list)).unwrap_or_default();
+    let schemas = list("tools").into_iter();
+    let schemas: BTreeMap<String, Raw> =
+        schemas.filter_map(|tool| Some((text(&tool, "name")?, member(&tool, "outputSchema")?))).collect();
+    let blocks: Vec<Raw> = list("messages").iter().flat_map(blocks).collect();
+    let uses = blocks.iter().filter_map(|block| Some((text(block, "id")?, text(block, "name")?)));
+    let uses: BTreeMap<String, String> = uses.collect();
+    let results = blocks.iter().filter(|block| text(block, "type").as_deref() == Some("tool_result"));
+    let results = results.filter(|block| member(block, "isError").is_none_or(|flag| flag.as_str() != "true"));
+    let results = results.filter_map(|block| {
+        let tool = uses.get(&text(block, "toolUseId")?)?;
+        Some((tool.clone(), schemas.get(tool)?.clone(), member(block, "structuredContent")?))
+    });
+    results.collect()
 }

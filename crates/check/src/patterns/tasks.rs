@@ -18,7 +18,7 @@ use crate::trace::Probe;
 const ERRORS: &[Source] =
     &[Source::new(Revisions::LAST_LEGACY, Must, "basic/utilities/tasks#protocol-errors")];
 const NOT_DECLARED: &str = "the server declares no tasks";
-const NO_TASK: &str = "no call became a task: see --read-only-tools";
+pub(super) const NO_TASK: &str = "no call became a task: see --read-only-tools";
 
 pub(super) static RULES: [Rule; 11] = [
     Rule {

@@ -1,5 +1,9 @@
 //! The chapter of resilience: how a server bears what clients, machines and people do to it. Its rules judge
 //! [`Trace::stress`](crate::Trace::stress) alone, which is there when it was asked for, and no other rule does.
+//!
+//! What is about a process is judged where we have started one; `http` has what is about connections.
+
+mod http;
 
 use std::collections::BTreeSet;
 
@@ -9,8 +13,8 @@ use crate::base::silence;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must, Should};
 use crate::rule::{Chapter, Finding, Outcome, Rule, Source};
-use crate::seen::{Seen, elements, member, text};
-use crate::trace::{Ended, Probe, Run, What};
+use crate::seen::{Asked, Seen, elements, member, text};
+use crate::trace::{Channel, Ended, Probe, Run, What};
 
 const RESPONSE: &[Source] =
     &[Source::new(Revisions::ALL, Must, "https://www.jsonrpc.org/specification#response_object")];
@@ -19,7 +23,13 @@ const SHUTDOWN: &[Source] = &[
     Source::new(Revisions::MODERN, Should, "basic/transports/stdio#shutdown"),
 ];
 
-pub(crate) static RULES: [Rule; 7] = [
+/// Every rule of the chapter.
+pub(crate) static RULES: [&[Rule]; 2] = [&COMMON, &http::RULES];
+
+/// A server at an address is neither started nor ended by us.
+const NOT_OURS: &str = "the server was not started by us, and is not ended or started again";
+
+static COMMON: [Rule; 7] = [
     Rule {
         slug: "many-requests-answered",
         chapter: Chapter::Resilience,
@@ -56,6 +66,9 @@ pub(crate) static RULES: [Rule; 7] = [
         sentence: "A server ends when its standard input is closed, also with requests under way.",
         sources: SHUTDOWN,
         judge: |seen| {
+            if !is_ours(seen) {
+                return Outcome::Skipped(NOT_OURS);
+            }
             let busy = seen.probed(Probe::LastWords).next().is_some();
             by_itself(seen, busy, "no request was under way when the input was closed")
         },
@@ -66,6 +79,9 @@ pub(crate) static RULES: [Rule; 7] = [
         sentence: "A server whose standard input is closed before anything was said ends.",
         sources: SHUTDOWN,
         judge: |seen| {
+            if !is_ours(seen) {
+                return Outcome::Skipped(NOT_OURS);
+            }
             let closed = seen.run.events.iter().any(|event| matches!(event.what, What::InputClosed));
             by_itself(seen, closed && seen.asked.is_empty(), "something was said in every run")
         },
@@ -79,6 +95,9 @@ pub(crate) static RULES: [Rule; 7] = [
             Source::new(Revisions::MODERN, Advice, "basic/transports/stdio#shutdown"),
         ],
         judge: |seen| {
+            if !is_ours(seen) {
+                return Outcome::Skipped(NOT_OURS);
+            }
             let signalled = seen.run.events.iter().any(|event| matches!(event.what, What::Signalled(_)));
             let ended = ended(seen.run).filter(|_| signalled);
             let judged = ended.map(|ended| {
@@ -94,6 +113,9 @@ pub(crate) static RULES: [Rule; 7] = [
         // What is offered may change in time; only that it depends on the connection is forbidden, and judged elsewhere.
         sources: &[Source::new(Revisions::ALL, Advice, "server/tools#capabilities")],
         judge: |seen| {
+            if !is_ours(seen) {
+                return Outcome::Skipped(NOT_OURS);
+            }
             let here = tools(seen);
             let same = Revisions::only(&seen.run.version);
             let is_same = |run: &&Run| same.is_some_and(|same| same.contains(&run.version));
@@ -115,10 +137,26 @@ pub(crate) static RULES: [Rule; 7] = [
     },
 ];
 
-/// Every request for that purpose is answered.
+/// Every request for that purpose is answered. Over HTTP, a server that says that it is asked too much has not failed.
 fn all_answered(seen: &Seen<'_>, probe: Probe) -> Outcome {
-    let judged = seen.probed(probe).map(|asked| asked.answers.is_empty().then(|| silence(seen, asked)));
-    Outcome::of(judged, "no such request was sent")
+    let judged = seen.probed(probe).filter(|asked| !is_too_much(seen, asked));
+    Outcome::of(
+        judged.map(|asked| asked.answers.is_empty().then(|| silence(seen, asked))),
+        "no such request was sent, or the server said that it was asked too much",
+    )
+}
+
+/// `429 Too Many Requests`, or `503 Service Unavailable`.
+fn is_too_much(seen: &Seen<'_>, asked: &Asked<'_>) -> bool {
+    let status = seen.exchange_of(asked).and_then(|exchange| exchange.status());
+    matches!(status, Some(429 | 503))
+}
+
+/// Whether the server is a process that we have started.
+fn is_ours(seen: &Seen<'_>) -> bool {
+    // Of what listens on a socket no end is known.
+    let of_process = |what: &What| matches!(what, What::Ended(_) | What::Signalled(_));
+    seen.run.channel == Channel::Stdio && seen.run.events.iter().any(|event| of_process(&event.what))
 }
 
 /// The process has ended without a signal of ours, where that was put to the test.

@@ -8,5 +8,18 @@
 mod draft;
 mod fit;
 
-pub(crate) use draft::{Draft, fault};
-pub(crate) use fit::{Fit, conforms, lost_reference};
+use mcpjoin_proto::Raw;
+
+pub(crate) use self::draft::{Draft, fault};
+pub(crate) use self::fit::{Fit, conforms, lost_reference};
+use crate::json::Json;
+
+/// Why a value does not conform to a JSON Schema; `None` where it does, and where that cannot be told without fetching
+/// something or running a pattern.
+#[must_use]
+pub fn misfit(schema: &Raw, value: &Raw) -> Option<String> {
+    match conforms(&Json::of(schema)?, &Json::of(value)?) {
+        Fit::No(why) => Some(why),
+        Fit::Yes | Fit::Unknown => None,
+    }
+}

@@ -10,7 +10,13 @@
 //!   1 POST [name: value; ..] < {~,"id":1 ..}  an HTTP request of the client; GET and DELETE, too
 //!   1 json [name: value; ..] > {~,"id":1 ..}  what it got: 200 and a message
 //!   1 202                                    the same without one
+//!   1 event id=b retry=9 < data               an event of its stream
+//!   1 ended, 1 left                          its stream has ended; the client has left it
+//!   = 2025-11-25                             another run, by that revision
 //! ```
+//!
+//! In the modern era a client over stdio begins with `server/discover`, which stands before the first line, but for
+//! those whose head says `bare`.
 //!
 //! `^` stands for the headers that every POST of the modern era has, `&` for those of a POST in the session.
 
@@ -18,23 +24,25 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_check::{
-    Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Run, Selection, Trace, What,
-    client_rules, judge_client, rules,
+    BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Revisions, Run, Selection,
+    StreamEvent, Trace, What, client_rules, judge_client, rules,
 };
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;
 
 use super::{Wanted, accused, headers, opened};
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("client-base.txt", include_str!("client-base.txt")),
     ("client-lifecycle.txt", include_str!("client-lifecycle.txt")),
     ("client-stdio.txt", include_str!("client-stdio.txt")),
     ("client-http.txt", include_str!("client-http.txt")),
     ("client-features.txt", include_str!("client-features.txt")),
+    ("client-patterns.txt", include_str!("client-patterns.txt")),
 ];
 
-const OFFERED: &str = r#"{"tools":{},"prompts":{},"resources":{},"logging":{}}"#;
+const OFFERED: &str =
+    r#"{"tools":{},"prompts":{},"resources":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}}"#;
 
 struct Case {
     place: String,
@@ -67,6 +75,16 @@ fn cases() -> Vec<Case> {
                 };
                 let mut trace = Trace::default();
                 trace.runs.push(opened("first", words, &place));
+                let run = &trace.runs[0];
+                let modern = Revisions::MODERN.contains(&run.version) && run.channel == Channel::Stdio;
+                if modern && !words.contains("bare") {
+                    add(
+                        &mut trace,
+                        r#"< {~,"id":0,"method":"server/discover","params":{"_meta":@}}"#,
+                        &place,
+                    );
+                    add(&mut trace, r#"> {~,"id":0,"result":{"resultType":"complete"}}"#, &place);
+                }
                 cases.push(Case { place, rule, wanted, trace });
             }
         }
@@ -90,6 +108,10 @@ fn probe(name: &str, place: &str) -> Probe {
 }
 
 fn add(trace: &mut Trace, event: &str, place: &str) {
+    if let Some(words) = event.strip_prefix("= ") {
+        trace.runs.push(opened("next", words, place));
+        return;
+    }
     let run = trace.runs.last_mut().unwrap();
     let at = now(run);
     if let Some((number, event)) = event.split_once(' ')
@@ -174,6 +196,17 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
                 run.note_in(number, at, What::Received(Line::new(bytes(line))));
             }
         }
+        "event" => {
+            let (words, data) = rest.split_once("< ").unwrap_or((rest, ""));
+            let field = |name: &str| words.split(' ').find_map(|word| word.strip_prefix(name));
+            let id = field("id=").map(|id| id.to_owned().into());
+            let name = field("name=").map(|name| name.to_owned().into());
+            let retry = field("retry=").and_then(|retry| retry.parse().ok());
+            let event = StreamEvent { name, id, data: bytes(data).into(), retry };
+            run.note_in(number, at, What::Streamed(event));
+        }
+        "ended" => run.note_in(number, at, What::BodyEnded(BodyEnd::Complete)),
+        "left" => run.note_in(number, at, What::BodyEnded(BodyEnd::Left)),
         status => {
             let status = if status == "json" { 200 } else { status.parse().unwrap() };
             run.note_in(number, at, What::Responded(HttpResponse { status, headers }));
@@ -244,7 +277,9 @@ fn rules_for_clients_are_selected_by_name_and_by_chapter() {
         client_rules().filter(|rule| selection.has(rule)).count()
     };
     assert_eq!(count(&["client-request-id"]), 1);
-    assert_eq!(count(&["base", "lifecycle", "stdio", "http", "client-features"]), client_rules().count());
+    let chapters =
+        ["base", "lifecycle", "stdio", "http", "http-sse", "utilities", "patterns", "client-features"];
+    assert_eq!(count(&chapters), client_rules().count());
     assert_eq!(Selection::for_clients(["id-type"], []).unwrap_err().0, "id-type");
     assert_eq!(Selection::new(["client-request-id"], []).unwrap_err().0, "client-request-id");
 }

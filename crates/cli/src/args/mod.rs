@@ -45,7 +45,7 @@ pub(crate) use serve::{Serve, Served};
 pub(crate) use servers::{Servers, Shown, What, WrittenAs};
 pub(crate) use tool::Tool;
 pub(crate) use validate::{ClientLook, Format, ToolCall, Validate};
-pub(crate) use values::Pin;
+pub(crate) use values::{Pin, pin};
 pub(crate) use words::Words;
 
 use crate::exit;

@@ -16,10 +16,16 @@ used.
 
 In texts, ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} stand for variables, ${workspaceFolder} and ${userHome} for \
 folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${input:ID}, is taken from the variable \
-MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default.
+MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default. What envFile names is \
+read for more variables.
+
+A url can also be quic://host:port, with the members pin or ca, and cert with key, which mean what the options of these names \
+do, or tcp://host:port or unix:/path. Beside a url of https:// there can be ca. Files are found from the folder that the \
+configuration is about.
 
 With --json the result is one object with files; each has file, trusted, dialect, problem (of one that cannot be read), warnings and \
-servers; each of these has name, line, transport, description, values (what, text, line), disabled (the line that says so), \
+servers; each of these has name, line, transport, description, values (what, text, line, and file \
+where that is another one), disabled (the line that says so), \
 shadowedBy, problems and warnings.";
 
 const TRUST: &str = "\
@@ -33,8 +39,9 @@ your folder of configurations: delete a line to take it back.";
 const CONVERT: &str = "\
 Writes entries in another dialect, to standard output
 
-Variables are spelled as the other program reads them. Everything else is written as it stands, secrets too, if there are \
-any. What the other dialect has no word for is told on standard error. No file is changed.";
+Variables are spelled as the other program reads them. In the place of each value of a variable or a header, and of each \
+secret among arguments and in a url, a variable is written, and standard error says which of them have to be set; --values \
+writes all of it as it stands. What the other dialect has no word for is told on standard error, too. No file is changed.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -77,6 +84,9 @@ pub(crate) enum What {
         /// Codex
         #[arg(long, value_name = "DIALECT")]
         to: WrittenAs,
+        /// Writes the values of variables and headers, and secrets among arguments, as they stand
+        #[arg(long)]
+        values: bool,
         #[command(flatten)]
         shown: Shown,
     },

@@ -34,7 +34,8 @@ skipped), why (of one that was skipped), and findings (of one that failed): prob
 address, count (how often, with other ids), fingerprint (the same each time, as long as nothing changes), the lines sent and received (over HTTP, the \
 beginning of the request and of the response), where there are any, cut after 4096 characters, and, with --baseline, \
 known. Of more than 500 such places leftOut says how many are not there
-  clients         with --clients: tools and tokens, how many there are, and clients, one object for each: client, \
+  calls           with --call: tool, problem and listed, of each call that shows less than it was meant to
+  clients         with --compatibility: tools and tokens, how many there are, and clients, one object for each: client, \
 usable, and findings: tool, problem, consequence, source and seen (where and when that was seen)
   openers         with --eras, in place of all that: one object for each opener: method, protocolVersion, opens, \
 answer (version, versions, result, refused, unreadable, lost, closed or silent), elapsedMs, and what came: version, \
@@ -46,7 +47,7 @@ of runs and rules, error where it was not judged.
 With --client it is a client that is judged, by the rules that bind clients: `mcpjoin validate --client` is what the client \
 is to start as its server, and serves it what `demo:` has, or, with --listen, what it is to connect to. It ends when the client \
 has left (over HTTP, when there has been no connection for 5s, or when the command after -- has ended, in whose words {url} is our \
-address), after --for, or at a signal. Beside its server's own questions a client of the legacy era gets a ping, a \
+address), after --for, or at a signal, which is what the exit code says then; what was seen is told all the same. Beside its server's own questions a client of the legacy era gets a ping, a \
 request and a notification that nobody knows, and is asked for its roots. On standard input and output the report goes \
 to standard error, if there is no --report.
 
@@ -67,7 +68,7 @@ junit it is JUnit's XML, with a suite for each chapter and a case for each rule.
         mcpjoin validate --format sarif --config .mcp.json > mcp.sarif\n  \
         mcpjoin validate --baseline known.json --update-baseline ./my-server\n  \
         mcpjoin validate --read-only-tools --call 'echo={\"message\": \"hi\"}' demo:\n  \
-        mcpjoin validate --clients demo:\n  \
+        mcpjoin validate --compatibility demo:\n  \
         mcpjoin validate --eras demo:\n  \
         mcpjoin validate --client --report client.txt\n  \
         mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}\n  \
@@ -89,13 +90,16 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "NAME")]
     pub(crate) skip: Vec<String>,
     /// Puts the server under stress as well: many requests at once, a reader that waits, a request of 1 MiB, the end of its
-    /// input at bad moments, a signal. Not over HTTP
+    /// input at bad moments, a signal. Over HTTP: many requests at once, answers that are read late and slowly, requests that
+    /// are given up, broken off or sent in pieces, many sessions, a stream that is cut and resumed
     #[arg(long, conflicts_with_all = ["eras", "client"])]
     pub(crate) resilience: bool,
     /// Lets a SHOULD that is broken count as a fault
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Also calls this tool, with these arguments (a JSON object; without them none), once in each era; may be repeated
+    /// Also calls this tool, with these arguments (a JSON object; without them none), once in each era; may be repeated. A
+    /// tool that the server does not list, and a call that it refuses, are told; with one that no server lists the exit
+    /// code is 2
     #[arg(long, value_name = "TOOL[=JSON]", value_parser = call)]
     pub(crate) call: Vec<ToolCall>,
     /// Also calls tools that say that they only read (`readOnlyHint`), reads listed resources, and has prompts filled in
@@ -106,8 +110,8 @@ pub(crate) struct Validate {
     pub(crate) read_only_tools: bool,
     /// Also shows which tools well-known clients would leave out, rename or refuse, and where that is known from: by the
     /// length and the letters of names, by schemas, by how many there are. No fault by itself
-    #[arg(long)]
-    pub(crate) clients: bool,
+    #[arg(long, conflicts_with = "client")]
+    pub(crate) compatibility: bool,
     /// Takes the findings in this file for known: they are told, and are no faults. What is found no longer is told, too
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
@@ -117,10 +121,10 @@ pub(crate) struct Validate {
     pub(crate) update_baseline: bool,
     /// Shows how the server opens, and judges nothing: what it makes of `server/discover` and of `initialize` with every
     /// version, with one that does not exist, without one, and of a request with nothing before it
-    #[arg(long, conflicts_with_all = ["rule", "skip", "strict", "baseline", "rules", "call", "read_only_tools", "clients"])]
+    #[arg(long, conflicts_with_all = ["rule", "skip", "strict", "baseline", "rules", "call", "read_only_tools", "compatibility"])]
     pub(crate) eras: bool,
     /// Prints the rules, with their addresses, and looks at no server
-    #[arg(long, conflicts_with_all = ["baseline", "strict", "call", "read_only_tools", "clients"])]
+    #[arg(long, conflicts_with_all = ["baseline", "strict", "call", "read_only_tools", "compatibility"])]
     pub(crate) rules: bool,
     /// How the report is written [default: text]
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = false, conflicts_with = "json")]
@@ -138,7 +142,7 @@ pub(crate) struct Validate {
 #[command(next_help_heading = "Clients")]
 pub(crate) struct ClientLook {
     /// Judges a client: this is the server that it connects to, on standard input and output or with --listen
-    #[arg(long, conflicts_with_all = ["also", "baseline", "eras"])]
+    #[arg(long, conflicts_with_all = ["also", "baseline", "eras", "call", "read_only_tools"])]
     pub(crate) client: bool,
     /// Waits for clients there, http://host:port/path, until they have left; port 0 is any that is free
     #[arg(long, value_name = "ADDRESS", requires = "client")]

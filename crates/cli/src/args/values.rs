@@ -84,7 +84,7 @@ impl fmt::Display for Pin {
     }
 }
 
-pub(super) fn pin(word: &str) -> Result<Pin, String> {
+pub(crate) fn pin(word: &str) -> Result<Pin, String> {
     let wrong = || "write sha256: and 64 hexadecimal digits, as the server prints them".to_owned();
     let digits = word.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or_else(wrong)?;
     let mut pin = [0; 32];

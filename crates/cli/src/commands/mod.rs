@@ -26,12 +26,10 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
-use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Raw;
 
 use self::bridge::Typed;
 use crate::args::{Cli, Output, Verb, What, When, Words};
-use crate::connect::Way;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, Target, shown};
@@ -156,18 +154,6 @@ fn told(ui: &Ui, run: impl FnOnce(&Ui) -> Result<Exit, Failure>) -> Exit {
 /// What was typed names no server.
 fn misused(misuse: Misuse) -> Failure {
     Failure::usage(misuse.problem, misuse.instead)
-}
-
-/// The program that a verb runs itself, more than once or with more care than a connection takes.
-fn program(way: &Way) -> Result<ChildCommand, Failure> {
-    way.command().cloned().ok_or_else(|| {
-        let mut failure = Failure::usage(
-            "a server that listens on a socket is not examined yet in this version",
-            "mcpjoin ping TARGET says whether it answers, mcpjoin list TARGET what it has",
-        );
-        failure.id = "E_NOT_BUILT";
-        failure
-    })
 }
 
 /// Refuses an orchestrator for a verb whose questions our own bridge would answer in its place.

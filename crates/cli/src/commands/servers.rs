@@ -13,12 +13,13 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::shown as quoted;
 use crate::ui::{Secrets, Ui};
+use crate::visible;
 
 /// Shows the entries, or writes them.
 pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
     match args.what {
         None => show(ui, &args.shown),
-        Some(What::Convert { to, shown }) => convert(ui, to, &shown),
+        Some(What::Convert { to, values, shown }) => convert(ui, to, values, &shown),
         Some(What::Trust { folder, .. }) => trust(ui, folder.as_deref().unwrap_or_else(|| Path::new("."))),
     }
 }
@@ -45,7 +46,7 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
         let there =
             |name: &String| files.iter().flat_map(|file| &file.entries).any(|entry| entry.name == *name);
         if let Some(name) = shown.names.iter().find(|name| !there(name)) {
-            let problem = format!("there is no entry {}", quoted(name.as_ref()));
+            let problem = format!("there is no entry {}", config::called(name));
             return Err(Failure::usage(problem, "mcpjoin servers shows the entries that there are"));
         }
         for file in &mut files {
@@ -61,7 +62,7 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
     Ok(if exit == Exit::Done && unusable { Exit::Usage } else { exit })
 }
 
-fn convert(ui: &Ui, to: WrittenAs, shown: &Shown) -> Result<Exit, Failure> {
+fn convert(ui: &Ui, to: WrittenAs, values: bool, shown: &Shown) -> Result<Exit, Failure> {
     let to = match to {
         WrittenAs::McpServers => Dialect::McpServersJson,
         WrittenAs::Vscode => Dialect::VsCodeJson,
@@ -69,9 +70,15 @@ fn convert(ui: &Ui, to: WrittenAs, shown: &Shown) -> Result<Exit, Failure> {
         WrittenAs::ServersToml => Dialect::ServersToml,
         WrittenAs::Codex => Dialect::CodexToml,
     };
-    let converted = config::convert(&shown.configured, &shown.names, to)?;
+    let converted = config::convert(&shown.configured, &shown.names, to, values)?;
     for line in &converted.left {
-        ui.note(&format!("warning: {line}"));
+        ui.note(&visible::line(&format!("warning: {line}")));
+    }
+    if !converted.to_set.is_empty() {
+        let names = converted.to_set.join(", ");
+        ui.note(&visible::line(&format!(
+            "variables stand in the place of values: set {names}, or write the values with --values"
+        )));
     }
     if converted.entries == 0 {
         let problem = "there is no entry that could be written";

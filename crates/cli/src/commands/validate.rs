@@ -2,9 +2,11 @@
 
 mod baseline;
 mod book;
+mod calls;
 mod client;
-mod clients;
+mod compatibility;
 mod fingerprint;
+mod fold;
 mod json;
 mod junit;
 mod look;
@@ -26,6 +28,7 @@ use crate::connect::{Signals, with_each_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
+use crate::visible;
 
 /// Looks at the servers, and judges them. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Failure> {
@@ -42,9 +45,9 @@ pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Fa
         return book(ui, &args, &selection);
     }
     if matches!(args.form(), Format::Sarif | Format::Junit) {
-        let problem = match (args.eras, args.clients) {
+        let problem = match (args.eras, args.compatibility) {
             (true, _) => "--eras shows a table and judges nothing: it is printed as text or as JSON",
-            (_, true) => "--clients shows a table: it is printed as text or as JSON",
+            (_, true) => "--compatibility shows a table: it is printed as text or as JSON",
             _ => "",
         };
         if !problem.is_empty() {
@@ -112,6 +115,7 @@ async fn told(
     if !(document.several && args.form() == Format::Json) {
         document.servers.iter().filter_map(|server| server.seen.as_ref().err()).for_each(|it| ui.failure(it));
     }
+    let missing = calls_told(ui, &document);
     let alone = !document.several && document.servers.iter().all(|server| server.seen.is_err());
     let text = match args.form() {
         Format::Text | Format::Json if alone => String::new(),
@@ -127,9 +131,34 @@ async fn told(
     };
     match (written(ui, outcome), unwritten) {
         (Exit::Done, Some(exit)) => exit,
-        (Exit::Done, None) => exit.unwrap_or(Exit::Done),
+        (Exit::Done, None) => {
+            let exits = exit.into_iter().chain(missing);
+            exits.max_by_key(|exit| exit.code()).unwrap_or(Exit::Done)
+        }
         (exit, _) => exit,
     }
+}
+
+/// Tells which of the calls that were asked for show less than they were meant to. What comes of that: a tool that no
+/// server has was not meant.
+fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
+    let judged = || {
+        document.servers.iter().filter_map(|server| match &server.seen {
+            Ok(Seen::Judged(judged)) => Some((server, judged)),
+            _ => None,
+        })
+    };
+    for (server, judged) in judged() {
+        let of = if document.several { format!("{}: ", server.label) } else { String::new() };
+        for note in &judged.calls {
+            ui.warning(&visible::line(&format!("{of}--call {}: {}", note.tool, note.problem)));
+        }
+    }
+    let mut wanted = judged().flat_map(|(_, judged)| &judged.calls).filter(|note| note.missing);
+    let nowhere = |tool: &str| {
+        judged().all(|(_, judged)| judged.calls.iter().any(|note| note.missing && note.tool == tool))
+    };
+    wanted.any(|note| nowhere(&note.tool)).then_some(Exit::Usage)
 }
 
 /// The report, in the form that was asked for.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::source;
+use super::{Configuration, called, places, source};
 use crate::args::Configured;
 use crate::config::entry::Definition;
 use crate::failure::Failure;
-use crate::target::{Named, Target, shown};
+use crate::target::{Named, Target};
 use crate::ui::Ui;
 
 /// The entries of what was named, in their order, each by its name. What is wrong with one is told when it is used; one that
@@ -24,7 +24,7 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
             let definition = Definition::read(configuration.dialect, &entry.node);
             if let Some(at) = definition.ok().and_then(|definition| definition.disabled) {
                 let place = configuration.source.place(at);
-                ui.note(&format!("{place}: {} is disabled, and left out", shown(entry.name.as_ref())));
+                ui.note(&format!("{place}: {} is disabled, and left out", called(&entry.name)));
                 continue;
             }
             targets.push(Target::Entry(Named {
@@ -45,4 +45,11 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
         return Err(source::failure(problem, "name another file with --config FILE"));
     }
     Ok(targets)
+}
+
+/// How many servers are run at once, where a file says that: the first of them counts. What is wrong with one is told when its
+/// entries are used.
+pub(crate) fn at_once(configured: &Configured) -> Option<usize> {
+    let places = places::all(None, configured).ok()?;
+    places.iter().filter_map(|place| Configuration::at(place).ok()).find_map(|found| found.contents.at_once)
 }

@@ -3,15 +3,17 @@
 //!
 //! Called by the verb `servers convert`, which prints what this returns. It writes no file.
 
+mod references;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::entry::{Child, Definition, Remote, Way};
+use super::entry::{Child, Definition, Listening, Remote, Sides, Way};
 use super::rendering::Value;
 use super::source::Problem;
 use super::tree::{Entry, Text};
 use super::variables::{Piece, pieces};
-use super::{Configuration, Dialect, Unread, places};
+use super::{Configuration, Dialect, Unread, called, places};
 use crate::args::Configured;
 use crate::failure::Failure;
 use crate::target::shown;
@@ -21,13 +23,23 @@ pub(crate) struct Converted {
     pub(crate) text: String,
     /// What could not be taken over, and which entries cannot be read.
     pub(crate) left: Vec<String>,
+    /// The variables that stand in the place of values, and have to be set.
+    pub(crate) to_set: Vec<String>,
     /// How many entries it has.
     pub(crate) entries: usize,
 }
 
 /// The entries of these names, or all, of every file that would be looked into; of several with one name the first.
-pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) -> Result<Converted, Failure> {
+/// `values`: the values of variables and headers, and the secrets among words, are written as they stand; otherwise as
+/// references.
+pub(crate) fn convert(
+    configured: &Configured,
+    names: &[String],
+    to: Dialect,
+    values: bool,
+) -> Result<Converted, Failure> {
     let mut left = Vec::new();
+    let mut to_set = Vec::new();
     let mut written: Vec<(String, Value)> = Vec::new();
     let mut inputs = Vec::new();
     let mut known = BTreeSet::new();
@@ -46,10 +58,11 @@ pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) ->
             if !wanted || !known.insert(entry.name.clone()) {
                 continue;
             }
-            match configuration.written(entry, to, &mut left) {
+            let references = (!values).then_some(&mut to_set);
+            match configuration.written(entry, to, &mut left, references) {
                 Ok(members) => written.push((entry.name.clone(), members)),
                 Err(problem) => {
-                    let name = shown(entry.name.as_ref());
+                    let name = called(&entry.name);
                     left.push(format!("{name} is left out: {}", configuration.source.say(&problem)));
                 }
             }
@@ -64,10 +77,7 @@ pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) ->
     }
     if let Some(name) = names.iter().find(|name| written.iter().all(|(written, _)| written != *name)) {
         let hint = "mcpjoin servers shows the entries that there are";
-        return Err(super::source::failure(
-            format!("there is no entry {} to convert", shown(name.as_ref())),
-            hint,
-        ));
+        return Err(super::source::failure(format!("there is no entry {} to convert", called(name)), hint));
     }
     if !inputs.is_empty() && to != Dialect::VsCodeJson {
         left.push("inputs are of VS Code alone: set their values in variables".into());
@@ -87,20 +97,34 @@ pub(crate) fn convert(configured: &Configured, names: &[String], to: Dialect) ->
         Dialect::ServersToml => super::rendering::tables("servers", &written),
         Dialect::CodexToml => super::rendering::sections("mcp_servers", &written),
     };
-    Ok(Converted { text, left, entries })
+    to_set.sort();
+    to_set.dedup();
+    Ok(Converted { text, left, to_set, entries })
 }
 
 impl Configuration {
-    /// The members of an entry in that dialect.
-    fn written(&self, entry: &Entry, to: Dialect, left: &mut Vec<String>) -> Result<Value, Problem> {
-        let definition = Definition::read(self.dialect, &entry.node)?;
+    /// The members of an entry in that dialect. `references`: takes the variables that stand in the place of values.
+    fn written(
+        &self,
+        entry: &Entry,
+        to: Dialect,
+        left: &mut Vec<String>,
+        references: Option<&mut Vec<String>>,
+    ) -> Result<Value, Problem> {
+        let mut definition = Definition::read(self.dialect, &entry.node)?;
+        if let Way::Listening(Listening { url, scheme, .. }) = &definition.way
+            && !matches!(to, Dialect::McpServersJson | Dialect::ServersToml)
+        {
+            let text = format!("{} has no servers over {}", to.name(), scheme.name());
+            return Err(Problem::new(url.at, text));
+        }
+        if let Some(to_set) = references {
+            let files = self.dialect == Dialect::OpencodeJson;
+            to_set.extend(references::put(&mut definition, &entry.name, files));
+        }
         let mut lost = |what: &str| {
             let place = self.source.place(entry.at);
-            left.push(format!(
-                "{place}: {what} of {} has no place in {}",
-                shown(entry.name.as_ref()),
-                to.name()
-            ));
+            left.push(format!("{place}: {what} of {} has no place in {}", called(&entry.name), to.name()));
         };
         left_out(&definition, to, &mut lost);
         let definition = spelled(definition, self.dialect, to, &mut lost);
@@ -133,6 +157,16 @@ fn left_out(definition: &Definition, to: Dialect, lost: &mut dyn FnMut(&str)) {
     if definition.disabled.is_some() && to == Dialect::VsCodeJson {
         lost("that it is disabled");
     }
+    if let Way::Http(Remote { ca: Some(_), .. }) = &definition.way
+        && !matches!(to, Dialect::McpServersJson | Dialect::ServersToml)
+    {
+        lost("which authorities are trusted");
+    }
+    if let Way::Child(Child { env_file: Some(_), .. }) = &definition.way
+        && matches!(to, Dialect::OpencodeJson | Dialect::CodexToml)
+    {
+        lost("the file of variables");
+    }
     if let Way::Http(remote) = &definition.way
         && remote.sse
         && matches!(to, Dialect::OpencodeJson | Dialect::CodexToml)
@@ -149,18 +183,30 @@ fn spelled(mut definition: Definition, from: Dialect, to: Dialect, lost: &mut dy
         text.text = pieces.into_iter().map(|piece| spelling(piece, to, lost)).collect();
     };
     match &mut definition.way {
-        Way::Child(Child { command, args, env, cwd }) => {
+        Way::Child(Child { command, args, env, cwd, env_file, passed }) => {
             spell(command);
-            args.iter_mut().chain(cwd).for_each(&mut spell);
+            args.iter_mut().chain(cwd).chain(env_file).for_each(&mut spell);
+            // Elsewhere what is passed on is set to itself.
+            for Text { at, text: name } in passed.drain(..) {
+                if env.iter().all(|(other, _)| *other != name) {
+                    let text = Text { at, text: format!("${{{name}}}") };
+                    env.push((name, text));
+                }
+            }
             // What Codex passes on under its own name needs no spelling.
             let kept =
                 |name: &str, text: &Text| to == Dialect::CodexToml && text.text == format!("${{{name}}}");
             env.iter_mut().filter(|(name, text)| !kept(name, text)).for_each(|(_, text)| spell(text));
         }
-        Way::Http(Remote { url, headers, .. }) => {
+        Way::Http(Remote { url, headers, ca, .. }) => {
             spell(url);
+            ca.iter_mut().for_each(&mut spell);
             let named = |text: &Text| to == Dialect::CodexToml && variable(&text.text).is_some();
             headers.iter_mut().filter(|(_, text)| !named(text)).for_each(|(_, text)| spell(text));
+        }
+        Way::Listening(Listening { url, sides: Sides { pin, ca, identity }, .. }) => {
+            let identity = identity.iter_mut().flat_map(|(cert, key)| [cert, key]);
+            std::iter::once(url).chain(pin).chain(ca).chain(identity).for_each(&mut spell);
         }
     }
     definition
@@ -227,23 +273,36 @@ fn seconds(time: Duration) -> Value {
 }
 
 /// How the server is come by, in the words that most dialects share. `kind`: the member for its type, where it is always
-/// there.
-fn way(way: &Way, kind: Option<&str>) -> Members {
+/// there; `env_file_as`: the one for a file of variables.
+fn way(way: &Way, kind: Option<&str>, env_file_as: &str) -> Members {
     let mut members = Members::new();
+    let text = |text: Option<&Text>| Value::text(text.map_or("", |text| &text.text));
     match way {
-        Way::Child(Child { command, args, env, cwd }) => {
+        Way::Child(Child { command, args, env, cwd, env_file, .. }) => {
             if let Some(kind) = kind {
                 put(&mut members, kind, Value::text("stdio"));
             }
             put(&mut members, "command", Value::text(&command.text));
             put(&mut members, "args", texts(args));
             put(&mut members, "env", pairs(env));
-            put(&mut members, "cwd", Value::text(cwd.as_ref().map_or("", |cwd| &cwd.text)));
+            put(&mut members, "cwd", text(cwd.as_ref()));
+            put(&mut members, env_file_as, text(env_file.as_ref()));
         }
-        Way::Http(Remote { url, headers, sse }) => {
+        Way::Http(Remote { url, headers, sse, ca }) => {
             put(&mut members, kind.unwrap_or("type"), Value::text(if *sse { "sse" } else { "http" }));
             put(&mut members, "url", Value::text(&url.text));
             put(&mut members, "headers", pairs(headers));
+            put(&mut members, "ca", text(ca.as_ref()));
+        }
+        Way::Listening(Listening { url, scheme, sides: Sides { pin, ca, identity } }) => {
+            put(&mut members, kind.unwrap_or("type"), Value::text(scheme.name()));
+            put(&mut members, "url", Value::text(&url.text));
+            put(&mut members, "pin", text(pin.as_ref()));
+            put(&mut members, "ca", text(ca.as_ref()));
+            if let Some((cert, key)) = identity {
+                put(&mut members, "cert", Value::text(&cert.text));
+                put(&mut members, "key", Value::text(&key.text));
+            }
         }
     }
     members
@@ -256,7 +315,7 @@ fn bindings(members: &mut Members, definition: &Definition, names: [&str; 2]) {
 }
 
 fn mcp_servers(definition: &Definition) -> Value {
-    let mut members = way(&definition.way, None);
+    let mut members = way(&definition.way, None, "envFile");
     put(&mut members, "description", Value::text(definition.description.as_deref().unwrap_or_default()));
     members.extend(definition.timeout.map(|time| ("timeoutMs".into(), milliseconds(time))));
     bindings(&mut members, definition, ["allowedTools", "disabledTools"]);
@@ -267,13 +326,17 @@ fn mcp_servers(definition: &Definition) -> Value {
 }
 
 fn vs_code(definition: &Definition) -> Value {
-    Value::Table(way(&definition.way, Some("type")))
+    let mut members = way(&definition.way, Some("type"), "envFile");
+    members.retain(|(name, _)| name != "ca");
+    Value::Table(members)
 }
 
 fn opencode(definition: &Definition) -> Value {
     let mut members = Members::new();
     match &definition.way {
-        Way::Child(Child { command, args, env, cwd }) => {
+        // There is none over another way in this dialect.
+        Way::Listening(_) => {}
+        Way::Child(Child { command, args, env, cwd, .. }) => {
             put(&mut members, "type", Value::text("local"));
             let words = std::iter::once(command).chain(args);
             put(&mut members, "command", Value::List(words.map(|word| Value::text(&word.text)).collect()));
@@ -293,7 +356,7 @@ fn opencode(definition: &Definition) -> Value {
 
 fn servers_toml(name: &str, definition: &Definition) -> Value {
     let mut members = vec![("name".into(), Value::text(name))];
-    put(&mut members, "transport", Value::Table(way(&definition.way, Some("type"))));
+    put(&mut members, "transport", Value::Table(way(&definition.way, Some("type"), "env_file")));
     put(&mut members, "description", Value::text(definition.description.as_deref().unwrap_or_default()));
     members.extend(definition.timeout.map(|time| ("timeout_ms".into(), milliseconds(time))));
     bindings(&mut members, definition, ["allowed_tools", "disabled_tools"]);
@@ -304,9 +367,10 @@ fn servers_toml(name: &str, definition: &Definition) -> Value {
 }
 
 fn codex(definition: &Definition) -> Value {
-    let mut members = way(&definition.way, None);
-    members.retain(|(name, _)| !["type", "env", "headers"].contains(&name.as_str()));
+    let mut members = way(&definition.way, None, "envFile");
+    members.retain(|(name, _)| !["type", "env", "headers", "ca", "envFile"].contains(&name.as_str()));
     match &definition.way {
+        Way::Listening(_) => {}
         Way::Child(Child { env, .. }) => {
             let (passed, set): (Vec<_>, Vec<_>) =
                 env.iter().cloned().partition(|(name, text)| text.text == format!("${{{name}}}"));

@@ -1,16 +1,19 @@
 //! One entry, whatever dialect it is written in: how to start the server or to reach it, and what binds its use.
 
 mod codex;
+mod listening;
 mod opencode;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Dialect;
 use super::filter::ToolFilter;
 use super::in_toml::TOP_LEVEL;
 use super::source::Problem;
 use super::tree::{Fields, Member, Node, Text, Value};
+use super::{Dialect, called};
+
+pub(super) use listening::{Listening, Scheme, Sides};
 
 /// What an entry says, nothing expanded yet.
 #[derive(Debug, PartialEq)]
@@ -34,6 +37,7 @@ pub(super) struct Definition {
 pub(super) enum Way {
     Child(Child),
     Http(Remote),
+    Listening(Listening),
 }
 
 /// A process that is started.
@@ -43,6 +47,10 @@ pub(super) struct Child {
     pub(super) args: Vec<Text>,
     pub(super) env: Vec<(String, Text)>,
     pub(super) cwd: Option<Text>,
+    /// A file with more variables; those of `env` win.
+    pub(super) env_file: Option<Text>,
+    /// The names of our own variables that it is given, where we have them.
+    pub(super) passed: Vec<Text>,
 }
 
 /// A server that is reached by HTTP.
@@ -52,10 +60,12 @@ pub(super) struct Remote {
     pub(super) headers: Vec<(String, Text)>,
     /// The HTTP+SSE of 2024-11-05, and nothing else.
     pub(super) sse: bool,
+    /// The authorities that are trusted beside the system's.
+    pub(super) ca: Option<Text>,
 }
 
 /// The spellings of `type`, and what they mean.
-const TYPES: [(&str, Type); 9] = [
+const TYPES: [(&str, Type); 12] = [
     ("stdio", Type::Child),
     ("local", Type::Child),
     ("http", Type::Http),
@@ -63,15 +73,21 @@ const TYPES: [(&str, Type); 9] = [
     ("streamable_http", Type::Http),
     ("streamableHttp", Type::Http),
     ("streamablehttp", Type::Http),
-    ("remote", Type::Http),
+    ("remote", Type::ByUrl),
     ("sse", Type::Sse),
+    ("quic", Type::Listening(Scheme::Quic)),
+    ("tcp", Type::Listening(Scheme::Tcp)),
+    ("unix", Type::Listening(Scheme::Unix)),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     Child,
+    /// Whatever the scheme of its address says.
+    ByUrl,
     Http,
     Sse,
+    Listening(Scheme),
 }
 
 impl Definition {
@@ -86,10 +102,6 @@ impl Definition {
                 fields.take(&["gallery"])?;
                 fields.take(&["version"])?;
                 fields.take(&["dev"])?;
-                if let Some(file) = fields.take(&["envFile"])? {
-                    let text = "envFile is not read in this version: put its variables into env";
-                    return Err(Problem::new(file.at, text));
-                }
                 Way::read(&mut fields, entry.at, &["type", "transport"], &mut warnings)?
             }
             Dialect::ServersToml => {
@@ -162,33 +174,55 @@ impl Way {
         let args = fields.take(&["args"])?;
         let env = fields.take(&["env"])?;
         let cwd = fields.take(&["cwd"])?;
+        let env_file = fields.take(&["envFile", "env_file"])?;
         let url = fields.take(&["url", "httpUrl", "serverUrl", "baseUrl"])?;
         let header = fields.take(&["headers"])?;
+        let sides = listening::Members::take(fields)?;
         let kind = match (kind, command, url) {
             (Some(member), ..) => {
                 let word = member.node.text(&member.name)?.text;
                 let known = TYPES.iter().find(|(spelling, _)| *spelling == word);
                 known.map(|(_, kind)| *kind).ok_or_else(|| {
-                    Problem::new(member.node.at, format!("{} must be stdio, http or sse", member.name))
+                    let text = format!("{} must be stdio, http, sse, quic, tcp or unix", member.name);
+                    Problem::new(member.node.at, text)
                 })?
             }
             (None, Some(_), Some(url)) => {
                 return Err(Problem::new(url.at, "there are both command and url: leave out one of them"));
             }
             (None, Some(_), None) => Type::Child,
-            (None, None, Some(_)) => Type::Http,
+            (None, None, Some(_)) => Type::ByUrl,
             (None, None, None) => {
                 return Err(Problem::new(at, "command is missing, or url"));
             }
         };
         if kind != Type::Child {
             let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
-            let text = address(url)?;
-            warnings.extend(unused(&[command, args, env, cwd], "the server is reached over HTTP"));
-            return Ok(Self::Http(Remote { url: text, headers: headers(header)?, sse: kind == Type::Sse }));
+            let scheme = match kind {
+                Type::Listening(scheme) => Some(scheme),
+                Type::ByUrl => Scheme::of(&url.node.text(&url.name)?.text),
+                Type::Child | Type::Http | Type::Sse => None,
+            };
+            let of_a_child = [command, args, env, env_file, cwd];
+            if let Some(scheme) = scheme {
+                warnings.extend(unused(&of_a_child, scheme.reached()));
+                warnings.extend(unused(&[header], scheme.reached()));
+                return Ok(Self::Listening(Listening::read(url, scheme, &sides, warnings)?));
+            }
+            let text = address(url, kind == Type::ByUrl)?;
+            warnings.extend(unused(&of_a_child, "the server is reached over HTTP"));
+            warnings.extend(unused(&[sides.pin, sides.cert, sides.key], "the server is reached over HTTP"));
+            let ca = sides.ca.map(|member| member.node.text("ca")).transpose()?;
+            return Ok(Self::Http(Remote {
+                url: text,
+                headers: headers(header)?,
+                sse: kind == Type::Sse,
+                ca,
+            }));
         }
         let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
-        warnings.extend(unused(&[url, header], "the server is started as a program"));
+        let of_a_listener = [url, header, sides.pin, sides.ca, sides.cert, sides.key];
+        warnings.extend(unused(&of_a_listener, "the server is started as a program"));
         let command = command.node.text("command").map_err(|mut problem| {
             problem.text.push_str("; its arguments stand in args");
             problem
@@ -200,12 +234,17 @@ impl Way {
             Some(member) => Some(member.node.text("cwd")?),
             None => None,
         };
-        Ok(Self::Child(Child { command, args: texts(args)?, env: variables(env)?, cwd }))
+        let env_file = env_file.map(|member| member.node.text(&member.name)).transpose()?;
+        if let Some(empty) = env_file.as_ref().filter(|file| file.text.is_empty()) {
+            return Err(Problem::new(empty.at, "envFile is empty"));
+        }
+        let (args, env) = (texts(args)?, variables(env)?);
+        Ok(Self::Child(Child { command, args, env, cwd, env_file, passed: Vec::new() }))
     }
 }
 
-/// The address of a server over HTTP, as far as it can be seen to be one.
-fn address(url: &Member) -> Result<Text, Problem> {
+/// The address of a server over HTTP, as far as it can be seen to be one. `any`: one without HTTP could stand there, too.
+fn address(url: &Member, any: bool) -> Result<Text, Problem> {
     let text = url.node.text(&url.name)?;
     let scheme = text.text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     if let Some("sse+http" | "sse+https") = scheme.as_deref() {
@@ -214,7 +253,8 @@ fn address(url: &Member) -> Result<Text, Problem> {
     }
     // A variable may hold the whole of it.
     if !matches!(scheme.as_deref(), Some("http" | "https")) && !text.text.starts_with("${") {
-        return Err(Problem::new(text.at, format!("{} must begin with http:// or https://", url.name)));
+        let schemes = if any { "http://, https://, quic://, tcp:// or unix:" } else { "http:// or https://" };
+        return Err(Problem::new(text.at, format!("{} must begin with {schemes}", url.name)));
     }
     Ok(text)
 }
@@ -263,9 +303,9 @@ fn pairs(
             return Err(Problem::new(pair.at, format!("{} has a name that cannot be one", member.name)));
         }
         if !known.insert(key(name)) {
-            return Err(Problem::new(pair.at, format!("{name} is given twice")));
+            return Err(Problem::new(pair.at, format!("{} is given twice", called(name))));
         }
-        pairs.push((name.clone(), pair.node.text(&format!("{}.{name}", member.name))?));
+        pairs.push((name.clone(), pair.node.text(&format!("{}.{}", member.name, called(name)))?));
     }
     Ok(pairs)
 }

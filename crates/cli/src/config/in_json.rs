@@ -8,9 +8,9 @@ use jsonc_parser::ast::Value as Ast;
 use jsonc_parser::errors::{ParseError, ParseErrorKind};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::Dialect;
 use super::source::{Problem, Source};
 use super::tree::{Contents, Entry, Fields, Input, Member, Node, Value, similar};
+use super::{Dialect, called};
 
 /// The member that holds the entries in most files.
 const SERVERS: &str = "mcpServers";
@@ -111,9 +111,10 @@ fn syntax(error: &ParseError) -> Problem {
 fn missing(root: &[Member]) -> Problem {
     let meant = similar(SERVERS, root.iter().map(|member| member.name.as_str()));
     match root.iter().find(|member| Some(member.name.as_str()) == meant) {
-        Some(member) => {
-            Problem::new(member.at, format!("there is no {SERVERS}; is {} meant to be it?", member.name))
-        }
+        Some(member) => Problem::new(
+            member.at,
+            format!("there is no {SERVERS}; is {} meant to be it?", called(&member.name)),
+        ),
         None => Problem::empty(format!("there is no {SERVERS}")),
     }
 }

@@ -14,10 +14,12 @@ const SERVERS: &str = "servers";
 /// The table that holds those of Codex.
 const CODEX: &str = "mcp_servers";
 /// Scalars of the whole file that mean something to the program from which the dialect comes.
-pub(super) const TOP_LEVEL: [&str; 5] =
-    ["concurrency_limit", "daemon_ttl", "retry_delay_ms", "retry_max", TIMEOUT];
-/// The one of them that means something here, too.
+pub(super) const TOP_LEVEL: [&str; 5] = [AT_ONCE, "daemon_ttl", "retry_delay_ms", "retry_max", TIMEOUT];
+/// Those of them that mean something here, too.
 const TIMEOUT: &str = "timeout_secs";
+const AT_ONCE: &str = "concurrency_limit";
+/// Nobody runs more servers at once.
+const MOST: u64 = 64;
 
 pub(super) fn read(source: &Source) -> Result<(Dialect, Contents), Problem> {
     let root = DeTable::parse(source.text()).map_err(|error| {
@@ -58,8 +60,19 @@ fn tables(mut fields: Fields<'_>, servers: &Member) -> Result<Contents, Problem>
             Err(problem) => contents.warnings.push(problem),
         }
     }
-    // How that program works, and no concern of one that starts a single server and ends it.
-    for name in TOP_LEVEL.into_iter().filter(|name| *name != TIMEOUT) {
+    if let Some(limit) = fields.take(&[AT_ONCE])? {
+        match limit.node.whole(AT_ONCE).map(|limit| (usize::try_from(limit), (1..=MOST).contains(&limit))) {
+            Ok((Ok(limit), true)) => contents.at_once = Some(limit),
+            Ok(_) => {
+                let text = format!("{AT_ONCE} must be from 1 to {MOST}");
+                contents.warnings.push(Problem::new(limit.node.at, text));
+            }
+            Err(problem) => contents.warnings.push(problem),
+        }
+    }
+    // How that program works, and no concern of one that starts servers for one question and ends them, and asks nothing
+    // twice.
+    for name in TOP_LEVEL.into_iter().filter(|name| ![TIMEOUT, AT_ONCE].contains(name)) {
         if let Some(member) = fields.take(&[name])?
             && let Err(problem) = member.node.whole(name)
         {

@@ -2,16 +2,18 @@
 //! as it may be shown.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::dotenv;
 use super::entry::{self, Child, Way};
 use super::filter::ToolFilter;
 use super::source::Problem;
 use super::tree::Text;
 use super::variables::{Expansion, Names};
+use crate::args::Pin;
 use crate::secret;
-use crate::target::{Http, shown};
+use crate::target::{Http, Quic, Socket, shown};
 
 /// Variables whose values everybody knows: where they were expanded, nothing is hidden.
 const KNOWN: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"];
@@ -50,6 +52,18 @@ pub(crate) struct Place {
 pub(crate) enum To {
     Program(Program),
     Remote(Remote),
+    Socket(Socket),
+    Quic(Secured),
+}
+
+/// A server that is reached over QUIC.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Secured {
+    pub(crate) address: Quic,
+    pub(crate) pin: Option<Pin>,
+    pub(crate) ca: Option<PathBuf>,
+    /// Our certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// A program that is started.
@@ -66,31 +80,61 @@ pub(crate) struct Program {
 pub(crate) struct Remote {
     pub(crate) address: Http,
     pub(crate) headers: Vec<(String, String)>,
+    /// The authorities that are trusted beside the system's.
+    pub(crate) ca: Option<PathBuf>,
 }
 
 pub(super) fn launch(way: &Way, names: Names<'_>) -> Result<Launch, Problem> {
     match way {
-        Way::Child(child) => of_child(child, Expansion::new(names)),
-        Way::Http(remote) => of_remote(remote, Expansion::new(names)),
+        Way::Child(child) => of_child(child, names),
+        Way::Http(remote) => of_remote(remote, names),
+        Way::Listening(listening) => of_listening(listening, names),
     }
 }
 
 /// What keeps its texts from being expanded: the variables that are not set, one by one.
 pub(super) fn missing(way: &Way, names: Names<'_>) -> Vec<Problem> {
     let texts: Vec<&Text> = match way {
-        Way::Child(Child { command, args, env, cwd }) => {
+        Way::Child(Child { command, args, env, cwd, env_file, passed: _ }) => {
             let env = env.iter().map(|(_, text)| text);
-            std::iter::once(command).chain(args).chain(cwd).chain(env).collect()
+            std::iter::once(command).chain(args).chain(cwd).chain(env_file).chain(env).collect()
         }
         Way::Http(remote) => {
-            std::iter::once(&remote.url).chain(remote.headers.iter().map(|(_, text)| text)).collect()
+            let headers = remote.headers.iter().map(|(_, text)| text);
+            std::iter::once(&remote.url).chain(headers).chain(&remote.ca).collect()
         }
+        Way::Listening(listening) => listening.texts().collect(),
     };
     texts.into_iter().filter_map(|text| Expansion::new(names).expand(text).err()).collect()
 }
 
-fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Problem> {
-    let Child { command, args, env, cwd } = child;
+/// A directory that is not there: what is started in it could only say that something is missing.
+pub(super) fn without_directory(way: &Way, launch: &Launch) -> Option<Problem> {
+    let (Way::Child(Child { cwd: Some(written), .. }), To::Program(Program { cwd: Some(cwd), .. })) =
+        (way, &launch.to)
+    else {
+        return None;
+    };
+    let problem = || {
+        let text = format!("cwd is no directory: {}", shown(written.text.as_ref()));
+        Problem::new(written.at, text).hint("make the directory, mend cwd, or name another one with --cwd")
+    };
+    (!cwd.is_dir()).then(problem)
+}
+
+/// The variables of the file that an entry names; none where it names none.
+pub(super) fn variables(child: &Child, names: Names<'_>) -> Result<Vec<dotenv::Variable>, Problem> {
+    let Some(file) = &child.env_file else { return Ok(Vec::new()) };
+    let path = names.path(Path::new(&Expansion::new(names).expand(file)?));
+    dotenv::read(&path).map_err(|why| {
+        Problem::new(file.at, format!("the file of variables cannot be used: {why}"))
+            .hint("mend envFile, or that file")
+    })
+}
+
+fn of_child(child: &Child, names: Names<'_>) -> Result<Launch, Problem> {
+    let mut expansion = Expansion::new(names);
+    let Child { command, args, env, cwd, env_file, passed } = child;
     let program = expansion.expand(command)?;
     if program.is_empty() {
         return Err(Problem::new(command.at, "command is empty"));
@@ -111,18 +155,33 @@ fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Probl
         say.push_str(&format!(", in {}", shown(cwd.text.as_ref())));
     }
     say.push_str(&set(env, "set"));
+    if let Some(file) = env_file {
+        say.push_str(&format!(", with the variables of {}", shown(file.text.as_ref())));
+    }
     let cwd = match cwd {
         Some(text) => Some(PathBuf::from(expansion.expand(text)?)),
         None => None,
     };
-    let mut variables: Vec<(OsString, OsString)> = Vec::new();
+    let mut set: Vec<(OsString, OsString)> = Vec::new();
+    let by_env = |name: &str| env.iter().any(|(other, _)| other == name);
+    for Text { text: name, .. } in passed.iter().filter(|name| !by_env(&name.text)) {
+        let Some(value) = (names.lookup)(name) else { continue };
+        secrets.extend((!KNOWN.contains(&name.as_str())).then(|| value.clone()));
+        set.push((name.into(), value));
+    }
+    for dotenv::Variable { name, value, .. } in variables(child, names)? {
+        secrets.push(OsString::from(&value));
+        if !by_env(&name) {
+            set.push((name.into(), value.into()));
+        }
+    }
     for (name, text) in env {
         let value = expansion.expand(text)?;
         secrets.push(value.clone());
-        variables.push((name.into(), value));
+        set.push((name.into(), value));
     }
     Ok(Launch {
-        to: To::Program(Program { program, args: words, env: variables, cwd }),
+        to: To::Program(Program { program, args: words, env: set, cwd }),
         timeout: None,
         opening: None,
         tools: ToolFilter::default(),
@@ -135,8 +194,9 @@ fn of_child(child: &Child, mut expansion: Expansion<'_>) -> Result<Launch, Probl
     })
 }
 
-fn of_remote(remote: &entry::Remote, mut expansion: Expansion<'_>) -> Result<Launch, Problem> {
-    let entry::Remote { url, headers, sse } = remote;
+fn of_remote(remote: &entry::Remote, names: Names<'_>) -> Result<Launch, Problem> {
+    let mut expansion = Expansion::new(names);
+    let entry::Remote { url, headers, sse, ca } = remote;
     let mut secrets = written_secrets(&[OsString::from(&url.text)]);
     let display = shown(url.text.as_ref());
     let address = unicode(expansion.expand(url)?, url.at, "url")?;
@@ -151,13 +211,53 @@ fn of_remote(remote: &entry::Remote, mut expansion: Expansion<'_>) -> Result<Lau
         secrets.extend(secret::of_header(&value));
         values.push((name.clone(), value));
     }
+    let ca = expansion.path(ca.as_ref())?;
     Ok(Launch {
-        to: To::Remote(Remote { address, headers: values }),
+        to: To::Remote(Remote { address, headers: values, ca }),
         timeout: None,
         opening: None,
         tools: ToolFilter::default(),
         secrets: all_secrets(secrets, expansion),
         say: format!("{display}{}", set(headers, "sent")),
+        shown: display,
+        place: None,
+        unasked: false,
+        untrusted: None,
+    })
+}
+
+fn of_listening(listening: &entry::Listening, names: Names<'_>) -> Result<Launch, Problem> {
+    let mut expansion = Expansion::new(names);
+    let entry::Listening { url, scheme, sides } = listening;
+    let mut secrets = written_secrets(&[OsString::from(&url.text)]);
+    let display = shown(url.text.as_ref());
+    let address = unicode(expansion.expand(url)?, url.at, "url")?;
+    secrets.extend(secret::values(&[OsString::from(&address)]));
+    let wrong = |problem| Problem::new(url.at, format!("url is none that can be used: {problem}"));
+    let to = if *scheme == entry::Scheme::Quic {
+        let pin = match &sides.pin {
+            Some(text) => {
+                let pin = unicode(expansion.expand(text)?, text.at, "pin")?;
+                Some(crate::args::pin(&pin).map_err(|why| Problem::new(text.at, format!("pin: {why}")))?)
+            }
+            None => None,
+        };
+        let identity = match &sides.identity {
+            Some((cert, key)) => expansion.path(Some(cert))?.zip(expansion.path(Some(key))?),
+            None => None,
+        };
+        let ca = expansion.path(sides.ca.as_ref())?;
+        To::Quic(Secured { address: Quic::parse(&address).map_err(wrong)?, pin, ca, identity })
+    } else {
+        To::Socket(Socket::parse(&address).map_err(wrong)?)
+    };
+    Ok(Launch {
+        to,
+        timeout: None,
+        opening: None,
+        tools: ToolFilter::default(),
+        secrets: all_secrets(secrets, expansion),
+        say: display.clone(),
         shown: display,
         place: None,
         unasked: false,

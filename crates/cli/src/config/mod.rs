@@ -6,6 +6,7 @@
 
 mod all;
 mod convert;
+mod dotenv;
 mod entry;
 mod filter;
 mod in_json;
@@ -20,19 +21,20 @@ mod trust;
 mod variables;
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::args::{Configured, Connect};
 use crate::failure::Failure;
+use crate::secret::{self, Secrets};
 use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
-pub(crate) use all::all;
+pub(crate) use all::{all, at_once};
 pub(crate) use convert::convert;
 use entry::Definition;
 pub(crate) use filter::ToolFilter;
-pub(crate) use launch::{Launch, Place, Program, Remote, To};
+pub(crate) use launch::{Launch, Place, Program, Remote, Secured, To};
 use places::{Candidate, Origin};
 use source::{Problem, Source};
 pub(crate) use survey::{File, Found, survey};
@@ -44,6 +46,17 @@ use variables::Names;
 const SHOWN: usize = 10;
 /// Of many things that are not understood so many are told.
 const WARNINGS: usize = 10;
+
+/// A name has so many characters where it is told; nobody gives a longer one.
+const NAME: usize = 100;
+
+/// A name in a sentence: one that is longer than anybody reads is cut, and its length told.
+pub(crate) fn called(name: &str) -> String {
+    match name.char_indices().nth(NAME) {
+        None => shown(name.as_ref()),
+        Some((end, _)) => format!("{}… ({} characters)", shown(name[..end].as_ref()), name.chars().count()),
+    }
+}
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +107,9 @@ struct Unread {
 /// How the entry that is meant is started or reached; `None` when no entry is meant, and the words are a command.
 pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Option<Launch>, Failure> {
     let Target::Entry(named) = target else {
+        if let Some(failure) = followed(target, &connect.configured) {
+            return Err(failure);
+        }
         return match (&connect.configured.config, connect.configured.mcp_config.is_empty()) {
             (None, true) => Ok(None),
             (Some(file), _) => Err(Failure::usage(
@@ -108,33 +124,55 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Opti
     };
     let (configurations, broken) = read(ui, named.file.as_deref(), &connect.configured)?;
     let mut found = configurations.iter().filter_map(|configuration| {
-        let mut entries = configuration.contents.entries.iter().filter(|entry| entry.name == named.name);
-        entries.next().map(|first| (configuration, first, entries.next()))
+        let entry = configuration.contents.entries.iter().find(|entry| entry.name == named.name)?;
+        Some((configuration, entry))
     });
-    let Some((configuration, entry, second)) = found.next() else {
+    let Some((configuration, entry)) = found.next() else {
         return absent(ui, named, &configurations, broken);
     };
-    for (shadowed, entry, _) in found {
+    for (shadowed, entry) in found {
         ui.detail(&format!("{} is not used", shadowed.source.place(entry.at)));
     }
     configuration.warn(ui);
-    if let Some(second) = second {
-        let text = format!(
-            "there are several entries {}; the first is in line {}",
-            shown(entry.name.as_ref()),
-            configuration.source.line(entry.at)
-        );
-        return Err(configuration.source.failure(&Problem::new(second.at, text)));
+    if let Some(problem) = configuration.twice(&entry.name) {
+        return Err(configuration.source.failure(&problem));
     }
-    let launch = configuration.launch(ui, entry)?;
+    let launch = configuration.launch(ui, entry, connect.cwd.as_deref())?;
     if named.or_program && on_path(&named.name) {
         ui.note(&format!(
             "{} is an entry of {} and a program, too: the entry is used (-- {0} is the program)",
-            shown(named.name.as_ref()),
+            called(&named.name),
             configuration.source.name(),
         ));
     }
     Ok(Some(launch))
+}
+
+/// What is typed behind the name of an entry. With more words behind it, it is a program; where there is no such program,
+/// the entry was meant, and nothing may follow it.
+fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
+    let Target::Command { program, args } = target else { return None };
+    let name = program.to_str().filter(|name| !name.is_empty() && !name.contains('/'))?;
+    if args.is_empty() || on_path(name) {
+        return None;
+    }
+    let places = places::all(None, configured).ok()?;
+    let configurations = places.iter().filter_map(|place| Configuration::at(place).ok());
+    let file = configurations
+        .filter(|configuration| configuration.contents.entries.iter().any(|entry| entry.name == name))
+        .map(|configuration| configuration.source.name())
+        .next()?;
+    let words: Vec<String> = args.iter().map(|word| shown(word)).collect();
+    let words = Secrets::new(&secret::values(args)).hide(&words.join(" "));
+    let name = called(name);
+    let options = args.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
+    let (problem, hint) = if options {
+        (format!("options stand before {name}, which is an entry of {file}"), format!("{words} {name}"))
+    } else {
+        let problem = format!("{name} is an entry of {file}, and no program with arguments");
+        (problem, format!("leave out {words}"))
+    };
+    Some(Failure::usage(problem, hint))
 }
 
 /// Every file that is to be looked at, understood as far as its entries, and the last one that cannot be.
@@ -174,7 +212,7 @@ fn absent(
     if named.or_program && (meant.is_none() && broken.is_none() || on_path(&named.name)) {
         let chosen = configurations.iter().filter(|configuration| configuration.origin == Origin::Chosen);
         for configuration in chosen {
-            let name = shown(named.name.as_ref());
+            let name = called(&named.name);
             ui.note(&format!(
                 "{name} is no entry of {}: it is taken for a program",
                 configuration.source.name()
@@ -185,7 +223,7 @@ fn absent(
     if let Some(broken) = broken.filter(|_| meant.is_none()) {
         return Err(broken);
     }
-    let name = shown(named.name.as_ref());
+    let name = called(&named.name);
     let files: Vec<String> = configurations.iter().map(|configuration| configuration.source.name()).collect();
     let message = match (files.is_empty(), named.or_program) {
         (true, _) => {
@@ -195,10 +233,10 @@ fn absent(
         (false, false) => format!("there is no entry {name} in {}", files.join(" or ")),
     };
     let hint = match meant {
-        Some(meant) => format!("did you mean {}?", shown(meant.as_ref())),
+        Some(meant) => format!("did you mean {}?", called(meant)),
         None if !named.instead.is_empty() && files.is_empty() => named.instead.clone(),
         None => {
-            let known: Vec<String> = names().take(SHOWN + 1).map(|name| shown(name.as_ref())).collect();
+            let known: Vec<String> = names().take(SHOWN + 1).map(called).collect();
             match known.len() {
                 0 => named.instead.clone(),
                 1..=SHOWN => format!("the entries are {}", known.join(", ")),
@@ -229,6 +267,15 @@ impl Configuration {
         }
     }
 
+    /// What is wrong where several entries of the file have that name: which of them is meant, nobody knows.
+    fn twice(&self, name: &str) -> Option<Problem> {
+        let mut entries = self.contents.entries.iter().filter(|entry| entry.name == name);
+        let (first, second) = (entries.next()?, entries.next()?);
+        let line = self.source.line(first.at);
+        let text = format!("there are several entries {}; the first is in line {line}", called(name));
+        Some(Problem::new(second.at, text))
+    }
+
     /// Says what is not as it should be with the file as a whole.
     fn warn(&self, ui: &Ui) {
         if self.writable_by_all() {
@@ -250,7 +297,7 @@ impl Configuration {
 
     fn tell(&self, ui: &Ui, warnings: &[Problem]) {
         for problem in warnings.iter().take(WARNINGS) {
-            ui.note(&format!("warning: {}", self.source.say(problem)));
+            ui.note(&visible::line(&format!("warning: {}", self.source.say(problem))));
         }
         if let Some(more) = warnings.len().checked_sub(WARNINGS + 1) {
             ui.note(&format!("warning: {} more of {}", more + 1, self.source.name()));
@@ -273,8 +320,9 @@ impl Configuration {
         Names { lookup, workspace, inputs: &self.contents.inputs, files }
     }
 
-    fn launch(&self, ui: &Ui, entry: &Entry) -> Result<Launch, Failure> {
-        let name = shown(entry.name.as_ref());
+    /// `cwd`: the directory that takes the place of the entry's.
+    fn launch(&self, ui: &Ui, entry: &Entry, cwd: Option<&Path>) -> Result<Launch, Failure> {
+        let name = called(&entry.name);
         let fail = |problem: Problem| {
             let text = format!("server {name}: {}", problem.text);
             self.source.failure(&Problem { text, ..problem })
@@ -287,6 +335,9 @@ impl Configuration {
         let lookup = |name: &str| std::env::var_os(name);
         let workspace = places::workspace(self.source.path());
         let mut launch = launch::launch(&definition.way, self.names(&lookup, &workspace)).map_err(fail)?;
+        if let Some(problem) = launch::without_directory(&definition.way, &launch).filter(|_| cwd.is_none()) {
+            return Err(fail(problem));
+        }
         let line = self.source.line(entry.at);
         launch.place = Some(Place { file: self.source.path().to_owned(), line });
         launch.timeout = definition.timeout.or(self.contents.timeout);
@@ -323,13 +374,13 @@ fn on_path(name: &str) -> bool {
 }
 
 #[cfg(unix)]
-fn is_program(path: &std::path::Path) -> bool {
+fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
-fn is_program(path: &std::path::Path) -> bool {
+fn is_program(path: &Path) -> bool {
     path.is_file() || path.with_extension("exe").is_file()
 }
 

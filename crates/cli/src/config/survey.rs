@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::entry::{Definition, Way};
+use super::entry::{Definition, Listening, Way};
 use super::launch::{self, written_secrets};
 use super::places::{self, Origin};
 use super::source::Problem;
@@ -33,7 +33,7 @@ pub(crate) struct File {
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) line: usize,
-    /// `stdio`, `http` or `sse`; `None` when that cannot be told.
+    /// `stdio`, `http`, `sse`, `quic`, `tcp` or `unix`; `None` when that cannot be told.
     pub(crate) transport: Option<&'static str>,
     pub(crate) description: Option<String>,
     pub(crate) parts: Vec<Part>,
@@ -50,11 +50,14 @@ pub(crate) struct Found {
 
 /// A value of an entry.
 pub(crate) struct Part {
-    /// What it is: `command`, `args`, `env`, `cwd`, `url`, `headers`, `allowed_tools`, `disabled_tools`.
+    /// What it is: `command`, `args`, `env`, `cwd`, `envFile`, `env_vars`, `url`, `headers`, `pin`, `ca`, `cert`, `key`,
+    /// `allowed_tools`, `disabled_tools`.
     pub(crate) what: &'static str,
     /// As it is written; of variables and headers the name alone.
     pub(crate) text: String,
     pub(crate) line: usize,
+    /// The file in which it stands, where that is another one than the entry's.
+    pub(crate) file: Option<String>,
 }
 
 /// Every file that would be looked into for an entry, in that order.
@@ -86,6 +89,9 @@ impl Configuration {
         let mut entries = Vec::new();
         for entry in &self.contents.entries {
             let mut found = self.found(entry);
+            if let Some(problem) = self.twice(&entry.name) {
+                found.problems.insert(0, self.source.say(&problem));
+            }
             match known.get(&entry.name) {
                 Some(place) => found.shadowed = Some(place.clone()),
                 None => _ = known.insert(entry.name.clone(), self.source.place(entry.at)),
@@ -125,8 +131,9 @@ impl Configuration {
         let names = self.names(&lookup, &workspace);
         found.problems = match launch::launch(&definition.way, names) {
             Ok(launch) => {
+                let problem = launch::without_directory(&definition.way, &launch);
                 found.secrets = launch.secrets;
-                Vec::new()
+                problem.iter().map(|problem| self.source.say(problem)).collect()
             }
             Err(problem) => {
                 let missing = launch::missing(&definition.way, names);
@@ -134,13 +141,14 @@ impl Configuration {
                 problems.iter().map(|problem| self.source.say(problem)).collect()
             }
         };
-        let part =
-            |what, text: &Text| Part { what, text: text.text.clone(), line: self.source.line(text.at) };
-        let named = |what, (name, text): &(String, Text)| Part {
+        let called = |what, name: &str, at| Part {
             what,
-            text: name.clone(),
-            line: self.source.line(text.at),
+            text: name.to_owned(),
+            line: self.source.line(at),
+            file: None,
         };
+        let part = |what, text: &Text| called(what, &text.text, text.at);
+        let named = |what, (name, text): &(String, Text)| called(what, name, text.at);
         // What names variables is not their value.
         let literal = |text: &Text| Some(OsString::from(&text.text)).filter(|_| !text.text.contains("${"));
         match &definition.way {
@@ -150,6 +158,18 @@ impl Configuration {
                 found.parts.extend(child.args.iter().map(|arg| part("args", arg)));
                 found.parts.extend(child.cwd.iter().map(|cwd| part("cwd", cwd)));
                 found.parts.extend(child.env.iter().map(|pair| named("env", pair)));
+                found.parts.extend(child.env_file.iter().map(|file| part("envFile", file)));
+                if let Some(file) = &child.env_file {
+                    // Why it cannot be read is among the problems.
+                    let variables = launch::variables(child, names).unwrap_or_default();
+                    found.parts.extend(variables.into_iter().map(|variable| Part {
+                        what: "env",
+                        text: variable.name,
+                        line: variable.line,
+                        file: Some(crate::target::shown(file.text.as_ref())),
+                    }));
+                }
+                found.parts.extend(child.passed.iter().map(|name| part("env_vars", name)));
                 let words: Vec<OsString> = child.args.iter().map(|arg| OsString::from(&arg.text)).collect();
                 found.secrets.extend(written_secrets(&words));
                 found.secrets.extend(child.env.iter().filter_map(|(_, text)| literal(text)));
@@ -158,8 +178,19 @@ impl Configuration {
                 found.transport = Some(if remote.sse { "sse" } else { "http" });
                 found.parts.push(part("url", &remote.url));
                 found.parts.extend(remote.headers.iter().map(|pair| named("headers", pair)));
+                found.parts.extend(remote.ca.iter().map(|file| part("ca", file)));
                 found.secrets.extend(written_secrets(&[OsString::from(&remote.url.text)]));
                 found.secrets.extend(remote.headers.iter().filter_map(|(_, text)| literal(text)));
+            }
+            Way::Listening(Listening { url, scheme, sides }) => {
+                found.transport = Some(scheme.name());
+                found.parts.push(part("url", url));
+                found.parts.extend(sides.pin.iter().map(|pin| part("pin", pin)));
+                found.parts.extend(sides.ca.iter().map(|file| part("ca", file)));
+                if let Some((certificate, key)) = &sides.identity {
+                    found.parts.extend([part("cert", certificate), part("key", key)]);
+                }
+                found.secrets.extend(written_secrets(&[OsString::from(&url.text)]));
             }
         }
         let [allowed, denied] = &definition.patterns;

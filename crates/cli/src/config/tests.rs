@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::entry::{Definition, Way};
-use super::launch::{Launch, Program, Remote, To, launch};
+use super::launch::{Launch, Program, Remote, Secured, To, launch};
 use super::places::Origin;
 use super::source::Source;
-use super::{Configuration, Dialect};
-use crate::target::Http;
+use super::{Configuration, Dialect, called};
+use crate::args::Pin;
+use crate::target::{Http, Quic, Socket};
 
 fn read(name: &str, text: &str) -> Result<Configuration, String> {
     let source = Source::new(Path::new(name), text.to_owned());
@@ -106,7 +107,7 @@ fn c18_r85_both_formats_become_one_model() {
             let launch = started(&configuration, "web");
             let headers = vec![("Authorization".into(), "Bearer hunter2hunter2".into())];
             let address = Http::parse("https://host/mcp?key=set!").unwrap();
-            assert_eq!(launch.to, To::Remote(Remote { address, headers }));
+            assert_eq!(launch.to, To::Remote(Remote { address, headers, ca: None }));
             assert_eq!(launch.shown, "'https://host/mcp?key=${SET}'");
             assert!(launch.say.ends_with(", with Authorization sent"), "{}", launch.say);
             for secret in ["hunter2hunter2", "Bearer hunter2hunter2", "set!"] {
@@ -115,7 +116,8 @@ fn c18_r85_both_formats_become_one_model() {
             assert!(definition(&configuration, "off").unwrap().disabled.is_some());
         }
     }
-    assert_eq!(read("a.toml", TOML).unwrap().contents.timeout, Some(Duration::from_secs(90)));
+    let contents = read("a.toml", TOML).unwrap().contents;
+    assert_eq!((contents.timeout, contents.at_once), (Some(Duration::from_secs(90)), Some(5)));
     assert_eq!(read("a.json", JSON).unwrap().dialect, Dialect::McpServersJson);
 }
 
@@ -206,7 +208,7 @@ fn program(args: &[&str], env: &[(&str, &str)]) -> To {
 fn web(headers: &[(&str, &str)]) -> To {
     let address = Http::parse("https://host/mcp").unwrap();
     let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    To::Remote(Remote { address, headers })
+    To::Remote(Remote { address, headers, ca: None })
 }
 
 #[test]
@@ -329,9 +331,9 @@ fn f30_one_bad_entry_never_hides_the_others() {
             "a.json:5:21: command must be a string, and is a list; its arguments stand in args",
             "a.json:6:22: command is empty",
             "a.json:7:26: there are both command and url: leave out one of them",
-            "a.json:8:18: type must be stdio, http or sse",
+            "a.json:8:18: type must be stdio, http, sse, quic, tcp or unix",
             "a.json:9:28: type must be a string, and is a number",
-            "a.json:10:20: url must begin with http:// or https://",
+            "a.json:10:20: url must begin with http://, https://, quic://, tcp:// or unix:",
             "a.json:11:15: url is missing",
             "a.json:12:34: args must be a list of strings, and is a string",
             "a.json:13:39: each of args must be a string, and is a number",
@@ -371,7 +373,7 @@ fn f30_one_bad_entry_never_hides_the_others() {
     );
     for (name, told) in [
         ("no transport", "a.toml:1:1: transport is missing: transport = { type = \"stdio\", command = ... }"),
-        ("kind", "a.toml:6:22: type must be stdio, http or sse"),
+        ("kind", "a.toml:6:22: type must be stdio, http, sse, quic, tcp or unix"),
         ("date", "a.toml:15:25: command must be a string, and is a date; its arguments stand in args"),
     ] {
         assert_eq!(definition(&configuration, name).unwrap_err(), told);
@@ -432,6 +434,13 @@ fn f30_what_is_not_known_is_told_with_its_line() {
             "a.toml:8:1: allowed_tool is not known and not used; did you mean allowed_tools?",
         ]
     );
+    for limit in ["0", "65", "-1", "99999999999999999999"] {
+        let text = format!(
+            "concurrency_limit = {limit}\n[[servers]]\nname = \"a\"\ntransport = {{ command = \"a\" }}\n"
+        );
+        let told = warnings(&read("a.toml", &text).unwrap(), "a");
+        assert!(told[0].starts_with("a.toml:1:21: concurrency_limit must be"), "{told:?}");
+    }
     let text = "timeout_secs = \"x\"\n[[servers]]\nname = \"a\"\ntransport = { command = \"a\" }\n";
     let told = warnings(&read("a.toml", text).unwrap(), "a");
     assert_eq!(told, ["a.toml:1:16: timeout_secs must be a number, and is a string"]);
@@ -516,4 +525,157 @@ fn i172_no_damage_to_a_file_panics_or_shows_a_value() {
             }
         }
     }
+}
+
+/// Members of our own, called as our options are.
+const LISTENING: &str = r#"{"mcpServers": {
+"quic": {"url": "QUIC://${SET}:1", "pin": "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+  "cert": "c.pem", "key": "/k.pem", "disabledTools": ["x"]},
+"signed": {"type": "quic", "url": "${ADDRESS:-quic://[::1]:2}", "ca": "~/ca.pem"},
+"tcp": {"type": "remote", "url": "tcp://localhost:3"},
+"unix": {"transport": "unix", "url": "unix:/run/x.sock"},
+"https": {"url": "https://host/mcp", "ca": "${SET}.pem"},
+"both": {"url": "quic://h:1", "pin": "sha256:x",
+  "ca": "y"},
+"half": {"url": "quic://h:1", "ca": "y",
+  "key": "z"},
+"hash": {"url": "quic://h:1",
+  "pin": "sha256:hunter2"},
+"path": {"url": "quic://h:1/hunter2", "ca": "y"},
+"user": {"url": "tcp://hunter2@h:1"},
+"other": {"type": "quic", "url": "tcp://h:1"},
+"over": {"type": "http", "url": "quic://h:1"},
+"unused": {"url": "tcp://h:1",
+  "pin": "sha256:x", "headers": {"A": "b"},
+  "args": ["c"]},
+"no side": {"url": "http://h",
+  "pin": "sha256:x", "key": "k"}
+}}"#;
+
+#[test]
+fn r85_entries_of_servers_that_listen_without_http() {
+    let configuration = read("/etc/x/a.json", LISTENING).unwrap();
+    let to = |name: &str| started(&configuration, name).to;
+    let mut pin = [0; 32];
+    let digits = (0..32_u8).map(|place| (place % 16) * 0x11);
+    pin.iter_mut().zip(digits).for_each(|(byte, digit)| *byte = digit);
+    let quic = |address: &str| Quic::parse(&format!("quic://{address}")).unwrap();
+    assert_eq!(
+        to("quic"),
+        To::Quic(Secured {
+            address: quic("set!:1"),
+            pin: Some(Pin(pin)),
+            ca: None,
+            identity: Some(("/work/c.pem".into(), "/k.pem".into())),
+        })
+    );
+    assert!(!definition(&configuration, "quic").unwrap().tools.allows("x"));
+    // The test has no home, so a ~ is a name like any other.
+    let ca = Some("/work/~/ca.pem".into());
+    assert_eq!(to("signed"), To::Quic(Secured { address: quic("[::1]:2"), pin: None, ca, identity: None }));
+    assert_eq!(to("tcp"), To::Socket(Socket::Tcp("localhost:3".into())));
+    assert_eq!(to("unix"), To::Socket(Socket::Unix("/run/x.sock".into())));
+    let To::Remote(Remote { ca, .. }) = to("https") else { panic!("it is reached over HTTP") };
+    assert_eq!(ca, Some("/work/set!.pem".into()));
+    for (name, told) in [
+        ("both", "9:3: there are both pin and ca: leave out one of them"),
+        ("half", "11:3: cert and key go together, and one of them is missing"),
+        ("other", "16:34: url must begin with quic://"),
+        ("over", "17:33: url must begin with http:// or https://"),
+    ] {
+        assert_eq!(definition(&configuration, name).unwrap_err(), format!("/etc/x/a.json:{told}"));
+    }
+    let workspace = PathBuf::from("/work");
+    for (name, told) in [
+        ("hash", "13:10: pin: write sha256: and 64 hexadecimal digits"),
+        ("path", "14:17: url is none that can be used: write quic://host:port"),
+        ("user", "15:17: url is none that can be used: write tcp://host:port"),
+    ] {
+        let names = configuration.names(&|_| None, &workspace);
+        let problem = launch(&definition(&configuration, name).unwrap().way, names).map(|_| ()).unwrap_err();
+        let said = configuration.source.say(&problem);
+        assert!(said.starts_with(&format!("/etc/x/a.json:{told}")) && !said.contains("hunter2"), "{said}");
+    }
+    let told = |name: &str| -> Vec<String> {
+        let prefix = "/etc/x/a.json:";
+        warnings(&configuration, name).iter().map(|it| it.strip_prefix(prefix).unwrap().to_owned()).collect()
+    };
+    let socket = "is not used: the server is reached over a socket";
+    let expected =
+        [format!("20:3: args {socket}"), format!("19:22: headers {socket}"), format!("19:3: pin {socket}")];
+    assert_eq!(told("unused"), expected);
+    let http = "is not used: the server is reached over HTTP";
+    assert_eq!(told("no side"), [format!("22:3: pin {http}"), format!("22:22: key {http}")]);
+    let text =
+        "[[servers]]\nname = \"q\"\ntransport = { type = \"quic\", url = \"quic://h:1\", ca = \"c\" }\n";
+    let configuration = read("a.toml", text).unwrap();
+    assert!(warnings(&configuration, "q").is_empty());
+    assert!(matches!(definition(&configuration, "q").unwrap().way, Way::Listening(_)));
+}
+
+#[test]
+fn r85_variables_of_a_file_and_of_ours_reach_a_child() {
+    let folder = std::env::temp_dir().join(format!("mcpjoin-env-file-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(".env"), "KEY=hunter2hunter2\nOTHER=of the file\n").unwrap();
+    let text = "{\"servers\": {\"a\": {\"command\": \"npx\", \"envFile\": \"${workspaceFolder}/.env\", \
+                \"env\": {\"OTHER\": \"own\"}},\n\"gone\": {\"command\": \"npx\",\n\"envFile\": \"no.env\"},\n\
+                \"none\": {\"command\": \"npx\", \"envFile\": \"\"}}}";
+    let configuration = read("mcp.json", text).unwrap();
+    let unset = |_: &str| None;
+    let launched = |name: &str| {
+        let names = configuration.names(&unset, &folder);
+        launch(&definition(&configuration, name).unwrap().way, names)
+            .map_err(|problem| configuration.source.say(&problem))
+    };
+    let launched_a = launched("a").unwrap();
+    assert_eq!(launched_a.to, program(&[], &[("KEY", "hunter2hunter2"), ("OTHER", "own")]));
+    assert!(launched_a.secrets.contains(&"hunter2hunter2".into()));
+    assert!(
+        launched_a.say.ends_with(", with the variables of '${workspaceFolder}/.env'"),
+        "{}",
+        launched_a.say
+    );
+    let refused = launched("gone").map(|_| ()).unwrap_err();
+    assert!(
+        refused.starts_with("mcp.json:3:12: the file of variables cannot be used: ")
+            && refused.contains("no.env: No such file"),
+        "{refused}"
+    );
+    assert_eq!(definition(&configuration, "none").unwrap_err(), "mcp.json:4:39: envFile is empty");
+    std::fs::write(folder.join(".env"), "KEY=hunter2hunter2\n\nhunter2hunter2\n").unwrap();
+    let refused = launched("a").map(|_| ()).unwrap_err();
+    assert!(refused.ends_with(".env:3: this is not NAME=value"), "{refused}");
+    std::fs::remove_dir_all(folder).unwrap();
+
+    let text = "[mcp_servers.a]\ncommand = \"npx\"\nenv_vars = [\"SET\", \"UNSET\", { name = \"SET\", source = \
+                \"remote\" }, \"OTHER\"]\nenv = { OTHER = \"own\" }\n[mcp_servers.b]\ncommand = \"npx\"\n\
+                env_vars = [\"a b\"]\n[mcp_servers.c]\ncommand = \"npx\"\nenv_vars = [{ source = \"local\" }]\n";
+    let configuration = read("config.toml", text).unwrap();
+    let launch = started(&configuration, "a");
+    assert_eq!(launch.to, program(&[], &[("SET", "set!"), ("OTHER", "own")]));
+    assert!(launch.secrets.contains(&"set!".into()));
+    let told = "config.toml:7:13: this is the name of no variable";
+    assert_eq!(definition(&configuration, "b").unwrap_err(), told);
+    let told = "config.toml:10:13: each of env_vars must have a name";
+    assert_eq!(definition(&configuration, "c").unwrap_err(), told);
+}
+
+#[test]
+fn a_name_that_nobody_would_read_is_cut_and_its_length_told() {
+    let long = "x".repeat(10_000);
+    assert_eq!(called("a b"), "'a b'");
+    assert_eq!(called(&long), format!("{}… (10000 characters)", "x".repeat(100)));
+    let text = format!(
+        r#"{{"mcpServers": {{"{long}": {{"command": "a", "{long}": 1, "env": {{"{long}": 7}}}}, "b": {{"{long}": 1, "{long}": 2, "command": 7}}}}}}"#
+    );
+    let configuration = read("a.json", &text).unwrap();
+    for name in [&*long, "b"] {
+        let told = definition(&configuration, name).unwrap_err();
+        assert!(told.len() < 300, "{told}");
+    }
+    // A file that somebody else has written cannot move the cursor.
+    let text = "{\"mcpServers\": {\"a\": {\"command\": \"a\", \"\\u001b[2J\": 1}}}";
+    let told = warnings(&read("a.json", text).unwrap(), "a");
+    assert_eq!(told, ["a.json:1:39: '\\u{1b}[2J' is not known and not used"]);
 }

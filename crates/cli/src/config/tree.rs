@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::called;
 use super::source::Problem;
 
 /// Nobody means to wait longer.
@@ -51,6 +52,8 @@ pub(super) struct Contents {
     pub(super) warnings: Vec<Problem>,
     /// For the entries that have none of their own.
     pub(super) timeout: Option<Duration>,
+    /// So many of its servers are run at once.
+    pub(super) at_once: Option<usize>,
     /// What VS Code asks its user for.
     pub(super) inputs: Vec<Input>,
 }
@@ -170,9 +173,9 @@ impl<'a> Fields<'a> {
         if let Some(second) = found.next() {
             let first = first.map_or(second.name.as_str(), |first| first.name.as_str());
             let text = if first == second.name {
-                format!("{first} is given twice")
+                format!("{} is given twice", called(first))
             } else {
-                format!("{first} and {} are the same", second.name)
+                format!("{} and {} are the same", called(first), called(&second.name))
             };
             return Err(Problem::new(second.at, text));
         }
@@ -185,7 +188,7 @@ impl<'a> Fields<'a> {
         const COMPARED: usize = 10;
         let unknown = self.members.iter().filter(|member| !self.known.contains(&member.name.as_str()));
         unknown.enumerate().map(|(place, member)| {
-            let mut text = format!("{} is not known and not used", member.name);
+            let mut text = format!("{} is not known and not used", called(&member.name));
             if place < COMPARED
                 && let Some(meant) = similar(&member.name, self.known.iter().copied())
             {

@@ -9,7 +9,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::source::Problem;
 use super::tree::{Input, Text};
@@ -19,6 +19,9 @@ const ROOM: usize = 16 << 20;
 
 /// A file that stands for a text has at most so many bytes.
 const LARGEST: u64 = 64 << 10;
+
+/// What an input is for is told up to this width.
+const DESCRIBED: usize = 100;
 
 /// What an editor knows, and the environment does not.
 const PREDEFINED: [&str; 5] =
@@ -37,6 +40,15 @@ pub(super) struct Names<'a> {
 }
 
 impl Names<'_> {
+    /// Where a file is that is named so: relative to the folder that the configuration is about; `~/` is the home.
+    pub(super) fn path(&self, written: &Path) -> PathBuf {
+        let home = written
+            .strip_prefix("~")
+            .ok()
+            .and_then(|rest| Some(PathBuf::from((self.lookup)("HOME")?).join(rest)));
+        home.unwrap_or_else(|| self.workspace.join(written))
+    }
+
     /// What is no variable of the environment, and has a name of its own.
     fn predefined(&self, name: &str) -> Option<OsString> {
         match name {
@@ -132,28 +144,24 @@ impl<'a> Expansion<'a> {
         Ok(out)
     }
 
-    /// The text of a file without the blank space around it. Relative to the folder of the configuration; `~/` is the home.
+    /// The text of a file without the blank space around it.
     fn file(&self, path: &str, text: &Text) -> Result<OsString, Problem> {
-        let home = path
-            .strip_prefix("~/")
-            .and_then(|rest| Some(PathBuf::from((self.names.lookup)("HOME")?).join(rest)));
-        let path = home.unwrap_or_else(|| self.names.workspace.join(path));
-        let unusable = |what: &dyn std::fmt::Display| {
-            let name = crate::target::shown(path.as_os_str());
-            Problem::new(text.at, format!("the file {name} cannot be used: {what}"))
-                .hint("mend {file:PATH}, or the file")
-        };
-        let mut content = String::new();
-        // A pipe or a terminal would be waited for.
-        if !std::fs::metadata(&path).map_err(|error| unusable(&error))?.is_file() {
-            return Err(unusable(&"it is no regular file"));
+        let path = self.names.path(Path::new(path));
+        match text_of(&path) {
+            Ok(content) => Ok(content.trim().into()),
+            Err(what) => {
+                let name = crate::target::shown(path.as_os_str());
+                Err(Problem::new(text.at, format!("the file {name} cannot be used: {what}"))
+                    .hint("mend {file:PATH}, or the file"))
+            }
         }
-        let file = File::open(&path).map_err(|error| unusable(&error))?;
-        file.take(LARGEST + 1).read_to_string(&mut content).map_err(|error| unusable(&error))?;
-        if content.len() as u64 > LARGEST {
-            return Err(unusable(&"it is larger than the limit of 64 KiB"));
-        }
-        Ok(content.trim().into())
+    }
+
+    /// The path of a file that an entry names, where it names one.
+    pub(super) fn path(&mut self, text: Option<&Text>) -> Result<Option<PathBuf>, Problem> {
+        let Some(text) = text else { return Ok(None) };
+        let written = self.expand(text)?;
+        Ok(Some(self.names.path(Path::new(&written))))
     }
 
     /// The value of an input, and the variable that it would come from.
@@ -167,7 +175,8 @@ impl<'a> Expansion<'a> {
         let value = (self.names.lookup)(&variable).or_else(|| input.default.clone().map(OsString::from));
         let Some(value) = value else {
             let about = input.description.as_deref().unwrap_or(id);
-            let problem = format!("the input {} has no value", crate::visible::first_line(about));
+            let about = crate::visible::first_line(about);
+            let problem = format!("the input {} has no value", crate::visible::cut(&about, DESCRIBED));
             return Err(Problem::new(text.at, problem).hint(format!("set {variable}")));
         };
         Ok((variable, value))
@@ -186,6 +195,21 @@ impl<'a> Expansion<'a> {
         out.push(part);
         Ok(())
     }
+}
+
+/// The text of a small file that an entry names; otherwise why there is none.
+pub(super) fn text_of(path: &Path) -> Result<String, String> {
+    // A pipe or a terminal would be waited for.
+    if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
+        return Err("it is no regular file".into());
+    }
+    let mut content = String::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    file.take(LARGEST + 1).read_to_string(&mut content).map_err(|error| error.to_string())?;
+    if content.len() as u64 > LARGEST {
+        return Err("it is larger than the limit of 64 KiB".into());
+    }
+    Ok(content)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -38,7 +38,7 @@ pub(crate) use http::refused;
 pub(crate) use orchestra::certificates_folder;
 pub(crate) use plan::{Plan, limits};
 pub(crate) use quic::unusable;
-pub(crate) use several::{Coming, with_each_server};
+pub(crate) use several::{Coming, with_each, with_each_server};
 pub(crate) use signals::Signals;
 pub(crate) use way::Way;
 

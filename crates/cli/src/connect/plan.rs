@@ -18,7 +18,7 @@ use super::show;
 use super::trace::Trace;
 use super::way::{To, Way};
 use crate::args::Connect;
-use crate::config::{self, Place, Program, Remote, ToolFilter};
+use crate::config::{self, Place, Program, Remote, Secured, ToolFilter};
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
@@ -94,22 +94,28 @@ fn limits_over_http(connect: &Connect) -> Limits {
 pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
     let (to, about) = match (config::launch(ui, target, connect)?, target) {
         (Some(entry), _) => {
+            // Whatever is said of it from now on.
+            ui.hide(Secrets::new(&entry.secrets));
             let about = About {
                 shown: entry.shown,
                 place: entry.place,
                 tools: entry.tools,
-                secrets: entry.secrets,
                 say: Some((entry.say, entry.unasked)),
                 untrusted: entry.untrusted,
             };
-            let connect = Connect {
+            let mut connect = Connect {
                 timeout: connect.timeout.or(entry.timeout),
                 connect_timeout: connect.connect_timeout.or(entry.opening),
                 ..connect.clone()
             };
             return match entry.to {
                 config::To::Program(program) => to_child(ui, program, about, connect),
-                config::To::Remote(remote) => to_remote(ui, remote, about, &connect),
+                config::To::Remote(remote) => {
+                    connect.ca = connect.ca.or_else(|| remote.ca.clone());
+                    to_remote(ui, remote, about, &connect)
+                }
+                config::To::Socket(socket) => to_socket(ui, &socket, about, &connect),
+                config::To::Quic(secured) => to_quic(ui, &secured.address, about, &sides(connect, &secured)),
             };
         }
         (None, Target::Command { program, args }) => {
@@ -140,12 +146,17 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             (command(OsString::from(&named.name), Vec::new()), About::new(shown(named.name.as_ref())))
         }
         (None, Target::Http(address)) => {
+            ui.hide(Secrets::new(&secret::values(&[OsString::from(&address.url)])));
             let about = About::new(shown(address.to_string().as_ref()));
-            let remote = Remote { address: address.clone(), headers: Vec::new() };
+            let remote = Remote { address: address.clone(), headers: Vec::new(), ca: None };
             return to_remote(ui, remote, about, connect);
         }
-        (None, Target::Quic(address)) => return to_quic(ui, address, connect),
-        (None, Target::Socket(socket)) => return to_socket(ui, socket, connect),
+        (None, Target::Quic(address)) => {
+            return to_quic(ui, address, About::new(shown(address.to_string().as_ref())), connect);
+        }
+        (None, Target::Socket(socket)) => {
+            return to_socket(ui, socket, About::new(shown(socket.to_string().as_ref())), connect);
+        }
     };
     to_child(ui, to, about, connect.clone())
 }
@@ -168,7 +179,6 @@ struct About {
     shown: String,
     place: Option<Place>,
     tools: ToolFilter,
-    secrets: Vec<OsString>,
     /// What is said of it, and whether without being asked.
     say: Option<(String, bool)>,
     /// The folder that the user has to trust first.
@@ -177,14 +187,11 @@ struct About {
 
 impl About {
     fn new(shown: String) -> Self {
-        let (tools, secrets) = (ToolFilter::default(), Vec::new());
-        Self { shown, place: None, tools, secrets, say: None, untrusted: None }
+        Self { shown, place: None, tools: ToolFilter::default(), say: None, untrusted: None }
     }
 
-    /// Hides its secrets and those, and then says what is to be said of it. What lies where somebody else may have put it
-    /// is used when the user says so.
-    fn announce(&self, ui: &Ui, more: &[OsString]) -> Result<(), Failure> {
-        ui.hide(Secrets::new(self.secrets.iter().chain(more)));
+    /// Says what is to be said of it. What lies where somebody else may have put it is used when the user says so.
+    fn announce(&self, ui: &Ui) -> Result<(), Failure> {
         match &self.say {
             // What is asked about is shown, however quiet.
             Some((say, _)) if self.untrusted.is_some() => ui.warning(say),
@@ -222,6 +229,8 @@ impl About {
 
 /// A program that is run as a child.
 fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Result<Plan, Failure> {
+    // What is refused is shown with its words.
+    ui.hide(Secrets::new(&secret::values(&program.args)));
     refuse(&about.shown, "is run as a child", "over HTTP", &of_http(&connect))?;
     refuse(&about.shown, "is run as a child", "over HTTPS or QUIC", &of_tls(&connect))?;
     refuse(&about.shown, "is run as a child", "over QUIC", &of_quic(&connect))?;
@@ -230,10 +239,10 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
     let variables = variables(&connect.env)?;
     // What the command line says wins over what the entry says.
     connect.cwd = connect.cwd.or(cwd);
-    let mut hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
-    hidden.extend(secret::values(&args));
+    let hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
     set.extend(variables);
-    about.announce(ui, &hidden)?;
+    ui.hide(Secrets::new(&hidden));
+    about.announce(ui)?;
 
     let verdict = verdict(&connect, &program, &args, &set);
     let mut command = ChildCommand::new(program).args(args);
@@ -273,13 +282,13 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
 }
 
 /// A server that listens on a socket: nothing of its surroundings is ours to choose.
-fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failure> {
-    let shown = shown(socket.to_string().as_ref());
-    refuse(&shown, "runs already", "run as a child", &of_a_child(connect))?;
-    refuse(&shown, "is a socket", "over HTTP", &of_http(connect))?;
-    refuse(&shown, "is a socket", "over HTTPS or QUIC", &of_tls(connect))?;
-    refuse(&shown, "is a socket", "over QUIC", &of_quic(connect))?;
-    refuse(&shown, "is a socket", "of Orchestra", &of_orchestra(connect))?;
+fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Result<Plan, Failure> {
+    refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
+    refuse(&about.shown, "is a socket", "over HTTP", &of_http(connect))?;
+    refuse(&about.shown, "is a socket", "over HTTPS or QUIC", &of_tls(connect))?;
+    refuse(&about.shown, "is a socket", "over QUIC", &of_quic(connect))?;
+    refuse(&about.shown, "is a socket", "of Orchestra", &of_orchestra(connect))?;
+    about.announce(ui)?;
     let mut to = match socket {
         Socket::Tcp(address) => Link::tcp(address),
         Socket::Unix(path) => Link::unix(path),
@@ -289,19 +298,34 @@ fn to_socket(ui: &Ui, socket: &Socket, connect: &Connect) -> Result<Plan, Failur
     }
     let (client, first) = client(ui, connect)?;
     let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
-    Ok(Plan { way, client, shown, place: None, first, tools: ToolFilter::default(), remembered: None })
+    let About { shown, place, tools, .. } = about;
+    Ok(Plan { way, client, shown, place, first, tools, remembered: None })
+}
+
+/// The options with what the entry says of both sides over QUIC, where the command line says nothing.
+fn sides(mut connect: Connect, entry: &Secured) -> Connect {
+    if connect.pin.is_none() && connect.ca.is_none() {
+        (connect.pin, connect.ca) = (entry.pin, entry.ca.clone());
+    }
+    if connect.cert.is_none()
+        && let Some((cert, key)) = &entry.identity
+    {
+        (connect.cert, connect.key) = (Some(cert.clone()), Some(key.clone()));
+    }
+    connect
 }
 
 /// A server that is reached over QUIC.
-fn to_quic(ui: &Ui, address: &Quic, connect: &Connect) -> Result<Plan, Failure> {
-    let shown = shown(address.to_string().as_ref());
-    refuse(&shown, "runs already", "run as a child", &of_a_child(connect))?;
-    refuse(&shown, "speaks over QUIC", "over HTTP", &of_http(connect))?;
-    refuse(&shown, "speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
+fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<Plan, Failure> {
+    refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
+    refuse(&about.shown, "speaks over QUIC", "over HTTP", &of_http(connect))?;
+    refuse(&about.shown, "speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
+    about.announce(ui)?;
     let to = To::Quic(Box::new(quic::link(address, connect)?));
     let (client, first) = client(ui, connect)?;
     let way = Way { to, trace: trace(ui, connect)? };
-    Ok(Plan { way, client, shown, place: None, first, tools: ToolFilter::default(), remembered: None })
+    let About { shown, place, tools, .. } = about;
+    Ok(Plan { way, client, shown, place, first, tools, remembered: None })
 }
 
 /// A server that is reached over HTTP.
@@ -315,7 +339,8 @@ fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result
         return Err(Failure::usage(problem, hint));
     }
     let (to, hidden) = http::link(&remote, connect)?;
-    about.announce(ui, &hidden)?;
+    ui.hide(Secrets::new(&hidden));
+    about.announce(ui)?;
     let (client, first) = client(ui, connect)?;
     let client = client.limits(limits_over_http(connect));
     let verdict = if asks(connect) { Verdict::of_url(&remote.address.url) } else { None };

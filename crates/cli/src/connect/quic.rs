@@ -21,7 +21,7 @@ pub(super) fn link(quic: &Quic, connect: &Connect) -> Result<QuicConnect, Failur
         (None, None) => {
             return Err(Failure::usage(
                 format!("nothing says whom to take for {quic}"),
-                "--pin sha256:HEX, the server's key as it prints it, or --ca FILE, whose authorities have signed its certificate",
+                "--pin sha256:HEX, the server's key as it prints it, or --ca FILE, whose authorities have signed its certificate; in an entry, pin or ca",
             ));
         }
     };

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,14 +17,15 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::{Plan, Signals, opening, with_each_plan};
 use crate::args::Connect;
-use crate::config::ToolFilter;
+use crate::config::{self, ToolFilter};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
 use crate::target::Target;
 use crate::ui::Ui;
 
-/// So many servers are run at once: each of them may be a program with others below it.
+/// So many servers are run at once, where the configuration says nothing else: each of them may be a program with others
+/// below it.
 const AT_ONCE: usize = 8;
 /// So many parts of what a server has to tell are kept until its turn comes.
 const AHEAD: usize = 1;
@@ -48,13 +50,20 @@ impl<T> Coming<T> {
 
     /// How it went, once the last part has come.
     pub(crate) async fn outcome(self, ui: &Ui) -> Result<(), Failure> {
-        let lost = || {
-            Err(Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way")
-                .hint("this is a fault of mcpjoin: tell its authors"))
-        };
-        Waiting::new(ui, &self.waiting).wait(self.outcome).await.unwrap_or_else(|_| lost())
+        Waiting::new(ui, &self.waiting).wait(self.outcome).await.unwrap_or_else(|_| Err(lost()))
     }
 }
+
+fn lost() -> Failure {
+    Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way")
+        .hint("this is a fault of mcpjoin: tell its authors")
+}
+
+/// Where it goes how the work with a server went.
+type Outcome = oneshot::Sender<Result<(), Failure>>;
+
+/// What is done with the way to each server, before there is a connection.
+type Done<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 
 /// Works with all of them, so many at once, while it is told what comes of them, in their order. When that breaks off, or a
 /// signal comes, the rest is ended with everything that was started.
@@ -67,6 +76,53 @@ pub(crate) fn with_each_server<T: 'static, F>(
 ) -> Exit
 where
     F: Future<Output = Result<(), Failure>> + 'static,
+{
+    let connected = move |ui: Ui, plan: Plan, parts: Parts<T>, done: Outcome| {
+        let work = work.clone();
+        async move { one(&ui, plan, work, parts, done).await }
+    };
+    each(ui, targets, connect, connected, told)
+}
+
+/// [`with_each_server`] for a verb that connects by itself, or does not, and has one thing to tell of each, when all of them
+/// are done, in their order.
+pub(crate) fn with_each<T: 'static>(
+    ui: &Ui,
+    targets: &[Target],
+    connect: &Connect,
+    work: impl Fn(Ui, Plan) -> Done<T> + Clone + 'static,
+    told: impl AsyncFnOnce(Vec<Result<T, Failure>>) -> Exit,
+) -> Exit {
+    let whole = move |ui: Ui, plan: Plan, parts: Parts<T>, done: Outcome| {
+        let outcome = work(ui, plan);
+        async move {
+            let outcome = match outcome.await {
+                // There is room for one, and nothing if nobody wants to know.
+                Ok(answer) => parts.send(answer).await.map_err(|_| lost()),
+                Err(failure) => Err(failure),
+            };
+            let _ = done.send(outcome);
+        }
+    };
+    each(ui, targets, connect, whole, async |servers| {
+        let mut answers = Vec::with_capacity(servers.len());
+        for mut server in servers {
+            let answer = server.next(ui).await;
+            answers.push(server.outcome(ui).await.and_then(|()| answer.ok_or_else(lost)));
+        }
+        ControlFlow::Continue(told(answers).await)
+    })
+}
+
+fn each<T: 'static, F>(
+    ui: &Ui,
+    targets: &[Target],
+    connect: &Connect,
+    work: impl Fn(Ui, Plan, Parts<T>, Outcome) -> F + Clone + 'static,
+    told: impl AsyncFnOnce(Vec<Coming<T>>) -> ControlFlow<Exit, Exit>,
+) -> Exit
+where
+    F: Future<Output = ()> + 'static,
 {
     with_each_plan(ui, targets, connect, async |plans| {
         let mut signals = match Signals::listen() {
@@ -81,7 +137,7 @@ where
         // A connection is opened by what need not go from thread to thread.
         let local = LocalSet::new();
         let mut running = JoinSet::new();
-        let room = Arc::new(Semaphore::new(AT_ONCE));
+        let room = Arc::new(Semaphore::new(config::at_once(&connect.configured).unwrap_or(AT_ONCE)));
         let mut coming = Vec::new();
         for (target, plan) in targets.iter().zip(plans) {
             let (ui, room, work) = (ui.clone(), room.clone(), work.clone());
@@ -95,7 +151,7 @@ where
                     // It is never closed. Whose turn comes first is let in first.
                     let _room = room.acquire().await;
                     match plan {
-                        Ok(plan) => one(&ui, plan, work, parts, done).await,
+                        Ok(plan) => work(ui, plan, parts, done).await,
                         Err(failure) => drop(done.send(Err(failure))),
                     }
                 },
@@ -137,7 +193,7 @@ async fn one<T, F>(
     plan: Plan,
     work: impl Fn(Ui, Client, ToolFilter, Parts<T>) -> F,
     parts: Parts<T>,
-    done: oneshot::Sender<Result<(), Failure>>,
+    done: Outcome,
 ) where
     F: Future<Output = Result<(), Failure>>,
 {

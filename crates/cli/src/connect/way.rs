@@ -1,6 +1,7 @@
 //! The ways to a server: a child process, a socket, QUIC, HTTP.
 
 use mcpjoin::Link;
+use mcpjoin::doctor::Target;
 use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketConnect};
 
 use super::http;
@@ -51,6 +52,16 @@ impl Way {
             To::Socket(_) => "socket",
             To::Quic(_) => "quic",
             To::Http(_) => "http",
+        }
+    }
+
+    /// What is examined.
+    pub(crate) fn examined(&self) -> Target {
+        match &self.to {
+            To::Child(command) => command.clone().into(),
+            To::Socket(socket) => socket.clone().into(),
+            To::Quic(connect) => (**connect).clone().into(),
+            To::Http(connect) => connect.clone().into(),
         }
     }
 

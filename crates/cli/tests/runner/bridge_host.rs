@@ -392,28 +392,34 @@ fn doctor_reports_health_certificates_and_tools_of_an_orchestrator() {
     }
     let report = run(["doctor", "--json", "--certs-dir", certs.word(), &address]).exits(0).json();
     assert_eq!(report["healthy"], true);
-    assert_eq!(report["health"]["status"], "STATUS_HEALTHY");
-    assert_eq!(report["peer"], "orchestrator");
-    assert!(report["tools"].as_array().unwrap().iter().any(|tool| tool == "echo"));
-    assert!(report["certificates"].as_array().unwrap().iter().any(|file| file["name"] == "Orchestra CA"));
+    assert_eq!(report["orchestrator"]["health"]["status"], "STATUS_HEALTHY");
+    assert_eq!(report["orchestrator"]["name"], "orchestrator");
+    assert!(report["orchestrator"]["tools"].as_array().unwrap().iter().any(|tool| tool == "echo"));
+    assert!(
+        report["orchestrator"]["certificates"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|file| file["name"] == "Orchestra CA")
+    );
 
     // Certificates of another folder.
     let other = Certs::new("doctor-other");
     Certificates::in_directory(other.path()).client(CLIENT_NAME, ALPN).unwrap();
     let report = run(["doctor", "--json", "--certs-dir", other.word(), &address]).exits(1).json();
-    assert_eq!(report["findings"][0]["id"], "O_SERVER_CERTIFICATE");
+    assert_eq!(report["findings"][0]["id"], "server-certificate");
     assert_eq!(report["phases"][3]["outcome"], "notRun");
     // None at all, and none are made.
     let none = Certs::new("doctor-none");
     let report = run(["doctor", "--json", "--certs-dir", none.word(), &address]).exits(1).json();
-    assert_eq!(report["findings"][0]["id"], "O_NO_CERTIFICATES");
+    assert_eq!(report["findings"][0]["id"], "no-certificates");
     assert!(!none.path().exists());
     host.signal("TERM");
     host.finish().exits(143);
 
     let report =
         run(["doctor", "--json", "--certs-dir", certs.word(), "--connect-timeout", "2s", &address]).exits(1);
-    assert_eq!(report.json()["findings"][0]["id"], "O_UNREACHED");
+    assert_eq!(report.json()["findings"][0]["id"], "unreached");
     for wrong in
         [vec!["doctor", "-e", "A=1", "orchestra://localhost:1"], vec!["doctor", "--certs-dir", "x", "demo:"]]
     {

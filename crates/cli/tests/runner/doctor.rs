@@ -1,7 +1,9 @@
 //! `mcpjoin doctor`: what is printed, and the exit code. Which fault gets which finding is tested in the library.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 
+use super::sockets::Demo;
 use super::support::{command, line, run, start};
 
 #[test]
@@ -77,7 +79,6 @@ fn what_cannot_be_started_is_a_fault_too() {
 fn doctor_needs_a_server() {
     line("doctor").exits(2).says(&["no server is named", "mcpjoin doctor COMMAND"]);
     line("doctor --no-such-option demo:").exits(2);
-    line("doctor https://example.org/mcp").exits(2).says(&["E_NOT_BUILT"]);
 }
 
 #[test]
@@ -106,5 +107,117 @@ fn a_signal_ends_an_examination_and_everything_that_it_started() {
         assert!(said);
         running.signal(name);
         running.finish().exits(code);
+    }
+}
+
+#[test]
+fn every_way_to_the_demonstration_is_healthy() {
+    for (address, phases) in [("http://127.0.0.1:0/mcp", 7), ("tcp://127.0.0.1:0", 6)] {
+        let (server, url) = Demo::on(address);
+        let mut targets = vec![url.clone()];
+        if url.starts_with("http") {
+            targets.push(format!("sse+{}", url.replace("/mcp", "/sse")));
+        }
+        for target in targets {
+            let ran = line(&format!("doctor {target}")).exits(0);
+            let last = ran.stdout.lines().last().unwrap();
+            assert!(last.starts_with("no fault found: ") && last.contains(" checks"), "{}", ran.stdout);
+            assert!(ran.stdout.contains("mcpjoin-demo"), "{}", ran.stdout);
+            assert_eq!(ran.stderr, "");
+            let document = line(&format!("doctor --json {target}")).exits(0).json();
+            assert_eq!(document["target"], target);
+            assert_eq!(document["phases"].as_array().unwrap().len(), phases);
+        }
+        server.ends("TERM", 143);
+    }
+}
+
+#[test]
+fn a_wrong_path_is_told_with_the_right_one() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let wrong = url.replace("/mcp", "/wrong");
+    let ran = run(["doctor", "-H", "X-Key: hunter2hunter2", &wrong]).exits(1);
+    for part in ["(wrong-path)", "404 Not Found", &format!("try      write {url}: "), "1 fault found: "] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
+    let document = run(["doctor", "--json", &wrong]).exits(1).json();
+    assert_eq!(document["findings"][0]["id"], "wrong-path");
+    assert_eq!(document["findings"][0]["requests"].as_array().unwrap().len(), 3);
+    server.ends("TERM", 143);
+    let ran = run(["doctor", &url]).exits(1);
+    assert!(ran.stdout.contains("(refused)"), "{}", ran.stdout);
+}
+
+/// Answers everybody with this, in a thread that ends with the process.
+fn answering(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            let mut head = String::new();
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    address
+}
+
+#[test]
+fn a_proxy_that_stands_before_the_server_is_named() {
+    let wants = answering(
+        "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    );
+    let refuses = answering("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = closed.local_addr().unwrap().to_string();
+    drop(closed);
+    for (proxy, url, id) in [
+        (&wants, "http://server.invalid/mcp", "proxy-authorization"),
+        (&wants, "https://server.invalid/mcp", "proxy-authorization"),
+        (&refuses, "https://server.invalid/mcp", "proxy-refused"),
+        (&gone, "http://server.invalid/mcp", "proxy-unreached"),
+    ] {
+        let mut doctor = command(["doctor", "--json", url]);
+        for name in
+            ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY"]
+        {
+            doctor.env_remove(name);
+        }
+        let value = format!("http://me:hunter2hunter2@{proxy}");
+        doctor.env("http_proxy", &value).env("https_proxy", &value);
+        let ran = start(doctor).finish().exits(1);
+        let document = ran.json();
+        let finding = &document["findings"][0];
+        assert_eq!(
+            (finding["id"].as_str(), finding["check"].as_str()),
+            (Some(id), Some("proxy")),
+            "{document}"
+        );
+        assert!(
+            finding["seen"].as_str().unwrap().contains(proxy.as_str()) || url.starts_with("http:"),
+            "{document}"
+        );
+        assert!(document["phases"][0]["detail"].as_str().unwrap().contains(proxy.as_str()), "{document}");
+        assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_silent_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for url in [format!("http://{address}/mcp"), format!("tcp://{address}")] {
+        let running = start(command(["doctor", &url]));
+        // Somebody has connected, and asks.
+        let (mut stream, mut byte) = (listener.accept().unwrap().0, [0]);
+        if url.starts_with("http") {
+            stream = listener.accept().unwrap().0;
+        }
+        stream.read_exact(&mut byte).unwrap();
+        running.signal("INT");
+        assert_eq!(running.finish().exits(130).stdout, "");
     }
 }

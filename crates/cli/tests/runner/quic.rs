@@ -230,22 +230,29 @@ fn a_server_that_ends_ends_its_clients_with_the_reason() {
 fn the_doctor_says_part_by_part_what_is_wrong_with_a_server_over_quic() {
     let (server, address, pin) = demo();
     let ran = line(&format!("doctor {pin} {address}")).exits(0);
-    for said in
-        ["resolve", "connect", "known by its key", "open", "mcpjoin-demo", "list", "close", "no fault found"]
-    {
+    for said in [
+        "resolve",
+        "connect",
+        "known by its key",
+        "probe",
+        "mcpjoin-demo",
+        "list",
+        "shut down",
+        "no fault found",
+    ] {
         assert!(ran.stdout.contains(said), "{said}: {}", ran.stdout);
     }
     let ran = line(&format!("doctor --json {pin} {address}")).exits(0).json();
     assert_eq!(ran["healthy"], true);
-    assert_eq!(ran["phases"].as_array().unwrap().len(), 5);
+    assert_eq!(ran["phases"].as_array().unwrap().len(), 6);
     assert_eq!(format!("--pin {}", ran["certificate"]["pin"].as_str().unwrap()), pin);
     let other = "ab".repeat(32);
     let ran = line(&format!("doctor --pin sha256:{other} {address}")).exits(1);
     let shown = pin.strip_prefix("--pin ").unwrap();
-    assert!(ran.stdout.contains("Q_SERVER_CERTIFICATE") && ran.stdout.contains(shown), "{}", ran.stdout);
+    assert!(ran.stdout.contains("server-certificate") && ran.stdout.contains(shown), "{}", ran.stdout);
     server.ends("TERM", 143);
     let ran = line(&format!("doctor --json {pin} {address}")).exits(1).json();
-    assert_eq!(ran["findings"][0]["id"], "Q_UNREACHED");
+    assert_eq!(ran["findings"][0]["id"], "unreached");
     line(&format!("doctor {address}")).exits(2);
 }
 

@@ -1,8 +1,8 @@
-//! What the README shows is what the binary prints.
+//! What the README and the pages of `docs/` show is what the binary prints.
 //!
-//! In its `console` blocks a line `$ mcpjoin ...` with lines below it is a promise: the command is run in a shell, as the
-//! reader would, and both outputs together must be those lines. Times differ from run to run, so every number before
-//! ` ms` or ` s` counts as the same.
+//! In their `console` blocks a line `$ mcpjoin ...` with lines below it is a promise: the command is run in a shell, as the
+//! reader would, and both outputs together must be those lines. Times and processes differ from run to run, so every number
+//! before ` ms` or ` s`, and after `process `, counts as the same.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,22 +37,42 @@ fn timeless(text: &str) -> String {
         {
             "# ".clone_into(number);
             out.push(word.replacen("ms", "s", 1));
+        } else if out.last().is_some_and(|before| before == "process ")
+            && word.trim_end().parse::<u32>().is_ok()
+        {
+            out.push(word.replace(|c: char| c.is_ascii_digit(), ""));
         } else {
             out.push(word.to_owned());
         }
     }
-    // Columns of times are aligned by their digits.
-    out.concat().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+    // Columns of times are aligned by their digits. Where a program lies is the machine's own.
+    let out = out.concat();
+    let lines = out.lines().map(|line| if line.starts_with("resolve ") { "resolve" } else { line });
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+fn page(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
 
 fn readme() -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap()
+    page("README.md")
 }
 
 #[test]
 fn what_the_readme_shows_is_printed() {
-    let commands = shown(&readme());
-    assert!(commands.len() >= 3, "the README shows {} commands with their output", commands.len());
+    printed(&readme(), 3);
+}
+
+#[test]
+fn what_the_page_on_closed_connections_shows_is_printed() {
+    printed(&page("docs/connection-closed.md"), 6);
+}
+
+/// Runs every command of the page whose output it shows; there are at least so many.
+fn printed(page: &str, least: usize) {
+    let commands = shown(page);
+    assert!(commands.len() >= least, "the page shows {} commands with their output", commands.len());
     let folder = Path::new(env!("CARGO_BIN_EXE_mcpjoin")).parent().unwrap();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path =

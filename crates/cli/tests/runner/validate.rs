@@ -150,6 +150,16 @@ fn a_tool_is_called_when_it_is_named() {
     let others = named(&sent, "tools/call", "name");
     assert!(others.len() <= 2, "beside it one that does not exist: {others:?}");
 
+    // A name that is not there judges nothing, and that is no success.
+    let ran = line("validate --json --era modern --rule tools --call ecko --call echo demo:").exits(2);
+    let ran = ran.says(&[
+        "--call ecko: the server lists no tool of this name",
+        "--call echo: its result is an error (isError): ",
+    ]);
+    assert_eq!(ran.json()["calls"][0]["listed"], false);
+    assert!(ran.json()["calls"][1]["problem"].as_str().unwrap().contains("message"), "{}", ran.stdout);
+    line("validate --era modern --rule tools --call echo demo:").exits(0).says(&["warning: --call echo"]);
+
     line("validate --call =x demo:").exits(2).says(&["the name of a tool is missing"]);
     line("validate --call echo=7 demo:").exits(2).says(&["must be a JSON object"]);
     line("validate --call echo={ demo:").exits(2).says(&["no JSON"]);
@@ -216,6 +226,37 @@ fn f23_one_document_and_the_report_for_a_person() {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
     }
     assert!(!ran.stdout.contains('\u{1b}'), "{}", ran.stdout);
+}
+
+#[test]
+fn the_page_is_80_columns_wide_and_says_what_it_leaves_out() {
+    // A result that is longer than what is shown, and one that is longer than what is kept.
+    let long = format!(r#"s/"id":2,"result":{{}}/"id":2,"result":{{"pong":"{}"}}/"#, "a, b".repeat(200));
+    let script = format!("'{BINARY}' serve demo | sed -u '{long}'");
+    let ran = run(["validate", "--era", "legacy", "sh", "-c", &script]).exits(1);
+    let wide = ran.stdout.lines().find(|line| line.chars().count() > 80 && !line.contains("https://"));
+    assert_eq!(wide, None, "{}", ran.stdout);
+    assert!(ran.stdout.contains("             [the first 300 of 845 characters]\n"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_skipped_is_told_in_a_few_lines_and_with_v_in_all_of_them() {
+    let ran = line("validate demo:").exits(0);
+    let (_, figures) = ran.stdout.split_once("\nran ").unwrap();
+    let figures = figures.lines().next().unwrap();
+    let skipped: usize = figures.rsplit_once("skipped ").unwrap().1.parse().unwrap();
+    let counts = ran.stdout.lines().filter_map(|line| line.strip_prefix("  skipped ")?.split_once(':'));
+    let counts: Vec<usize> = counts.map(|(count, _)| count.trim().parse().unwrap()).collect();
+    assert!(counts.len() < 15, "{}", ran.stdout);
+    assert_eq!(counts.iter().sum::<usize>(), skipped, "{}", ran.stdout);
+    for part in
+        ["the server was not reached over HTTP+SSE", "--read-only-tools would show more", "-v says which"]
+    {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    let all = line("validate -v demo:").exits(0).stdout;
+    assert!(all.contains("  skipped: no icons were seen: icons-valid, icon-source\n"), "{all}");
+    assert!(all.contains(&format!("\nran {figures}\n")), "{all}");
 }
 
 #[test]
@@ -322,7 +363,7 @@ fn r71_the_demo_is_clean_over_http_in_both_eras() {
         "{}",
         ran.stdout
     );
-    assert!(ran.stdout.contains("was not run as a child: stdio\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(": the server was not run as a child\n"), "{}", ran.stdout);
 }
 
 #[test]

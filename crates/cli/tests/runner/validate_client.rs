@@ -57,6 +57,10 @@ fn a_client_with_a_fault_makes_the_exit_code_1() {
 fn what_cannot_be_meant_is_refused() {
     line("validate --listen http://127.0.0.1:0/mcp demo:").exits(2);
     line("validate --client my-client").exits(2);
+    line("validate --client --compatibility").exits(2).says(&["cannot be used with"]);
+    line("validate --client --call echo").exits(2).says(&["cannot be used with"]);
+    // One letter apart from another option it was a trap.
+    line("validate --clients demo:").exits(2).says(&["--clients"]);
     line("validate --client --rule id-type").exits(2).says(&["client-features"]);
     let book = line("validate --client --rules --json").exits(0).json();
     assert!(
@@ -68,6 +72,21 @@ fn what_cannot_be_meant_is_refused() {
 fn the_demo_bears_it() {
     let report = line("validate --json --resilience --rule resilience --era modern demo:").exits(0).json();
     assert_eq!((&report["ran"], &report["failed"]), (&7.into(), &0.into()), "{report:#}");
+}
+
+#[test]
+fn the_demo_bears_it_over_http() {
+    let mut running = start(command(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"]));
+    let mut said = String::new();
+    BufReader::with_capacity(1, running.child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let url = said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}"));
+    let report = line(&format!("validate --json --resilience --rule resilience {url}")).exits(0).json();
+    assert_eq!((&report["ran"], &report["failed"]), (&7.into(), &0.into()), "{report:#}");
+    let whys = report["rules"].as_array().unwrap().iter().filter_map(|rule| rule["why"].as_str());
+    let whys: std::collections::BTreeSet<&str> = whys.collect();
+    assert!(whys.iter().any(|why| why.contains("not started by us")) && whys.len() == 2, "{whys:?}");
+    running.signal("TERM");
+    running.finish().exits(143);
 }
 
 /// A client that says nothing, and has started one that heeds nothing and has left its group.
@@ -102,11 +121,31 @@ fn d78_after_the_time_nothing_is_left_of_the_client() {
 }
 
 #[test]
-fn d78_after_sigterm_nothing_is_left_of_the_client() {
-    let mut running = start(look(&[]));
-    launched(&mut running);
-    running.signal("TERM");
-    running.finish().exits(4);
+fn d78_after_a_signal_nothing_is_left_of_the_client_and_the_exit_code_says_it() {
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let mut running = start(look(&[]));
+        launched(&mut running);
+        running.signal(signal);
+        running.finish().exits(code);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_look_at_clients_that_come_by_themselves() {
+    let file = scratch("validate-client-signal.txt");
+    let report = file.to_str().unwrap();
+    let mut running =
+        start(command(["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--report", report]));
+    let mut said = String::new();
+    BufReader::with_capacity(1, running.child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let url = said.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{said}"));
+    line(&format!("ping -n 1 --era modern {url}")).exits(0);
+    running.signal("INT");
+    running.finish().exits(130);
+    // What was seen is told all the same.
+    let report = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(report.contains("\nran "), "{report}");
 }
 
 #[test]
@@ -118,6 +157,51 @@ fn d78_after_sigkill_nothing_is_left_of_the_client() {
     running.child.kill().unwrap();
     running.child.wait().unwrap();
     until(|| marked(&running.mark).is_empty().then_some(()));
+}
+
+/// What is told of a client that we have started, and that says nothing.
+#[track_caller]
+fn silent(command: &[&str], says: &[&str]) {
+    let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--"];
+    let ran = run(judge.iter().chain(command)).exits(4).says(&["(E_NO_CLIENT)", "try "]);
+    ran.says(says);
+}
+
+#[test]
+fn a_client_whose_command_fails_is_told_with_its_end_and_its_last_words() {
+    let fails = "echo no token was found >&2; exit 7";
+    silent(&["sh", "-c", fails, "{url}"], &["exit code 7", "stderr   no token was found", "by itself"]);
+    silent(&["sh", "-c", "kill -KILL $$", "{url}"], &["signal 9", "command  sh -c"]);
+    silent(&["sh", "-c", "mcpjoin-no-such-client {url}"], &["exit code 127", "not found", "is it installed"]);
+    silent(&["true"], &["exit code 0", "{url} in its command stands for our address"]);
+    let words = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--for", "50ms", "--json"];
+    let failure = run(words.iter().chain(&["--", "sh", "-c", "exec sleep 1000", "{url}"]))
+        .exits(4)
+        .says(&["E_NO_CLIENT"]);
+    let document: Value = serde_json::from_str(failure.stderr.lines().last().unwrap()).unwrap();
+    assert!(document["error"]["message"].as_str().unwrap().ends_with("in 50 ms"), "{document}");
+    assert!(document["error"]["status"].is_null(), "{document}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_anything_is_done() {
+    let started = scratch("validate-client-started");
+    let touch = started.to_str().unwrap();
+    let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp", "--report"];
+    for place in ["/nowhere/report.txt", env!("CARGO_MANIFEST_DIR")] {
+        let words = judge.iter().copied().chain([place, "--", "touch", touch, "{url}"]);
+        run(words).exits(2).says(&["could not be written", place]);
+        assert!(!started.exists(), "the client was started");
+    }
+    // Of a report that there is none of, nothing is left; a file that was there stays as it was.
+    let file = scratch("validate-client-none.txt");
+    let words = || judge.iter().copied().chain([file.to_str().unwrap(), "--", "true", "{url}"]);
+    run(words()).exits(4);
+    assert!(!file.exists());
+    std::fs::write(&file, "earlier").unwrap();
+    run(words()).exits(4);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "earlier");
+    std::fs::remove_file(&file).unwrap();
 }
 
 #[test]

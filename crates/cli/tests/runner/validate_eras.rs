@@ -82,8 +82,44 @@ fn the_table_is_the_same_over_every_transport() {
     let (_, pin) = demo.said.split_once("--pin ").unwrap_or_else(|| panic!("{}", demo.said));
     let pin = pin.split_whitespace().next().unwrap();
     is_the_demo(line(&format!("validate --eras --json --pin {pin} {}", demo.address)));
-    // The rules are not for it yet, and that says what there is instead.
-    line(&format!("validate --pin {pin} {}", demo.address)).exits(2).says(&["(E_NOT_BUILT)", "--eras"]);
+}
+
+#[test]
+fn a_server_over_quic_is_judged_on_one_stream_and_with_one_for_each_request() {
+    let demo = Demo::start("quic://127.0.0.1:0", 2);
+    let pin = demo.said.split_once("--pin ").unwrap().1.split_whitespace().next().unwrap();
+    let trace = super::support::scratch("validate-quic-trace");
+    let words = ["validate", "--json", "--strict", "--resilience", "--pin", pin, "--trace"];
+    let ran = run(words.iter().copied().chain([trace.to_str().unwrap(), &demo.address])).exits(0);
+    let report = ran.json();
+    assert!(report["ran"].as_u64().unwrap() > 100 && report["failed"] == 0, "{report:#}");
+    let runs = report["runs"].as_array().unwrap();
+    assert!(runs.iter().any(|run| run["name"] == "a stream for each request"), "{runs:?}");
+    let outcome = |slug: &str| {
+        let rules = report["rules"].as_array().unwrap();
+        rules.iter().find(|rule| rule["rule"] == slug).unwrap()["outcome"].as_str().unwrap().to_owned()
+    };
+    for rule in ["whole-lines", "bad-json-code", "many-requests-answered"] {
+        assert_eq!(outcome(rule), "passed", "{rule}");
+    }
+    for rule in ["ends-with-its-input", "ends-at-sigterm", "same-after-restart", "origin-validated"] {
+        assert_eq!(outcome(rule), "skipped", "{rule}");
+    }
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(&trace).unwrap();
+    assert!(lines.lines().count() > 100 && lines.contains("server/discover"), "{lines}");
+    // Who is not trusted is not judged.
+    let other = "ab".repeat(32);
+    let ran = line(&format!("validate --json --pin sha256:{other} {}", demo.address)).exits(4);
+    assert_eq!(ran.failure()["id"], "E_TLS");
+}
+
+#[test]
+fn of_several_servers_the_table_says_which_are_opened_and_judges_none() {
+    let ran = line("validate --eras --also demo: --also ./no/such demo:").exits(4);
+    let last = ran.stdout.lines().last().unwrap();
+    assert_eq!(last, "3 servers: 2 opened by some opener, 0 by none, 1 not reached; nothing was judged");
+    assert!(!ran.stdout.contains("faults"), "{}", ran.stdout);
 }
 
 #[test]
@@ -143,10 +179,14 @@ exec cat >/dev/null"#;
     let words = ["validate", "--eras", "--era", "modern", "sh", "-c", script];
     let text = run(words).exits(0).stdout;
     assert!(
-        text.contains("(exit code 3)") && text.contains("error -32601: no\\u{1b}[2J\\u{a}such"),
+        text.contains("\n          (exit code 3)")
+            && text.contains("error -32601:\n          no\\u{1b}[2J\\u{a}such"),
         "{text}"
     );
-    assert_eq!(text.lines().count(), 6, "a line for each of the four openers below the heading: {text}");
+    let (_, rows) = text.split_once("\n\n").unwrap();
+    let rows = rows.lines().filter(|line| !line.starts_with("          "));
+    assert_eq!(rows.count(), 4, "a row for each of the four openers: {text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]

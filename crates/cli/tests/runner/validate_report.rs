@@ -158,7 +158,9 @@ fn i167_no_text_of_a_server_breaks_a_format_or_fills_it() {
     for format in ["text", "json", "sarif", "junit"] {
         let words = ["validate", "--era", "legacy", "--protocol-version", "2024-11-05", "--format", format];
         let once = scratch("validate-hostile");
-        let ran = run(words.iter().copied().chain(["sh", "-c", &hostile(&once)])).exits(1);
+        // For a person, too, all of the rules.
+        let all = (format == "text").then_some("-v");
+        let ran = run(words.iter().copied().chain(all).chain(["sh", "-c", &hostile(&once)])).exits(1);
         std::fs::remove_file(&once).unwrap();
         let forbidden = |c: char| {
             (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202e}' | '\u{fffe}' | '\u{ffff}')

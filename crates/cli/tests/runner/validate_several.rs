@@ -169,7 +169,8 @@ fn what_well_known_clients_make_of_the_tools_is_told_beside_the_rules() {
         r#"{"name":"look.up\\u001b[2J","inputSchema":{"type":"object","anyOf":[{"required":["a"]}]}}"#;
     let fault = format!(r#"s/"tools":\[.*\]/"tools":[{tools}]/"#);
     let file = Configuration::new("validate-clients", &json!({ "files": demo(&fault) }));
-    let words = ["validate", "--clients", "--era", "legacy", "--rule", "stdio", "--config", file.path()];
+    let words =
+        ["validate", "--compatibility", "--era", "legacy", "--rule", "stdio", "--config", file.path()];
     let report = run(words.iter().chain(&["--json"])).exits(0).json();
     let clients = &report["servers"][0]["clients"];
     assert_eq!(clients["tools"], 1, "{report:#}");
@@ -181,9 +182,9 @@ fn what_well_known_clients_make_of_the_tools_is_told_beside_the_rules() {
     let text = run(words).exits(0).stdout;
     assert!(text.contains("Well-known clients: 1 tools") && text.contains("look.up\\u{1b}[2J: "), "{text}");
     // The demo's own tools, and a server without any.
-    let text = line("validate --clients --era modern --rule stdio demo:").exits(0).stdout;
+    let text = line("validate --compatibility --era modern --rule stdio demo:").exits(0).stdout;
     assert!(text.contains("Well-known clients: "), "{text}");
-    line("validate --clients --format junit demo:").exits(2).says(&["as text or as JSON"]);
+    line("validate --compatibility --format junit demo:").exits(2).says(&["as text or as JSON"]);
 }
 
 #[test]

@@ -215,6 +215,12 @@ impl ClientBuilder {
         self
     }
 
+    /// The bounds that it will keep.
+    #[cfg(unix)]
+    pub(crate) const fn limits_in_force(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Connects: finds out how the server speaks, agrees with it, and is then ready. The connection is driven by a
     /// task of its own. Dropping the future ends everything that was begun.
     ///

@@ -1,23 +1,42 @@
 //! The course of an examination: what was found so far, and the phases after the opening.
 
-use mcpjoin_proto::session::{LinkEnd, LinkEndKind, Peer};
-use mcpjoin_proto::{Method, code};
-use tokio::time::Instant;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use super::diagnosis;
+use mcpjoin_proto::session::{CloseCause, LinkEnd, LinkEndKind, Peer};
+use mcpjoin_proto::{Method, code};
+use tokio::time::{Instant, timeout};
+
+#[cfg(feature = "quic")]
+use super::orchestra::Orchestrator;
 use super::report::{Check, Finding, Listing, Outcome, Phase, Report, Step};
 use super::resolve::Resolved;
+use super::way::Way;
 use super::wire::Seen;
+use super::{Tap, diagnosis};
 use crate::client::{Client, ClientError, Listed, Pages};
 use crate::link::{ChildHandle, Forced};
+#[cfg(feature = "quic")]
+use crate::quic::CertificateFacts;
+
+/// How long one list may take in all: as long as one request may that tells of its progress.
+const LIST: Duration = Duration::from_secs(600);
 
 const NO_CONNECTION: &str = "there was no connection";
 const NOT_STARTED: &str = "the server was not started";
+const NO_ADDRESS: &str = "there is no address";
+const NO_AUTHORITY: &str = "there is no authority to trust";
 const DEAD: &str = "the server had ended";
+const CLOSED: &str = "the connection had ended";
+
+/// Hears of each phase as it begins.
+pub(super) type Begun = Box<dyn Fn(Phase) + Send + Sync>;
 
 /// An examination under way.
 pub(super) struct Course {
-    begun: Option<Box<dyn Fn(Phase) + Send + Sync>>,
+    pub(super) way: Way,
+    begun: Option<Begun>,
+    pub(super) tap: Option<Tap>,
     pub(super) phase: Phase,
     pub(super) since: Instant,
     steps: Vec<Step>,
@@ -25,14 +44,21 @@ pub(super) struct Course {
     findings: Vec<Finding>,
     pub(super) notes: Vec<String>,
     pub(super) stderr: Vec<String>,
+    pub(super) addresses: Vec<SocketAddr>,
+    #[cfg(feature = "quic")]
+    pub(super) certificate: Option<CertificateFacts>,
+    #[cfg(feature = "quic")]
+    pub(super) orchestrator: Option<Box<Orchestrator>>,
     pub(super) peer: Option<Peer>,
     lists: Vec<Listing>,
 }
 
 impl Course {
-    pub(super) fn new(begun: Option<Box<dyn Fn(Phase) + Send + Sync>>) -> Self {
+    pub(super) fn new(way: Way, begun: Option<Begun>) -> Self {
         Self {
+            way,
             begun,
+            tap: None,
             phase: Phase::Resolve,
             since: Instant::now(),
             steps: Vec::new(),
@@ -40,6 +66,11 @@ impl Course {
             findings: Vec::new(),
             notes: Vec::new(),
             stderr: Vec::new(),
+            addresses: Vec::new(),
+            #[cfg(feature = "quic")]
+            certificate: None,
+            #[cfg(feature = "quic")]
+            orchestrator: None,
             peer: None,
             lists: Vec::new(),
         }
@@ -107,6 +138,17 @@ impl Course {
         }
     }
 
+    /// What was found so far, for whoever knows better what it means.
+    #[cfg(feature = "http")]
+    pub(super) fn findings_mut(&mut self) -> &mut [Finding] {
+        &mut self.findings
+    }
+
+    /// Whether a finding says that this is wrong.
+    pub(super) fn has_failed(&self, check: Check) -> bool {
+        self.checks.contains(&(check, Outcome::Failed))
+    }
+
     /// What has failed has failed.
     fn mark(&mut self, check: Check, outcome: Outcome) {
         match self.checks.iter_mut().find(|(known, _)| *known == check) {
@@ -169,18 +211,27 @@ impl Course {
     /// Reads one list. False when the server has ended meanwhile.
     async fn list<T: Listed>(&mut self, method: Method, pages: Pages<T>) -> bool {
         let began = Instant::now();
-        match pages.all().await {
-            Ok(items) => {
-                self.lists.push(Listing { method, items: items.len(), took: began.elapsed() });
+        match timeout(LIST, pages.all()).await {
+            Ok(Ok(items)) => {
+                self.listed(method, items.len(), began);
                 true
             }
             // Many a server has resources and does not know the method for templates: it has none.
-            Err(error) if method == Method::ListResourceTemplates && is_unknown(&error) => true,
-            Err(error) => {
-                self.fault(diagnosis::list(&method, &error));
+            Ok(Err(error)) if method == Method::ListResourceTemplates && is_unknown(&error) => true,
+            Ok(Err(error)) => {
+                self.fault(diagnosis::list(self.way, &method, &error));
                 !error.is_fatal()
             }
+            Err(_) => {
+                self.fault(diagnosis::endless(&method, LIST));
+                true
+            }
         }
+    }
+
+    /// A list was read to its end.
+    pub(super) fn listed(&mut self, method: Method, items: usize, began: Instant) {
+        self.lists.push(Listing { method, items, took: began.elapsed() });
     }
 
     pub(super) async fn shut_down(&mut self, client: Client, handle: &ChildHandle) {
@@ -196,7 +247,7 @@ impl Course {
             if !noticed {
                 let kind = LinkEndKind::EndOfStream;
                 let end = LinkEnd { kind, exit: report.exit, stderr: handle.stderr() };
-                self.fault(diagnosis::ended(Phase::ShutDown, &end));
+                self.fault(diagnosis::ended(Way::Child, Phase::ShutDown, &end));
             }
             self.not_run(checks, DEAD);
             self.skip(Phase::ShutDown, DEAD);
@@ -216,6 +267,30 @@ impl Course {
         let outcome = if findings.is_empty() { Outcome::Passed } else { Outcome::Failed };
         findings.into_iter().for_each(|finding| self.fault(finding));
         self.step(outcome, self.since, Instant::now(), diagnosis::how(&report));
+    }
+
+    /// Leaves a server that is none of our children. `Some`: how the connection has ended that we have closed.
+    pub(super) async fn leave(&mut self, client: Client) -> Option<CloseCause> {
+        // What has ended by itself has ended before it was told to, whether a request has noticed or not.
+        let noticed = self.has_failed(Check::Life);
+        let cause = client.close_cause();
+        self.begin(Phase::ShutDown);
+        if noticed || client.is_closed() {
+            match cause {
+                Some(CloseCause::Link(end)) if !noticed => {
+                    self.fault(diagnosis::ended(self.way, Phase::ShutDown, &end));
+                }
+                Some(cause) if !noticed => {
+                    self.fault(diagnosis::unclear(Phase::ShutDown, &cause.to_string()))
+                }
+                _ => {}
+            }
+            self.skip(Phase::ShutDown, CLOSED);
+            self.not_run([Check::Farewell], CLOSED);
+            return None;
+        }
+        self.pass(Check::Life);
+        Some(client.close().await)
     }
 
     /// What the server did wrong on the way.
@@ -238,12 +313,14 @@ impl Course {
 
     pub(super) fn report(mut self, started: Instant) -> Report {
         let not_reached = match self.phase {
-            Phase::Resolve | Phase::Spawn => NOT_STARTED,
+            Phase::Resolve | Phase::Spawn if !self.way.is_remote() => NOT_STARTED,
+            Phase::Resolve => NO_ADDRESS,
+            Phase::Certificates => NO_AUTHORITY,
             _ => NO_CONNECTION,
         };
-        for phase in Phase::ALL {
-            if !self.steps.iter().any(|step| step.phase == phase) {
-                self.skip(phase, not_reached);
+        for phase in self.way.phases() {
+            if !self.steps.iter().any(|step| step.phase == *phase) {
+                self.skip(*phase, not_reached);
             }
         }
         self.steps.sort_by_key(|step| step.phase);
@@ -251,13 +328,18 @@ impl Course {
             let known = self.checks.iter().find(|(known, _)| *known == check);
             known.map_or(Outcome::NotRun(not_reached), |(_, outcome)| *outcome)
         };
-        let checks = Check::ALL.map(|check| (check, outcome(check))).into();
+        let checks = self.way.checks().iter().map(|check| (*check, outcome(*check))).collect();
         Report {
             steps: self.steps,
             checks,
             findings: self.findings,
             notes: self.notes,
             stderr: self.stderr,
+            addresses: self.addresses,
+            #[cfg(feature = "quic")]
+            certificate: self.certificate,
+            #[cfg(feature = "quic")]
+            orchestrator: self.orchestrator,
             peer: self.peer,
             lists: self.lists,
             took: started.elapsed(),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use mcpjoin_proto::session::{CallError, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit};
 use mcpjoin_proto::{ErrorObject, Method};
 
-use super::report::{Check, Evidence, Finding, Phase};
+use super::remote;
+use super::report::{Check, Finding, Phase};
+use super::way::Way;
 use super::wire::Seen;
 use crate::client::ClientError;
 use crate::link::{Forced, ShutdownReport, SpawnError, SpawnErrorKind};
@@ -17,26 +19,7 @@ const STDERR: usize = 12;
 const LONGEST: usize = 400;
 
 const BY_HAND: &str = "run the command by itself in a terminal, and mend what it says";
-const AUTHORS: &str = "tell the server's authors";
-
-fn finding(
-    id: &'static str,
-    check: Check,
-    phase: Phase,
-    seen: impl Into<String>,
-    meaning: impl Into<String>,
-    advice: impl Into<String>,
-) -> Finding {
-    Finding {
-        id,
-        check,
-        phase,
-        seen: seen.into(),
-        meaning: meaning.into(),
-        advice: advice.into(),
-        evidence: Evidence::default(),
-    }
-}
+pub(super) const AUTHORS: &str = "tell the server's authors";
 
 /// The last lines of what a server wrote to standard error.
 pub(super) fn last_lines(bytes: &[u8]) -> Vec<String> {
@@ -45,18 +28,18 @@ pub(super) fn last_lines(bytes: &[u8]) -> Vec<String> {
     lines[lines.len().saturating_sub(STDERR)..].iter().map(|line| cut(line)).collect()
 }
 
-fn cut(line: &str) -> String {
+pub(super) fn cut(line: &str) -> String {
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),
     }
 }
 
-fn lines(noise: &[bytes::Bytes]) -> Vec<String> {
+pub(super) fn lines(noise: &[bytes::Bytes]) -> Vec<String> {
     noise.iter().map(|line| cut(String::from_utf8_lossy(line).trim_end())).collect()
 }
 
-fn seconds(time: Duration) -> String {
+pub(super) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
@@ -122,7 +105,7 @@ pub(super) fn unstarted(phase: Phase, error: &SpawnError, interpreter: Option<&P
             "look at the limits of this system (ulimit -a), and whether the file was built for it",
         ),
     };
-    Box::new(finding(id, check, phase, seen, meaning, advice))
+    Box::new(Finding::new(id, check, phase, seen, meaning, advice))
 }
 
 /// What brings a well-known program.
@@ -137,7 +120,7 @@ fn comes_with(program: &str) -> Option<&'static str> {
 
 /// A script is run by `env NAME`, and there is no such program.
 pub(super) fn runtime_missing(file: &Path, kind: &SpawnErrorKind, name: &str) -> Box<Finding> {
-    Box::new(finding(
+    Box::new(Finding::new(
         "runtime-missing",
         Check::Runtime,
         Phase::Resolve,
@@ -149,7 +132,7 @@ pub(super) fn runtime_missing(file: &Path, kind: &SpawnErrorKind, name: &str) ->
 
 /// A script's first line ends in a carriage return.
 pub(super) fn windows_line_ends(file: &Path) -> Box<Finding> {
-    Box::new(finding(
+    Box::new(Finding::new(
         "windows-line-ends",
         Check::Runtime,
         Phase::Resolve,
@@ -165,7 +148,7 @@ pub(super) fn windows_line_ends(file: &Path) -> Box<Finding> {
 pub(super) fn unopened(phase: Phase, cause: &CloseCause, seen: &Seen, stderr: &[u8]) -> Finding {
     let mut found = match cause {
         CloseCause::Opening(OpeningFailure::Ended { last, .. }) | CloseCause::Link(last) => {
-            ended(phase, last)
+            ended(Way::Child, phase, last)
         }
         CloseCause::Opening(failure) => opening(phase, failure, seen),
         other => unclear(phase, &other.to_string()),
@@ -182,7 +165,8 @@ pub(super) fn unopened(phase: Phase, cause: &CloseCause, seen: &Seen, stderr: &[
     found
 }
 
-fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Finding {
+/// Client and server do not agree. Where nothing is said of a program, it is the same for every way to a server.
+pub(super) fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Finding {
     let what = failure.to_string();
     let mut error: Option<&ErrorObject> = None;
     let (id, check, meaning, advice) = match failure {
@@ -237,22 +221,25 @@ fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Finding {
         ),
         _ => return unclear(phase, &what),
     };
-    let mut found = finding(id, check, phase, what, meaning, advice);
+    let mut found = Finding::new(id, check, phase, what, meaning, advice);
     found.evidence.error = error.cloned();
     found
 }
 
-fn unclear(phase: Phase, what: &str) -> Finding {
-    finding("not-opened", Check::Opening, phase, what, "there is no connection", BY_HAND)
+pub(super) fn unclear(phase: Phase, what: &str) -> Finding {
+    Finding::new("not-opened", Check::Opening, phase, what, "there is no connection", BY_HAND)
 }
 
 /// The server has ended before it was told to.
-pub(super) fn ended(phase: Phase, end: &LinkEnd) -> Finding {
+pub(super) fn ended(way: Way, phase: Phase, end: &LinkEnd) -> Finding {
+    if way.is_remote() {
+        return remote::closed(phase, end);
+    }
     let how =
         end.exit.map_or_else(|| "closed its standard output".to_owned(), |exit| format!("ended: {exit}"));
     let when = match phase {
-        Phase::Resolve | Phase::Spawn | Phase::Probe | Phase::Initialize => "before it could be talked to",
-        Phase::List | Phase::ShutDown => "in the middle of the conversation",
+        Phase::Health | Phase::List | Phase::ShutDown => "in the middle of the conversation",
+        _ => "before it could be talked to",
     };
     let (meaning, advice) = match (&end.kind, end.exit) {
         (LinkEndKind::Failed(error), None) => (format!("the connection failed: {error}"), "try again"),
@@ -276,19 +263,26 @@ pub(super) fn ended(phase: Phase, end: &LinkEnd) -> Finding {
         }
         (_, None) => ("without standard output nothing can be answered".into(), BY_HAND),
     };
-    let mut found = finding("died", Check::Life, phase, format!("the server {how}, {when}"), meaning, advice);
+    let mut found =
+        Finding::new("died", Check::Life, phase, format!("the server {how}, {when}"), meaning, advice);
     found.evidence.exit = end.exit;
     found.evidence.stderr = last_lines(&end.stderr);
     found
 }
 
 /// The server ended when the probe came first.
-pub(super) fn killed_by_probe() -> Finding {
-    finding(
+pub(super) fn killed_by_probe(way: Way) -> Finding {
+    let seen = match way.is_remote() {
+        true => {
+            "the server closed the connection when server/discover came first, and was called a second time"
+        }
+        false => "the server ended when server/discover came first, and was started a second time",
+    };
+    Finding::new(
         "probe-fatal",
         Check::ProbeSurvived,
         Phase::Probe,
-        "the server ended when server/discover came first, and was started a second time",
+        seen,
         "it knows the legacy era alone and takes a request that it does not know for fatal: a client that speaks both \
          eras pays for a second start each time",
         "update the server's SDK, or go straight to initialize (--era legacy)",
@@ -297,7 +291,7 @@ pub(super) fn killed_by_probe() -> Finding {
 
 /// The probe was never answered, and `initialize` was.
 pub(super) fn mute(waited: Duration) -> Finding {
-    finding(
+    Finding::new(
         "mute",
         Check::ProbeAnswered,
         Phase::Probe,
@@ -308,14 +302,20 @@ pub(super) fn mute(waited: Duration) -> Finding {
 }
 
 /// The first answer was late.
-pub(super) fn slow(phase: Phase, took: Duration, bound: Duration) -> Finding {
-    finding(
+pub(super) fn slow(way: Way, phase: Phase, took: Duration, bound: Duration) -> Finding {
+    Finding::new(
         "slow-start",
         Check::Speed,
         phase,
         format!("the first answer came after {}, more than {}", seconds(took), seconds(bound)),
         "clients with little patience give up before the server is ready",
-        "install the server in place of fetching it at each start (npx, uvx), or give clients a longer start-up time",
+        match way.is_remote() {
+            true => "see what the server waits for before it answers, or give clients a longer start-up time",
+            false => {
+                "install the server in place of fetching it at each start (npx, uvx), or give clients a longer \
+                 start-up time"
+            }
+        },
     )
 }
 
@@ -324,7 +324,7 @@ pub(super) fn slow(phase: Phase, took: Duration, bound: Duration) -> Finding {
 /// Lines that were no messages.
 pub(super) fn noise(phase: Phase, seen: &Seen) -> Finding {
     let count = seen.noise_lines;
-    let mut found = finding(
+    let mut found = Finding::new(
         "stdout-noise",
         Check::Output,
         phase,
@@ -338,7 +338,7 @@ pub(super) fn noise(phase: Phase, seen: &Seen) -> Finding {
 
 /// A byte order mark.
 pub(super) fn byte_order_mark(phase: Phase) -> Finding {
-    finding(
+    Finding::new(
         "byte-order-mark",
         Check::ByteOrderMark,
         phase,
@@ -352,7 +352,7 @@ pub(super) fn byte_order_mark(phase: Phase) -> Finding {
 pub(super) fn violations(phase: Phase, seen: &Seen) -> Finding {
     let first = seen.violations.first().map(ToString::to_string).unwrap_or_default();
     let more = seen.broken.saturating_sub(1);
-    let mut found = finding(
+    let mut found = Finding::new(
         "violations",
         Check::Rules,
         phase,
@@ -365,9 +365,9 @@ pub(super) fn violations(phase: Phase, seen: &Seen) -> Finding {
 }
 
 /// A list could not be read.
-pub(super) fn list(method: &Method, error: &ClientError) -> Finding {
+pub(super) fn list(way: Way, method: &Method, error: &ClientError) -> Finding {
     if let Some(CloseCause::Link(end)) = error.close_cause() {
-        return ended(Phase::List, end);
+        return ended(way, Phase::List, end);
     }
     let (id, meaning, advice) = match error {
         ClientError::Call(CallError::TimedOut { .. }) => (
@@ -386,19 +386,32 @@ pub(super) fn list(method: &Method, error: &ClientError) -> Finding {
             "the list is not what the specification has there: clients show nothing of it, or leave parts out",
             AUTHORS,
         ),
+        _ if way.is_remote() => ("list-failed", "the list could not be read", "look at the server's own log"),
         _ => ("list-failed", "the list could not be read", BY_HAND),
     };
     let what = error.to_string();
     let seen = if what.contains(method.as_str()) { what } else { format!("{}: {what}", method.as_str()) };
-    let mut found = finding(id, Check::Lists, Phase::List, seen, meaning, advice);
+    let mut found = Finding::new(id, Check::Lists, Phase::List, seen, meaning, advice);
     found.evidence.error = error.remote().cloned();
     found
+}
+
+/// A list goes on and on.
+pub(super) fn endless(method: &Method, bound: Duration) -> Finding {
+    Finding::new(
+        "list-unanswered",
+        Check::Lists,
+        Phase::List,
+        format!("{} was not read to its end within {}", method.as_str(), seconds(bound)),
+        "the server gives page after page, and each of them slowly",
+        AUTHORS,
+    )
 }
 
 /// Nothing is in the lists.
 pub(super) fn nothing(tools: bool) -> Finding {
     if tools {
-        return finding(
+        return Finding::new(
             "no-tools",
             Check::Offer,
             Phase::List,
@@ -407,7 +420,7 @@ pub(super) fn nothing(tools: bool) -> Finding {
             "check the server's variables and arguments, and what it writes to standard error",
         );
     }
-    finding(
+    Finding::new(
         "nothing-offered",
         Check::Offer,
         Phase::List,
@@ -425,7 +438,7 @@ pub(super) fn ending(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
     if report.forced == Forced::No {
         if report.exit.is_some_and(|exit| exit != ProcessExit::Code(0)) {
             let how = report.exit.map(|exit| exit.to_string()).unwrap_or_default();
-            let mut found = finding(
+            let mut found = Finding::new(
                 "exit-status",
                 Check::ExitStatus,
                 Phase::ShutDown,
@@ -440,7 +453,7 @@ pub(super) fn ending(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
         }
         if !report.left_behind.is_empty() {
             let count = report.left_behind.len();
-            let mut found = finding(
+            let mut found = Finding::new(
                 "left-behind",
                 Check::Family,
                 Phase::ShutDown,
@@ -456,7 +469,7 @@ pub(super) fn ending(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
             Forced::Killed => ("neither at the end of its standard input nor on SIGTERM", "SIGKILL"),
             _ => ("not at the end of its standard input", "SIGTERM"),
         };
-        findings.push(finding(
+        findings.push(Finding::new(
             "deaf",
             Check::EndOfInput,
             Phase::ShutDown,
@@ -466,7 +479,7 @@ pub(super) fn ending(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
         ));
     }
     if !report.survivors.is_empty() {
-        let mut found = finding(
+        let mut found = Finding::new(
             "survivors",
             Check::Family,
             Phase::ShutDown,

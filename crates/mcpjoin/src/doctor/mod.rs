@@ -1,8 +1,9 @@
-//! What is wrong with a server that is started as a child: an examination, phase by phase.
+//! What is wrong with a server, or with our way to it: an examination, phase by phase.
 //!
-//! [`Doctor`] looks up the program, starts it, finds out how it speaks, reads its lists and ends it, with the time of
-//! each part, and says what is wrong: what was seen, what it means, one thing to do. Called by `mcpjoin doctor` and by
-//! whoever wants to know why a server does not connect. It calls no tool, prints nothing and leaves no process.
+//! [`Doctor`] looks up the program or the address, starts it or connects to it, finds out how it speaks, reads its lists
+//! and leaves it, with the time of each part, and says what is wrong: what was seen, what it means, one thing to do.
+//! [`OrchestraDoctor`] does the same with an orchestrator of Orchestra. Called by `mcpjoin doctor` and by whoever wants to
+//! know why a server does not connect. It calls no tool, prints nothing and leaves no process and no connection.
 //!
 //! ```no_run
 //! use mcpjoin::Client;
@@ -19,18 +20,25 @@
 //! # }
 //! ```
 //!
-//! How a client should start and end such a server is in the specification:
-//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio>.
+//! How a client should reach, start and leave a server is in the specification:
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports>.
 
+mod child;
 mod course;
 mod diagnosis;
+mod environment;
+#[cfg(feature = "http")]
+mod http;
 mod opening;
 #[cfg(feature = "quic")]
 mod orchestra;
 #[cfg(feature = "quic")]
 mod quic;
+mod remote;
 mod report;
 mod resolve;
+mod socket;
+mod way;
 mod wire;
 
 use std::fmt;
@@ -38,34 +46,85 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use environment::{
+    EnvironmentCheck, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport,
+    EnvironmentStep, Runtime, SearchPath, SearchPaths, Seat, System, World,
+};
 #[cfg(feature = "quic")]
-pub use orchestra::{OrchestraDoctor, OrchestraFinding, OrchestraPart, OrchestraReport, OrchestraStep};
-#[cfg(feature = "quic")]
-pub use quic::{QuicDoctor, QuicFinding, QuicPart, QuicReport, QuicStep};
+pub use orchestra::{OrchestraDoctor, Orchestrator};
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};
 
-use self::course::Course;
-use self::opening::Opening;
-use self::wire::Wire;
+use self::course::{Begun, Course};
+use self::way::Way;
 use crate::client::ClientBuilder;
-use crate::link::ChildCommand;
+#[cfg(feature = "http")]
+use crate::link::HttpConnect;
+#[cfg(feature = "quic")]
+use crate::link::QuicConnect;
+use crate::link::{self, ChildCommand, Crossed, SocketConnect};
 
 /// How long a server may take to its first answer before that is a finding: 5 s, as long as the probe of the era waits.
 const SLOW: Duration = Duration::from_secs(5);
 
+/// What is examined: how the server is started or reached. Made from each of them by `into`.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Target {
+    /// A program, started as a child.
+    Child(ChildCommand),
+    /// Somebody who listens on a TCP port or a Unix socket.
+    Socket(SocketConnect),
+    /// Somebody who listens for HTTP.
+    #[cfg(feature = "http")]
+    Http(Box<HttpConnect>),
+    /// Somebody who listens on QUIC.
+    #[cfg(feature = "quic")]
+    Quic(Box<QuicConnect>),
+}
+
+impl From<ChildCommand> for Target {
+    fn from(command: ChildCommand) -> Self {
+        Self::Child(command)
+    }
+}
+
+impl From<SocketConnect> for Target {
+    fn from(connect: SocketConnect) -> Self {
+        Self::Socket(connect)
+    }
+}
+
+#[cfg(feature = "http")]
+impl From<HttpConnect> for Target {
+    fn from(connect: HttpConnect) -> Self {
+        Self::Http(Box::new(connect))
+    }
+}
+
+#[cfg(feature = "quic")]
+impl From<QuicConnect> for Target {
+    fn from(connect: QuicConnect) -> Self {
+        Self::Quic(Box::new(connect))
+    }
+}
+
 /// An examination to be. It is made by [`examine`](Self::examine).
 #[must_use = "nothing is examined before `examine`"]
 pub struct Doctor {
-    command: ChildCommand,
+    target: Target,
     client: ClientBuilder,
     slow: Duration,
-    begun: Option<Box<dyn Fn(Phase) + Send + Sync>>,
+    begun: Option<Begun>,
+    tap: Option<Tap>,
 }
 
+/// Sees the messages that cross.
+type Tap = Box<dyn FnMut(link::Way, Crossed<'_>) + Send>;
+
 impl Doctor {
-    /// Examines what this command starts, as this client talks to it.
-    pub fn new(command: ChildCommand, client: ClientBuilder) -> Self {
-        Self { command, client, slow: SLOW, begun: None }
+    /// Examines what this starts or connects to, as this client talks to it.
+    pub fn new(target: impl Into<Target>, client: ClientBuilder) -> Self {
+        Self { target: target.into(), client, slow: SLOW, begun: None, tap: None }
     }
 
     /// How long a server may take to its first answer before that is a finding: 5 s.
@@ -80,56 +139,41 @@ impl Doctor {
         self
     }
 
-    /// Does all of it. When it is over nothing that it has started is left, but what [`Check::Family`] names.
+    /// Shows everything that crosses the link. Must not block.
+    pub fn tapped(mut self, tap: impl FnMut(link::Way, Crossed<'_>) + Send + 'static) -> Self {
+        self.tap = Some(Box::new(tap));
+        self
+    }
+
+    /// Does all of it. When it is over nothing that it has started is left, but what [`Check::Family`] names, and no
+    /// connection.
     ///
-    /// Takes as long as the client's limits and the shutdown of the command allow, and 5 s at most for a runtime that
-    /// is asked for its version. Dropped before it is ready, it ends what it has started.
+    /// Takes as long as the limits of the client and of the connection and the shutdown of the command allow, and 5 s at
+    /// most for a runtime that is asked for its version. Dropped before it is ready, it ends what it has begun.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
     pub async fn examine(self) -> Report {
+        let Self { target, client, slow, begun, tap } = self;
         let started = Instant::now();
-        let mut course = Course::new(self.begun);
-        let handle = self.command.handle();
-
-        course.begin(Phase::Resolve);
-        course.notes = resolve::notes(&self.command);
-        let resolved = match resolve::resolve(&self.command).await {
-            Ok(resolved) => resolved,
-            Err(finding) => {
-                if finding.check == Check::Runtime {
-                    course.pass(Check::Program);
-                }
-                course.fail(*finding);
-                return course.report(started);
-            }
+        let way = match &target {
+            Target::Child(_) => Way::Child,
+            Target::Socket(_) => Way::Socket,
+            #[cfg(feature = "http")]
+            Target::Http(_) => Way::Http,
+            #[cfg(feature = "quic")]
+            Target::Quic(_) => Way::Quic,
         };
-        course.resolved(&resolved);
-
-        course.begin(Phase::Spawn);
-        let wire = Wire::default();
-        let link = match self.command.start().await {
-            Ok(link) => link,
-            Err(error) => {
-                let interpreter = resolved.interpreter.as_deref();
-                course.fail(*diagnosis::unstarted(Phase::Spawn, &error, interpreter));
-                return course.report(started);
-            }
-        };
-        course.pass(Check::Start);
-        let pid = handle.pid();
-        course.end(pid.map_or_else(String::new, |pid| format!("process {pid}")));
-
-        let opening = Opening { began: course.since, pid, slow: self.slow };
-        course.begin(Phase::Probe);
-        let Some(client) = opening.connect(&mut course, &wire, link, self.client, &handle).await else {
-            course.stderr = diagnosis::last_lines(&handle.stderr());
-            return course.report(started);
-        };
-        course.lists(&client).await;
-        course.shut_down(client, &handle).await;
-        course.heard(&wire.seen());
-        course.stderr = diagnosis::last_lines(&handle.stderr());
+        let mut course = Course::new(way, begun);
+        course.tap = tap;
+        match target {
+            Target::Child(command) => child::examine(&mut course, command, client, slow).await,
+            Target::Socket(connect) => socket::examine(&mut course, connect, client, slow).await,
+            #[cfg(feature = "http")]
+            Target::Http(connect) => http::examine(&mut course, *connect, client, slow).await,
+            #[cfg(feature = "quic")]
+            Target::Quic(connect) => quic::examine(&mut course, *connect, client, slow).await,
+        }
         course.report(started)
     }
 }
@@ -137,7 +181,7 @@ impl Doctor {
 impl fmt::Debug for Doctor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Doctor")
-            .field("command", &self.command)
+            .field("target", &self.target)
             .field("client", &self.client)
             .field("slow", &self.slow)
             .finish_non_exhaustive()

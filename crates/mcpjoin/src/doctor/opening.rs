@@ -14,46 +14,53 @@ use super::course::Course;
 use super::diagnosis;
 use super::report::{Check, Outcome, Phase};
 use super::wire::{Answer, Seen, Wire};
-use crate::client::{Client, ClientBuilder};
+use crate::client::{Client, ClientBuilder, ConnectError};
 use crate::link::{ChildHandle, Link};
 
 /// The opening of a connection, as it is judged.
 pub(super) struct Opening {
-    /// When the program was about to be started.
+    /// When the program was about to be started, or the connection about to be made.
     pub(super) began: Instant,
-    /// The process of the first start.
-    pub(super) pid: Option<u32>,
+    /// The process, where the server is a child, and its number at the first start.
+    pub(super) child: Option<(ChildHandle, Option<u32>)>,
     pub(super) slow: Duration,
 }
 
 impl Opening {
-    /// Connects; the probe has begun. `None` when there is no connection, and a finding says why.
+    /// Connects; the probe has begun. An error is to be told by a finding that ends the phase under way.
     pub(super) async fn connect(
         self,
         course: &mut Course,
         wire: &Wire,
         link: Link,
         client: ClientBuilder,
-        handle: &ChildHandle,
-    ) -> Option<Client> {
+    ) -> Result<Client, ConnectError> {
+        // Whoever does not answer the probe is asked in the other way then, and not before.
+        let patience = client.limits_in_force().probe;
         let (tapped, told) = (wire.clone(), wire.clone());
-        let link = link.tapped(move |way, crossed| tapped.crossed(way, crossed));
+        let mut tap = course.tap.take();
+        let link = link.tapped(move |way, crossed| {
+            tapped.crossed(way, crossed);
+            if let Some(tap) = &mut tap {
+                tap(way, crossed);
+            }
+        });
         let client = client.also_on_violation(move |violation| told.violation(violation));
         let outcome = client.connect(link).await;
         let now = Instant::now();
         wire.opened();
         let seen = wire.seen();
-        let restarted = handle.pid() != self.pid;
+        let restarted = match &self.child {
+            Some((child, pid)) => child.pid() != *pid,
+            None => course.way.hangs_up() && seen.hung_up(patience),
+        };
         self.probed(course, &seen, now, restarted, outcome.is_ok());
         match outcome {
             Ok(client) => {
                 self.agreed(course, &seen, now, restarted, client.peer());
-                Some(client)
+                Ok(client)
             }
-            Err(error) => {
-                course.fail(diagnosis::unopened(course.phase, &error.cause, &seen, &handle.stderr()));
-                None
-            }
+            Err(error) => Err(error),
         }
     }
 
@@ -74,15 +81,14 @@ impl Opening {
         if restarted {
             // The second start begins with `initialize`: with both of them dead it was not the probe.
             if connected {
-                course.fault(diagnosis::killed_by_probe());
+                course.fault(diagnosis::killed_by_probe(course.way));
             }
             course.not_run([Check::ProbeAnswered], "the server ended when it was probed");
-            course.step(
-                Outcome::Passed,
-                asked,
-                first,
-                "the server ended, and was started a second time".into(),
-            );
+            let how = match course.way.is_remote() {
+                true => "the server hung up, and was called a second time",
+                false => "the server ended, and was started a second time",
+            };
+            course.step(Outcome::Passed, asked, first, how.into());
         } else {
             if connected {
                 course.pass(Check::ProbeSurvived);
@@ -92,6 +98,10 @@ impl Opening {
                     course.pass(Check::ProbeAnswered);
                     let detail = format!("answered with JSON-RPC error {code}: the legacy era");
                     course.step(Outcome::Passed, asked, until, detail);
+                }
+                Some((_, Answer::Foreign)) => {
+                    course.pass(Check::ProbeAnswered);
+                    course.step(Outcome::Passed, asked, until, "refused: perhaps the legacy era".into());
                 }
                 Some((_, Answer::Result)) => {
                     course.pass(Check::ProbeAnswered);
@@ -136,7 +146,7 @@ impl Opening {
             _ => seen.first.unwrap_or(now).saturating_duration_since(self.began),
         };
         if took > self.slow {
-            course.fault(diagnosis::slow(course.last(), took, self.slow));
+            course.fault(diagnosis::slow(course.way, course.last(), took, self.slow));
         } else {
             course.pass(Check::Speed);
         }

@@ -3,11 +3,16 @@
 //! Called by `mcpjoin doctor orchestra://...`. It calls no tool, subscribes to nothing, and changes no certificate; only
 //! where the folder has an authority with its key and no certificate for us, one is made, as the bridge would.
 
+use std::fmt;
 use std::time::Duration;
 
+use mcpjoin_proto::Method;
 use tokio::time::{Instant, timeout};
 
-use super::report::Outcome;
+use super::course::{Begun, Course};
+use super::quic::reached;
+use super::report::{Check, Finding, Outcome, Phase, Report};
+use super::way::Way;
 use crate::bridge::orchestra::certs::{CertificateReport, Certificates};
 use crate::bridge::orchestra::wire::plugin_request::Request;
 use crate::bridge::orchestra::wire::plugin_response::Response;
@@ -23,93 +28,18 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long the orchestrator may take to hear that we leave.
 const CLOSE: Duration = Duration::from_secs(1);
 
-const NO_CONNECTION: &str = "there was no connection";
-
-/// The parts of this examination, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum OrchestraPart {
-    /// Looking at the folder of certificates.
-    Certificates,
-    /// Connecting, with certificates on both sides.
-    Connect,
-    /// Asking how it is.
-    Health,
-    /// Reading the list of tools.
-    Tools,
-}
-
-impl OrchestraPart {
-    /// Its name, for people and for programs alike.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Certificates => "certificates",
-            Self::Connect => "connect",
-            Self::Health => "health",
-            Self::Tools => "tools",
-        }
-    }
-}
-
-/// One part as it went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OrchestraStep {
-    /// Which.
-    pub part: OrchestraPart,
-    /// How it went.
-    pub outcome: Outcome,
-    /// From its beginning to its end; `None` for one that was not run.
-    pub took: Option<Duration>,
-    /// What came of it, in one line; of one that failed, the id of the finding. May contain text of the orchestrator's.
-    pub detail: String,
-}
-
-/// One thing that is wrong: what was seen, what it means, one thing to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OrchestraFinding {
-    /// What kind of fault it is; stays from version to version, so that scripts may look for it.
-    pub id: &'static str,
-    /// Where it was seen.
-    pub part: OrchestraPart,
-    /// What was seen, in one sentence. May contain text of the orchestrator's.
-    pub seen: String,
-    /// What it means for whoever uses the orchestrator.
-    pub meaning: String,
-    /// One thing to do.
-    pub advice: String,
-}
-
-/// How the examination went.
+/// What is known of an orchestrator.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct OrchestraReport {
-    /// Every part, in order.
-    pub steps: Vec<OrchestraStep>,
-    /// What is wrong, in the order in which it was noticed. Empty for an orchestrator without fault.
-    pub findings: Vec<OrchestraFinding>,
-    /// What was seen and is no fault, but may matter, a sentence each.
-    pub notes: Vec<String>,
+pub struct Orchestrator {
     /// The certificates of our side.
     pub certificates: CertificateReport,
     /// The name in the orchestrator's certificate.
-    pub peer: Option<String>,
+    pub name: Option<String>,
     /// What it says of itself.
     pub health: Option<HealthResult>,
     /// The tools, as it lists them.
     pub tools: Vec<ToolDefinition>,
-    /// From the beginning to the end.
-    pub took: Duration,
-}
-
-impl OrchestraReport {
-    /// Whether nothing is wrong.
-    #[must_use]
-    pub const fn is_healthy(&self) -> bool {
-        self.findings.is_empty()
-    }
 }
 
 /// An examination of an orchestrator to be. It is made by [`examine`](Self::examine).
@@ -128,19 +58,25 @@ impl OrchestraReport {
 /// # }
 /// ```
 #[must_use = "nothing is examined before `examine`"]
-#[derive(Clone, Debug)]
 pub struct OrchestraDoctor {
     address: String,
     certificates: Certificates,
     options: QuicOptions,
     answer: Duration,
+    begun: Option<Begun>,
 }
 
 impl OrchestraDoctor {
     /// Examines the orchestrator at `host:port`, as a client with these certificates.
     pub fn new(address: impl Into<String>, certificates: Certificates) -> Self {
         let address = address.into();
-        Self { address, certificates, options: QuicOptions::default(), answer: ANSWER }
+        Self { address, certificates, options: QuicOptions::default(), answer: ANSWER, begun: None }
+    }
+
+    /// Hears of each phase as it begins. Must not block.
+    pub fn on_phase(mut self, begun: impl Fn(Phase) + Send + Sync + 'static) -> Self {
+        self.begun = Some(Box::new(begun));
+        self
     }
 
     /// How long connecting may take: 10 s.
@@ -159,45 +95,29 @@ impl OrchestraDoctor {
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
-    pub async fn examine(self) -> OrchestraReport {
+    pub async fn examine(mut self) -> Report {
         let began = Instant::now();
+        let mut course = Course::new(Way::Orchestra, self.begun.take());
+        course.begin(Phase::Certificates);
         let certificates = self.certificates.clone();
         // It reads files.
         let read = tokio::task::spawn_blocking(move || certificates.report(CLIENT_NAME)).await;
         let certificates = read.unwrap_or_else(|_| self.certificates.report(CLIENT_NAME));
-        let mut course = Course {
-            report: OrchestraReport {
-                steps: Vec::new(),
-                findings: Vec::new(),
-                notes: Vec::new(),
-                certificates,
-                peer: None,
-                health: None,
-                tools: Vec::new(),
-                took: Duration::ZERO,
-            },
-            part: OrchestraPart::Certificates,
-            since: began,
-        };
-        if course.certificates() {
-            if let Some(connection) = self.connect(&mut course).await {
-                self.health(&mut course, &connection).await;
-                self.tools(&mut course, &connection).await;
-                connection.close(0, "client closed");
-                connection.settled(CLOSE).await;
-            } else {
-                course.skip([OrchestraPart::Health, OrchestraPart::Tools], NO_CONNECTION);
-            }
-        } else {
-            let parts = [OrchestraPart::Connect, OrchestraPart::Health, OrchestraPart::Tools];
-            course.skip(parts, "there is no authority to trust");
+        let mut known = Orchestrator { certificates, name: None, health: None, tools: Vec::new() };
+        if judged(&mut course, &known.certificates)
+            && let Some(connection) = self.connect(&mut course, &mut known).await
+        {
+            self.health(&mut course, &mut known, &connection).await;
+            self.tools(&mut course, &mut known, &connection).await;
+            connection.close(0, "client closed");
+            connection.settled(CLOSE).await;
         }
-        course.report.took = began.elapsed();
-        course.report
+        course.orchestrator = Some(Box::new(known));
+        course.report(began)
     }
 
-    async fn connect(&self, course: &mut Course) -> Option<Connection> {
-        course.begin(OrchestraPart::Connect);
+    async fn connect(&self, course: &mut Course, known: &mut Orchestrator) -> Option<Connection> {
+        course.begin(Phase::Connect);
         let certificates = self.certificates.clone();
         let made = tokio::task::spawn_blocking(move || certificates.client(CLIENT_NAME, ALPN)).await;
         let tls = match made {
@@ -213,51 +133,69 @@ impl OrchestraDoctor {
         };
         match quic::connect(&self.address, &tls, &self.options).await {
             Ok(connection) => {
+                for check in [
+                    Check::Address,
+                    Check::Reached,
+                    Check::ServerCertificate,
+                    Check::ClientCertificate,
+                    Check::Protocol,
+                ] {
+                    course.pass(check);
+                }
                 let peer = connection.peer_name();
                 let named = peer.as_deref().unwrap_or("an orchestrator without a name");
                 let millis = connection.round_trip().as_secs_f64() * 1000.0;
                 course.end(format!("{named} at {}, round trip {millis:.1} ms", connection.remote()));
-                course.report.peer = peer;
+                course.addresses.push(connection.remote());
+                course.certificate = connection.peer_certificate();
+                known.name = peer;
                 Some(connection)
             }
             Err(error) => {
+                if !matches!(error.kind, QuicErrorKind::Address | QuicErrorKind::Resolve(_)) {
+                    course.pass(Check::Address);
+                }
+                reached(course, &error.kind);
                 course.fail(unconnected(&error));
                 None
             }
         }
     }
 
-    async fn health(&self, course: &mut Course, connection: &Connection) {
-        course.begin(OrchestraPart::Health);
+    async fn health(&self, course: &mut Course, known: &mut Orchestrator, connection: &Connection) {
+        course.begin(Phase::Health);
         match self.ask(connection, Request::Health(HealthRequest {})).await {
             Ok(Response::Health(health)) => {
                 let said = if health.message.is_empty() { "it says nothing" } else { &health.message };
                 if health.status() == health_result::Status::Healthy {
+                    course.pass(Check::Health);
                     course.end(said.to_owned());
                 } else {
                     let details = health.details.iter().map(|(name, what)| format!("; {name}: {what}"));
                     let status = health.status().as_str_name();
-                    let seen = format!("it says that it is {status}: {said}{}", details.collect::<String>());
-                    course.fail(Fault {
-                        id: "O_UNHEALTHY",
-                        seen,
-                        meaning: "some or all of its tools cannot be called".to_owned(),
-                        advice: "look at the orchestrator's own log for the plugin or server that has ended"
-                            .to_owned(),
-                    });
+                    course.fail(Finding::new(
+                        "unhealthy",
+                        Check::Health,
+                        Phase::Health,
+                        format!("it says that it is {status}: {said}{}", details.collect::<String>()),
+                        "some or all of its tools cannot be called",
+                        "look at the orchestrator's own log for the plugin or server that has ended",
+                    ));
                 }
-                course.report.health = Some(health);
+                known.health = Some(health);
             }
-            other => course.fail(unanswered("how it is", other)),
+            other => course.fail(unanswered(Check::Health, Phase::Health, "how it is", other)),
         }
     }
 
-    async fn tools(&self, course: &mut Course, connection: &Connection) {
-        course.begin(OrchestraPart::Tools);
+    async fn tools(&self, course: &mut Course, known: &mut Orchestrator, connection: &Connection) {
+        course.begin(Phase::List);
         let list = match self.ask(connection, Request::ListTools(ListToolsRequest {})).await {
             Ok(Response::ListTools(list)) => list,
-            other => return course.fail(unanswered("its tools", other)),
+            other => return course.fail(unanswered(Check::Lists, Phase::List, "its tools", other)),
         };
+        course.pass(Check::Lists);
+        course.listed(Method::ListTools, list.tools.len(), course.since);
         let mut names: Vec<&str> = list.tools.iter().map(|tool| tool.name.as_str()).collect();
         names.sort_unstable();
         let twice = names.windows(2).filter(|pair| matches!(pair, [one, other] if one == other)).count();
@@ -265,25 +203,28 @@ impl OrchestraDoctor {
         if twice > 0 {
             let note =
                 format!("{twice} of the tools have the name of another: only one of each can be called");
-            course.report.notes.push(note);
+            course.notes.push(note);
         }
         if without > 0 {
             let note =
                 format!("{without} of the tools have no schema: the bridge gives them one that allows all");
-            course.report.notes.push(note);
+            course.notes.push(note);
         }
         if list.tools.is_empty() {
-            course.fail(Fault {
-                id: "O_NO_TOOLS",
-                seen: "it has no tools".to_owned(),
-                meaning: "a client of it can do nothing".to_owned(),
-                advice: "see that its plugins are enabled and have started".to_owned(),
-            });
+            course.fail(Finding::new(
+                "no-tools",
+                Check::Offer,
+                Phase::List,
+                "it has no tools",
+                "a client of it can do nothing",
+                "see that its plugins are enabled and have started",
+            ));
         } else {
+            course.pass(Check::Offer);
             let count = list.tools.len();
             course.end(format!("{count} tool{}", if count == 1 { "" } else { "s" }));
         }
-        course.report.tools = list.tools;
+        known.tools = list.tools;
     }
 
     async fn ask(&self, connection: &Connection, request: Request) -> Result<Response, String> {
@@ -308,142 +249,111 @@ impl OrchestraDoctor {
     }
 }
 
-/// A finding without its place.
-struct Fault {
-    id: &'static str,
-    seen: String,
-    meaning: String,
-    advice: String,
+impl fmt::Debug for OrchestraDoctor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrchestraDoctor").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
-/// An examination under way.
-struct Course {
-    report: OrchestraReport,
-    part: OrchestraPart,
-    since: Instant,
-}
+const CERTS_DIR: &str = "--certs-dir names the folder that the orchestrator uses";
 
-impl Course {
-    fn begin(&mut self, part: OrchestraPart) {
-        (self.part, self.since) = (part, Instant::now());
+/// Judges the certificates; whether there is an authority at all.
+fn judged(course: &mut Course, report: &CertificateReport) -> bool {
+    let finding = |id, seen: String, meaning: &str, advice: &str| {
+        Finding::new(id, Check::Certificates, Phase::Certificates, seen, meaning, advice)
+    };
+    let directory = report.directory.display().to_string();
+    let problems = report.problem.iter().map(|problem| format!("{directory}: {problem}"));
+    let files = report.files.iter().filter_map(|file| {
+        file.problem.as_ref().map(|problem| format!("{}: {problem}", file.path.display()))
+    });
+    let problems: Vec<String> = problems.chain(files).collect();
+    if report.files.is_empty() {
+        course.fail(finding(
+            "no-certificates",
+            format!("there are no certificates in {directory}"),
+            "no program of Orchestra has used this folder, so the orchestrator cannot be known by it",
+            CERTS_DIR,
+        ));
+        return false;
     }
-
-    fn end(&mut self, detail: String) {
-        self.step(Outcome::Passed, detail);
-    }
-
-    fn fail(&mut self, fault: Fault) {
-        self.step(Outcome::Failed, fault.id.to_owned());
-        self.fault(fault);
-    }
-
-    fn fault(&mut self, fault: Fault) {
-        let Fault { id, seen, meaning, advice } = fault;
-        self.report.findings.push(OrchestraFinding { id, part: self.part, seen, meaning, advice });
-    }
-
-    fn step(&mut self, outcome: Outcome, detail: String) {
-        let took = Some(self.since.elapsed());
-        self.report.steps.push(OrchestraStep { part: self.part, outcome, took, detail });
-    }
-
-    fn skip<const N: usize>(&mut self, parts: [OrchestraPart; N], why: &'static str) {
-        for part in parts {
-            let outcome = Outcome::NotRun(why);
-            self.report.steps.push(OrchestraStep { part, outcome, took: None, detail: why.to_owned() });
-        }
-    }
-
-    /// Judges the certificates; whether there is an authority at all.
-    fn certificates(&mut self) -> bool {
-        let report = &self.report.certificates;
-        let directory = report.directory.display().to_string();
-        let problems = report.problem.iter().map(|problem| format!("{directory}: {problem}"));
-        let files = report.files.iter().filter_map(|file| {
-            file.problem.as_ref().map(|problem| format!("{}: {problem}", file.path.display()))
+    if problems.is_empty() {
+        course.pass(Check::Certificates);
+        let mut facts = report.files.iter().filter_map(|file| file.facts.as_ref());
+        let until = facts.find(|facts| facts.is_authority).map_or_else(String::new, |facts| {
+            let name = facts.common_name.as_deref().unwrap_or("the authority");
+            format!(", {name} until {}", facts.ends())
         });
-        let problems: Vec<String> = problems.chain(files).collect();
-        let authority =
-            report.files.iter().find(|file| file.facts.as_ref().is_some_and(|facts| facts.is_authority));
-        if report.files.is_empty() {
-            self.fail(Fault {
-                id: "O_NO_CERTIFICATES",
-                seen: format!("there are no certificates in {directory}"),
-                meaning:
-                    "no program of Orchestra has used this folder, so the orchestrator cannot be known by it"
-                        .to_owned(),
-                advice: "--certs-dir names the folder that the orchestrator uses".to_owned(),
-            });
-            return false;
-        }
-        match problems.is_empty() {
-            true => {
-                let until =
-                    authority.and_then(|file| file.facts.as_ref()).map_or_else(String::new, |facts| {
-                        format!(
-                            ", {} until {}",
-                            facts.common_name.as_deref().unwrap_or("the authority"),
-                            facts.ends()
-                        )
-                    });
-                self.end(format!("{directory}{until}"));
-            }
-            false => self.step(Outcome::Failed, "O_CERTIFICATES".to_owned()),
-        }
-        for seen in problems {
-            self.fault(Fault {
-                id: "O_CERTIFICATES",
-                seen,
-                meaning: "the orchestrator may refuse us, or we it".to_owned(),
-                advice: "put right what it says; a certificate of ours that is removed is made anew"
-                    .to_owned(),
-            });
-        }
-        true
+        course.end(format!("{directory}{until}"));
+        return true;
     }
+    let (from, now) = (course.since, Instant::now());
+    course.step(Outcome::Failed, from, now, "certificates".to_owned());
+    for seen in problems {
+        course.fault(finding(
+            "certificates",
+            seen,
+            "the orchestrator may refuse us, or we it",
+            "put right what it says; a certificate of ours that is removed is made anew",
+        ));
+    }
+    true
 }
 
-fn unusable(error: &CertificateError) -> Fault {
-    Fault {
-        id: "O_CERTIFICATES",
-        seen: error.to_string(),
-        meaning: "without a certificate of ours and an authority to trust nothing can be sent".to_owned(),
-        advice: "--certs-dir names the folder that the orchestrator uses".to_owned(),
-    }
+fn unusable(error: &CertificateError) -> Finding {
+    Finding::new(
+        "certificates",
+        Check::Certificates,
+        Phase::Connect,
+        error.to_string(),
+        "without a certificate of ours and an authority to trust nothing can be sent",
+        CERTS_DIR,
+    )
 }
 
-fn unconnected(error: &QuicError) -> Fault {
-    let (id, meaning, advice) = match &error.kind {
-        QuicErrorKind::Address => ("O_ADDRESS", "it cannot be reached", "write host:port"),
-        QuicErrorKind::Resolve(_) => ("O_ADDRESS", "the name leads nowhere", "check the name of the host"),
+fn unconnected(error: &QuicError) -> Finding {
+    let (id, check, meaning, advice) = match &error.kind {
+        QuicErrorKind::Address => ("no-address", Check::Address, "it cannot be reached", "write host:port"),
+        QuicErrorKind::Resolve(_) => {
+            ("unresolved", Check::Address, "the name leads nowhere", "check the name of the host")
+        }
         QuicErrorKind::Unreached(_) | QuicErrorKind::TimedOut { .. } => (
-            "O_UNREACHED",
+            "unreached",
+            Check::Reached,
             "no orchestrator answers at this address, or a firewall lets no UDP through",
             "is it running there? its own default is LISTEN",
         ),
         QuicErrorKind::Protocol { .. } => (
-            "O_PROTOCOL",
+            "other-protocol",
+            Check::Protocol,
             "what listens there speaks QUIC, but is no orchestrator",
             "check the port: its own default is LISTEN",
         ),
         QuicErrorKind::Refused(_) => (
-            "O_SERVER_CERTIFICATE",
+            "server-certificate",
+            Check::ServerCertificate,
             "we do not know it by its certificate: it uses another folder of certificates, or is reached under a name that \
              is not in it",
             "--certs-dir names the folder that it uses; from another machine --server-name orchestrator",
         ),
         QuicErrorKind::RefusedByPeer { .. } => (
-            "O_CLIENT_CERTIFICATE",
+            "client-certificate",
+            Check::ClientCertificate,
             "it does not let us in: it trusts another authority than the one that has signed for us",
             "--certs-dir names the folder that it uses",
         ),
-        _ => ("O_CONNECTION", "there is no connection to it", "look at the orchestrator's own log"),
+        _ => (
+            "not-connected",
+            Check::Reached,
+            "there is no connection to it",
+            "look at the orchestrator's own log",
+        ),
     };
     let advice = advice.replace("LISTEN", LISTEN_ADDRESS);
-    Fault { id, seen: error.to_string(), meaning: meaning.to_owned(), advice }
+    Finding::new(id, check, Phase::Connect, error.to_string(), meaning, advice)
 }
 
-fn unanswered(what: &str, answer: Result<Response, String>) -> Fault {
+fn unanswered(check: Check, phase: Phase, what: &str, answer: Result<Response, String>) -> Finding {
     let came = match answer {
         Ok(Response::ToolCall(refused)) if !refused.success => {
             format!("the error {}: {}", refused.error_code, refused.error_message)
@@ -451,10 +361,12 @@ fn unanswered(what: &str, answer: Result<Response, String>) -> Fault {
         Ok(_) => "an answer to another question".to_owned(),
         Err(error) => error,
     };
-    Fault {
-        id: "O_NO_ANSWER",
-        seen: format!("asked {what}, what came was: {came}"),
-        meaning: "it is not an orchestrator, or not in order".to_owned(),
-        advice: "look at the orchestrator's own log".to_owned(),
-    }
+    Finding::new(
+        "no-answer",
+        check,
+        phase,
+        format!("asked {what}, what came was: {came}"),
+        "it is not an orchestrator, or not in order",
+        "look at the orchestrator's own log",
+    )
 }

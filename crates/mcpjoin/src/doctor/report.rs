@@ -1,44 +1,71 @@
-//! What an examination comes to: typed, to be shown by whoever asked for it.
+//! What an examination comes to: typed, to be shown by whoever asked for it. It is the same for every way to a server.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Peer, ProcessExit, Violation};
 use mcpjoin_proto::{ErrorObject, Method};
 
+#[cfg(feature = "quic")]
+use super::orchestra::Orchestrator;
 use crate::link::Survivor;
+#[cfg(feature = "quic")]
+use crate::quic::CertificateFacts;
 
-/// The parts of an examination, in their order.
+/// The parts of an examination, in their order. Which of them an examination has depends on the way to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Which file is run, and by what.
+    /// Looking at the folder of certificates: an orchestrator alone.
+    Certificates,
+    /// Which file is run, and by what; which addresses a name has; whether a socket is there.
     Resolve,
-    /// Starting it.
+    /// Starting a program.
     Spawn,
+    /// Connecting to who listens; over QUIC with its handshake.
+    Connect,
+    /// The handshake of TLS, and what the certificate says: HTTPS alone.
+    Tls,
     /// Finding out the era with `server/discover`.
     Probe,
     /// Opening a session with `initialize`: the legacy era alone.
     Initialize,
+    /// Asking how it is: an orchestrator alone.
+    Health,
     /// Reading every list that the server declares.
     List,
-    /// Closing its standard input and waiting for its end.
+    /// Leaving: the end of a program's standard input and its own end, the end of a session, of a connection.
     ShutDown,
 }
 
 impl Phase {
     /// All of them, in their order.
-    pub const ALL: [Self; 6] =
-        [Self::Resolve, Self::Spawn, Self::Probe, Self::Initialize, Self::List, Self::ShutDown];
+    pub const ALL: [Self; 10] = [
+        Self::Certificates,
+        Self::Resolve,
+        Self::Spawn,
+        Self::Connect,
+        Self::Tls,
+        Self::Probe,
+        Self::Initialize,
+        Self::Health,
+        Self::List,
+        Self::ShutDown,
+    ];
 
     /// Its name, for people and for programs alike.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Certificates => "certificates",
             Self::Resolve => "resolve",
             Self::Spawn => "spawn",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
             Self::Probe => "probe",
             Self::Initialize => "initialize",
+            Self::Health => "health",
             Self::List => "list",
             Self::ShutDown => "shut down",
         }
@@ -79,7 +106,8 @@ pub enum Outcome {
     NotRun(&'static str),
 }
 
-/// What is looked at. Each check passes, fails with a finding, or is not run.
+/// What is looked at. Each check passes, fails with a finding, or is not run. Which of them an examination has depends on
+/// the way to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Check {
@@ -89,6 +117,36 @@ pub enum Check {
     Runtime,
     /// The system starts it.
     Start,
+    /// Our own certificates are in order.
+    Certificates,
+    /// The address is one, and its name has addresses; the socket is there.
+    Address,
+    /// The proxy, where there is one, lets us through.
+    Proxy,
+    /// Somebody takes the connection.
+    Reached,
+    /// Whoever listens does so on every address of the name, over IPv4 and IPv6 alike.
+    Families,
+    /// Both sides speak TLS, or neither does.
+    Tls,
+    /// The server's certificate is one that is trusted, for this name and today.
+    ServerCertificate,
+    /// The server lets us in with the certificate that we show.
+    ClientCertificate,
+    /// What listens there speaks the protocol of this transport.
+    Protocol,
+    /// The server does not ask who we are, or knows us.
+    Authorization,
+    /// The path is that of an MCP server, in the way of HTTP that was asked for.
+    Endpoint,
+    /// The server takes the headers that belong to a request.
+    Headers,
+    /// The server takes requests as large as ours.
+    Size,
+    /// The server has room for us, and is in order.
+    Capacity,
+    /// The bodies of responses are what a response has there.
+    Body,
     /// The probe of the era is survived: the server does not end because of it.
     ProbeSurvived,
     /// The probe of the era is answered: the server is not mute until `initialize`.
@@ -103,11 +161,15 @@ pub enum Check {
     ByteOrderMark,
     /// No other rule of the protocol is broken.
     Rules,
+    /// The session lives as long as we use it.
+    Session,
+    /// It says of itself that it is in order.
+    Health,
     /// Every list that is declared can be read.
     Lists,
     /// There is something in the lists.
     Offer,
-    /// The server lives until it is told to end.
+    /// The server lives until it is told to end; over a connection, it does not end that before we do.
     Life,
     /// It ends by itself when its standard input ends.
     EndOfInput,
@@ -115,14 +177,31 @@ pub enum Check {
     ExitStatus,
     /// It leaves no process behind.
     Family,
+    /// It takes the end of the session.
+    Farewell,
 }
 
 impl Check {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 34] = [
         Self::Program,
         Self::Runtime,
         Self::Start,
+        Self::Certificates,
+        Self::Address,
+        Self::Proxy,
+        Self::Reached,
+        Self::Families,
+        Self::Tls,
+        Self::ServerCertificate,
+        Self::ClientCertificate,
+        Self::Protocol,
+        Self::Authorization,
+        Self::Endpoint,
+        Self::Headers,
+        Self::Size,
+        Self::Capacity,
+        Self::Body,
         Self::ProbeSurvived,
         Self::ProbeAnswered,
         Self::Opening,
@@ -130,12 +209,15 @@ impl Check {
         Self::Output,
         Self::ByteOrderMark,
         Self::Rules,
+        Self::Session,
+        Self::Health,
         Self::Lists,
         Self::Offer,
         Self::Life,
         Self::EndOfInput,
         Self::ExitStatus,
         Self::Family,
+        Self::Farewell,
     ];
 
     /// Its name, which stays.
@@ -145,6 +227,21 @@ impl Check {
             Self::Program => "program",
             Self::Runtime => "runtime",
             Self::Start => "start",
+            Self::Certificates => "certificates",
+            Self::Address => "address",
+            Self::Proxy => "proxy",
+            Self::Reached => "reached",
+            Self::Families => "families",
+            Self::Tls => "tls",
+            Self::ServerCertificate => "server-certificate",
+            Self::ClientCertificate => "client-certificate",
+            Self::Protocol => "protocol",
+            Self::Authorization => "authorization",
+            Self::Endpoint => "endpoint",
+            Self::Headers => "headers",
+            Self::Size => "size",
+            Self::Capacity => "capacity",
+            Self::Body => "body",
             Self::ProbeSurvived => "probe-survived",
             Self::ProbeAnswered => "probe-answered",
             Self::Opening => "opening",
@@ -152,12 +249,15 @@ impl Check {
             Self::Output => "output",
             Self::ByteOrderMark => "byte-order-mark",
             Self::Rules => "rules",
+            Self::Session => "session",
+            Self::Health => "health",
             Self::Lists => "lists",
             Self::Offer => "offer",
             Self::Life => "life",
             Self::EndOfInput => "end-of-input",
             Self::ExitStatus => "exit-status",
             Self::Family => "family",
+            Self::Farewell => "farewell",
         }
     }
 }
@@ -182,6 +282,28 @@ pub struct Finding {
     pub evidence: Evidence,
 }
 
+impl Finding {
+    /// Without evidence.
+    pub(super) fn new(
+        id: &'static str,
+        check: Check,
+        phase: Phase,
+        seen: impl Into<String>,
+        meaning: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self {
+            id,
+            check,
+            phase,
+            seen: seen.into(),
+            meaning: meaning.into(),
+            advice: advice.into(),
+            evidence: Evidence::default(),
+        }
+    }
+}
+
 /// What a finding is concluded from, as far as it is known. Bytes are the server's own, and lines at most 400
 /// characters long.
 #[derive(Clone, Debug, Default)]
@@ -193,6 +315,12 @@ pub struct Evidence {
     pub stderr: Vec<String>,
     /// The first lines of its standard output that were no messages, at most 5.
     pub stdout: Vec<String>,
+    /// The same of what came over a connection.
+    pub received: Vec<String>,
+    /// How the body of a response begins that is no message.
+    pub body: Option<String>,
+    /// The requests of HTTP that were made and what came of each, a line each, at most 12.
+    pub requests: Vec<String>,
     /// The error that it answered with.
     pub error: Option<ErrorObject>,
     /// The rules that it has broken, at most 20.
@@ -217,9 +345,9 @@ pub struct Listing {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// Every phase, in order.
+    /// Every phase that this way to a server has, in order.
     pub steps: Vec<Step>,
-    /// Every check, in the order of [`Check::ALL`].
+    /// Every check that this way to a server has, in the order of [`Check::ALL`].
     pub checks: Vec<(Check, Outcome)>,
     /// What is wrong, in the order in which it was noticed. Empty for a server without fault.
     pub findings: Vec<Finding>,
@@ -227,6 +355,14 @@ pub struct Report {
     pub notes: Vec<String>,
     /// The last lines that the server wrote to standard error, at most 12. Writing there is no fault.
     pub stderr: Vec<String>,
+    /// The addresses of the name, where there is one.
+    pub addresses: Vec<SocketAddr>,
+    /// The server's certificate, over QUIC and HTTPS.
+    #[cfg(feature = "quic")]
+    pub certificate: Option<CertificateFacts>,
+    /// What is known of an orchestrator, where it is one that is examined.
+    #[cfg(feature = "quic")]
+    pub orchestrator: Option<Box<Orchestrator>>,
     /// The server, where it came to an agreement.
     pub peer: Option<Peer>,
     /// The lists that could be read.

@@ -3,10 +3,11 @@
 //! Fed by the link's tap and by the session's violations, read by `doctor`. It changes nothing and answers nothing.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::decode::{Decoded, Shape, decode};
-use mcpjoin_proto::session::Violation;
+use mcpjoin_proto::session::{Inbound, Outbound, Violation};
 use mcpjoin_proto::{DecodeLimits, Message, Method, RequestId};
 use tokio::time::Instant;
 
@@ -32,6 +33,8 @@ pub(super) struct Seen {
     pub(super) answered: Option<(Instant, Answer)>,
     /// When the first message came in.
     pub(super) first: Option<Instant>,
+    /// How the last that came in began, where it was no message and the link carries messages as they are.
+    pub(super) last_foreign: Option<Bytes>,
     /// From now on nothing but violations is of interest.
     opened: bool,
     /// The first lines that were no messages, and how many there were.
@@ -50,6 +53,26 @@ pub(super) struct Seen {
 pub(super) enum Answer {
     Result,
     Error(i64),
+    /// Not with a message, but the transport said that no other answer comes.
+    Foreign,
+}
+
+impl Seen {
+    /// What came for a request is no message.
+    fn foreign(&mut self, id: Option<&RequestId>, now: Instant) {
+        if id.is_some_and(|id| self.probe_ids.contains(id)) {
+            self.answered.get_or_insert((now, Answer::Foreign));
+        }
+    }
+
+    /// Whether `initialize` came before the time that the probe had was over, and no answer did: the connection had
+    /// ended.
+    pub(super) fn hung_up(&self, patience: Duration) -> bool {
+        let (Some(probe), Some((first, _)), None) = (self.probe, self.initialize, &self.answered) else {
+            return false;
+        };
+        first.saturating_duration_since(probe) < patience.mul_f32(0.9)
+    }
 }
 
 impl Wire {
@@ -63,15 +86,27 @@ impl Wire {
     }
 
     pub(super) fn crossed(&self, way: Way, crossed: Crossed<'_>) {
-        let Crossed::Line(line) = crossed else { return };
         let mut seen = self.lock();
         if seen.opened {
             return;
         }
         let now = Instant::now();
-        // What is no message the session tells as a violation.
-        let decoded = decode(&Bytes::copy_from_slice(line), &DecodeLimits::default());
-        let Ok(Decoded::Message(message)) = decoded else { return };
+        let message = match crossed {
+            // What is no message the session tells as a violation.
+            Crossed::Line(line) => {
+                let decoded = decode(&Bytes::copy_from_slice(line), &DecodeLimits::default());
+                let Ok(Decoded::Message(message)) = decoded else { return };
+                message
+            }
+            Crossed::Inbound(Inbound::Message { message, .. }) => message.clone(),
+            Crossed::Inbound(Inbound::Lost { id, .. }) => return seen.foreign(Some(id), now),
+            Crossed::Inbound(Inbound::Malformed { error, excerpt, .. }) => {
+                seen.last_foreign = Some(excerpt.clone());
+                return seen.foreign(error.id.as_ref(), now);
+            }
+            Crossed::Outbound(Outbound::Message { message, .. }) => message.clone(),
+            _ => return,
+        };
         match (way, message) {
             (Way::Out, Message::Request(request)) if request.method == Method::Discover => {
                 seen.probe.get_or_insert(now);
@@ -82,6 +117,7 @@ impl Wire {
                 seen.initialize = Some((first, now));
             }
             (Way::In, message) => {
+                seen.last_foreign = None;
                 seen.first.get_or_insert(now);
                 if let Message::Response(response) = message
                     && response.id.as_ref().is_none_or(|id| seen.probe_ids.contains(id))

@@ -45,6 +45,8 @@ pub use http_client::{
 };
 #[cfg(feature = "http")]
 pub(crate) use http_client::{Checked, Proxy, readable, refusal, shown};
+#[cfg(all(feature = "http", unix))]
+pub(crate) use http_client::{Exchanged, tls_text, untrusted_issuer};
 #[cfg(feature = "http")]
 pub use http_server::{
     Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
@@ -53,11 +55,15 @@ pub use http_server::{
 pub use pair::{Closed, LinkDriver, LinkReceiver, LinkSender};
 #[cfg(feature = "quic")]
 pub use quic::{ALPN, QuicConnect, QuicListen};
+#[cfg(unix)]
+pub(crate) use socket::SocketPlace;
+#[cfg(any(unix, feature = "quic"))]
+pub(crate) use socket::host_and_port;
 pub use socket::{
     Attempt, ListenAddress, Listener, ListenerHandle, SocketConnect, SocketError, SocketErrorKind,
 };
 #[cfg(feature = "quic")]
-pub(crate) use socket::{host_and_port, in_turn, tcp_stream};
+pub(crate) use socket::{in_turn, tcp_stream};
 pub(crate) use standing::{Authorization, Standing};
 use tap::Tap;
 pub use tap::{Crossed, Way};

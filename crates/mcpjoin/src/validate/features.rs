@@ -3,14 +3,15 @@
 //!
 //! Without that, **nothing that a server lists is called, read or got**: what is asked for then does not exist.
 
-use std::time::Duration;
+mod calls;
+mod rounds;
+mod tasks;
 
-use mcpjoin_check::{Probe, Revisions, template_variables};
-use mcpjoin_proto::http::params::{header_marks, param_headers};
+use mcpjoin_check::{CallNote, Probe, Revisions, template_variables};
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw, Version};
-use tokio::time::Instant;
 
+pub(super) use self::calls::{Marked, marked};
 use super::probes::{self, Manner};
 use super::runs::{control, member};
 
@@ -24,8 +25,6 @@ const LISTS: [(&str, Method, &str); 3] = [
 const MOST_PAGES: usize = 20;
 /// Of what only reads, so many are called, read or got of each kind.
 const MOST_CALLS: usize = 20;
-/// What takes as long as this can be cancelled meanwhile.
-const SLOW: Duration = Duration::from_millis(200);
 
 /// What may be called.
 #[derive(Clone, Debug, Default)]
@@ -45,11 +44,20 @@ pub(super) struct Question<'q> {
     pub(super) meta: Vec<(&'q str, Raw)>,
     /// More headers: HTTP.
     pub(super) headers: Vec<(String, String)>,
+    /// What it declares of us, in the modern era.
+    capabilities: &'static str,
 }
 
 impl<'q> Question<'q> {
     pub(super) fn new(probe: Probe, method: Method) -> Self {
-        Self { probe, method, members: Vec::new(), meta: Vec::new(), headers: Vec::new() }
+        Self {
+            probe,
+            method,
+            members: Vec::new(),
+            meta: Vec::new(),
+            headers: Vec::new(),
+            capabilities: probes::NOTHING,
+        }
     }
 
     fn with(mut self, name: &'q str, value: Raw) -> Self {
@@ -71,7 +79,8 @@ impl<'q> Question<'q> {
         if self.members.is_empty() && self.meta.is_empty() {
             return probes::request(manner, id, self.method.as_str());
         }
-        probes::request_with(manner, id, self.method.as_str(), &self.members, &self.meta)
+        let method = self.method.as_str();
+        probes::request_with(manner, id, method, &self.members, &self.meta, self.capabilities)
     }
 }
 
@@ -91,6 +100,9 @@ pub(super) trait Ask {
 
     /// Lists the tools on another connection, where there are several.
     async fn elsewhere(&mut self);
+
+    /// Tells whoever has asked for a call what is the matter with it.
+    fn note(&mut self, note: CallNote);
 
     /// The last id that was used, as JSON.
     fn last_id(&self) -> String;
@@ -155,13 +167,17 @@ pub(super) async fn look(
         run.tell(Probe::MalformedCancel, probes::cancel(None)).await;
         run.ask(Question::new(Probe::AfterMalformedCancel, Method::parse(control(manner)))).await;
     }
-    calls(run, consent, &found, declared.contains_key("tools")).await;
+    calls::named(run, version, consent, &found, declared.contains_key("tools")).await;
     if consent.read_only {
+        if declared.contains_key("tools") {
+            let asking = calls::reading(run, &found).await;
+            if let Manner::Modern(_) = manner {
+                rounds::look(run, manner, &asking).await;
+            }
+        }
         reads(run, &found).await;
-        let as_tasks =
-            has("tasks").and_then(|tasks| tasks.member("requests")?.member("tools")?.member("call"));
-        if as_tasks.is_some() && Revisions::LAST_LEGACY.contains(version) {
-            tasks(run, &found).await;
+        if Revisions::LAST_LEGACY.contains(version) {
+            tasks::look(run, &found, has("tasks")).await;
         }
     }
     if declared.contains_key("tools") {
@@ -252,124 +268,6 @@ async fn completions(run: &mut impl Ask, declared: bool, found: &Found) {
     }
 }
 
-/// Calls what may be called.
-async fn calls(run: &mut impl Ask, consent: &Consent, found: &Found, declared: bool) {
-    if !declared || !consent.read_only && consent.calls.is_empty() {
-        return;
-    }
-    run.ask(call(Probe::UnknownTool, probes::NO_TOOL, None, &Raw::empty_object())).await;
-    let listed = |name: &str| found.tools.iter().find(|tool| text(tool, "name").as_deref() == Some(name));
-    for (number, (name, arguments)) in consent.calls.iter().enumerate() {
-        let arguments = arguments.clone().unwrap_or_else(Raw::empty_object);
-        let token = Raw::string(&format!("mcpjoin-{number}"));
-        run.ask(call(Probe::Call, name, listed(name), &arguments).meta("progressToken", token)).await;
-    }
-    if !consent.read_only {
-        return;
-    }
-    let (needing, plain): (Vec<&Raw>, Vec<&Raw>) =
-        found.tools.iter().filter(|tool| only_reads(tool)).partition(|tool| needs_arguments(tool));
-    let mut slow = None;
-    for (number, tool) in plain.into_iter().take(MOST_CALLS).enumerate() {
-        let Some(name) = text(tool, "name") else { continue };
-        let arguments = Raw::empty_object();
-        if task_support(tool).as_deref() == Some("required") {
-            run.ask(call(Probe::TaskRequired, &name, Some(tool), &arguments)).await;
-            continue;
-        }
-        let token = Raw::string(&format!("mcpjoin-read-{number}"));
-        let began = Instant::now();
-        run.ask(call(Probe::Call, &name, Some(tool), &arguments).meta("progressToken", token)).await;
-        if began.elapsed() >= SLOW && slow.is_none() {
-            slow = Some((name, tool));
-        }
-    }
-    if let Some((name, tool)) = slow.filter(|_| run.cancels()) {
-        run.cancelled(call(Probe::CancelledCall, &name, Some(tool), &Raw::empty_object())).await;
-    }
-    for tool in needing.into_iter().take(MOST_CALLS) {
-        let Some(name) = text(tool, "name") else { continue };
-        run.ask(call(Probe::BadArguments, &name, Some(tool), &Raw::empty_object())).await;
-    }
-}
-
-/// Whether a tool says that it only reads.
-pub(super) fn only_reads(tool: &Raw) -> bool {
-    let hint = member(tool, "annotations").and_then(|annotations| member(&annotations, "readOnlyHint"));
-    hint.is_some_and(|hint| hint.as_str() == "true")
-}
-
-fn needs_arguments(tool: &Raw) -> bool {
-    member(tool, "inputSchema").is_some_and(|schema| !elements(&schema, "required").is_empty())
-}
-
-/// What a tool says of tasks.
-fn task_support(tool: &Raw) -> Option<String> {
-    text(&member(tool, "execution")?, "taskSupport")
-}
-
-/// A tool that only reads as a task, from its beginning to its end; and one that is none.
-async fn tasks(run: &mut impl Ask, found: &Found) {
-    let mut plain = found.tools.iter().filter(|tool| only_reads(tool) && !needs_arguments(tool));
-    let as_task = |probe: Probe, tool: &Raw| {
-        let name = text(tool, "name")?;
-        let lifetime = Raw::parse(r#"{"ttl":60000}"#).ok()?;
-        Some(call(probe, &name, Some(tool), &Raw::empty_object()).with("task", lifetime))
-    };
-    let allowed =
-        |tool: &&Raw| task_support(tool).is_some_and(|word| word == "optional" || word == "required");
-    if let Some(question) = plain.clone().find(allowed).and_then(|tool| as_task(Probe::TaskCall, tool))
-        && let Some(Ok(created)) = run.ask(question).await
-        && let Some(id) = member(created.raw(), "task").and_then(|task| text(&task, "taskId"))
-    {
-        for (probe, method) in [
-            (Probe::TaskResult, Method::GetTaskResult),
-            (Probe::TaskStatus, Method::GetTask),
-            (Probe::CancelEndedTask, Method::CancelTask),
-        ] {
-            // One that has not ended may well be cancelled.
-            let reply = run.ask(Question::new(probe, method).text("taskId", &id)).await;
-            let ended = |status: &str| ["completed", "failed", "cancelled"].contains(&status);
-            let status = reply.and_then(Result::ok).and_then(|result| text(result.raw(), "status"));
-            if probe == Probe::TaskStatus && !status.is_some_and(|status| ended(&status)) {
-                break;
-            }
-        }
-    }
-    if let Some(question) =
-        plain.find(|tool| !allowed(tool)).and_then(|tool| as_task(Probe::TaskForbidden, tool))
-    {
-        run.ask(question).await;
-    }
-}
-
-/// A call whose arguments are those that stand in headers and no others, with these headers; `None` for a tool that has
-/// none of them, or needs others.
-pub(super) fn in_headers(tool: &Raw) -> Option<Question<'static>> {
-    let schema = member(tool, "inputSchema")?;
-    let properties: Members<Raw> = member(&schema, "properties")?.decode().ok()?;
-    let marked = properties.iter().filter(|(_, property)| member(property, "x-mcp-header").is_some());
-    let arguments: Vec<(&str, &str)> = marked
-        .filter_map(|(name, property)| match text(property, "type").as_deref() {
-            Some("string") => Some((name, "\"mcpjoin\"")),
-            Some("integer") => Some((name, "1")),
-            Some("boolean") => Some((name, "true")),
-            _ => None,
-        })
-        .collect();
-    let required = elements(&schema, "required");
-    let given =
-        |name: &Raw| name.to_string_value().is_some_and(|name| arguments.iter().any(|(one, _)| *one == name));
-    if arguments.is_empty() || !required.iter().all(given) {
-        return None;
-    }
-    let members: Vec<String> =
-        arguments.iter().map(|(name, value)| format!("{}:{value}", Raw::string(name))).collect();
-    let arguments = Raw::parse(format!("{{{}}}", members.join(","))).ok()?;
-    let question = call(Probe::NoParamHeader, &text(tool, "name")?, Some(tool), &arguments);
-    (!question.headers.is_empty()).then_some(question)
-}
-
 /// Reads what is listed, and gets what needs no argument.
 async fn reads(run: &mut impl Ask, found: &Found) {
     for uri in found.resources.iter().filter_map(|resource| text(resource, "uri")).take(MOST_CALLS) {
@@ -387,16 +285,6 @@ async fn reads(run: &mut impl Ask, found: &Found) {
     if let Some(name) = needing.iter().find_map(|prompt| text(prompt, "name")) {
         run.ask(Question::new(Probe::MissingArgument, Method::GetPrompt).text("name", &name)).await;
     }
-}
-
-/// A call, with the headers that repeat its arguments.
-fn call<'q>(probe: Probe, name: &str, tool: Option<&Raw>, arguments: &Raw) -> Question<'q> {
-    let question =
-        Question::new(probe, Method::CallTool).text("name", name).with("arguments", arguments.clone());
-    let marks =
-        tool.and_then(|tool| member(tool, "inputSchema")).and_then(|schema| header_marks(&schema).ok());
-    let headers = marks.and_then(|marks| param_headers(&marks, Some(arguments)).ok()).unwrap_or_default();
-    Question { headers, ..question }
 }
 
 /// An object of strings.
@@ -428,5 +316,12 @@ pub(super) fn listen(manner: &Manner, id: &str, declared: &Members<Raw>) -> Opti
     };
     let (_, change) = CHANGES.iter().find(|(name, _)| has(name))?;
     let wanted = Raw::parse(format!("{{\"{change}\":true}}")).ok()?;
-    Some(probes::request_with(manner, id, Method::Listen.as_str(), &[("notifications", wanted)], &[]))
+    Some(probes::request_with(
+        manner,
+        id,
+        Method::Listen.as_str(),
+        &[("notifications", wanted)],
+        &[],
+        probes::NOTHING,
+    ))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mcpjoin_check::{Ended, Line, Probe, Run, What};
-use mcpjoin_proto::session::{Inbound, Limits, LinkEnd};
+use mcpjoin_proto::session::{Inbound, Limits, LinkEnd, Outbound, Route};
 use mcpjoin_proto::{
     DecodeError, DecodeErrorKind, ErrorObject, Message, Method, Payload, Raw, Request, RequestId, Response,
     Version,
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::ValidateError;
 use super::source::Source;
-use crate::link::{BareLink, ChildHandle, Crossed, Forced, Way};
+use crate::link::{BareLink, ChildHandle, Crossed, Forced, Link, Way};
 
 /// So many requests may stay without an answer until no more is asked.
 const PATIENCE: usize = 2;
@@ -91,21 +91,27 @@ impl Live {
         limits: &Limits,
         answer: Duration,
     ) -> Result<Self, ValidateError> {
-        let lines: Lines = Arc::default();
-        let noted = Arc::clone(&lines);
         let started = Instant::now();
         let (link, child) = source.open().await?;
+        let live = Self::on(link, name, version, limits, answer);
+        Ok(Self { started, child, ..live })
+    }
+
+    /// The same over a link that is there.
+    pub(super) fn on(link: Link, name: &str, version: Version, limits: &Limits, answer: Duration) -> Self {
+        let lines: Lines = Arc::default();
+        let noted = Arc::clone(&lines);
         let link = link.tapped(move |way, crossed| {
             if let (Way::In, Crossed::Line(line)) = (way, crossed) {
                 let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
                 noted.push_back((Instant::now(), Bytes::copy_from_slice(line)));
             }
         });
-        Ok(Self {
+        Self {
             link: link.bare(limits),
-            child,
+            child: None,
             lines,
-            started,
+            started: Instant::now(),
             run: Run::new(name, version),
             next_id: 0,
             answer,
@@ -121,7 +127,7 @@ impl Live {
             spoken: false,
             opening: None,
             over: None,
-        })
+        }
     }
 
     /// Why nothing more is asked; `None` while something may be.
@@ -211,8 +217,13 @@ impl Live {
 
     /// Sends bytes, which are noted when the line that they are part of is whole.
     fn send_bytes(&mut self, line: &str) {
-        // A child takes any bytes.
-        let _ = self.link.push_bytes(Bytes::from(format!("{line}\n")));
+        if self.link.push_bytes(Bytes::from(format!("{line}\n"))) {
+            return;
+        }
+        // What carries messages is asked for nothing else.
+        for message in Line::new(line.to_owned()).parts().filter_map(Result::ok) {
+            self.link.push(Outbound::Message { message: message.clone(), route: Route::Session });
+        }
     }
 
     fn sent(&mut self, probe: Probe, line: &str) {
@@ -348,6 +359,10 @@ impl Live {
             }
             self.over = Some(Over::Ended(cause));
             return;
+        }
+        if let Inbound::Lost { id, .. } | Inbound::Detached { id } = &inbound {
+            // Its stream has ended: no answer comes any more.
+            return waiting.retain(|wanted| wanted != id);
         }
         if matches!(inbound, Inbound::ByteOrderMark) {
             self.mark = true;

@@ -5,7 +5,7 @@
 //! server has not declared, but for what a rule says must be refused. Unless it is told to, it **never calls a tool**,
 //! reads a resource or gets a prompt: it asks for prompts, resources and tasks that do not exist. Where they are declared,
 //! it asks for the completion of an empty text, and for log messages of a level, which ends with the session. It declares
-//! no capability of its own.
+//! no capability of its own, but in calls of a tool that was allowed and needs one.
 //!
 //! There is one run after another: a session in each era that the server speaks, a short one for each version of the
 //! legacy era, one for lines that are no messages; over HTTP two at once as well. A child is ended after each run by the
@@ -67,11 +67,30 @@ struct Look {
     modern: bool,
     version: Option<Version>,
     answer: Duration,
+    /// Somebody has said how long an answer may take.
+    bounded: bool,
     resilience: bool,
     consent: features::Consent,
     progress: Box<dyn FnMut(Progress<'_>) + Send>,
     #[cfg(feature = "http")]
     tap: Option<http::Tap>,
+}
+
+impl Look {
+    /// Who says how long an answer may take means the first one as well, unless something else was said of that.
+    fn bound(&mut self) {
+        if !self.bounded {
+            return;
+        }
+        let usual = Limits::default();
+        for (limit, usual) in
+            [(&mut self.limits.initialize, usual.initialize), (&mut self.limits.probe, usual.probe)]
+        {
+            if *limit == usual {
+                *limit = usual.min(self.answer);
+            }
+        }
+    }
 }
 
 /// How the server is reached.
@@ -104,6 +123,10 @@ pub enum ValidateError {
     /// There is no connection to where it listens.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// There is no connection over QUIC.
+    #[cfg(feature = "quic")]
+    #[error(transparent)]
+    Quic(#[from] crate::quic::QuicError),
     /// What was to make a connection has failed.
     #[error("no connection was made: {0}")]
     Stream(#[from] std::io::Error),
@@ -200,6 +223,7 @@ impl Validator {
             modern: true,
             version: None,
             answer: Trace::default().answer_within,
+            bounded: false,
             resilience: false,
             consent: features::Consent::default(),
             progress: Box::new(|_| {}),
@@ -240,7 +264,8 @@ impl Validator {
 
     /// Also calls this tool, with these arguments: a JSON object, `None` for an empty one. It is called once in each era
     /// that the server speaks, with a token for its progress; an answer is waited for as long as
-    /// [any other](Self::answer_within). Beside it, a tool is called that does not exist.
+    /// [any other](Self::answer_within). Beside it, a tool is called that does not exist. A tool that the server does not
+    /// list, or whose schema has no room for these arguments, is called all the same, and [`Trace::calls`] tells of it.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -262,7 +287,9 @@ impl Validator {
     /// Also calls the tools that say that they only read (`annotations.readOnlyHint`), reads resources that are listed,
     /// and gets prompts that need no argument: at most twenty of each, once in each era. A tool with arguments that it must
     /// have is called without them, which it must refuse; one that takes 200 ms or more is called again, to be cancelled.
-    /// What a server says of its tools is believed.
+    /// The first that needs what we have not declared is called with that declared, about eight times, to be told no;
+    /// the first that may be a task is called twice as one, the second time to be cancelled; one that may not, once. What a
+    /// server says of its tools is believed.
     #[must_use]
     pub const fn read_only_tools(mut self) -> Self {
         self.look.consent.read_only = true;
@@ -270,16 +297,20 @@ impl Validator {
     }
 
     /// How long an answer may take: 10 s. One that comes later is judged to be late; one that does not come is not
-    /// waited for any longer.
+    /// waited for any longer. No first answer of a run is waited for any longer either, where [`limits`](Self::limits)
+    /// say nothing else of that.
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
         self.look.answer = time;
+        self.look.bounded = true;
         self
     }
 
     /// Puts the server under stress as well, in some runs more: many requests at once, a reader that waits, a request of
-    /// 1 MiB, the end of its input at bad moments, a signal. It takes about ten seconds longer. Still nothing is called.
-    /// A server over HTTP is not put under stress.
+    /// 1 MiB, the end of its input at bad moments, a signal; over Streamable HTTP answers that are read late and slowly,
+    /// requests in pieces, connections that are lost, twenty sessions, and a stream that is cut and resumed, for which the
+    /// first tool that was [named](Self::call) is called once more. It takes about ten seconds longer. Still nothing else
+    /// is called. A server over HTTP+SSE is not put under stress.
     #[must_use]
     pub const fn resilience(mut self) -> Self {
         self.look.resilience = true;
@@ -300,7 +331,8 @@ impl Validator {
     ///
     /// # Errors
     /// When the program does not start, or no session can be opened.
-    pub async fn run(self) -> Result<Trace, ValidateError> {
+    pub async fn run(mut self) -> Result<Trace, ValidateError> {
+        self.look.bound();
         match self.server {
             Server::Lines(source) => runs::Runs::new(self.look, source).all().await,
             #[cfg(feature = "http")]

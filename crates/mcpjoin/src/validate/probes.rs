@@ -21,6 +21,10 @@ pub(super) const NO_TASK: &str = "mcpjoin-no-such-task";
 pub(super) const NO_LEVEL: &str = "mcpjoin-no-such-level";
 /// A method that no revision has.
 pub(super) const NO_METHOD: &str = "mcpjoin/no-such-method";
+/// What we declare: nothing.
+pub(super) const NOTHING: &str = "{}";
+/// What a call declares that a server may ask something of.
+pub(super) const EVERYTHING: &str = r#"{"elicitation":{"form":{}},"sampling":{},"roots":{}}"#;
 /// A notification that no revision has.
 const NO_NOTIFICATION: &str = "notifications/mcpjoin/no-such-notification";
 
@@ -57,18 +61,19 @@ pub(super) fn request(manner: &Manner, id: &str, method: &str) -> String {
     }
 }
 
-/// A request with parameters, and with more in its `_meta`.
+/// A request with parameters, with more in its `_meta`, and, in the modern era, with these capabilities of ours.
 pub(super) fn request_with(
     manner: &Manner,
     id: &str,
     method: &str,
     members: &[(&str, Raw)],
     more: &[(&str, Raw)],
+    capabilities: &str,
 ) -> String {
     let mut params: Vec<String> = members.iter().map(member).collect();
     let own = match manner {
         Manner::Legacy => Vec::new(),
-        Manner::Modern(version) => meta_members(Some(version.as_str()), true),
+        Manner::Modern(version) => meta_members(Some(version.as_str()), Some(capabilities)),
     };
     let meta: Vec<String> = own.into_iter().chain(more.iter().map(member)).collect();
     if !meta.is_empty() {
@@ -144,17 +149,17 @@ fn client_info() -> String {
 }
 
 pub(super) fn meta(version: Option<&str>, capabilities: bool) -> String {
-    format!("{{{}}}", meta_members(version, capabilities).join(","))
+    format!("{{{}}}", meta_members(version, capabilities.then_some(NOTHING)).join(","))
 }
 
-fn meta_members(version: Option<&str>, capabilities: bool) -> Vec<String> {
+fn meta_members(version: Option<&str>, capabilities: Option<&str>) -> Vec<String> {
     let mut members = Vec::new();
     if let Some(version) = version {
         members.push(format!(r#""{}":{}"#, key::PROTOCOL_VERSION, Raw::string(version)));
     }
     members.push(format!(r#""{}":{}"#, key::CLIENT_INFO, client_info()));
-    if capabilities {
-        members.push(format!(r#""{}":{{}}"#, key::CLIENT_CAPABILITIES));
+    if let Some(capabilities) = capabilities {
+        members.push(format!(r#""{}":{capabilities}"#, key::CLIENT_CAPABILITIES));
     }
     members
 }

@@ -2,8 +2,8 @@
 //! end of its input at bad moments, a signal.
 //!
 //! Called at the end of a look, when it was asked for ([`Validator::resilience`](super::Validator::resilience)). It asks
-//! for the tools and for whether the server is there, and for nothing else; no tool is called. HTTP is not put under
-//! stress.
+//! for the tools and for whether the server is there, and for nothing else; no tool is called. For servers over HTTP:
+//! `http/resilience.rs`.
 
 use std::time::Duration;
 
@@ -46,21 +46,7 @@ impl Runs {
         }
         if let Some((mut live, manner)) = self.stressed(modern, "a large request").await? {
             self.tell(&live, Probe::Large);
-            let id = live.id();
-            let padding = Raw::string(&"x".repeat(LARGE));
-            let line = probes::request(&manner, &id, control(&manner));
-            let line = match manner {
-                Manner::Legacy => line.replacen(
-                    '}',
-                    &format!(r#","params":{{"_meta":{{"mcpjoin.dev/padding":{padding}}}}}}}"#),
-                    1,
-                ),
-                Manner::Modern(_) => line.replacen(
-                    r#""_meta":{"#,
-                    &format!(r#""_meta":{{"mcpjoin.dev/padding":{padding},"#),
-                    1,
-                ),
-            };
+            let line = large(&manner, &live.id());
             live.send(Probe::Large, &line);
             let id = live.id();
             let line = probes::request(&manner, &id, control(&manner));
@@ -98,6 +84,20 @@ impl Runs {
     async fn keep_stressed(&mut self, live: Live) {
         let run = live.close().await;
         self.trace.stress.push(run);
+    }
+}
+
+/// A request of 1 MiB.
+pub(super) fn large(manner: &Manner, id: &str) -> String {
+    let padding = Raw::string(&"x".repeat(LARGE));
+    let line = probes::request(manner, id, control(manner));
+    match manner {
+        Manner::Legacy => {
+            line.replacen('}', &format!(r#","params":{{"_meta":{{"mcpjoin.dev/padding":{padding}}}}}}}"#), 1)
+        }
+        Manner::Modern(_) => {
+            line.replacen(r#""_meta":{"#, &format!(r#""_meta":{{"mcpjoin.dev/padding":{padding},"#), 1)
+        }
     }
 }
 

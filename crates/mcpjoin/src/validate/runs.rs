@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use mcpjoin_check::{Probe, Revisions, Run, Trace};
+use mcpjoin_check::{CallNote, Probe, Revisions, Run, Trace};
 use mcpjoin_proto::session::{LinkEnd, OpeningFailure};
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Era, ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
+use tokio::time::timeout;
 
 use super::features::{self, Question};
 use super::live::{Live, MOMENT, Opened, Over};
@@ -19,6 +20,8 @@ pub(super) const REMOVED: [&str; 2] = ["ping", "logging/setLevel"];
 const SILENCE: Duration = Duration::from_millis(200);
 /// And at most so long in all.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
+/// One with which no session was opened has so long to end, at most.
+const LAST: Duration = Duration::from_secs(10);
 
 /// Every run of one server.
 pub(super) struct Runs {
@@ -83,6 +86,7 @@ impl Runs {
             self.openers().await?;
         }
         self.bad_lines(modern).await?;
+        self.streams(modern).await?;
         if self.of.resilience {
             self.resilience(modern).await?;
         }
@@ -303,28 +307,53 @@ impl Runs {
         Ok(())
     }
 
+    /// A session in which each request has a stream of its own, where the transport has that.
+    async fn streams(&mut self, modern: bool) -> Result<(), ValidateError> {
+        let Some(link) = self.source.messages().await? else { return Ok(()) };
+        self.number += 1;
+        let version = if modern { Version::newest(Era::Modern) } else { self.legacy_version() };
+        let live = Live::on(link, "a stream for each request", version, &self.of.limits, self.of.answer);
+        let Some((mut live, manner)) = self.open(live, modern).await else { return Ok(()) };
+        let control = control(&manner);
+        self.tell(&live, Probe::Id);
+        let odd = probes::ODD_IDS.map(|id| (id.to_owned(), probes::request(&manner, id, control)));
+        live.ask_all(Probe::Id, &odd).await;
+        self.ask(&mut live, &manner, Probe::UnknownMethod, probes::NO_METHOD).await;
+        live.send(Probe::UnknownNotification, &probes::unknown_notification());
+        self.ask(&mut live, &manner, Probe::Ping, control).await;
+        self.keep(live).await;
+        Ok(())
+    }
+
+    /// The version of the legacy era that is looked at closely.
+    fn legacy_version(&self) -> Version {
+        self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy))
+    }
+
     /// A session in which anything may be sent; `None` when none opens any more.
     pub(super) async fn opened(&mut self, modern: bool) -> Result<Option<(Live, Manner)>, ValidateError> {
+        let version = if modern { Version::newest(Era::Modern) } else { self.legacy_version() };
+        let live = self.start("lines that cannot be read", &version).await?;
+        Ok(self.open(live, modern).await)
+    }
+
+    /// Opens a session.
+    async fn open(&mut self, mut live: Live, modern: bool) -> Option<(Live, Manner)> {
+        let (version, id) = (live.run.version.clone(), live.id());
         if modern {
-            let version = Version::newest(Era::Modern);
-            let manner = Manner::Modern(version.clone());
-            let mut live = self.start("lines that cannot be read", &version).await?;
-            let id = live.id();
+            let manner = Manner::Modern(version);
             let line = probes::request(&manner, &id, Method::Discover.as_str());
             let opened = live.open(Probe::Discover, id, line, self.of.limits.initialize).await;
-            return Ok(matches!(opened, Opened::Result(_)).then_some((live, manner)));
+            return matches!(opened, Opened::Result(_)).then_some((live, manner));
         }
-        let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
-        let mut live = self.start("lines that cannot be read", &version).await?;
-        let id = live.id();
         let line = probes::initialize(&id, version.as_str());
         let Opened::Result(result) = live.open(Probe::Initialize, id, line, self.of.limits.initialize).await
         else {
-            return Ok(None);
+            return None;
         };
         live.run.version = agreed(&result, &version);
         live.send(Probe::Initialized, &probes::initialized());
-        Ok(Some((live, Manner::Legacy)))
+        Some((live, Manner::Legacy))
     }
 
     async fn keep(&mut self, live: Live) {
@@ -374,6 +403,10 @@ impl features::Ask for Asking<'_> {
         // A process has one.
     }
 
+    fn note(&mut self, note: CallNote) {
+        self.runs.trace.calls.push(note);
+    }
+
     fn last_id(&self) -> String {
         self.live.last_id()
     }
@@ -412,7 +445,8 @@ pub(super) fn agreed(result: &Payload, asked: &Version) -> Version {
 /// Why a session was not opened; the run is ended and not judged.
 async fn given_up(live: Live, line: &str, outcome: &Opened, within: Duration) -> OpeningFailure {
     let failure = failure(&live, line, outcome, within);
-    let _ = live.close().await;
+    // Dropped, it is ended at once: what has not spoken in its time has no more of it than that to end.
+    let _ = timeout(within.min(LAST), live.close()).await;
     failure
 }
 

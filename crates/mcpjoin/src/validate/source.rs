@@ -9,12 +9,15 @@ use crate::link::{ChildCommand, ChildHandle, Link};
 /// A connection that is being made.
 type Opening = Pin<Box<dyn Future<Output = Result<Link, ValidateError>> + Send>>;
 
+/// What connects for a run.
+type Open = Box<dyn FnMut() -> Opening + Send>;
+
 /// What makes a server's end for each run.
 pub(super) enum Source {
     /// Starts it.
     Child(ChildCommand),
-    /// Connects to it.
-    Stream(Box<dyn FnMut() -> Opening + Send>),
+    /// Connects to it; `messages`: also over links that carry messages and no bytes.
+    Stream { lines: Open, messages: Option<Open> },
 }
 
 impl Source {
@@ -26,7 +29,15 @@ impl Source {
                 let handle = command.handle();
                 Ok((command.start().await?, Some(handle)))
             }
-            Self::Stream(open) => Ok((open().await?, None)),
+            Self::Stream { lines, .. } => Ok((lines().await?, None)),
+        }
+    }
+
+    /// A link that carries messages as they are, where there is such a way to the server.
+    pub(super) async fn messages(&mut self) -> Result<Option<Link>, ValidateError> {
+        match self {
+            Self::Stream { messages: Some(open), .. } => open().await.map(Some),
+            Self::Child(_) | Self::Stream { .. } => Ok(None),
         }
     }
 }
@@ -35,9 +46,21 @@ impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Child(command) => command.fmt(f),
-            Self::Stream(_) => f.write_str("Stream"),
+            Self::Stream { .. } => f.write_str("Stream"),
         }
     }
+}
+
+fn opening<O, E>(mut open: impl FnMut() -> O + Send + 'static) -> Open
+where
+    O: IntoFuture<Output = Result<Link, E>>,
+    O::IntoFuture: Send + 'static,
+    E: Into<ValidateError>,
+{
+    Box::new(move || {
+        let opening = open().into_future();
+        Box::pin(async move { opening.await.map_err(Into::into) })
+    })
 }
 
 impl Validator {
@@ -60,16 +83,45 @@ impl Validator {
     /// # Errors
     /// What `open` fails with ends the look.
     #[must_use]
-    pub fn stream<O, E>(mut open: impl FnMut() -> O + Send + 'static) -> Self
+    pub fn stream<O, E>(open: impl FnMut() -> O + Send + 'static) -> Self
     where
         O: IntoFuture<Output = Result<Link, E>>,
         O::IntoFuture: Send + 'static,
         E: Into<ValidateError>,
     {
-        let open = move || -> Opening {
-            let opening = open().into_future();
-            Box::pin(async move { opening.await.map_err(Into::into) })
-        };
-        Self::of(Server::Lines(Source::Stream(Box::new(open))))
+        Self::of(Server::Lines(Source::Stream { lines: opening(open), messages: None }))
+    }
+
+    /// Also opens one session over a link that carries messages as they are, beside those over a
+    /// [stream](Self::stream): a transport on which each request has a stream of its own. Without a stream nothing
+    /// is changed. The link has to show lines to a [tap](Link::tapped), as the one of QUIC does.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "quic")]
+    /// # async fn f(pin: mcpjoin::quic::Trust) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcpjoin::Link;
+    /// use mcpjoin::validate::Validator;
+    ///
+    /// let connect = Link::quic("127.0.0.1:7000", pin);
+    /// let messages = connect.clone();
+    /// let validator = Validator::stream(move || connect.clone().on_one_stream());
+    /// let trace = validator.and_messages(move || messages.clone()).run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `open` fails with ends the look.
+    #[must_use]
+    pub fn and_messages<O, E>(mut self, open: impl FnMut() -> O + Send + 'static) -> Self
+    where
+        O: IntoFuture<Output = Result<Link, E>>,
+        O::IntoFuture: Send + 'static,
+        E: Into<ValidateError>,
+    {
+        if let Server::Lines(Source::Stream { messages, .. }) = &mut self.server {
+            *messages = Some(opening(open));
+        }
+        self
     }
 }

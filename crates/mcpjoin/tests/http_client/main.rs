@@ -2,6 +2,7 @@
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod alike;
 mod caching;
 mod catalogue;
 mod eras;

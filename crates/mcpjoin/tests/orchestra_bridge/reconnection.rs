@@ -93,6 +93,14 @@ fn quick() -> OrchestratorOptions {
 }
 
 #[test]
+fn who_is_gone_is_noticed_within_15_s_also_when_the_limit_begins_anew_with_the_keep_alive() {
+    let client = OrchestratorOptions::default();
+    assert!(client.idle + client.keep_alive <= Duration::from_secs(15), "{client:?}");
+    let host = mcpjoin::bridge::orchestra::host::quic_options();
+    assert!(host.idle + host.keep_alive <= Duration::from_secs(15), "{host:?}");
+}
+
+#[test]
 fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_made_again() {
     let folder = Folder::new();
     run(async {

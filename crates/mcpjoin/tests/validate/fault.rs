@@ -43,6 +43,8 @@ pub(super) enum Of {
     Plain,
     /// One that declares nothing.
     Bare,
+    /// One with a tool of each kind that is looked at closely.
+    Small,
 }
 
 /// A fault, and the rule that is to find it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpjoin::check::{Chapter, Report, Trace, rules};
+use mcpjoin::check::{CallProblem, Chapter, Outcome, Report, Trace, rules};
 use mcpjoin::link::SocketError;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::proto::{Era, Raw, Version};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::demo;
 use super::fault::{Fault, Look, Of, Over, Row, modern};
-use super::front::{Front, SLOW, failed, judged, looked, server};
+use super::front::{Front, SLOW, failed, judged, looked, outcome, server, small};
 use super::lines;
 use super::table::{NONE, features, http, protocol, rows};
 
@@ -24,11 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// So many servers are looked at over HTTP at a time.
 const AT_ONCE: usize = 8;
 
+const EVERY: [Of; 5] = [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare, Of::Small];
+
 fn clean(of: Of) -> Server {
     match of {
         Of::Demo => demo::server(Limits::default()).unwrap(),
         Of::ModernAlone => server(&[Version::newest(Era::Modern)]),
         Of::Plain => server(&[]),
+        Of::Small => small(),
         Of::Bare => Server::builder("bare", "1").build().unwrap(),
     }
 }
@@ -98,8 +101,7 @@ async fn over_http(server: &Server, row: &Row, over: Over) -> Result<Report, Str
 
 #[test]
 fn f27_each_fault_over_lines_is_found_by_its_rule_and_by_no_other() {
-    let servers: BTreeMap<Of, Server> =
-        [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare].map(|of| (of, clean(of))).into();
+    let servers: BTreeMap<Of, Server> = EVERY.map(|of| (of, clean(of))).into();
     let rows = rows();
     let rows = rows.iter().filter(|row| row.over.contains(&Over::Stdio));
     let wrong: Vec<String> = rows
@@ -113,8 +115,7 @@ fn f27_each_fault_over_lines_is_found_by_its_rule_and_by_no_other() {
 
 /// Looks at the servers behind these faults, several at once.
 async fn found_over_http(rows: Vec<Row>) {
-    let servers: BTreeMap<Of, Server> =
-        [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare].map(|of| (of, clean(of))).into();
+    let servers: BTreeMap<Of, Server> = EVERY.map(|of| (of, clean(of))).into();
     let (servers, room) = (Arc::new(servers), Arc::new(Semaphore::new(AT_ONCE)));
     let mut looks = JoinSet::new();
     for row in rows {
@@ -183,9 +184,12 @@ fn each_rule_has_a_fault_over_each_transport_that_it_judges() {
 
 #[test]
 fn r71_clean_servers_have_no_finding_over_lines() {
-    for of in [Of::Demo, Of::ModernAlone, Of::Plain, Of::Bare] {
-        let report = over_lines(&clean(of), &modern("").in_both().change(|it| it.whole = true)).unwrap();
-        assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
+    for of in EVERY {
+        let row = modern("").in_both().change(|it| it.whole = true);
+        for row in [row, modern("").in_both().change(|it| it.whole = true).reads()] {
+            let report = over_lines(&clean(of), &row).unwrap();
+            assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
+        }
     }
 }
 
@@ -202,6 +206,29 @@ fn a_server_that_is_slow_to_start_is_looked_at_in_both_eras() {
 }
 
 #[tokio::test]
+async fn r71_what_only_reads_has_no_finding_over_http() {
+    for of in [Of::Small, Of::Plain] {
+        let row = modern("").in_both().reads();
+        let report = over_http(&clean(of), &row, Over::Http).await.unwrap();
+        assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
+        for (rule, only) in [
+            ("input-asked-again", Of::Small),
+            ("elicitation-decline-handled", Of::Small),
+            ("param-header-as-number", Of::Small),
+            ("param-header-not-expected", Of::Small),
+            ("task-listed", Of::Small),
+            ("cancelled-task-status", Of::Small),
+            ("task-get-not-streamed", Of::Small),
+            ("undeclared-task-ignored", Of::Plain),
+        ] {
+            if of == only {
+                assert_eq!(*outcome(&report, rule), Outcome::Passed, "{rule}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn r71_the_demo_has_no_finding_over_http() {
     for of in [Of::Demo, Of::Bare] {
         let server = clean(of);
@@ -212,5 +239,24 @@ async fn r71_the_demo_has_no_finding_over_http() {
             let report = judged(&looked(validator).await.unwrap());
             assert_eq!(failed(&report), [""; 0], "{of:?}: {:#?}", report.failed().collect::<Vec<_>>());
         }
+    }
+}
+
+#[test]
+fn a_call_that_can_show_nothing_is_told_as_such() {
+    let problems = |of: Of, tool: &'static str, arguments: &'static str| -> Vec<String> {
+        let trace = looked_over_lines(&clean(of), &modern("").call(tool, arguments)).unwrap();
+        let told = trace.calls.iter().map(|note| {
+            assert_eq!((&*note.tool, note.version.era()), (tool, Some(Era::Modern)));
+            note.problem.to_string()
+        });
+        told.collect()
+    };
+    assert_eq!(problems(Of::Demo, "echo", r#"{"message":"x"}"#), [""; 0]);
+    assert_eq!(problems(Of::Demo, "nothing", "{}"), [CallProblem::NotListed.to_string()]);
+    assert_eq!(problems(Of::Bare, "echo", "{}"), [CallProblem::NoTools.to_string()]);
+    for arguments in ["{}", r#"{"message":7}"#] {
+        let told = problems(Of::Demo, "echo", arguments);
+        assert!(told.len() == 1 && told[0].contains("message"), "{told:?}");
     }
 }

@@ -19,12 +19,14 @@ use mcpjoin::Link;
 use mcpjoin::check::{Outcome, Report, Selection, Trace, judge};
 use mcpjoin::link::{HttpOptions, HttpService};
 use mcpjoin::proto::Version;
-use mcpjoin::proto::types::Prompt;
-use mcpjoin::server::{NoArguments, Server, tool};
+use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members, Prompt, StringSchema};
+use mcpjoin::server::{Context as Calling, HandlerError, NoArguments, Server, tool};
 use mcpjoin::validate::{ValidateError, Validator};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tower_service::Service as _;
 
 use super::fault::{Fault, Talk, fewer};
@@ -55,13 +57,45 @@ pub(super) fn server(versions: &[Version]) -> Server {
     let builder = Server::builder("front", "1")
         .dynamic_tools()
         .prompt(Prompt::new("hello"), async |_, _| "hello")
-        .tool(tool("one"), async |_: NoArguments, _| "done")
+        .tool(tool("one").read_only(), async |_: NoArguments, _| "done")
         .tool(tool("two"), async |_: NoArguments, _| "done");
     let builder = if versions.is_empty() { builder } else { builder.versions(versions.to_vec()) };
     builder.build().unwrap()
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Routed {
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    region: String,
+    #[schemars(with = "i64", extend("x-mcp-header" = "Count"))]
+    #[serde(default)]
+    count: Option<i64>,
+}
+
+/// A server with one tool of each kind that is looked at closely, and nothing else.
+pub(super) fn small() -> Server {
+    let server = Server::builder("small", "1")
+        .tool(tool("ask").read_only(), async |_: NoArguments, cx: Calling| {
+            let name = Members::new().with("name", StringSchema::default().into());
+            let answer = cx.elicit(ElicitFormParams::new("Who?", ElicitationSchema::new(name))).await?;
+            Ok::<_, HandlerError>(answer.action.as_str().to_owned())
+        })
+        .tool(tool("routed").read_only(), async |routed: Routed, _| {
+            format!("{} {:?}", routed.region, routed.count)
+        })
+        .tool(tool("job").read_only().as_task(), async |_: NoArguments, _| {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            "done"
+        });
+    server.build().unwrap()
+}
+
 impl Front {
+    /// Ends the server at once, with all connections to it.
+    pub(super) fn end(&self) -> AbortHandle {
+        self.accepting.abort_handle()
+    }
+
     pub(super) async fn new(fault: Fault) -> Self {
         Self::of(&server(&[]), fault).await
     }

@@ -11,4 +11,5 @@ mod faults;
 mod front;
 mod lines;
 mod outcomes;
+mod stress;
 mod table;

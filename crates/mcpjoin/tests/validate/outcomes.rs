@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mcpjoin::Link;
 use mcpjoin::check::{Outcome, What};
-use mcpjoin::link::Crossed;
+use mcpjoin::link::{ChildCommand, Crossed, SocketError};
+use mcpjoin::proto::session::Limits;
 use mcpjoin::proto::types::{Prompt, Resource};
 use mcpjoin::proto::{Era, Version};
 use mcpjoin::server::{NoArguments, Server, tool};
@@ -127,7 +128,8 @@ async fn f28_a_server_that_counts_is_called_where_it_was_allowed_and_nowhere_els
 
     let report = judged(&looked(front.validator().read_only_tools()).await.unwrap());
     assert_eq!(failed(&report), [""; 0], "{:#?}", report.failed().collect::<Vec<_>>());
-    assert_eq!(counts(&counted), [2, 2, 2, 2]);
+    // Once in each era, and once as a task that it cannot be.
+    assert_eq!(counts(&counted), [3, 2, 2, 2]);
     for rule in [
         "call-has-content",
         "read-has-contents",
@@ -217,6 +219,76 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
+async fn a_server_that_ends_over_http_is_told_to_have_ended_and_nothing_else() {
+    for (modern, last) in
+        [(true, "prompts/list"), (false, "prompts/list"), (true, "\"origin"), (false, "initialized")]
+    {
+        let (asked, mut ends) = tokio::sync::mpsc::unbounded_channel();
+        let front = Front::new(Fault {
+            before: Arc::new(move |head, body| {
+                let here = body.contains(last) || last == "\"origin" && head.headers.contains_key("origin");
+                if here {
+                    let _ = asked.send(());
+                }
+            }),
+            ..Fault::default()
+        })
+        .await;
+        let end = front.end();
+        let ending = tokio::spawn(async move {
+            let _ = ends.recv().await;
+            end.abort();
+        });
+        let validator = front.validator();
+        let validator = if modern { validator.without_legacy() } else { validator.without_modern() };
+        let trace = looked(validator).await.unwrap();
+        ending.await.unwrap();
+        let report = judged(&trace);
+        assert_eq!(failed(&report), ["request-answered"], "{last}");
+        let Outcome::Failed(findings) = outcome(&report, "request-answered") else { panic!("{last}") };
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].problem.ends_with("was not answered: the server ended"), "{findings:?}");
+    }
+}
+
+/// A server on which nothing comes.
+fn mute() -> Link {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    // It is there as long as the test is.
+    std::mem::forget(far);
+    let (reader, writer) = tokio::io::split(near);
+    Link::stream(reader, writer, "mute")
+}
+
+#[tokio::test(start_paused = true)]
+async fn r44_a_mute_server_is_waited_for_as_long_as_was_said() {
+    let mut connecting = Limits::default();
+    connecting.initialize = Duration::from_secs(1);
+    connecting.probe = Duration::from_secs(1);
+    let validator = || Validator::stream(|| async { Ok::<_, SocketError>(mute()) });
+    for validator in
+        [validator().answer_within(Duration::from_secs(1)), validator().limits(connecting.clone())]
+    {
+        let began = tokio::time::Instant::now();
+        let outcome = looked(validator).await;
+        assert!(matches!(outcome, Err(ValidateError::NoSession(_))), "{outcome:?}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}
+
+/// One that reads nothing, says nothing, and does not leave when its input ends.
+#[cfg(unix)]
+#[tokio::test]
+async fn r44_a_mute_program_is_ended_soon() {
+    let began = std::time::Instant::now();
+    let sleeping = ChildCommand::new("sleep").arg("1000");
+    let outcome = looked(Validator::new(sleeping).answer_within(Duration::from_millis(300))).await;
+    assert!(matches!(outcome, Err(ValidateError::NoSession(_))), "{outcome:?}");
+    // A few seconds, on whatever machine; twice the shutdown ladder alone takes longer.
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn r44_silence_costs_a_bounded_time() {
     // Every answer but the first is a stream on which nothing comes.
     let silent = Front::new(Fault {
@@ -226,7 +298,7 @@ async fn r44_silence_costs_a_bounded_time() {
         ..Fault::default()
     })
     .await;
-    let validator = silent.validator().without_legacy().answer_within(Duration::from_millis(200));
+    let validator = silent.validator().without_legacy().answer_within(Duration::from_secs(1));
     let report = judged(&looked(validator).await.unwrap());
     assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
 }
@@ -242,7 +314,7 @@ async fn a_body_above_the_limit_is_not_kept() {
         ..Fault::default()
     })
     .await;
-    let mut limits = mcpjoin::proto::session::Limits::default();
+    let mut limits = Limits::default();
     limits.message = 64 * 1024;
     let trace = looked(large.validator().without_legacy().limits(limits)).await.unwrap();
     let size: usize = trace
@@ -285,7 +357,7 @@ async fn a_server_that_asks_without_end_is_answered_a_bounded_number_of_times() 
         ..Fault::default()
     })
     .await;
-    let validator = asking.validator().without_modern().answer_within(Duration::from_millis(200));
+    let validator = asking.validator().without_modern().answer_within(Duration::from_secs(1));
     let report = judged(&looked(validator).await.unwrap());
     assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
     assert!(failed(&report).contains(&"request-id-not-reused"), "{:?}", failed(&report));

@@ -15,7 +15,7 @@ const QUIET: Duration = Duration::from_millis(300);
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
 
-const LEGACY: [&str; 7] = [
+pub(super) const LEGACY: [&str; 7] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"roots":{}},"clientInfo":{"name":"raw","version":"1"}}}"#,
     r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
     r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
@@ -35,15 +35,17 @@ const MODERN: [&str; 6] = [
 ];
 
 /// What the client answers: the method that it is asked for, and the rest of the response.
-const ANSWERS: [(&str, &str); 4] = [
+const ANSWERS: [(&str, &str); 5] = [
     ("\"ping\"", r#""result":{}}"#),
     ("no-such-method", r#""error":{"code":-32601,"message":"no"}}"#),
     ("roots/list", r#""result":{"roots":[{"uri":"file:///tmp"}]}}"#),
     ("elicitation/create", r#""result":{"action":"accept","content":{"sure":true}}}"#),
+    ("sampling/createMessage", r#""error":{"code":-32602,"message":"no"}}"#),
 ];
 
-/// What stands in a line of the client, what stands there instead, and the rule that is broken so.
-type Fault = (&'static str, &'static str, &'static str);
+/// The rule that is broken, what stands in a line of the client, and what stands there instead. A line with what follows
+/// `DROP:` is not sent at all.
+pub(super) type Fault = (&'static str, &'static str, &'static str);
 
 const LEGACY_FAULTS: [Fault; 34] = [
     ("client-jsonrpc-version", r#""2.0","id":2,"#, r#""1.0","id":2,"#),
@@ -97,7 +99,7 @@ const LEGACY_FAULTS: [Fault; 34] = [
     (
         "client-undeclared-not-asked",
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
-        r#"{"jsonrpc":"2.0","id":2,"method":"prompts/list"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"resources/list"}"#,
     ),
     (
         "client-respects-version",
@@ -126,7 +128,7 @@ const LEGACY_FAULTS: [Fault; 34] = [
     ("client-elicitation-conforms", r#"{"sure":true}"#, r#"{"sure":"yes"}"#),
 ];
 
-const MODERN_FAULTS: [Fault; 14] = [
+const MODERN_FAULTS: [Fault; 16] = [
     (
         "client-sends-no-response",
         r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":META}}"#,
@@ -161,6 +163,12 @@ const MODERN_FAULTS: [Fault; 14] = [
         "client-known-method",
         r#""method":"tools/call","params":{"name":"quiet","#,
         r#""method":"ping","params":{"#,
+    ),
+    ("client-discovers-first", "DROP:server/discover", ""),
+    (
+        "client-cancels-by-notification",
+        r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":META}}"#,
+        r#""method":"$/cancelRequest","params":{"id":4}}"#,
     ),
     ("client-cursor-unchanged", "CURSOR", r#""1""#),
     ("client-echoes-state", "STATE", r#""forged""#),
@@ -206,6 +214,7 @@ fn written_out(line: &str) -> String {
         )
         .replace("LOOK", "mcpjoin-look-0")
         .replace("PING\"", "mcpjoin-look-0-pong\"")
+        .replace("REQUEST", "{\"jsonrpc\":\"2.0\",\"id\":")
 }
 
 /// What the client has been told that it must give back.
@@ -213,6 +222,12 @@ fn written_out(line: &str) -> String {
 struct Told {
     cursor: String,
     state: String,
+    /// The task that was begun last.
+    task: String,
+    /// The question that was asked last.
+    question: String,
+    /// What is not answered.
+    silent: &'static str,
 }
 
 /// What comes until it is quiet: what is asked is answered.
@@ -230,10 +245,25 @@ async fn hear(
             text(&message["result"]["nextCursor"]).unwrap_or_else(|| std::mem::take(&mut told.cursor));
         told.state =
             text(&message["result"]["requestState"]).unwrap_or_else(|| std::mem::take(&mut told.state));
+        told.task =
+            text(&message["result"]["task"]["taskId"]).unwrap_or_else(|| std::mem::take(&mut told.task));
+        if message["method"] == "elicitation/create" {
+            told.question = message["id"].to_string();
+        }
+        if let Some(batch) = message.as_array() {
+            let pong = |asked: &serde_json::Value| format!(r#"REQUEST{},"result":{{}}}}"#, asked["id"]);
+            let pongs: Vec<String> = batch.iter().map(pong).collect();
+            send(writer, &format!("[{}]", pongs.join(",")), told, fault).await;
+        }
         let answer = ANSWERS.iter().find(|(asked, _)| line.contains(asked));
+        let answer = answer.filter(|(asked, _)| *asked != told.silent);
         if let (Some((_, answer)), false) =
             (answer, !message["method"].is_string() || message["id"].is_null())
         {
+            let task = &message["params"]["_meta"]["io.modelcontextprotocol/related-task"];
+            let meta = format!(r#""result":{{"_meta":{{"io.modelcontextprotocol/related-task":{task}}},"#);
+            let answer =
+                if task.is_null() { (*answer).to_owned() } else { answer.replace(r#""result":{"#, &meta) };
             send(writer, &format!(r#"{{"jsonrpc":"2.0","id":{},{answer}"#, message["id"]), told, fault).await;
         }
         line.clear();
@@ -249,26 +279,53 @@ async fn send(
     let (mut line, mut changed) = (line.to_owned(), false);
     // What was not given cannot be given back.
     let lacks = |name: &str, given: &str| line.contains(name) && given.is_empty();
-    if lacks("CURSOR", &told.cursor) || lacks("STATE", &told.state) {
+    if lacks("CURSOR", &told.cursor) || lacks("STATE", &told.state) || lacks("TASK", &told.task) {
         return;
     }
     if let Some((_, from, to)) = fault {
         let from = from.replace("LOOK", "mcpjoin-look-0");
+        if let Some(dropped) = from.strip_prefix("DROP:")
+            && line.replace("CURSOR", &told.cursor).contains(dropped)
+        {
+            return;
+        }
         changed = line.contains(&from);
         line = line.replace(&from, to);
     }
     let line = written_out(&line).replace("CURSOR", &told.cursor).replace("STATE", &told.state);
-    if !(changed && line.is_empty()) {
-        let _ = writer.write_all(format!("{line}\n").as_bytes()).await;
+    let line = line.replace("TASK", &told.task).replace("QUESTION", &told.question);
+    if changed && line.is_empty() {
+        return;
+    }
+    for part in line.split('\n') {
+        match part.strip_prefix("WAIT ") {
+            Some(seconds) => {
+                let time = Duration::from_secs_f64(seconds.parse().unwrap());
+                let _ = timeout(time, pending::<()>()).await;
+            }
+            None => {
+                let _ = writer.write_all(format!("{part}\n").as_bytes()).await;
+            }
+        }
     }
 }
 
 async fn looked_at(lines: &[&str], fault: Option<Fault>) -> Trace {
+    looked_at_by(ClientValidator::new(server()), lines, "", fault).await
+}
+
+/// Looks at a client that does not answer what is silent.
+pub(super) async fn looked_at_by(
+    validator: ClientValidator,
+    lines: &[&str],
+    silent: &'static str,
+    fault: Option<Fault>,
+) -> Trace {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
     let client = async {
         let (reader, mut writer) = tokio::io::split(theirs);
         let mut reader = BufReader::new(reader);
-        let mut told = Told::default();
+        let mut told = Told { silent, ..Told::default() };
         for line in lines {
             send(&mut writer, line, &told, fault).await;
             hear(&mut reader, &mut writer, &mut told, fault).await;
@@ -276,7 +333,7 @@ async fn looked_at(lines: &[&str], fault: Option<Fault>) -> Trace {
         // Whoever has not been answered by now is not.
         let _ = timeout(Duration::from_secs(12), hear(&mut reader, &mut writer, &mut told, fault)).await;
     };
-    let looking = ClientValidator::new(server()).serve(link(ours), pending());
+    let looking = validator.serve(link(ours), pending());
     let (trace, ()) = tokio::join!(looking, client);
     trace
 }

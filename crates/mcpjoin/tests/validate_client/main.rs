@@ -6,17 +6,24 @@
 mod bound;
 mod faults;
 mod ours;
+mod over_http;
+mod provoked;
 mod stress;
+
+use std::future::pending;
+use std::time::Duration;
 
 use mcpjoin::check::{Outcome, Report, Selection, Trace, judge_client};
 use mcpjoin::proto::types::{
     BooleanSchema, ElicitFormParams, ElicitResult, ElicitationSchema, InputRequests, InputRequired, Members,
+    Prompt,
 };
-use mcpjoin::server::{Context, HandlerError, NoArguments, tool};
+use mcpjoin::server::{Context, HandlerError, InputError, NoArguments, tool};
 use mcpjoin::{Link, Server};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::io::DuplexStream;
+use tokio::time::timeout;
 
 #[derive(Deserialize, JsonSchema)]
 struct Region {
@@ -36,6 +43,27 @@ fn server() -> Server {
             cx.cancelled().await;
             "cancelled"
         })
+        .tool(tool("slow").description("Takes four seconds").as_task(), async |_: NoArguments, _| {
+            let _ = timeout(Duration::from_secs(4), pending::<()>()).await;
+            "done"
+        })
+        .tool(tool("wonder").description("Asks, as a task").as_task(), async |_: NoArguments, cx: Context| {
+            let answer = cx.elicit(question()).await?;
+            Ok::<_, InputError>(answer.action.as_str().to_owned())
+        })
+        .tool(tool("part").description("Closes its stream early"), async |_: NoArguments, cx: Context| {
+            cx.close_sse_stream();
+            let _ = timeout(Duration::from_millis(100), pending::<()>()).await;
+            "done"
+        })
+        .tool(tool("eighth").description("Is the last"), async |_: NoArguments, _| "done")
+        .prompt(Prompt::new("still"), async |_, cx: Context| {
+            cx.cancelled().await;
+            "cancelled"
+        })
+        .prompt(Prompt::new("one"), async |_, _| "1")
+        .prompt(Prompt::new("two"), async |_, _| "2")
+        .prompt(Prompt::new("three"), async |_, _| "3")
         .build()
         .unwrap()
 }
@@ -44,13 +72,16 @@ async fn ask(_: NoArguments, cx: Context) -> Result<String, HandlerError> {
     if let Some(answer) = cx.input_response::<ElicitResult>("sure")? {
         return Ok(format!("{:?} {:?}", answer.action.as_str(), cx.open_request_state::<String>()?));
     }
-    let field = BooleanSchema::default().into();
-    let schema = ElicitationSchema::new(Members::new().with("sure", field));
-    let question = ElicitFormParams::new("Sure?", schema.with_required(["sure".to_owned()])).into();
-    let questions = InputRequests::new().with("sure", question);
+    let questions = InputRequests::new().with("sure", question().into());
     let state = cx.seal_request_state(&"asked")?;
     let input = InputRequired::default().with_input_requests(questions).with_request_state(state);
     Err(HandlerError::need_input(input))
+}
+
+fn question() -> ElicitFormParams {
+    let field = BooleanSchema::default().into();
+    let schema = ElicitationSchema::new(Members::new().with("sure", field));
+    ElicitFormParams::new("Sure?", schema.with_required(["sure".to_owned()]))
 }
 
 fn link(io: DuplexStream) -> Link {

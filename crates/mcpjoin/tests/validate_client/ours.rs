@@ -30,7 +30,7 @@ async fn work(link: Link, era: Era) {
         .await
         .unwrap();
     let tools = client.list_tools().all().await.unwrap();
-    assert_eq!(tools.len(), 4);
+    assert_eq!(tools.len(), 8);
     let arguments = Raw::parse(r#"{"region":"Zürich"}"#).unwrap();
     client.call_tool("region", Some(arguments)).await.unwrap();
     let asked = client.call_tool("ask", None).await.unwrap();

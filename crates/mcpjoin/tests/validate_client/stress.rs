@@ -44,7 +44,7 @@ async fn accused(fault: Option<Fault>) -> Vec<&'static str> {
     let trace = Validator::stream(open).without_legacy().resilience().run().await.unwrap();
     let report = judge(&trace, &Selection::new(["resilience"], []).unwrap());
     let passed = report.passed().count();
-    assert!(fault.is_some() || passed == 4, "{report:#?}");
+    assert!(fault.is_some() || passed == 3, "{report:#?}");
     let failed = report.failed().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_)));
     failed.map(|verdict| verdict.rule.slug).collect()
 }

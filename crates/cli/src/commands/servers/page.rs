@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::config::{File, Found};
+use crate::config::{File, Found, called};
 use crate::target::shown;
 use crate::ui::{BAD, FAINT, HEADING, NAME};
 use crate::visible;
@@ -40,7 +40,7 @@ pub(super) fn text(files: &[File]) -> String {
 }
 
 fn of_entry(entry: &Found, out: &mut Vec<String>) {
-    let name = shown(entry.name.as_ref());
+    let name = called(&entry.name);
     let mut about = entry.transport.unwrap_or("unusable").to_owned();
     if let Some(line) = entry.disabled {
         about.push_str(&format!(", disabled in line {line}"));
@@ -54,17 +54,21 @@ fn of_entry(entry: &Found, out: &mut Vec<String>) {
     }
     let mut parts = entry.parts.iter().peekable();
     while let Some(part) = parts.next() {
-        let bare = matches!(part.what, "env" | "headers");
-        let word = |text: &str| if bare { visible::line(text).into_owned() } else { shown(text.as_ref()) };
+        let bare = matches!(part.what, "env" | "env_vars" | "headers");
+        let word = |text: &str| if bare { called(text) } else { shown(text.as_ref()) };
         let mut words = vec![word(&part.text)];
         let mut last = part.line;
-        while let Some(next) = parts.next_if(|next| next.what == part.what) {
+        while let Some(next) = parts.next_if(|next| next.what == part.what && next.file == part.file) {
             words.push(word(&next.text));
             last = next.line;
         }
         let separator = if bare { ", " } else { " " };
         let lines =
             if last == part.line { part.line.to_string() } else { format!("{} to {last}", part.line) };
+        let lines = match &part.file {
+            Some(file) => format!("{lines} of {}", visible::line(file)),
+            None => lines,
+        };
         out.push(format!("    {:<14} {} {FAINT}line {lines}{FAINT:#}", part.what, words.join(separator)));
     }
     for problem in &entry.problems {
@@ -96,7 +100,11 @@ fn of(entry: &Found) -> serde_json::Value {
     let values: Vec<_> = entry
         .parts
         .iter()
-        .map(|part| json!({ "what": part.what, "text": part.text, "line": part.line }))
+        .map(|part| {
+            let mut value = json!({ "what": part.what, "text": part.text, "line": part.line });
+            put(&mut value, "file", part.file.as_deref());
+            value
+        })
         .collect();
     let mut object = json!({
         "name": entry.name,

@@ -1,15 +1,19 @@
 //! `mcpjoin validate --client`: is this client right? We are the server that it connects to.
 
+mod place;
+
 use std::ffi::OsString;
 use std::future::pending;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
 
 use mcpjoin::Link;
 use mcpjoin::check::{Chapter, Level, Selection, Trace, What, client_rules, judge_client};
 use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions};
+use mcpjoin::proto::session::ProcessExit;
 use mcpjoin::proto::types::Members;
 use mcpjoin::proto::types::meta::key;
 use mcpjoin::proto::{Message, Raw};
@@ -17,14 +21,15 @@ use mcpjoin::validate::{ClientValidator, Leaving};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use self::place::Place;
 use super::report::{Document, Judged, Seen, Server};
 use super::{Format, book, rendered};
 use crate::args::{ClientLook, Validate};
-use crate::commands::{unwritten, written};
+use crate::commands::written;
 use crate::connect::{Signals, limits};
 use crate::demo;
 use crate::exit::{Exit, Signal};
-use crate::failure::{Failure, Phase};
+use crate::failure::{Failure, Phase, seconds};
 use crate::guard::Guarded;
 use crate::target::shown;
 use crate::ui::Ui;
@@ -37,14 +42,24 @@ const TERMINATE: Duration = Duration::from_secs(1);
 const KILLED: Duration = Duration::from_secs(1);
 /// Stands for our address in the words of the client's command.
 const URL: &str = "{url}";
-/// Stands for the id of our process in the name of the report.
-const PID: &str = "{pid}";
+/// How a shell says that it has not found a program.
+const NOT_FOUND: ProcessExit = ProcessExit::Code(127);
 
 /// How it ended.
 struct Looked {
     trace: Trace,
-    /// By a signal, which is not what ends it otherwise.
+    /// By a signal.
     signal: Option<Signal>,
+    /// The client that we have started.
+    ours: Option<Ours>,
+}
+
+/// What became of the client that we have started.
+struct Ours {
+    /// How it has ended by itself; `None` when we have ended it.
+    exit: Option<ProcessExit>,
+    /// The last that it wrote to standard error.
+    stderr: Bytes,
 }
 
 /// Serves clients, and judges them. `escaped`: `--` stood before the first word.
@@ -81,6 +96,7 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
             "mcpjoin validate --client --listen http://127.0.0.1:0/mcp -- my-client {url}",
         ));
     }
+    let place = look.report.as_deref().map(Place::new).transpose()?;
     let began = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -92,12 +108,15 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     drop(guarded);
     let looked = looked?;
     if looked.trace.runs.is_empty() {
-        if let Some(signal) = looked.signal {
-            return Ok(Exit::Signal(signal));
-        }
-        let failure =
-            Failure::new("E_NO_CLIENT", Exit::Connection, Phase::Serve, "no client has said anything");
-        return Err(failure.hint("was it told to start this, or to connect to that address?"));
+        return match looked.signal {
+            Some(signal) => Ok(Exit::Signal(signal)),
+            None => Err(nobody(args, looked.ours, began.elapsed())),
+        };
+    }
+    if let Some(exit) =
+        looked.ours.as_ref().and_then(|ours| ours.exit).filter(|exit| *exit != ProcessExit::Code(0))
+    {
+        ui.note(&format!("the client's command has ended with {exit}"));
     }
     let name = ui.hidden(&name(&looked.trace)).into_owned();
     let report = judge_client(&looked.trace, &selection);
@@ -113,10 +132,10 @@ pub(super) fn run(ui: &Ui, args: &Validate, escaped: bool) -> Result<Exit, Failu
     };
     let document = Document { servers: vec![server], several: false, least, baseline: None };
     let text = rendered(ui, args, &document);
-    let exit = match &look.report {
+    let exit = match place {
         // What crosses goes over standard output; what is printed goes to standard error then.
         None => written(ui, ui.result(&text)),
-        Some(path) => saved(path, &text)?,
+        Some(place) => place.save(&text)?,
     };
     Ok(match (exit, looked.signal) {
         (Exit::Done, Some(signal)) => Exit::Signal(signal),
@@ -164,7 +183,34 @@ async fn over_stdio(
         }
     };
     let trace = validator.serve(link, end).await;
-    Ok(Looked { trace, signal: ended })
+    Ok(Looked { trace, signal: ended, ours: None })
+}
+
+/// Why there is nobody to judge.
+fn nobody(args: &Validate, ours: Option<Ours>, took: Duration) -> Failure {
+    let failure = |message: &str| Failure::new("E_NO_CLIENT", Exit::Connection, Phase::Serve, message);
+    let Some((ours, words)) = ours.filter(|_| !args.words.is_empty()).zip(Some(&args.words)) else {
+        return failure("no client has said anything")
+            .hint("was it told to start this, or to connect to that address?");
+    };
+    let told = words.iter().any(|word| word.to_str().is_some_and(|word| word.contains(URL)));
+    let mut failure = match ours.exit {
+        Some(_) => failure("the client's command has ended, and has said nothing to us"),
+        None => failure(&format!(
+            "the client's command has said nothing to us in {}",
+            seconds(args.client.during.unwrap_or(took))
+        )),
+    };
+    failure = failure.hint(match ours.exit {
+        Some(NOT_FOUND) => "the shell has not found a program: is it installed, and on PATH?",
+        _ if !told => "where is it told to connect to? {url} in its command stands for our address",
+        Some(_) => "run the command by itself, with the address of a server that works in place of {url}",
+        None => "give it more time: --for; does it connect without being asked to?",
+    });
+    let line: Vec<_> = words.iter().map(|word| shown(word)).collect();
+    failure = failure.with(&line.join(" "), took).stderr(&ours.stderr);
+    failure.seen.status = ours.exit;
+    failure
 }
 
 /// Clients that come to an address, one of which may be started by us.
@@ -186,15 +232,16 @@ async fn over_http(
         return over_http_to_ours(ui, validator, listener, command, during, signals).await;
     }
     let idle = if during.is_some() { None } else { Some(IDLE) };
+    let mut ended = None;
     let end = async {
         tokio::select! {
-            // That is how it ends.
-            _ = signals.next() => Leaving::Over,
-            () = passed(during) => Leaving::Over,
+            signal = signals.next() => ended = Some(signal),
+            () = passed(during) => {}
         }
+        Leaving::Over
     };
     let trace = validator.serve_http(listener, HttpOptions::new(), idle, end).await;
-    Ok(Looked { trace, signal: None })
+    Ok(Looked { trace, signal: ended, ours: None })
 }
 
 /// The client that we start. Neither it nor anything that it has started outlives the look.
@@ -212,12 +259,15 @@ async fn over_http_to_ours(
     let mut running = Box::pin(command.run(async {
         let _ = stopped.await;
     }));
+    let mut ended = None;
     let end = async {
         // Dropped with this, also when enough has been noted: then the client is ended.
         let _stop = stop;
         tokio::select! {
-            // That is how it ends.
-            _ = signals.next() => Leaving::Over,
+            signal = signals.next() => {
+                ended = Some(signal);
+                Leaving::Over
+            }
             () = passed(during) => Leaving::Over,
             _ = left => Leaving::Gone(None),
         }
@@ -235,11 +285,15 @@ async fn over_http_to_ours(
             }
         }
     };
+    // What ends afterwards is ended by us.
+    let by_itself = ran.is_some();
     if ran.is_none() {
         tokio::select! {
             biased;
             // Nobody wants to wait any longer.
-            _ = signals.next() => {}
+            signal = signals.next() => {
+                ended.get_or_insert(signal);
+            }
             outcome = &mut running => ran = Some(outcome),
         }
     }
@@ -254,7 +308,8 @@ async fn over_http_to_ours(
         let name = crate::visible::line(&left.name);
         ui.warning(&format!("process {} ({name}), which the client has started, is still there", left.pid));
     }
-    Ok(Looked { trace, signal: None })
+    let exit = report.and_then(|report| report.exit).filter(|_| by_itself);
+    Ok(Looked { trace, signal: ended, ours: Some(Ours { exit, stderr: client.stderr() }) })
 }
 
 /// How the client is started, where there is one to be started.
@@ -286,17 +341,6 @@ const fn number(signal: Signal) -> i32 {
         Signal::Interrupt => 2,
         Signal::Terminate => 15,
     }
-}
-
-fn saved(path: &Path, text: &str) -> Result<Exit, Failure> {
-    let path = match path.to_str() {
-        Some(name) => PathBuf::from(name.replace(PID, &std::process::id().to_string())),
-        None => path.to_owned(),
-    };
-    let plain = anstream::adapter::strip_str(text).to_string();
-    std::fs::write(&path, plain.trim_end().to_owned() + "\n")
-        .map(|()| Exit::Done)
-        .map_err(|error| unwritten(&shown(path.as_os_str()), &error))
 }
 
 /// What the client says of itself.

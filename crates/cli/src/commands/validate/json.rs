@@ -3,6 +3,7 @@
 use mcpjoin::check::Level;
 use serde_json::{Map, Value, json};
 
+use super::calls::Note;
 use super::openers::Row;
 use super::report::{Compared, Document, Found, Judged, Ruling, Said, Seen, Server};
 use crate::ui::Ui;
@@ -54,6 +55,9 @@ fn fill_judged(out: &mut Map<String, Value>, judged: &Judged, document: &Documen
     }
     let rules = judged.rulings.iter().map(|ruling| self::ruling(ruling, document.baseline.is_some()));
     out.insert("rules".into(), rules.collect());
+    if !judged.calls.is_empty() {
+        out.insert("calls".into(), judged.calls.iter().map(Note::json).collect());
+    }
     if let Some(clients) = &judged.clients {
         out.insert("clients".into(), clients.json());
     }

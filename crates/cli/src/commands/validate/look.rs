@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use mcpjoin::Link;
 use mcpjoin::check::{Selection, judge};
 use mcpjoin::link::{ChildHandle, SocketError};
+use mcpjoin::quic::QuicError;
 use mcpjoin::validate::Validator;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::clients::Clients;
-use super::openers;
+use super::compatibility::Clients;
 use super::refusal::{failure, not_examined};
 use super::report::{Judged, Seen, Server};
+use super::{calls, openers};
 use crate::args::{Connect, ToolCall, Validate};
 use crate::config::ToolFilter;
 use crate::connect::{Plan, Signals, Way, limits};
@@ -32,7 +34,7 @@ pub(super) struct Look {
     selection: Selection,
     openers: bool,
     resilience: bool,
-    clients: bool,
+    compatibility: bool,
     calls: Vec<ToolCall>,
     read_only_tools: bool,
     connect: Connect,
@@ -44,7 +46,7 @@ impl Look {
             selection,
             openers: args.eras,
             resilience: args.resilience,
-            clients: args.clients,
+            compatibility: args.compatibility,
             calls: args.call.clone(),
             read_only_tools: args.read_only_tools,
             connect: args.connect.clone(),
@@ -187,7 +189,8 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
     let validator = if look.resilience { validator.resilience() } else { validator };
     let trace = validator.run().await.map_err(failure)?;
     let mut judged = Judged::new(ui, &trace, judge(&trace, &look.selection));
-    if look.clients {
+    judged.calls = calls::notes(ui, &trace, &look.calls);
+    if look.compatibility {
         judged.clients = Clients::new(ui, entry.as_deref(), &trace);
     }
     Ok(Seen::Judged(judged))
@@ -206,16 +209,25 @@ fn server(way: &Way) -> Result<Validator, Failure> {
             None => of,
         });
     }
-    let Some(socket) = way.socket().cloned() else { return Err(not_examined()) };
-    Ok(Validator::stream(move || {
-        let (socket, trace) = (socket.clone(), trace.clone());
-        async move {
-            let link = socket.await?;
-            Ok::<_, SocketError>(match trace {
-                Some(trace) => link.tapped(trace.tap()),
-                None => link,
-            })
-        }
+    let tapped = move |link: Link| match &trace {
+        Some(trace) => link.tapped(trace.tap()),
+        None => link,
+    };
+    if let Some(socket) = way.socket().cloned() {
+        return Ok(Validator::stream(move || {
+            let (socket, tapped) = (socket.clone(), tapped.clone());
+            async move { Ok::<_, SocketError>(tapped(socket.await?)) }
+        }));
+    }
+    let Some(quic) = way.quic().cloned() else { return Err(not_examined()) };
+    let (each, also) = (quic.clone(), tapped.clone());
+    let lines = Validator::stream(move || {
+        let (quic, tapped) = (quic.clone(), tapped.clone());
+        async move { Ok::<_, QuicError>(tapped(quic.on_one_stream().await?)) }
+    });
+    Ok(lines.and_messages(move || {
+        let (quic, tapped) = (each.clone(), also.clone());
+        async move { Ok::<_, QuicError>(tapped(quic.await?)) }
     }))
 }
 

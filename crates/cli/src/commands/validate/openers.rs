@@ -1,6 +1,5 @@
 //! `mcpjoin validate --eras`: what a server makes of each first request that a client may have.
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use mcpjoin::proto::Version;
@@ -8,11 +7,13 @@ use mcpjoin::proto::session::Limits;
 use mcpjoin::validate::{Opener, OpenerAnswer};
 use serde_json::{Value, json};
 
+use super::fold::{Head, prose};
+use super::page::titled;
 use super::report::cut;
 use crate::args::Connect;
 use crate::connect::{Plan, limits};
 use crate::failure::{Failure, seconds};
-use crate::ui::{BAD, FAINT, HEADING, Ui};
+use crate::ui::{BAD, FAINT, Ui};
 use crate::visible;
 
 /// Of what a server says so many characters are kept.
@@ -116,19 +117,17 @@ impl Row {
 /// The table for a person.
 pub(super) fn table(out: &mut String, shown: &str, rows: &[Row]) {
     let open = rows.iter().filter(|row| row.is_open()).count();
-    let _ = writeln!(
-        out,
-        "{HEADING}{}{HEADING:#}, {} openers, {open} of them open it\n",
-        visible::line(shown),
-        rows.len()
-    );
+    titled(out, shown, &format!(", {} openers, {open} of them open it", rows.len()));
+    out.push('\n');
     let labels: Vec<String> = rows.iter().map(|row| row.opener.to_string()).collect();
     let width = labels.iter().map(String::len).max().unwrap_or_default();
     for (row, label) in rows.iter().zip(labels) {
         let took = seconds(row.took);
         let said = visible::line(&row.said);
-        let said = if row.is_open() { said.into_owned() } else { format!("{BAD}no{BAD:#}: {said}") };
-        let _ = writeln!(out, "  {label:<width$}  {FAINT}{took:>8}{FAINT:#}  {said}");
+        let no = if row.is_open() { String::new() } else { format!("{BAD}no{BAD:#}: ") };
+        let text = format!("  {label:<width$}  {FAINT}{took:>8}{FAINT:#}  {no}");
+        let columns = width + 14 + if row.is_open() { 0 } else { "no: ".len() };
+        prose(out, &Head { text: &text, columns, indent: 10 }, &said);
     }
 }
 

@@ -1,19 +1,24 @@
 //! The report for a person: chapter by chapter, each fault with the message that shows it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::check::{Chapter, Level};
+use mcpjoin::check::{Chapter, Level, Rule};
+use unicode_width::UnicodeWidthStr as _;
 
+use super::fold::{Head, PAGE, prose, quoted};
 use super::openers;
-use super::report::{Compared, Document, Found, Judged, Ruling, Said, Seen, Server, cut};
+use super::report::{Compared, Document, Found, Judged, KEPT, Ruling, Said, Seen, Server, cut};
 use crate::ui::{BAD, FAINT, HEADING, NAME, Ui};
 use crate::visible;
 
 /// Of the places where one rule was broken, so many are shown.
 const FINDINGS: usize = 3;
-/// A line is cut after so many characters.
+/// Of a server's command, so many characters are shown.
+const NAMED: usize = 200;
+/// Of what crossed, and of a problem, so many characters are shown.
 const SHOWN: usize = 300;
 
 /// All of it. `all`: the rules that held, too.
@@ -27,13 +32,11 @@ pub(super) fn document(ui: &Ui, document: &Document, all: bool) -> String {
             Err(_) if !document.several => continue,
             Err(failure) => {
                 let problem = ui.hidden(&failure.message);
-                let _ = writeln!(
-                    out,
-                    "{HEADING}{}{HEADING:#}\n\n  {BAD}not judged{BAD:#}: {} {FAINT}({}){FAINT:#}",
-                    visible::line(&server.shown),
-                    visible::line(&problem),
-                    failure.id
-                );
+                let name = visible::line(&server.shown);
+                let _ = writeln!(out, "{HEADING}{}{HEADING:#}\n", visible::line(&cut(&name, NAMED)));
+                let text = format!("  {BAD}not judged{BAD:#}: ");
+                let problem = format!("{} ({})", visible::line(&cut(&problem, SHOWN)), failure.id);
+                prose(&mut out, &Head { text: &text, columns: 14, indent: 4 }, &problem);
             }
         }
         if document.several {
@@ -82,7 +85,7 @@ fn judged(out: &mut String, server: &Server, judged: &Judged, all: bool) {
             }
         }
     }
-    summary(out, judged);
+    summary(out, judged, all);
     if let Some(clients) = &judged.clients {
         clients.page(out);
     }
@@ -95,38 +98,50 @@ fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {
             versions.push(run.version.as_str());
         }
     }
-    let _ = writeln!(
-        out,
-        "{HEADING}{}{HEADING:#}, protocol {}, {} runs in {:.1} s",
-        visible::line(shown),
-        visible::line(&versions.join(", ")),
+    let versions = versions.join(", ");
+    let rest = format!(
+        ", protocol {}, {} runs in {:.1} s",
+        visible::line(&versions),
         judged.runs.len(),
         took.as_secs_f64()
     );
+    titled(out, shown, &rest);
+}
+
+/// A heading: what a server is called by, and what follows that.
+pub(super) fn titled(out: &mut String, name: &str, rest: &str) {
+    let name = cut(name, NAMED);
+    let name = visible::line(&name);
+    let columns = name.width();
+    if columns < PAGE {
+        let text = format!("{HEADING}{name}{HEADING:#}");
+        prose(out, &Head { text: &text, columns, indent: 2 }, rest);
+    } else {
+        prose(out, &Head { text: "", columns: 0, indent: 2 }, &format!("{name}{rest}"));
+    }
 }
 
 fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
     let rule = ruling.rule;
     let known = findings.iter().filter(|found| found.known).count();
     let Some(level) = ruling.fault() else {
-        let _ = writeln!(out, "  {FAINT}known{FAINT:#} {NAME}{}{NAME:#}: {}", rule.slug, rule.sentence);
+        sentence(out, &format!("{FAINT}known{FAINT:#}"), "known".len(), rule);
         return;
     };
     let label =
         if level == Level::Must { format!("{BAD}{}{BAD:#}", level.as_str()) } else { level.as_str().into() };
-    let _ = writeln!(out, "  {label} {NAME}{}{NAME:#}: {}", rule.slug, rule.sentence);
+    sentence(out, &label, level.as_str().len(), rule);
     for found in findings.iter().filter(|found| !found.known).take(FINDINGS) {
         let problem = cut(&found.problem, SHOWN);
         let times = if found.count > 1 { format!(", {} times", found.count) } else { String::new() };
-        let _ = writeln!(
-            out,
-            "    {} {FAINT}({}{times}){FAINT:#}",
-            visible::line(&problem),
-            visible::line(&found.run)
-        );
+        let problem = format!("{} ({}{times})", visible::line(&problem), visible::line(&found.run));
+        prose(out, &Head { text: "    ", columns: 4, indent: 4 }, &problem);
         for (name, line) in [("sent", &found.sent), ("received", &found.received)] {
             if let Some(line) = line {
-                let _ = writeln!(out, "    {FAINT}{name:<8}{FAINT:#} {}", visible::line(&cut(line, SHOWN)));
+                let text = format!("    {FAINT}{name:<8}{FAINT:#} ");
+                let shown: String = line.chars().take(SHOWN).collect();
+                let head = Head { text: &text, columns: 13, indent: 13 };
+                quoted(out, &head, &visible::line(&shown), left_out(line).as_deref());
             }
         }
         let _ = writeln!(out, "    {FAINT}see{FAINT:#}      {}", found.address);
@@ -140,8 +155,23 @@ fn broken(out: &mut String, ruling: &Ruling, findings: &[Found]) {
     }
 }
 
-/// What ran and what did not, and why not: always all of it.
-fn summary(out: &mut String, judged: &Judged) {
+/// A rule and what it says, behind how binding it is, which has so many columns.
+fn sentence(out: &mut String, label: &str, columns: usize, rule: &Rule) {
+    let text = format!("  {label} {NAME}{}{NAME:#}: ", rule.slug);
+    let columns = columns + rule.slug.len() + 5;
+    prose(out, &Head { text: &text, columns, indent: 4 }, rule.sentence);
+}
+
+/// How much of a line is not shown.
+fn left_out(line: &str) -> Option<String> {
+    let all = line.chars().count();
+    // What is kept of a longer one ends so.
+    let more = if all > KEPT && line.ends_with('…') { "more than " } else { "" };
+    (all > SHOWN).then(|| format!("the first {SHOWN} of {more}{} characters", all.min(KEPT)))
+}
+
+/// What ran and what did not: always, in figures. `all`: also which rules had nothing to judge, and why each.
+fn summary(out: &mut String, judged: &Judged, all: bool) {
     let counts = judged.counts();
     let of = |level: Level| {
         let count = judged.rulings.iter().filter(|ruling| ruling.fault() == Some(level)).count();
@@ -161,6 +191,9 @@ fn summary(out: &mut String, judged: &Judged) {
         counts.failed,
         counts.skipped
     );
+    if !all {
+        return skipped(out, judged);
+    }
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for ruling in &judged.rulings {
         if let Said::Skipped(why) = &ruling.said {
@@ -179,7 +212,47 @@ fn summary(out: &mut String, judged: &Judged) {
         }
     }
     for (why, slugs) in reasons {
-        let _ = writeln!(out, "  {FAINT}skipped: {}:{FAINT:#} {}", visible::line(why), slugs.join(", "));
+        let text = format!("{}: {}", visible::line(why), slugs.join(", "));
+        prose(out, &Head { text: "  skipped: ", columns: 11, indent: 4 }, &text);
+    }
+}
+
+/// The rules that had nothing to judge, in a few lines: a chapter that was not put to the test, what an option would
+/// show, and the rest.
+fn skipped(out: &mut String, judged: &Judged) {
+    let mut groups: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut order, mut rest) = (Vec::new(), 0);
+    for chapter in Chapter::ALL {
+        let rulings: Vec<&Ruling> =
+            judged.rulings.iter().filter(|ruling| ruling.rule.chapter == chapter).collect();
+        let whys: Vec<&str> = rulings.iter().filter_map(|ruling| ruling.skipped()).collect();
+        let whole = whys.len() == rulings.len() && whys.windows(2).all(|two| two[0] == two[1]);
+        for why in &whys {
+            let group = match why.split_once(": see --") {
+                Some((_, options)) => format!("--{options} would show more"),
+                None if whole && whys.len() > 1 => (*why).to_owned(),
+                None => {
+                    rest += 1;
+                    continue;
+                }
+            };
+            match groups.entry(group) {
+                Entry::Vacant(entry) => {
+                    order.push(entry.key().clone());
+                    entry.insert(1);
+                }
+                Entry::Occupied(mut entry) => *entry.get_mut() += 1,
+            }
+        }
+    }
+    let mut lines: Vec<(usize, String)> =
+        order.into_iter().map(|group| (groups.get(&group).copied().unwrap_or_default(), group)).collect();
+    if rest > 0 {
+        lines.push((rest, "nothing of what they judge was seen (-v says which, and why each)".into()));
+    }
+    for (count, why) in lines {
+        let text = format!("  {FAINT}skipped {count:>3}:{FAINT:#} ");
+        prose(out, &Head { text: &text, columns: 15, indent: 15 }, &visible::line(&why));
     }
 }
 
@@ -196,30 +269,33 @@ fn stale(out: &mut String, compared: &Compared) {
     );
     for stale in &compared.stale {
         let server = stale.server.as_ref().map(|server| format!("{}, ", visible::line(server)));
-        let _ = writeln!(
-            out,
-            "  {}{NAME}{}{NAME:#}: {} {FAINT}({}){FAINT:#}",
+        let text = format!(
+            "{}{}: {} ({})",
             server.unwrap_or_default(),
             visible::line(&stale.rule),
-            visible::line(&stale.problem),
+            visible::line(&cut(&stale.problem, SHOWN)),
             visible::line(&stale.run)
         );
+        prose(out, &Head { text: "  ", columns: 2, indent: 4 }, &text);
     }
 }
 
-/// How many servers came to what.
+/// How many servers came to what: of those that were judged, and of those whose openers alone were tried.
 fn servers(out: &mut String, document: &Document) {
-    let (mut judged, mut faulty, mut failed) = (0, 0, 0);
+    let (mut judged, mut faulty, mut failed, mut open, mut shut) = (0, 0, 0, 0, 0);
     for server in &document.servers {
         match &server.seen {
             Ok(Seen::Judged(report)) if report.has_failed(document.least) => faulty += 1,
-            Ok(_) => judged += 1,
+            Ok(Seen::Judged(_)) => judged += 1,
+            Ok(Seen::Openers(rows)) if rows.iter().any(openers::Row::is_open) => open += 1,
+            Ok(Seen::Openers(_)) => shut += 1,
             Err(_) => failed += 1,
         }
     }
-    let _ = writeln!(
-        out,
-        "{HEADING}{} servers{HEADING:#}: {judged} without faults, {faulty} with faults, {failed} not judged",
-        document.servers.len()
-    );
+    let of = if open + shut > 0 {
+        format!("{open} opened by some opener, {shut} by none, {failed} not reached; nothing was judged")
+    } else {
+        format!("{judged} without faults, {faulty} with faults, {failed} not judged")
+    };
+    let _ = writeln!(out, "{HEADING}{} servers{HEADING:#}: {of}", document.servers.len());
 }

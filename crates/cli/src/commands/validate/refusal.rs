@@ -15,6 +15,7 @@ pub(super) fn failure(error: ValidateError) -> Failure {
     match error {
         ValidateError::Spawn(error) => Failure::spawn(&error),
         ValidateError::Socket(error) => Failure::connect(&error),
+        ValidateError::Quic(error) => Failure::quic(&error),
         ValidateError::NoSession(failure) => {
             Failure::closed(&CloseCause::Opening(failure), Phase::Initialize)
         }
@@ -49,11 +50,11 @@ pub(super) fn failure(error: ValidateError) -> Failure {
     }
 }
 
-/// A server over QUIC, where each request has a stream of its own: there is no one stream of lines to look at.
+/// A server that is reached neither by lines nor over HTTP.
 pub(super) fn not_examined() -> Failure {
     let mut failure = Failure::usage(
-        "a server over QUIC is not judged by the rules in this version",
-        "mcpjoin doctor TARGET goes through it phase by phase, mcpjoin validate --eras TARGET shows how it opens",
+        "a server that is reached in this way is not judged by the rules",
+        "mcpjoin validate --eras TARGET shows how it opens",
     );
     failure.id = "E_NOT_BUILT";
     failure

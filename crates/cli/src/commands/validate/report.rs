@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcpjoin::check::{self, Level, Outcome, Rule, Trace};
 
-use super::clients::Clients;
+use super::calls::Note;
+use super::compatibility::Clients;
 use super::fingerprint;
 use super::openers::Row;
 use crate::connect::Place;
@@ -17,7 +18,7 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 
 /// Of one line that crossed, and of one problem, so many characters are kept.
-const KEPT: usize = 4096;
+pub(super) const KEPT: usize = 4096;
 /// Of the places where one rule was broken, so many are kept: a server with ten thousand bad tools has one fault.
 const PLACES: usize = 500;
 
@@ -69,6 +70,8 @@ pub(super) enum Seen {
 
 /// What the rules say of it.
 pub(super) struct Judged {
+    /// Of the calls that were asked for, those that show less than they were meant to.
+    pub(super) calls: Vec<Note>,
     /// What well-known clients make of its tools, where that was asked for and there are any.
     pub(super) clients: Option<Clients>,
     pub(super) runs: Vec<Run>,
@@ -151,7 +154,7 @@ impl Judged {
                 Outcome::Failed(findings) => Said::Failed(Places::new(ui, verdict.rule, findings)),
             },
         });
-        Self { clients: None, runs: runs.collect(), rulings: rulings.collect() }
+        Self { calls: Vec::new(), clients: None, runs: runs.collect(), rulings: rulings.collect() }
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -187,6 +190,14 @@ impl Ruling {
             }
         }
         counts
+    }
+
+    /// Why it had nothing to judge, where that is so.
+    pub(super) fn skipped(&self) -> Option<&str> {
+        match &self.said {
+            Said::Skipped(why) => Some(why),
+            Said::Passed | Said::Failed(_) => None,
+        }
     }
 
     /// Where it was broken.

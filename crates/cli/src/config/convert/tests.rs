@@ -50,7 +50,7 @@ fn said(configuration: &Configuration) -> Vec<(String, String)> {
 fn every_dialect_says_the_same_in_every_other_one() {
     let first = configuration(Dialect::McpServersJson, COMMON);
     for (name, one) in Dialect::NAMES {
-        let Converted { text, left, entries } = convert(&typed(COMMON), &[], one).unwrap();
+        let Converted { text, left, entries, .. } = convert(&typed(COMMON), &[], one, true).unwrap();
         assert_eq!((left, entries), (Vec::new(), 2), "{name}");
         let there = configuration(one, &text);
         assert_eq!(there.dialect, one, "{text}");
@@ -77,7 +77,7 @@ fn what_binds_an_entry_goes_with_it_or_is_told() {
             ],
         ),
     ] {
-        let converted = convert(&typed(text), &[], dialect).unwrap();
+        let converted = convert(&typed(text), &[], dialect, true).unwrap();
         let told: Vec<String> = lost
             .iter()
             .map(|lost| format!("--mcp-config:1:17: {lost} of a has no place in {}", dialect.name()))
@@ -104,7 +104,7 @@ fn what_binds_an_entry_goes_with_it_or_is_told() {
 #[test]
 fn one_bad_entry_is_told_and_the_others_are_written() {
     let text = r#"{"mcpServers": {"bad": {"command": 1}, "good": {"command": "x"}}}"#;
-    let converted = convert(&typed(text), &[], Dialect::CodexToml).unwrap();
+    let converted = convert(&typed(text), &[], Dialect::CodexToml, true).unwrap();
     assert_eq!(converted.text, "[mcp_servers.good]\ncommand = \"x\"\n");
     assert_eq!(converted.entries, 1);
     assert!(
@@ -112,7 +112,7 @@ fn one_bad_entry_is_told_and_the_others_are_written() {
         "{:?}",
         converted.left
     );
-    let missing = convert(&typed(text), &["bad".into()], Dialect::CodexToml).map(|_| ()).unwrap_err();
+    let missing = convert(&typed(text), &["bad".into()], Dialect::CodexToml, true).map(|_| ()).unwrap_err();
     assert!(missing.message.contains("there is no entry bad to convert"), "{}", missing.message);
 }
 
@@ -122,7 +122,7 @@ fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
 "a": {"command": "x", "args": ["${V}", "${V:-w}", "$${V}"], "env": {"V": "${V}", "W": "${V}"}},
 "b": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${V}", "X": "${V}", "Y": "y ${V}"}}}}"#;
     let written = |to| {
-        let Converted { text, left, .. } = convert(&typed(text), &[], to).unwrap();
+        let Converted { text, left, .. } = convert(&typed(text), &[], to, true).unwrap();
         let left: Vec<String> = left
             .iter()
             .map(|told| told.trim_start_matches("--mcp-config:").split_once(' ').unwrap().1.to_owned())
@@ -153,10 +153,98 @@ fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
     let with = "the variable V with a default of a has no place in codex".to_owned();
     assert_eq!(left, [lost("a"), with, lost("a"), lost("b")]);
     let text = r#"{"mcp": {"a": {"type": "local", "command": ["x", "{file:~/key}"]}}}"#;
-    let converted = convert(&typed(text), &[], Dialect::McpServersJson).unwrap();
+    let converted = convert(&typed(text), &[], Dialect::McpServersJson, true).unwrap();
     assert!(
         converted.left[0].ends_with("the text of the file '~/key' of a has no place in mcp-servers"),
         "{:?}",
         converted.left
     );
+}
+
+#[test]
+fn what_only_some_dialects_have_goes_with_an_entry_or_is_told() {
+    let text = r#"{"mcpServers": {
+"a": {"command": "x", "envFile": "${V}/.env"},
+"b": {"url": "https://h/mcp", "ca": "c.pem"},
+"c": {"url": "quic://h:1", "pin": "sha256:p", "cert": "c", "key": "k"},
+"d": {"url": "tcp://h:1"}}}"#;
+    let first = configuration(Dialect::McpServersJson, text);
+    for dialect in [Dialect::McpServersJson, Dialect::ServersToml] {
+        let Converted { text, left, .. } = convert(&typed(text), &[], dialect, true).unwrap();
+        assert_eq!(left, [""; 0]);
+        assert_eq!(said(&configuration(dialect, &text)), said(&first), "{text}");
+    }
+    let left = |to| convert(&typed(text), &[], to, true).unwrap().left;
+    let left_out = |name: &str| {
+        [
+            format!("c is left out: --mcp-config:4:14: {name} has no servers over quic"),
+            format!("d is left out: --mcp-config:5:14: {name} has no servers over tcp"),
+        ]
+    };
+    let place = "has no place in";
+    let ca = |name: &str| format!("--mcp-config:3:1: which authorities are trusted of b {place} {name}");
+    let file = |name: &str| format!("--mcp-config:2:1: the file of variables of a {place} {name}");
+    assert_eq!(left(Dialect::VsCodeJson), [&[ca("vscode")][..], &left_out("vscode")].concat());
+    for (dialect, name) in [(Dialect::OpencodeJson, "opencode"), (Dialect::CodexToml, "codex")] {
+        let left = left(dialect);
+        assert!(left.contains(&file(name)) && left.contains(&ca(name)), "{left:?}");
+        assert_eq!(left[left.len() - 2..], left_out(name));
+    }
+    // What Codex passes on is set to itself elsewhere, and comes back.
+    let codex = "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"V\", \"W\"]\n";
+    let file = std::env::temp_dir().join(format!("mcpjoin-convert-{}.toml", std::process::id()));
+    std::fs::write(&file, codex).unwrap();
+    let named = Configured { config: None, mcp_config: vec![file.clone().into()] };
+    let json = convert(&named, &[], Dialect::McpServersJson, true).unwrap().text;
+    std::fs::remove_file(file).unwrap();
+    assert!(json.contains(r#""V": "${V}""#) && json.contains(r#""W": "${W}""#), "{json}");
+    assert_eq!(convert(&typed(&json), &[], Dialect::CodexToml, true).unwrap().text, codex);
+}
+
+#[test]
+fn i166_values_are_written_as_references_unless_they_are_asked_for() {
+    let text = r#"{"mcpServers": {
+"files": {"command": "x", "args": ["--api-key=hunter2a", "--token", "hunter2b", "hunter2b", "plain", "${V}"],
+  "env": {"API_KEY": "hunter2c", "A.B": "hunter2d", "OWN": "${V}", "OR": "a${V:-hunter2e}", "EMPTY": ""}},
+"7 web": {"url": "https://h/mcp?token=hunter2f&b=1",
+  "headers": {"Authorization": "Bearer hunter2g", "X-Team": "hunter2h", "X-Own": "Bearer ${V}"}}}}"#;
+    let written = |to, values| convert(&typed(text), &[], to, values).unwrap();
+    for (name, dialect) in Dialect::NAMES {
+        let converted = written(dialect, false);
+        let all = format!("{}{:?}{:?}", converted.text, converted.left, converted.to_set);
+        assert!(!all.contains("hunter2"), "{name}: {all}");
+        assert_eq!(written(dialect, true).text.matches("hunter2g").count(), 1, "{name}");
+        // It can be read again, and every reference in it is one.
+        let there = configuration(dialect, &converted.text);
+        assert_eq!(there.contents.entries.len(), 2);
+        assert!(written(dialect, true).to_set.is_empty());
+    }
+    let converted = written(Dialect::McpServersJson, false);
+    assert_eq!(
+        converted.to_set,
+        [
+            "API_KEY",
+            "FILES_A_B",
+            "FILES_SECRET",
+            "FILES_SECRET_2",
+            "V",
+            "_7_WEB_AUTHORIZATION",
+            "_7_WEB_SECRET",
+            "_7_WEB_X_TEAM"
+        ]
+    );
+    for part in [
+        r#"["--api-key=${FILES_SECRET}", "--token", "${FILES_SECRET_2}", "${FILES_SECRET_2}", "plain", "${V}"]"#,
+        r#""API_KEY": "${API_KEY}""#,
+        r#""A.B": "${FILES_A_B}""#,
+        r#""OWN": "${V}""#,
+        r#""OR": "a${V}""#,
+        r#""EMPTY": """#,
+        r#""https://h/mcp?token=${_7_WEB_SECRET}&b=1""#,
+        r#""Authorization": "Bearer ${_7_WEB_AUTHORIZATION}""#,
+        r#""X-Team": "${_7_WEB_X_TEAM}""#,
+        r#""X-Own": "Bearer ${V}""#,
+    ] {
+        assert!(converted.text.contains(part), "{part} is not in {}", converted.text);
+    }
 }

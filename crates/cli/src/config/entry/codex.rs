@@ -3,7 +3,7 @@
 use super::{Child, Definition, Remote, Way, address, disabled, headers, texts, unused, variables};
 use crate::config::filter::ToolFilter;
 use crate::config::source::Problem;
-use crate::config::tree::{Fields, Text};
+use crate::config::tree::{Fields, Member, Text, Value};
 
 /// What concerns that program and its user alone.
 const THEIRS: [&str; 7] = [
@@ -20,8 +20,8 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
     let mut warnings = Vec::new();
     let (command, args) = (fields.take(&["command"])?, fields.take(&["args"])?);
     let (env, cwd) = (fields.take(&["env"])?, fields.take(&["cwd"])?);
-    // Which of its variables that program passes on. We pass on all of them.
-    fields.take(&["env_vars"])?;
+    // Which of its variables that program passes on. We pass on all of them, but with --env-clean.
+    let passed = fields.take(&["env_vars"])?;
     let url = fields.take(&["url"])?;
     let bearer = fields.take(&["bearer_token_env_var"])?;
     let (written, named) = (fields.take(&["http_headers"])?, fields.take(&["env_http_headers"])?);
@@ -40,10 +40,11 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
                 Some(member) => Some(member.node.text("cwd")?),
                 None => None,
             };
-            Way::Child(Child { command, args: texts(args)?, env: variables(env)?, cwd })
+            let (args, env) = (texts(args)?, variables(env)?);
+            Way::Child(Child { command, args, env, cwd, env_file: None, passed: names(passed)? })
         }
         (None, Some(url)) => {
-            warnings.extend(unused(&[args, env, cwd], "the server is reached over HTTP"));
+            warnings.extend(unused(&[args, env, cwd, passed], "the server is reached over HTTP"));
             let mut sent = headers(written)?;
             for (name, variable) in headers(named)? {
                 sent.push((name, of_variable("", variable)?));
@@ -52,7 +53,7 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
                 let variable = bearer.node.text("bearer_token_env_var")?;
                 sent.push(("Authorization".into(), of_variable("Bearer ", variable)?));
             }
-            Way::Http(Remote { url: address(url)?, headers: sent, sse: false })
+            Way::Http(Remote { url: address(url, false)?, headers: sent, sse: false, ca: None })
         }
     };
     let mut seconds = |name| match fields.take(&[name])? {
@@ -74,6 +75,33 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
     let tools = ToolFilter::new(&allowed, &denied)?;
     let patterns = [allowed, denied];
     Ok(Definition { way, description: None, tools, timeout, opening, patterns, disabled: off, warnings })
+}
+
+/// The names of variables, each a text or, with where it comes from, a table. One that does not come from this machine is
+/// not ours to pass on.
+fn names(member: Option<&Member>) -> Result<Vec<Text>, Problem> {
+    let mut names = Vec::new();
+    for item in member.map_or(Ok(&[][..]), |member| member.node.items("env_vars"))? {
+        let name = match &item.value {
+            Value::Table(members) => {
+                let mut fields = Fields::new(members);
+                let source =
+                    fields.take(&["source"])?.map(|source| source.node.text("source")).transpose()?;
+                let missing = || Problem::new(item.at, "each of env_vars must have a name");
+                let name = fields.take(&["name"])?.ok_or_else(missing)?.node.text("name")?;
+                if source.is_some_and(|source| source.text != "local") {
+                    continue;
+                }
+                name
+            }
+            _ => item.text("each of env_vars")?,
+        };
+        if !crate::config::variables::is_name(&name.text) {
+            return Err(Problem::new(name.at, "this is the name of no variable"));
+        }
+        names.push(name);
+    }
+    Ok(names)
 }
 
 /// What a variable holds, behind those words: written as other dialects write it.

@@ -24,12 +24,13 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
                 Some(member) => Some(member.node.text("cwd")?),
                 None => None,
             };
-            Way::Child(Child { command: program, args: words.collect(), env: variables(env)?, cwd })
+            let (args, env) = (words.collect(), variables(env)?);
+            Way::Child(Child { command: program, args, env, cwd, env_file: None, passed: Vec::new() })
         }
         "remote" => {
             warnings.extend(unused(&[command, env, cwd], "the server is reached over HTTP"));
             let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
-            Way::Http(Remote { url: address(url)?, headers: headers(header)?, sse: false })
+            Way::Http(Remote { url: address(url, false)?, headers: headers(header)?, sse: false, ca: None })
         }
         _ => return Err(Problem::new(kind.node.at, "type must be local or remote")),
     };

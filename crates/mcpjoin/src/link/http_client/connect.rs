@@ -16,6 +16,8 @@ use super::credentials::{Credentials, ErasedCredentials};
 use super::proxy::Proxy;
 use super::tls;
 use super::wire::Wire;
+#[cfg(unix)]
+use super::witness::Witness;
 
 /// How long connecting may take: the number of the project's interface page.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -51,6 +53,8 @@ pub struct HttpConnect {
     legacy_sse: bool,
     get_stream: bool,
     handle: HttpHandle,
+    #[cfg(unix)]
+    witness: Option<Witness>,
 }
 
 /// A link over HTTP cannot be made.
@@ -138,6 +142,8 @@ impl Link {
             legacy_sse: false,
             get_stream: true,
             handle: HttpHandle::default(),
+            #[cfg(unix)]
+            witness: None,
         }
     }
 }
@@ -181,6 +187,13 @@ impl HttpConnect {
         self
     }
 
+    /// Tells of every request that the link will make.
+    #[cfg(unix)]
+    pub(crate) fn witnessed(mut self, witness: Witness) -> Self {
+        self.witness = Some(witness);
+        self
+    }
+
     /// Watches the link that will be made.
     #[must_use]
     pub fn handle(&self) -> HttpHandle {
@@ -214,6 +227,8 @@ impl HttpConnect {
             .build()
             .map_err(|error| HttpSetupError::Client(super::failure::root(&error)))?;
         let wire = Wire::new(client, url, headers, self.credentials, self.connect_timeout, proxy.as_ref());
+        #[cfg(unix)]
+        let wire = wire.witnessed(self.witness);
         Ok(Link::new(HttpLink::new(wire, self.legacy_sse, self.get_stream, self.handle)))
     }
 

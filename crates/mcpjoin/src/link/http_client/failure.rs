@@ -70,7 +70,7 @@ pub(super) fn kind(status: StatusCode) -> LinkErrorKind {
 }
 
 /// What TLS has against the server.
-fn tls_text(error: &rustls::Error, host: &str) -> String {
+pub(crate) fn tls_text(error: &rustls::Error, host: &str) -> String {
     match error {
         rustls::Error::InvalidCertificate(problem) => match problem {
             CertificateError::Other(other) if other.0.is::<Untrusted>() => {
@@ -91,6 +91,18 @@ fn tls_text(error: &rustls::Error, host: &str) -> String {
             format!("{host} does not speak TLS on that port (is it http, not https?): {error}")
         }
         error => format!("TLS with {host} failed: {error}"),
+    }
+}
+
+/// Who has signed a certificate that nobody here trusts.
+#[cfg(unix)]
+pub(crate) fn untrusted_issuer(error: &CertificateError) -> Option<String> {
+    match error {
+        CertificateError::Other(other) => {
+            let issuer = other.0.downcast_ref::<Untrusted>()?.issuer.as_deref();
+            Some(issuer.unwrap_or("somebody without a name").to_owned())
+        }
+        _ => None,
     }
 }
 

@@ -31,6 +31,8 @@ mod sse2024;
 mod tls;
 mod waiting;
 mod wire;
+#[cfg(unix)]
+mod witness;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -54,8 +56,12 @@ pub use credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
 pub(crate) use failure::readable;
+#[cfg(unix)]
+pub(crate) use failure::{tls_text, untrusted_issuer};
 pub(crate) use proxy::Proxy;
 pub(crate) use wire::shown;
+#[cfg(unix)]
+pub(crate) use witness::Exchanged;
 
 use self::exchange::{Exchange, News, Post, Refused, Role, body};
 use self::heard::Heard;

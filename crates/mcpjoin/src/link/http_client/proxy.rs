@@ -38,6 +38,14 @@ impl Proxy {
     }
 }
 
+#[cfg(unix)]
+impl Proxy {
+    /// Its URL, without user and password.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
 /// Whether the value of a variable names that proxy.
 fn names(value: &str, found: &http::Uri) -> bool {
     let Ok(uri) = value.parse::<http::Uri>() else { return false };

@@ -45,7 +45,7 @@ pub(super) fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupErro
 #[error("signed by {}, who is not trusted here", .issuer.as_deref().unwrap_or("somebody without a name"))]
 pub(super) struct Untrusted {
     /// The last signature that came along.
-    issuer: Option<String>,
+    pub(super) issuer: Option<String>,
 }
 
 /// The system's verifier, made when the first certificate is to be verified: reading the system's certificates takes

@@ -21,6 +21,8 @@ use super::credentials::{
 };
 use super::failure;
 use super::proxy::Proxy;
+#[cfg(unix)]
+use super::witness::{Exchanged, Witness};
 use crate::link::{Authorization, Standing};
 
 /// How many redirects of one request are followed.
@@ -35,6 +37,8 @@ pub(super) struct Wire {
     connect_timeout: Duration,
     /// The proxy that is asked in place of the server, in words.
     via: Option<Arc<str>>,
+    #[cfg(unix)]
+    witness: Option<Witness>,
     pub(super) limits: Limits,
     pub(super) origin: Arc<Origin>,
     /// What the events of the session are marked with.
@@ -81,9 +85,17 @@ impl Wire {
             credentials,
             connect_timeout,
             via: proxy.map(|proxy| proxy.to_string().into()),
+            #[cfg(unix)]
+            witness: None,
             limits: Limits::default(),
             marks: RandomState::new(),
         }
+    }
+
+    /// Told of every request.
+    #[cfg(unix)]
+    pub(super) fn witnessed(self, witness: Option<Witness>) -> Self {
+        Self { witness, ..self }
     }
 
     /// A request to the server's URL, without headers and without a body.
@@ -128,7 +140,10 @@ impl Wire {
         let mut url = sending.url.clone();
         let (mut redirects, mut rounds) = (0, 0);
         loop {
-            let response = self.once(sending, &url).await?;
+            let outcome = self.once(sending, &url).await;
+            #[cfg(unix)]
+            self.tell(sending, &url, &outcome);
+            let response = outcome?;
             match response.status() {
                 StatusCode::MOVED_PERMANENTLY
                 | StatusCode::FOUND
@@ -159,6 +174,21 @@ impl Wire {
                 }
                 _ => return Ok(response),
             }
+        }
+    }
+
+    #[cfg(unix)]
+    fn tell(&self, sending: &Sending, url: &Url, outcome: &Result<Response, Unanswered>) {
+        if let Some(witness) = &self.witness {
+            let outcome = outcome.as_ref();
+            witness(&Exchanged {
+                method: &sending.method,
+                url,
+                about: &sending.about,
+                outcome: outcome
+                    .map(|response| (response.status(), response.headers()))
+                    .map_err(|unanswered| &unanswered.error),
+            });
         }
     }
 

@@ -13,6 +13,7 @@ mod connect;
 mod exchange;
 mod incoming;
 mod listen;
+mod one_stream;
 mod outgoing;
 mod shared;
 mod table;

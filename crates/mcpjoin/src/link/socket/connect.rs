@@ -35,6 +35,16 @@ const FULL: Duration = Duration::from_millis(5);
 #[must_use = "nothing is connected before it is awaited"]
 pub struct SocketConnect(Target);
 
+/// Where a connection leads to, for whoever looks at it before.
+#[cfg(unix)]
+#[derive(Clone, Debug)]
+pub(crate) enum SocketPlace {
+    /// `host:port`, as it was given.
+    Tcp(String),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+}
+
 #[derive(Clone, Debug)]
 enum Target {
     Tcp(TcpTarget),
@@ -116,6 +126,24 @@ impl SocketConnect {
             Target::Unix(target) => target.timeout = timeout,
         }
         self
+    }
+
+    /// Where it leads to.
+    #[cfg(unix)]
+    pub(crate) fn place(&self) -> SocketPlace {
+        match &self.0 {
+            Target::Tcp(target) => SocketPlace::Tcp(target.address.clone()),
+            Target::Unix(target) => SocketPlace::Unix(target.path.clone()),
+        }
+    }
+
+    /// How long connecting may take in all.
+    #[cfg(unix)]
+    pub(crate) const fn within(&self) -> Duration {
+        match &self.0 {
+            Target::Tcp(target) => target.timeout,
+            Target::Unix(target) => target.timeout,
+        }
     }
 
     async fn connect(self) -> Result<Link, SocketError> {

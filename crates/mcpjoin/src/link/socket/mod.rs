@@ -27,8 +27,12 @@ use tokio::net::{UnixStream, unix};
 use tokio::time::{Sleep, sleep};
 
 pub use connect::SocketConnect;
+#[cfg(unix)]
+pub(crate) use connect::SocketPlace;
+#[cfg(any(unix, feature = "quic"))]
+pub(crate) use connect::host_and_port;
 #[cfg(feature = "quic")]
-pub(crate) use connect::{host_and_port, in_turn, tcp_stream};
+pub(crate) use connect::{in_turn, tcp_stream};
 pub use listen::{ListenAddress, Listener, ListenerHandle};
 
 pub(super) use self::listen::Place;

@@ -3,16 +3,20 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use mcpjoin_check::{BodyEnd, Line, Probe, StreamEvent, What};
 use mcpjoin_proto::codec::sse::{Event, SseDecoder, SseEvent};
 
-use super::probes;
 use super::sessions::Shared;
 use crate::link::HttpBody;
+
+/// A message on a stream.
+pub(super) fn written(line: &str) -> Bytes {
+    format!("event: message\ndata: {line}\n\n").into()
+}
 
 /// A body, whole or as it comes.
 pub(super) enum NotedBody {
@@ -41,15 +45,15 @@ impl NotedBody {
 }
 
 impl Stream {
-    /// Puts our probes before what comes next, once in each session.
-    fn probe(&mut self) {
+    /// Puts our probes before what comes next.
+    fn probe(&mut self, waker: &Waker) {
         let mut shared = self.shared.lock();
-        if !self.stands || !shared.recorder.may_probe(self.run) {
+        if !self.stands {
             return;
         }
-        for (probe, _, line) in probes::once(self.run) {
+        for (probe, line) in shared.take(self.run, waker) {
             // No id: a stream that is resumed does not bring it again.
-            self.ahead.push_back(format!("event: message\ndata: {line}\n\n").into());
+            self.ahead.push_back(written(&line));
             shared.recorder.said(self.run, Some(self.exchange), probe, Line::new(line));
         }
     }
@@ -61,6 +65,11 @@ impl Stream {
             let event = match event {
                 SseEvent::Event(event) => event,
                 SseEvent::Id(id) => Event { id: Some(id), ..Event::default() },
+                SseEvent::Retry(retry) => {
+                    let retry = StreamEvent { retry: Some(retry), ..StreamEvent::default() };
+                    shared.recorder.note_in(self.run, self.exchange, What::Streamed(retry));
+                    continue;
+                }
                 _ => continue,
             };
             let data = event.data.clone();
@@ -68,7 +77,7 @@ impl Stream {
                 shared.posts_to(self.run, &data);
             }
             let is_message = event.name.as_ref().is_none_or(|name| name == "message") && !data.is_empty();
-            let streamed = StreamEvent { name: event.name, id: event.id, data: event.data };
+            let streamed = StreamEvent { name: event.name, id: event.id, data: event.data, retry: None };
             shared.recorder.note_in(self.run, self.exchange, What::Streamed(streamed));
             if is_message {
                 shared.recorder.said(self.run, Some(self.exchange), Probe::Answer, Line::new(data));
@@ -102,7 +111,7 @@ impl Body for NotedBody {
             Self::Whole(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Self::Stream(stream) => stream,
         };
-        stream.probe();
+        stream.probe(cx.waker());
         if let Some(bytes) = stream.ahead.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }

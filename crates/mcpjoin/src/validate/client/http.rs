@@ -8,23 +8,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use mcpjoin_check::{BodyEnd, Ended, HttpRequest, HttpResponse, Line, Probe, Trace, What};
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::http::origin::MediaType;
-use mcpjoin_proto::{Message, Method};
+use mcpjoin_proto::http::origin::{MediaType, accepts};
+use mcpjoin_proto::{Era, Message, Method, Version};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower_service::Service as _;
 
-use super::body::NotedBody;
-use super::recorder::{Recorder, requests};
+use super::body::{NotedBody, written};
+use super::pages::only;
+use super::recorder::{Recorder, is_modern, requests};
 use super::sessions::Shared;
 use super::{ClientValidator, HELD, Leaving, probes};
 use crate::link::http_server::HttpService;
@@ -53,6 +55,7 @@ struct Front {
     service: HttpService,
     shared: Shared,
     refuse: bool,
+    disturb: bool,
     limit: usize,
 }
 
@@ -71,11 +74,11 @@ pub(super) async fn serve(
     idle: Option<Duration>,
     end: impl Future<Output = Leaving>,
 ) -> Trace {
-    let ClientValidator { server, limits, answer, refuse } = of;
+    let ClientValidator { server, limits, answer, refuse, disturb } = of;
     let options = listener.options(if refuse { options.json_only(true) } else { options });
-    let shared = Shared::new(Recorder::new(answer));
-    let front =
-        Front { service: server.http(options), shared: shared.clone(), refuse, limit: limits.message };
+    let shared = Shared::new(Recorder::new(answer), disturb);
+    let service = server.http(options);
+    let front = Front { service, shared: shared.clone(), refuse, disturb, limit: limits.message };
     let full = shared.lock().recorder.full();
     let presence = Arc::new(Presence::default());
     let socket = listener.into_socket();
@@ -174,25 +177,68 @@ impl Front {
         let opens =
             line.as_ref().is_some_and(|line| requests(line).any(|asked| asked.method == Method::Initialize));
         let ours = line.as_ref().is_some_and(is_for_us);
-        let Some((run, number)) = self.note(&parts, line) else {
+        let Some((run, number)) = self.note(&parts, line.clone()) else {
             return bare(StatusCode::SERVICE_UNAVAILABLE);
         };
+        self.shared.lock().goes_on(run);
         if ours {
             let response = bare(StatusCode::ACCEPTED);
             self.head(run, number, &response, opens);
             return response;
         }
+        if let Some(response) = self.own(run, number, &parts, line.as_ref()) {
+            return response;
+        }
+        let mut waiting = Waiting { shared: self.shared.clone(), run, exchange: number, over: false };
         if opens {
             sleep(HELD).await;
         }
         let stands = parts.method == http::Method::GET;
+        let streams = !self.refuse && !opens && accepts_events(&parts);
         let answered = self.service.call(Request::from_parts(parts, Full::new(body))).await;
         let response = match answered {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        self.head(run, number, &response, opens);
-        self.body(run, number, response, stands).await
+        waiting.over = true;
+        self.body(run, number, response, How { opens, stands, streams }).await
+    }
+
+    /// The response, where it is ours to give.
+    fn own(
+        &self,
+        run: usize,
+        number: u32,
+        parts: &Parts,
+        line: Option<&Line>,
+    ) -> Option<Response<NotedBody>> {
+        let mut sessions = self.shared.lock();
+        let modern = sessions.recorder.is_modern(run);
+        if self.disturb && sessions.loses(run, parts, line) {
+            drop(sessions);
+            let response = bare(StatusCode::NOT_FOUND);
+            self.head(run, number, &response, false);
+            return Some(response);
+        }
+        let request = only(line?)?;
+        let (status, probe, answer) = if self.refuse && modern && is_modern(request) {
+            let refusal = probes::unsupported(&request.id, &Version::newest(Era::Modern))?;
+            (StatusCode::BAD_REQUEST, Probe::UnknownVersion, refusal)
+        } else if self.disturb && request.method == Method::CallTool && sessions.mismatches(run, parts) {
+            (StatusCode::BAD_REQUEST, Probe::HeaderMismatch, probes::mismatch(&request.id)?)
+        } else {
+            let (probe, answer) = sessions.pages.asked(run, modern, line?)?;
+            (StatusCode::OK, probe, answer)
+        };
+        drop(sessions);
+        let mut response = Response::new(NotedBody::Whole(Bytes::from(answer.clone())));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.head(run, number, &response, false);
+        let mut sessions = self.shared.lock();
+        sessions.recorder.said(run, Some(number), probe, Line::new(answer));
+        sessions.recorder.note_in(run, number, What::BodyEnded(BodyEnd::Complete));
+        Some(response)
     }
 
     /// The request, and the message in it. `None` when no more is noted: it gets nothing from the server then.
@@ -226,38 +272,89 @@ impl Front {
         run: usize,
         number: u32,
         response: Response<crate::link::HttpBody>,
-        stands: bool,
+        how: How,
     ) -> Response<NotedBody> {
-        let (mut parts, body) = response.into_parts();
-        let kind = MediaType::of(parts.headers.get(name::CONTENT_TYPE).map(|value| value.as_bytes()));
+        let kind = |response: &Response<_>| {
+            MediaType::of(response.headers().get(CONTENT_TYPE).map(|value| value.as_bytes()))
+        };
+        let kind = kind(&response);
         if kind == MediaType::EventStream {
-            let body = NotedBody::stream(body, self.shared.clone(), run, number, stands);
+            self.head(run, number, &response, how.opens);
+            let (parts, body) = response.into_parts();
+            let body = NotedBody::stream(body, self.shared.clone(), run, number, how.stands);
             return Response::from_parts(parts, body);
         }
+        let (parts, body) = response.into_parts();
         let mut whole = match body.collect().await {
             Ok(body) => body.to_bytes(),
             Err(never) => match never {},
         };
         let mut sessions = self.shared.lock();
-        if !whole.is_empty() {
-            let mut line = Line::new(whole.clone());
-            let mut probe = Probe::Answer;
-            if self.refuse
-                && sessions.recorder.opens(run, &line)
-                && let Some(refusal) = probes::refusal(&whole)
+        let mut probe = Probe::Answer;
+        let mut line = Line::new(whole.clone());
+        let modern = sessions.recorder.is_modern(run);
+        let cut = sessions.pages.answered(run, modern, &line);
+        let refusal = (self.refuse && sessions.recorder.opens(run, &line)).then(|| probes::refusal(&whole));
+        if let Some(refusal) = refusal.flatten() {
+            (whole, probe) = (refusal.into(), Probe::UnknownVersion);
+        } else if let Some(cut) = cut {
+            whole = cut.into();
+        }
+        line = if whole == line.bytes() { line } else { Line::new(whole.clone()) };
+        let mut response = Response::from_parts(parts, ());
+        response.headers_mut().remove(CONTENT_LENGTH);
+        let is_message = kind == MediaType::Json && !whole.is_empty();
+        if is_message && how.streams && response.status() == StatusCode::OK {
+            let replies = sessions.replies.entry(run).or_default();
+            *replies += 1;
+            // Every other answer comes as an event.
+            if *replies % 2 == 0
+                && let Ok(text) = std::str::from_utf8(&whole)
+                && !text.contains(['\n', '\r'])
             {
-                whole = Bytes::from(refusal);
-                line = Line::new(whole.clone());
-                probe = Probe::UnknownVersion;
-                parts.headers.remove(http::header::CONTENT_LENGTH);
-            }
-            if kind == MediaType::Json {
-                sessions.recorder.said(run, Some(number), probe, line);
+                whole = written(text);
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             }
         }
+        drop(sessions);
+        self.head(run, number, &response, how.opens);
+        let mut sessions = self.shared.lock();
+        if is_message {
+            sessions.recorder.said(run, Some(number), probe, line);
+        }
         sessions.recorder.note_in(run, number, What::BodyEnded(BodyEnd::Complete));
-        Response::from_parts(parts, NotedBody::Whole(whole))
+        response.map(|()| NotedBody::Whole(whole))
     }
+}
+
+/// How a request is answered.
+struct How {
+    /// It is `initialize`.
+    opens: bool,
+    /// Its stream may bring our probes.
+    stands: bool,
+    /// Its answer may come on a stream.
+    streams: bool,
+}
+
+/// A request that is not answered yet: who leaves it leaves its response.
+struct Waiting {
+    shared: Shared,
+    run: usize,
+    exchange: u32,
+    over: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.over {
+            self.shared.lock().recorder.note_in(self.run, self.exchange, What::BodyEnded(BodyEnd::Left));
+        }
+    }
+}
+
+fn accepts_events(parts: &Parts) -> bool {
+    parts.method == http::Method::POST && accepts(&noted(&parts.headers)[..], &[MediaType::EventStream])
 }
 
 /// Whether it is the answer to a request of ours, and nothing else.

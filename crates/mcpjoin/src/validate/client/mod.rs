@@ -1,15 +1,18 @@
 //! Serves a client and notes what it does, to be [judged](crate::check::judge_client).
 //!
 //! Called by `mcpjoin validate --client` and by whoever tests a client of their own. The server is a real one, which
-//! comes in; we stand in front of it, pass on what either side says without a change, and note it. Beside that, a
-//! client of the legacy era gets what the rules need: a ping, a request and a notification that nobody knows, a
-//! question for its roots. It is asked for no message of its model, and its user is asked nothing, but by the server
-//! itself. An answer to `initialize` is held back for a moment: who does not wait for it shows.
+//! comes in; we stand in front of it, pass on what either side says, and note it. Two things are changed on the way: the
+//! last entries of a list come as a page of their own, and over HTTP every other answer comes on a stream. Beside that,
+//! a client of the legacy era gets what the rules need: pings, a request and notifications that nobody knows, arrays
+//! where there are some, questions for its roots. It is asked for a message of its model in ways alone that it has to
+//! refuse, and its user is asked nothing, but by the server itself. An answer to `initialize` is held back for a moment:
+//! who does not wait for it shows.
 
 #[cfg(feature = "http")]
 mod body;
 #[cfg(feature = "http")]
 mod http;
+mod pages;
 mod probes;
 mod recorder;
 #[cfg(feature = "http")]
@@ -66,6 +69,7 @@ pub struct ClientValidator {
     limits: Limits,
     answer: Duration,
     refuse: bool,
+    disturb: bool,
 }
 
 /// Why nobody is looked at any longer.
@@ -84,7 +88,8 @@ impl ClientValidator {
     /// In front of this server.
     #[must_use]
     pub fn new(server: Server) -> Self {
-        Self { server, limits: Limits::default(), answer: Trace::default().answer_within, refuse: false }
+        let answer = Trace::default().answer_within;
+        Self { server, limits: Limits::default(), answer, refuse: false, disturb: false }
     }
 
     /// The bounds of messages.
@@ -101,10 +106,21 @@ impl ClientValidator {
         self
     }
 
-    /// Answers `initialize` with a version that never existed: a client is to leave then.
+    /// Answers `initialize` with a version that never existed: a client is to leave then. In the modern era, every
+    /// request is refused over HTTP because of its version, which the client is not to take for a server of the legacy
+    /// era; on a stream `server/discover` brings an error of such a server, after which it is to send `initialize`.
     #[must_use]
     pub const fn refusing(mut self) -> Self {
         self.refuse = true;
+        self
+    }
+
+    /// Does what a server may do, and a client is to bear: in each session one cursor is refused; over HTTP a call is
+    /// refused for its headers, and a session of the legacy era is lost after twelve requests. What a client has wanted
+    /// may fail then, if it does not try again.
+    #[must_use]
+    pub const fn disturbing(mut self) -> Self {
+        self.disturb = true;
         self
     }
 

@@ -6,14 +6,20 @@ use std::time::Duration;
 #[cfg(feature = "http")]
 use mcpjoin_check::HttpRequest;
 use mcpjoin_check::{Channel, Line, Probe, Revisions, Run, Trace, What};
+use mcpjoin_proto::types::Members;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Era, Message, Method, Raw, Request, RequestId, Version};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::probes::{self, Prepared};
+
 /// So much is noted of clients until they are looked at no longer.
 const MOST_LINES: usize = 20_000;
 const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// So often a client is asked for its roots again, and no sooner than after this time.
+const MOST_LOOKS: usize = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 pub(super) struct Recorder {
     runs: Vec<Noted>,
@@ -33,8 +39,15 @@ struct Noted {
     is_opened: bool,
     /// `notifications/initialized` has been sent in it.
     is_ready: bool,
-    /// Our probes are out.
-    is_probed: bool,
+    /// How many of our two rows of probes are out.
+    rows: u8,
+    /// Our requests that are not answered yet.
+    waiting: Vec<RequestId>,
+    /// What the client has declared.
+    capabilities: Option<Raw>,
+    /// How often it was asked for its roots again, and when it was last.
+    looks: usize,
+    looked: Duration,
 }
 
 impl Recorder {
@@ -60,7 +73,17 @@ impl Recorder {
     /// A run of its own.
     pub(super) fn open(&mut self, name: &str, version: Version, channel: Channel) -> usize {
         let run = Run::new(name, version).over(channel);
-        self.runs.push(Noted { run, opening: None, is_opened: false, is_ready: false, is_probed: false });
+        self.runs.push(Noted {
+            run,
+            opening: None,
+            is_opened: false,
+            is_ready: false,
+            rows: 0,
+            waiting: Vec::new(),
+            capabilities: None,
+            looks: 0,
+            looked: Duration::ZERO,
+        });
         self.runs.len() - 1
     }
 
@@ -124,6 +147,12 @@ impl Recorder {
                 Message::Request(request) if request.method == Method::Initialize => {
                     noted.is_opened = true;
                     noted.opening = Some(request.id.clone());
+                    let params = request.params.as_ref();
+                    let params = params.and_then(|params| params.raw().decode::<Members<Raw>>().ok());
+                    noted.capabilities = params.and_then(|params| params.get("capabilities").cloned());
+                }
+                Message::Response(response) => {
+                    noted.waiting.retain(|id| response.id.as_ref() != Some(id));
                 }
                 Message::Notification(told) if told.method == Method::Initialized => noted.is_ready = true,
                 _ => {}
@@ -137,11 +166,16 @@ impl Recorder {
         self.count(1, line.bytes().len());
         let noted = &mut self.runs[run];
         for part in line.parts().filter_map(Result::ok) {
+            if let Message::Request(request) = part
+                && probes::is_ours(&request.id)
+            {
+                noted.waiting.push(request.id.clone());
+            }
             let Message::Response(response) = part else { continue };
             if response.id.is_some() && response.id == noted.opening {
                 noted.opening = None;
                 let agreed = response.outcome.as_ref().ok().and_then(|result| {
-                    let result: mcpjoin_proto::types::Members<Raw> = result.raw().decode().ok()?;
+                    let result: Members<Raw> = result.raw().decode().ok()?;
                     Some(Version::parse(&result.get("protocolVersion")?.to_string_value()?))
                 });
                 if let Some(agreed) = agreed.filter(|agreed| Revisions::LEGACY.contains(agreed)) {
@@ -160,14 +194,44 @@ impl Recorder {
         })
     }
 
-    /// Whether our probes are to be sent now: the session is open, and they have not been. Then they have.
-    pub(super) fn may_probe(&mut self, run: usize) -> bool {
-        let Some(noted) = self.runs.get_mut(run) else { return false };
-        if !noted.is_ready || noted.is_probed {
-            return false;
+    /// The first of our probes, when the session is open; once.
+    pub(super) fn first(&mut self, run: usize) -> Vec<Prepared> {
+        let at = self.started.elapsed();
+        let Some(noted) = self.runs.get_mut(run) else { return Vec::new() };
+        if !noted.is_ready || noted.rows > 0 {
+            return Vec::new();
         }
-        noted.is_probed = true;
-        true
+        (noted.rows, noted.looked) = (1, at);
+        probes::first(run)
+    }
+
+    /// What follows them, once.
+    pub(super) fn second(&mut self, run: usize) -> Vec<Prepared> {
+        let Some(noted) = self.runs.get_mut(run).filter(|noted| noted.rows == 1) else { return Vec::new() };
+        noted.rows = 2;
+        probes::second(run, &noted.run.version, noted.capabilities.as_ref())
+    }
+
+    /// Another look at the roots of a client that tells of their changes, when the last was a while ago.
+    pub(super) fn again(&mut self, run: usize) -> Option<Prepared> {
+        let at = self.started.elapsed();
+        let noted = self.runs.get_mut(run).filter(|noted| noted.rows == 2)?;
+        let declared = noted.capabilities.as_ref().is_some_and(|all| probes::has(all, "roots.listChanged"));
+        if !declared || noted.looks >= MOST_LOOKS || at.saturating_sub(noted.looked) < BETWEEN_LOOKS {
+            return None;
+        }
+        (noted.looks, noted.looked) = (noted.looks + 1, at);
+        Some(probes::roots(run, noted.looks))
+    }
+
+    /// Whether a request of ours is not answered yet.
+    pub(super) fn is_waiting(&self, run: usize) -> bool {
+        self.runs.get(run).is_some_and(|noted| !noted.waiting.is_empty())
+    }
+
+    /// Whether a run is of the era without sessions.
+    pub(super) fn is_modern(&self, run: usize) -> bool {
+        self.runs.get(run).is_some_and(|noted| Revisions::MODERN.contains(&noted.run.version))
     }
 
     fn count(&mut self, lines: usize, bytes: usize) {
@@ -193,7 +257,7 @@ pub(super) fn is_modern(request: &Request) -> bool {
 }
 
 fn named(request: &Request) -> Option<Version> {
-    let meta: mcpjoin_proto::types::Members<Raw> = request.params.as_ref()?.meta()?.decode().ok()?;
+    let meta: Members<Raw> = request.params.as_ref()?.meta()?.decode().ok()?;
     Some(Version::parse(&meta.get(key::PROTOCOL_VERSION)?.to_string_value()?))
 }
 
@@ -208,7 +272,7 @@ pub(super) fn version(line: &Line) -> Version {
             return Version::newest(Era::Modern);
         }
         let asked = request.params.as_ref().and_then(|params| {
-            let params: mcpjoin_proto::types::Members<Raw> = params.raw().decode().ok()?;
+            let params: Members<Raw> = params.raw().decode().ok()?;
             Some(Version::parse(&params.get("protocolVersion")?.to_string_value()?))
         });
         if let Some(version) = asked.filter(|version| Revisions::LEGACY.contains(version)) {

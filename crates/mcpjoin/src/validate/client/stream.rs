@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use mcpjoin_check::{Ended, Line, Probe, Trace, What};
 use mcpjoin_proto::session::{Inbound, Limits, ProcessExit};
-use mcpjoin_proto::{DecodeError, DecodeErrorKind, Message, RequestId};
+use mcpjoin_proto::{DecodeError, DecodeErrorKind, Message, Method};
 use tokio::time::{Instant, sleep_until};
 
+use super::pages::{Pages, only};
+use super::probes::Prepared;
 use super::recorder::{Recorder, requests};
 use super::{ClientValidator, HELD, Leaving, PATIENCE, probes};
 use crate::link::{BareLink, Crossed, Link, Way};
@@ -20,6 +22,8 @@ const BUFFER: usize = 64 * 1024;
 /// A client that has closed our input has so long to show that it leaves by a signal, too. Nothing more is said to it:
 /// it has what it has waited for.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(300);
+/// What was done in one breath has come by then.
+const TOGETHER: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Lines as they have come.
 type Lines = Arc<Mutex<VecDeque<Bytes>>>;
@@ -74,8 +78,7 @@ struct Between {
     recorder: Recorder,
     run: usize,
     refuse: bool,
-    /// Our requests that are not answered yet.
-    waiting: Vec<RequestId>,
+    pages: Pages,
     /// What the client has asked meanwhile.
     held: VecDeque<Bytes>,
     /// Until then.
@@ -85,7 +88,7 @@ struct Between {
 }
 
 pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Output = Leaving>) -> Trace {
-    let ClientValidator { server, limits, answer, refuse } = of;
+    let ClientValidator { server, limits, answer, refuse, disturb } = of;
     let (ours, theirs) = tokio::io::duplex(BUFFER);
     let stream = |io| {
         let (reader, writer) = tokio::io::split(io);
@@ -97,7 +100,7 @@ pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Outp
         recorder: Recorder::new(answer),
         run: 0,
         refuse,
-        waiting: Vec::new(),
+        pages: Pages::new(disturb),
         held: VecDeque::new(),
         held_until: None,
         opening: None,
@@ -126,7 +129,14 @@ pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Outp
                 () = sleep_until(Instant::now() + FAREWELL) => {}
             }
         }
-        Some(leaving) => between.leave(leaving),
+        Some(leaving) => {
+            // Whether the end of input came with it shows now.
+            let closed = matches!(leaving, Leaving::Signal(_)) && between.is_closed().await;
+            if closed {
+                between.recorder.note_end(&What::InputClosed);
+            }
+            between.leave(leaving);
+        }
     }
     between.recorder.into_trace()
 }
@@ -173,15 +183,30 @@ impl Between {
             self.tell(probe, line);
         }
         if self.held_until.is_some_and(|until| until <= now) {
-            self.release();
+            self.proceed();
         }
     }
 
-    /// The client has had its time.
+    /// The client has answered, or has had its time.
+    fn proceed(&mut self) {
+        let next = self.recorder.second(self.run);
+        if next.is_empty() {
+            return self.release();
+        }
+        self.send(next);
+        self.held_until = Some(Instant::now() + PATIENCE);
+    }
+
+    fn send(&mut self, probes: impl IntoIterator<Item = Prepared>) {
+        for (probe, line) in probes {
+            self.tell(probe, Line::new(line));
+        }
+    }
+
     fn release(&mut self) {
         self.held_until = None;
         for line in std::mem::take(&mut self.held) {
-            self.server.push(&line);
+            self.ask(&Line::new(line));
         }
     }
 
@@ -195,41 +220,60 @@ impl Between {
         self.run = self.recorder.of_stream(&line);
         let bytes = line.bytes().clone();
         let is_request = requests(&line).next().is_some();
-        let ours: Vec<RequestId> = line
-            .parts()
-            .filter_map(|part| match part {
-                Ok(Message::Response(response)) => response.id.clone().filter(probes::is_ours),
-                _ => None,
-            })
-            .collect();
-        let probed = is_request && self.recorder.may_probe(self.run);
-        self.recorder.heard(self.run, None, line);
-        if !ours.is_empty() {
-            self.waiting.retain(|id| !ours.contains(id));
-            if self.waiting.is_empty() && self.held_until.is_some() {
-                self.release();
+        let ours = line.parts().any(|part| match part {
+            Ok(Message::Response(response)) => response.id.as_ref().is_some_and(probes::is_ours),
+            _ => false,
+        });
+        let probes = if is_request { self.recorder.first(self.run) } else { Vec::new() };
+        self.recorder.heard(self.run, None, line.clone());
+        if ours {
+            if self.held_until.is_some() && !self.recorder.is_waiting(self.run) {
+                self.proceed();
             }
             // The server has not asked.
             return;
         }
-        if probed {
-            for (probe, id, line) in probes::once(self.run) {
-                self.waiting.extend(id);
-                self.tell(probe, Line::new(line));
-            }
+        if !probes.is_empty() {
+            self.send(probes);
             self.held_until = Some(Instant::now() + PATIENCE);
         }
         if self.held_until.is_some() {
-            self.held.push_back(bytes);
-        } else {
-            self.server.push(&bytes);
+            return self.held.push_back(bytes);
+        }
+        let again = self.recorder.again(self.run);
+        self.send(again);
+        self.ask(&line);
+    }
+
+    /// What the client has asked goes to the server, if it is not ours to answer.
+    fn ask(&mut self, line: &Line) {
+        let modern = self.recorder.is_modern(self.run);
+        let refused = only(line).filter(|request| self.refuse && request.method == Method::Discover);
+        if let Some(refused) = refused.and_then(|request| probes::not_initialized(&request.id)) {
+            return self.tell(Probe::UnknownVersion, Line::new(refused));
+        }
+        match self.pages.asked(self.run, modern, line) {
+            Some((probe, answer)) => self.tell(probe, Line::new(answer)),
+            None => self.server.push(line.bytes()),
+        }
+    }
+
+    /// Whether the client has closed its side by now, or does so at once.
+    async fn is_closed(&mut self) -> bool {
+        let closed = async { while self.client.recv().await.is_some() {} };
+        tokio::select! {
+            biased;
+            () = closed => true,
+            () = sleep_until(Instant::now() + TOGETHER) => false,
         }
     }
 
     /// The server has said something.
     fn answered(&mut self, line: Line) {
         if !self.recorder.opens(self.run, &line) {
-            return self.tell(Probe::Answer, line);
+            let modern = self.recorder.is_modern(self.run);
+            let cut = self.pages.answered(self.run, modern, &line);
+            return self.tell(Probe::Answer, cut.map_or(line, Line::new));
         }
         let refused = if self.refuse { probes::refusal(line.bytes()) } else { None };
         let (line, probe) = match refused {

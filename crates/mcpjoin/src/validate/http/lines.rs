@@ -10,6 +10,8 @@ pub(super) const NO_PROMPT_ENCODED: &str = "=?base64?bWNwam9pbi1uby1zdWNoLXByb21
 pub(super) const NO_BASE64: &str = "=?base64?%%%?=";
 /// What no argument of ours is.
 pub(super) const OTHER_VALUE: &str = "mcpjoin-another-value";
+/// The integer that we give as an argument, as a header carries it.
+pub(super) const ONE: &str = "1";
 /// Another prompt that no server has.
 pub(super) const OTHER_PROMPT: &str = "mcpjoin-no-other-prompt";
 /// A session that no server has made: as long as one, and of visible ASCII.
@@ -38,16 +40,35 @@ pub(super) fn no_prompt(id: &str, version: &Version) -> String {
     )
 }
 
+/// The value of an argument of ours in Base64, as a header may carry it.
+pub(super) fn encoded(value: &str) -> &str {
+    match value {
+        "mcpjoin" => "=?base64?bWNwam9pbg==?=",
+        ONE => "=?base64?MQ==?=",
+        "true" => "=?base64?dHJ1ZQ==?=",
+        other => other,
+    }
+}
+
+/// An integer of ours, written as another number that is the same.
+pub(super) fn as_number(value: &str) -> &str {
+    if value == ONE { "1.0" } else { value }
+}
+
 #[cfg(test)]
 mod tests {
     use mcpjoin_proto::http::headers::decode_value;
 
-    use super::{NO_BASE64, NO_PROMPT_ENCODED};
+    use super::{NO_BASE64, NO_PROMPT_ENCODED, encoded};
     use crate::validate::probes::NO_PROMPT;
 
     #[test]
     fn the_name_in_base64_is_the_name() {
         assert_eq!(decode_value(NO_PROMPT_ENCODED.as_bytes()).as_deref(), Ok(NO_PROMPT));
         assert!(decode_value(NO_BASE64.as_bytes()).is_err());
+        for value in ["mcpjoin", "1", "true"] {
+            assert_ne!(encoded(value), value);
+            assert_eq!(decode_value(encoded(value).as_bytes()).as_deref(), Ok(value));
+        }
     }
 }

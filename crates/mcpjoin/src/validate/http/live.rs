@@ -1,6 +1,9 @@
 //! One run over HTTP while it goes on: exchanges, each noted part by part with its time.
 
+mod pace;
+mod polling;
 mod reading;
+mod stress;
 
 use std::time::Duration;
 
@@ -16,7 +19,9 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method as Verb, Url};
 use tokio::time::{Instant, timeout_at};
 
+pub(super) use self::pace::Pace;
 use self::reading::{Stopped, Stream};
+pub(super) use self::stress::Leave;
 use super::super::live::Opened;
 use super::super::probes::Manner;
 use super::wire::{self, Head, Wire};
@@ -60,6 +65,10 @@ pub(super) struct Live<'w> {
     asked: Vec<(RequestId, Method)>,
     /// That is being answered: what is asked meanwhile is not, or there would be no end of it.
     answering: bool,
+    /// How it is sent and read.
+    pub(super) pace: Pace,
+    /// What was asked last has had no response: its connection was lost.
+    lost: bool,
     over: bool,
 }
 
@@ -126,7 +135,9 @@ impl<'w> Live<'w> {
             bytes: 0,
             asked: Vec::new(),
             answering: false,
-            over: false,
+            pace: Pace::default(),
+            lost: false,
+            over: wire.is_gone(),
         }
     }
 
@@ -221,10 +232,10 @@ impl<'w> Live<'w> {
     ) -> Reply {
         self.over |= self.count >= MOST_EVENTS || self.bytes >= MOST_BYTES;
         if self.over {
-            return Reply::nothing(String::new());
+            return Reply::nothing("the server has ended".into());
         }
         self.next_exchange += 1;
-        let number = self.next_exchange;
+        let (number, first_event) = (self.next_exchange, self.run.events.len());
         self.note(number, What::Requested(probe, head.noted()));
         let mut waiting = Vec::new();
         if let Some(line) = line {
@@ -235,17 +246,30 @@ impl<'w> Live<'w> {
         }
         let began = Instant::now();
         let is_answer = until == Until::Ended && within == self.answer;
-        let deadline = began + within + if is_answer { LATE } else { Duration::ZERO };
+        let patience = within + self.pace.longest();
+        let deadline = began + patience + if is_answer { LATE } else { Duration::ZERO };
         let first = waiting.first().cloned();
-        let body = line.map(|line| Bytes::copy_from_slice(line.as_bytes()));
+        let body = line.map(|line| self.pace.body(line));
         let response = match timeout_at(deadline, self.wire.send(&head, body)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(problem)) => return self.failed(number, problem),
+            Ok(Err(silence)) if silence.gone && (first.is_some() || self.lost) => {
+                return self.ended(number, first_event, silence.problem);
+            }
+            // The next request says it.
+            Ok(Err(silence)) if silence.gone => {
+                self.run.events.truncate(first_event);
+                return Reply::nothing(silence.problem);
+            }
+            Ok(Err(silence)) => {
+                self.lost = first.is_some();
+                return self.failed(number, silence.problem);
+            }
             Err(_) => {
                 self.silent();
                 return self.failed(number, format!("nothing came within {} s", within.as_secs_f64()));
             }
         };
+        self.lost = false;
         self.note(number, What::Responded(wire::noted(&response)));
         let mut reply = Reply {
             status: Some(response.status().as_u16()),
@@ -342,6 +366,21 @@ impl<'w> Live<'w> {
 
     fn failed(&mut self, number: u32, problem: String) -> Reply {
         self.note(number, What::BodyEnded(BodyEnd::Broken(problem.as_str().into())));
+        Reply::nothing(problem)
+    }
+
+    /// Nobody listens any more. `first`: the place of the first event of this exchange.
+    fn ended(&mut self, number: u32, first: usize, problem: String) -> Reply {
+        self.over = true;
+        self.wire.note_gone();
+        // One request at most was under way when the server ended: the last that was sent to it.
+        if self.lost {
+            self.run.events.truncate(first);
+        } else {
+            self.note(number, What::BodyEnded(BodyEnd::Broken(problem.as_str().into())));
+        }
+        let at = self.started.elapsed();
+        self.run.note(at, What::OutputEnded);
         Reply::nothing(problem)
     }
 

@@ -4,9 +4,12 @@
 //! their headers, with others, from pages of other origins, for other hosts, in sessions that have ended; streams are
 //! opened, left and resumed. A prompt is asked for by a name that no server has, where prompts are declared.
 
+mod asking;
+mod heads;
 mod lines;
 mod live;
 mod refusal;
+mod resilience;
 mod runs;
 mod wire;
 

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use mcpjoin_check::{Channel, Probe, Revisions, Trace};
+use mcpjoin_check::{CallNote, Channel, Probe, Revisions, Trace};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{Era, Method, Profile, Raw, Version, code};
 use reqwest::Method as Verb;
 
-use super::super::features::{self, Question};
+use super::super::features;
 use super::super::live::Opened;
 use super::super::probes::{self, Manner};
 use super::super::runs::{REMOVED, agreed, capabilities, control, member};
 use super::super::{Look, Progress, ValidateError};
+use super::asking::Asking;
 use super::lines;
 use super::live::{Live, MOMENT, Reply, Until};
 use super::refusal::{Attempt, Refusal};
@@ -26,10 +27,10 @@ const TOGETHER: usize = 10;
 
 /// Every run of one server.
 pub(in super::super) struct Runs {
-    of: Look,
-    wire: Wire,
+    pub(super) of: Look,
+    pub(super) wire: Wire,
     sse: bool,
-    trace: Trace,
+    pub(super) trace: Trace,
     number: usize,
 }
 
@@ -38,7 +39,7 @@ impl Runs {
     /// When the URL, a header or a certificate cannot be used.
     pub(in super::super) fn new(mut of: Look, connect: &HttpConnect) -> Result<Self, HttpSetupError> {
         let wire = Wire::new(connect, of.tap.take())?;
-        let trace = Trace { answer_within: of.answer, ..Trace::default() };
+        let trace = Trace { answer_within: of.answer, credentials: wire.has_headers(), ..Trace::default() };
         Ok(Self { of, wire, sse: connect.is_http_sse(), trace, number: 0 })
     }
 
@@ -77,10 +78,21 @@ impl Runs {
         }
         self.at_once(modern).await;
         self.bad_lines(modern).await;
+        if self.of.resilience {
+            self.resilience(modern, legacy).await;
+        }
         Ok(self.trace)
     }
 
-    fn tell(&mut self, live: &Live<'_>, probe: Probe) {
+    pub(super) fn note(&mut self, note: CallNote) {
+        self.trace.calls.push(note);
+    }
+
+    pub(super) const fn answer(&self) -> Duration {
+        self.of.answer
+    }
+
+    pub(super) fn tell(&mut self, live: &Live<'_>, probe: Probe) {
         (self.of.progress)(Progress { number: self.number, run: &live.run.name, probe });
     }
 
@@ -131,95 +143,6 @@ impl Runs {
         }
         self.keep(live).await;
         Attempt::Spoken
-    }
-
-    /// Requests whose `_meta` lacks something, or names another version.
-    async fn lacking(&mut self, live: &mut Live<'_>, version: &Version) {
-        for (probe, named, capabilities) in [
-            (Probe::NoCapabilities, Some(version.as_str()), false),
-            (Probe::NoVersion, None, true),
-            (Probe::UnsupportedVersion, Some(probes::NO_VERSION), true),
-        ] {
-            self.tell(live, probe);
-            let line = probes::discover(&live.id(), named, capabilities);
-            let head = match named {
-                Some(named) => live.post(&line).with(name::PROTOCOL_VERSION, named),
-                None => live.post(&line),
-            };
-            self.send(live, probe, head, &line).await;
-        }
-        self.tell(live, Probe::NoClientInfo);
-        let line = probes::discover_unnamed(&live.id(), version.as_str());
-        live.ask(Probe::NoClientInfo, &line).await;
-        self.tell(live, Probe::NoMeta);
-        let line = probes::discover_bare(&live.id());
-        live.ask(Probe::NoMeta, &line).await;
-    }
-
-    /// Requests whose headers lack something, differ from the body, or are written in another way.
-    async fn headers(&mut self, live: &mut Live<'_>, manner: &Manner, control: &str) {
-        type Change = fn(Head, &str) -> Head;
-        let legacy = Version::newest(Era::Legacy);
-        let changes: [(Probe, Change); 9] = [
-            (Probe::NoVersionHeader, |head, _| head.without(name::PROTOCOL_VERSION)),
-            (Probe::OtherVersionHeader, |head, legacy| head.with(name::PROTOCOL_VERSION, legacy)),
-            (Probe::NoMethodHeader, |head, _| head.without(name::METHOD)),
-            (Probe::OtherMethodHeader, |head, _| head.with(name::METHOD, Method::ListTools.as_str())),
-            (Probe::CapitalMethodHeader, |head, _| head.with(name::METHOD, "SERVER/DISCOVER")),
-            (Probe::HeaderLetters, |head, _| Head { other_letters: true, ..head }),
-            (Probe::HeaderSpace, |head, _| head.with(name::METHOD, " \t server/discover \t ")),
-            (Probe::EarlierHeaders, |head, _| {
-                head.with(name::SESSION_ID, lines::NO_SESSION).with(name::LAST_EVENT_ID, "1")
-            }),
-            // The last one shows that nothing of these has stayed.
-            (Probe::Ping, |head, _| head),
-        ];
-        for (probe, change) in changes {
-            self.tell(live, probe);
-            let line = probes::request(manner, &live.id(), control);
-            let head = change(live.post(&line), legacy.as_str());
-            self.send(live, probe, head, &line).await;
-        }
-        for (probe, verb) in [(Probe::EarlierGet, Verb::GET), (Probe::EarlierDelete, Verb::DELETE)] {
-            self.tell(live, probe);
-            let head = live.head(verb);
-            live.exchange(probe, head, None, Until::Closed, self.of.answer).await;
-        }
-    }
-
-    /// Requests for a prompt that does not exist, with and without its name in the headers.
-    async fn names(&mut self, live: &mut Live<'_>, version: &Version) {
-        for (probe, named) in [
-            (Probe::NoNameHeader, None),
-            (Probe::OtherNameHeader, Some(lines::OTHER_PROMPT)),
-            (Probe::EncodedNameHeader, Some(lines::NO_PROMPT_ENCODED)),
-            (Probe::BadNameHeader, Some(lines::NO_BASE64)),
-        ] {
-            self.tell(live, probe);
-            let line = lines::no_prompt(&live.id(), version);
-            let head = live.post(&line);
-            let head = match named {
-                Some(named) => head.with(name::NAME, named),
-                None => head.without(name::NAME),
-            };
-            self.send(live, probe, head, &line).await;
-        }
-    }
-
-    /// Requests of pages of other origins and for other hosts.
-    async fn strangers(&mut self, live: &mut Live<'_>, manner: &Manner, control: &str) {
-        for origin in lines::FOREIGN_ORIGINS {
-            self.tell(live, Probe::ForeignOrigin);
-            let line = probes::request(manner, &live.id(), control);
-            let head = live.post(&line).with(name::ORIGIN, origin);
-            self.send(live, Probe::ForeignOrigin, head, &line).await;
-        }
-        if self.wire.is_loopback {
-            self.tell(live, Probe::ForeignHost);
-            let line = probes::request(manner, &live.id(), control);
-            let head = live.post(&line).with(name::HOST, lines::FOREIGN_HOST);
-            self.send(live, Probe::ForeignHost, head, &line).await;
-        }
     }
 
     /// A session of the legacy era, if there is one. `modern`: there is one of the modern era.
@@ -293,7 +216,7 @@ impl Runs {
     }
 
     /// Ends the session, if it is one. `look`: asks in it once more.
-    async fn end(&mut self, live: &mut Live<'_>, look: bool) {
+    pub(super) async fn end(&mut self, live: &mut Live<'_>, look: bool) {
         if live.session.is_none() {
             return;
         }
@@ -325,29 +248,11 @@ impl Runs {
         let mut asking = Asking { runs: self, live, manner };
         let tools = features::look(&mut asking, manner, &version, declared, &consent).await;
         // With arguments of ours: never a tool that was named, whose arguments are those that were given.
-        let called = |tool: &&Raw| consent.read_only && features::only_reads(tool);
-        let mut tools = tools.iter().filter(called).filter_map(features::in_headers);
-        if let Some(question) = tools.next().filter(|_| matches!(manner, Manner::Modern(_))) {
-            self.params(live, manner, &question).await;
-        }
-    }
-
-    /// Calls with the headers of their arguments missing, with another value, and unreadable.
-    async fn params(&mut self, live: &mut Live<'_>, manner: &Manner, question: &Question<'_>) {
-        for (probe, value) in [
-            (Probe::NoParamHeader, None),
-            (Probe::OtherParamHeader, Some(lines::OTHER_VALUE)),
-            (Probe::BadParamHeader, Some(lines::NO_BASE64)),
-        ] {
-            self.tell(live, probe);
-            let line = question.line(manner, &live.id());
-            let mut head = live.post(&line);
-            if let Some(value) = value {
-                for (name, _) in &question.headers {
-                    head = head.and(name, value);
-                }
-            }
-            self.send(live, probe, head, &line).await;
+        if consent.read_only
+            && matches!(manner, Manner::Modern(_))
+            && let Some(marked) = features::marked(&tools)
+        {
+            self.params(live, manner, &marked).await;
         }
     }
 
@@ -401,7 +306,12 @@ impl Runs {
     }
 
     /// A session in which anything may be sent; `None` when none opens any more.
-    async fn opened<'w>(&mut self, wire: &'w Wire, name: &str, modern: bool) -> Option<(Live<'w>, Manner)> {
+    pub(super) async fn opened<'w>(
+        &mut self,
+        wire: &'w Wire,
+        name: &str,
+        modern: bool,
+    ) -> Option<(Live<'w>, Manner)> {
         if modern {
             let version = Version::newest(Era::Modern);
             let manner = Manner::Modern(version.clone());
@@ -498,7 +408,7 @@ impl Runs {
         Live::new(wire, name, version.clone(), channel, (self.of.answer, self.of.limits.message))
     }
 
-    async fn initialize(&mut self, live: &mut Live<'_>, probe: Probe, version: &Version) -> Reply {
+    pub(super) async fn initialize(&mut self, live: &mut Live<'_>, probe: Probe, version: &Version) -> Reply {
         self.tell(live, probe);
         let line = probes::initialize(&live.id(), version.as_str());
         let head = live.post(&line);
@@ -519,63 +429,19 @@ impl Runs {
         live.exchange(probe, head, Some(&line), Until::Ended, within).await
     }
 
-    async fn ask(&mut self, live: &mut Live<'_>, manner: &Manner, probe: Probe, method: &str) {
+    pub(super) async fn ask(&mut self, live: &mut Live<'_>, manner: &Manner, probe: Probe, method: &str) {
         self.open(live, probe, manner, method, self.of.answer).await;
     }
 
-    async fn send(&mut self, live: &mut Live<'_>, probe: Probe, head: Head, line: &str) {
+    pub(super) async fn send(&mut self, live: &mut Live<'_>, probe: Probe, head: Head, line: &str) {
         live.exchange(probe, head, Some(line), Until::Ended, self.of.answer).await;
     }
 
     async fn keep(&mut self, live: Live<'_>) {
-        self.trace.runs.push(live.close().await);
-    }
-}
-
-/// A run in which something can be asked.
-struct Asking<'r, 'w> {
-    runs: &'r mut Runs,
-    live: &'r mut Live<'w>,
-    manner: &'r Manner,
-}
-
-impl features::Ask for Asking<'_, '_> {
-    async fn ask(&mut self, question: Question<'_>) -> features::Reply {
-        self.runs.tell(self.live, question.probe);
-        let line = question.line(self.manner, &self.live.id());
-        let head =
-            question.headers.iter().fold(self.live.post(&line), |head, (name, value)| head.and(name, value));
-        let within = self.runs.of.answer;
-        let reply = self.live.exchange(question.probe, head, Some(&line), Until::Ended, within).await;
-        match reply.opened {
-            Opened::Result(result) => Some(Ok(result)),
-            Opened::Error(error) => Some(Err(error)),
-            Opened::Broken(_) | Opened::Nothing => None,
+        let run = live.close().await;
+        // Of a server that had ended, nothing was asked.
+        if !run.events.is_empty() {
+            self.trace.runs.push(run);
         }
-    }
-
-    async fn tell(&mut self, probe: Probe, line: String) {
-        self.live.ask(probe, &line).await;
-    }
-
-    async fn cancelled(&mut self, _: Question<'_>) {
-        // One request waits for its end here before the next is sent.
-    }
-
-    async fn elsewhere(&mut self) {
-        if matches!(self.manner, Manner::Modern(_)) {
-            self.runs.tell(self.live, Probe::ListElsewhere);
-            let line = probes::request(self.manner, &self.live.id(), Method::ListTools.as_str());
-            let head = Head { other_letters: true, ..self.live.post(&line) };
-            self.runs.send(self.live, Probe::ListElsewhere, head, &line).await;
-        }
-    }
-
-    fn last_id(&self) -> String {
-        self.live.last_id()
-    }
-
-    fn cancels(&self) -> bool {
-        matches!(self.manner, Manner::Legacy)
     }
 }

@@ -1,6 +1,7 @@
 //! The way to a server that is reached over HTTP: two clients with a pool of connections each, and what every request
 //! carries.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use mcpjoin_check::{HttpRequest, HttpResponse};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, Method, Response, Url};
+use reqwest::{Body, Client, Method, Response, Url};
 
 use super::Tap;
 use crate::link::{Checked, Crossed, HttpConnect, HttpSetupError, Proxy, Way, shown};
@@ -35,7 +36,24 @@ pub(super) struct Wire {
     pub(super) is_loopback: bool,
     /// The proxy that is asked in place of the server, in words.
     via: Option<String>,
+    state: Arc<State>,
     tap: Option<Arc<Mutex<Tap>>>,
+}
+
+/// Whether anybody is there.
+#[derive(Debug, Default)]
+struct State {
+    answered: AtomicBool,
+    gone: AtomicBool,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(super) struct Silence {
+    /// In a few words.
+    pub(super) problem: String,
+    /// No connection was made where there was a server before: it has ended.
+    pub(super) gone: bool,
 }
 
 /// What is sent.
@@ -76,6 +94,7 @@ impl Wire {
             url,
             headers,
             is_loopback,
+            state: Arc::default(),
             tap: tap.map(|tap| Arc::new(Mutex::new(tap))),
         })
     }
@@ -99,11 +118,26 @@ impl Wire {
         Head { method, url: self.url.clone(), headers, other_letters: false }
     }
 
+    /// Whether something of the user's goes with each request, by which we may be known.
+    pub(super) fn has_headers(&self) -> bool {
+        !self.headers.is_empty()
+    }
+
+    /// Whether the server has ended, as was noted.
+    pub(super) fn is_gone(&self) -> bool {
+        self.state.gone.load(Ordering::Relaxed)
+    }
+
+    /// The server has ended, and that is noted.
+    pub(super) fn note_gone(&self) {
+        self.state.gone.store(true, Ordering::Relaxed);
+    }
+
     /// Sends it.
     ///
     /// # Errors
-    /// Why there is no response, in a few words.
-    pub(super) async fn send(&self, head: &Head, body: Option<Bytes>) -> Result<Response, String> {
+    /// When there is no response.
+    pub(super) async fn send(&self, head: &Head, body: Option<Body>) -> Result<Response, Silence> {
         let client = if head.other_letters { &self.other } else { &self.client };
         let mut headers = self.headers.clone();
         for (name, value) in &head.headers {
@@ -113,10 +147,22 @@ impl Wire {
         if let Some(body) = body {
             request = request.body(body);
         }
-        request.send().await.map_err(|error| match &self.via {
-            Some(via) => format!("{} ({via})", told(&error)),
-            None => told(&error),
-        })
+        match request.send().await {
+            Ok(response) => {
+                self.state.answered.store(true, Ordering::Relaxed);
+                Ok(response)
+            }
+            Err(error) => {
+                // A proxy that is gone says nothing of the server.
+                let gone =
+                    is_refused(&error) && self.via.is_none() && self.state.answered.load(Ordering::Relaxed);
+                let problem = match &self.via {
+                    Some(via) => format!("{} ({via})", told(&error)),
+                    None => told(&error),
+                };
+                Err(Silence { problem, gone })
+            }
+        }
     }
 
     /// Where a redirect leads, without what may be secret in it.
@@ -170,6 +216,20 @@ pub(super) fn noted(response: &Response) -> HttpResponse {
 
 fn bytes(value: &HeaderValue) -> Bytes {
     Bytes::copy_from_slice(value.as_bytes())
+}
+
+/// Whether nobody listens there.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+        if let Some(error) = cause.downcast_ref::<std::io::Error>()
+            && error.kind() == std::io::ErrorKind::ConnectionRefused
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Why a request failed: the innermost cause, which says it in the fewest words, and never the URL.

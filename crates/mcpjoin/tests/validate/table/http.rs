@@ -7,7 +7,7 @@ use ::http::header::{HOST, ORIGIN};
 use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderValue, Method};
 
-use super::super::fault::{HTTP, Row, legacy, modern};
+use super::super::fault::{HTTP, Of, Row, legacy, modern};
 use super::super::front::{endless, full};
 
 const LIST: &str = "tools/list";
@@ -118,6 +118,7 @@ fn second(head: &Parts, body: &str) -> Option<String> {
 
 fn streams() -> Vec<Row> {
     let had = AtomicBool::new(false);
+    const TOLD: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"mcpjoin-0","progress":1}}"#;
     const STREAMED: &str = r#"{"jsonrpc":"2.0","id":2,"result":{}}"#;
     vec![
         legacy("stream-ends").instead(|head, body| {
@@ -141,6 +142,29 @@ fn streams() -> Vec<Row> {
             let reply = second(head, body)?;
             Some(full(200, STREAM, &format!("id: only\ndata: {reply}\n\n")))
         }),
+        // Of a task that exists, and of no other.
+        legacy("task-get-not-streamed").of(Of::Small).reads().after(|_, _, headers, body| {
+            if body.contains("\"result\":{\"taskId\"") {
+                headers.insert("content-type", HeaderValue::from_static(STREAM));
+                *body = format!("data: {body}\n\n");
+            }
+        }),
+        legacy("retry-before-closing").instead(|head, body| {
+            if head.headers.contains_key("last-event-id") {
+                return Some(full(200, STREAM, &format!("id: b\ndata: {STREAMED}\n\n")));
+            }
+            second(head, body).map(|_| full(200, STREAM, "id: a\ndata:\n\n"))
+        }),
+        // What is told on the stream of a call is told on the other one, too.
+        legacy("one-stream-each-message")
+            .instead(|head, _| {
+                (head.method == Method::GET).then(|| full(200, STREAM, &format!("data: {TOLD}\n\n")))
+            })
+            .call("echo", r#"{"message":"x"}"#)
+            .say(|heard, reply| {
+                let told = (heard.method == "tools/call" && heard.line.contains("\"echo\"")).then(|| TOLD.into());
+                told.into_iter().chain([reply.into()]).collect()
+            }),
         legacy("get-opens-a-stream").instead(|head, _| {
             (head.method == Method::GET).then(|| full(404, "text/plain", "Cannot GET /mcp"))
         }),

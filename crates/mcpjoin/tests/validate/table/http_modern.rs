@@ -94,22 +94,35 @@ fn names() -> Vec<Row> {
     ]
 }
 
-/// The header of an argument is such a one: it is taken for the right one.
-fn param(rule: &'static str, of: fn(Option<&str>) -> bool) -> Row {
-    const PARAM: &str = "mcp-param-region";
-    let row = modern(rule).reads().before(move |head, body| {
-        if body.contains("\"test_custom_header\"") && of(header(&head.headers, PARAM)) {
-            head.headers.insert(PARAM, HeaderValue::from_static("mcpjoin"));
+/// The headers of arguments are changed.
+fn param(rule: &'static str, body: &'static str, change: fn(&str, &str) -> Option<[&'static str; 2]>) -> Row {
+    const PARAMS: [&str; 2] = ["mcp-param-region", "mcp-param-count"];
+    modern(rule).of(Of::Small).reads().before(move |head, text| {
+        if !text.contains("\"routed\"") || !text.contains(body) {
+            return;
         }
-    });
-    row.change(|it| it.whole = true)
+        let [region, count] = PARAMS.map(|name| header(&head.headers, name).unwrap_or_default().to_owned());
+        for (name, value) in
+            change(&region, &count).into_iter().flat_map(|values| PARAMS.into_iter().zip(values))
+        {
+            head.headers.insert(name, HeaderValue::from_static(value));
+        }
+    })
 }
 
 fn params() -> Vec<Row> {
+    const GIVEN: &str = "\"region\":\"mcpjoin\"";
+    const RIGHT: Option<[&str; 2]> = Some(["mcpjoin", "1"]);
+    const WRONG: Option<[&str; 2]> = Some(["another", "2"]);
     vec![
-        param("param-header-required", |value| value.is_none()),
-        param("param-header-agrees", |value| value.is_some_and(|value| !value.starts_with("=?base64?"))),
-        param("param-header-valid", |value| value.is_some_and(|value| value.starts_with("=?base64?%%"))),
+        // Taken for the right ones.
+        param("param-header-required", GIVEN, |region, _| RIGHT.filter(|_| region.is_empty())),
+        param("param-header-agrees", GIVEN, |region, _| RIGHT.filter(|_| region == "mcpjoin-another-value")),
+        param("param-header-valid", GIVEN, |region, _| RIGHT.filter(|_| region.starts_with("=?base64?%%"))),
+        // Taken for wrong ones.
+        param("param-header-decoded", GIVEN, |region, _| WRONG.filter(|_| region.starts_with("=?base64?b"))),
+        param("param-header-as-number", GIVEN, |_, count| WRONG.filter(|_| count == "1.0")),
+        param("param-header-not-expected", "\"region\":null", |_, _| WRONG),
     ]
 }
 
@@ -150,6 +163,7 @@ fn streams() -> Vec<Row> {
     const PROGRESS: &str =
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"a","progress":1}}"#;
     vec![
+        ended(),
         modern("streams-not-buffered")
             .change(|it| it.head = std::sync::Arc::new(|headers| _ = headers.remove("x-accel-buffering"))),
         modern("no-request-on-stream").ahead(LIST, &[PING]),
@@ -165,6 +179,25 @@ fn streams() -> Vec<Row> {
                 .replace("\"toolsListChanged\":true", "\"toolsListChanged\":true,\"promptsListChanged\":true")
         }),
     ]
+}
+
+/// A stream of changes that ends as soon as it is open.
+fn ended() -> Row {
+    modern("listen-closed-in-order").instead(|_, body| {
+        let request: serde_json::Value = serde_json::from_str(body).ok()?;
+        (request["method"] == "subscriptions/listen").then(|| {
+            let wanted = &request["params"]["notifications"];
+            let meta = serde_json::json!({"io.modelcontextprotocol/subscriptionId": request["id"]});
+            let told = serde_json::json!({
+                "jsonrpc": "2.0",
+                "method": "notifications/subscriptions/acknowledged",
+                "params": {"notifications": wanted, "_meta": meta},
+            });
+            let mut reply = full(200, "text/event-stream", &format!("data: {told}\n\n"));
+            reply.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+            reply
+        })
+    })
 }
 
 fn tools() -> Vec<Row> {

@@ -53,9 +53,6 @@ fn by_turns(rows: Vec<Row>) -> Vec<Row> {
     turned.collect()
 }
 
-const UNDECLARED: &str =
-    "the client of a look declares nothing, so that a server that asks breaks another rule";
-
 /// Where a rule has no fault in the table, and why.
 pub(super) const NONE: &[(&str, Over, &str)] = &[
     (
@@ -72,12 +69,6 @@ pub(super) const NONE: &[(&str, Over, &str)] = &[
     ("list-not-by-connection", Over::Stdio, "there is one connection"),
     ("log-asked-for", Over::Http, "what comes before a response is judged by notifications-relate"),
     ("cancelled-not-answered", Over::Http, "shown over lines, on a clock that only waiting moves"),
-    ("elicitation-mode-declared", Over::Stdio, UNDECLARED),
-    ("elicitation-mode-declared", Over::Http, UNDECLARED),
-    ("sampling-tools-declared", Over::Stdio, UNDECLARED),
-    ("sampling-tools-declared", Over::Http, UNDECLARED),
-    ("sampling-context-declared", Over::Stdio, UNDECLARED),
-    ("sampling-context-declared", Over::Http, UNDECLARED),
     ("ends-with-its-input", Over::Stdio, "a process of its own: crates/cli/tests/runner/validate.rs"),
     ("ends-in-order", Over::Stdio, "a process of its own: crates/cli/tests/runner/validate.rs"),
 ];

@@ -1,7 +1,7 @@
 //! Cancelling, progress, subscriptions, input, sampling, elicitation, tasks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const TOOLS: &str = "tools/list";
 const ECHO: (&str, &str) = ("echo", r#"{"message":"x"}"#);
 
 pub(super) fn rows() -> Vec<Row> {
-    [cancelling(), progress(), subscriptions(), input(), questions(), sampling(), tasks()]
+    [cancelling(), progress(), subscriptions(), input(), rounds(), questions(), sampling(), tasks(), life()]
         .into_iter()
         .flatten()
         .collect()
@@ -134,6 +134,62 @@ fn input() -> Vec<Row> {
     ]
 }
 
+/// A call of a tool that asks, where everything is declared that may be asked for.
+fn asking(rule: &'static str, of: &'static str, change: fn(&str) -> String) -> Row {
+    modern(rule).of(Of::Small).reads().say(move |heard, reply| {
+        let here = heard.method == CALL && heard.line.contains(of);
+        vec![if here { change(&reply) } else { reply }.into()]
+    })
+}
+
+/// A whole result in place of any answer.
+fn result(reply: &str, members: &Value) -> String {
+    let id = &serde_json::from_str::<Value>(reply).unwrap()["id"];
+    let mut result = members.clone();
+    result["_meta"] = json!({"io.modelcontextprotocol/serverInfo": {"name": "small", "version": "1"}});
+    json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()
+}
+
+fn rounds() -> Vec<Row> {
+    const DECLARED: &str = r#""elicitation":{"form":{}}"#;
+    fn refused(reply: &str) -> String {
+        super::super::fault::error(&result(reply, &json!({})), -32602)
+    }
+    fn requests(reply: &str, method: &str, params: &Value) -> String {
+        let requests = json!({"a": {"method": method, "params": params}});
+        result(reply, &json!({"resultType": "input_required", "inputRequests": requests}))
+    }
+    fn sampled(reply: &str, name: &str, value: Value) -> String {
+        let message = json!({"role": "user", "content": {"type": "text", "text": "hello"}});
+        let mut params = json!({"maxTokens": 1, "messages": [message]});
+        params[name] = value;
+        requests(reply, "sampling/createMessage", &params)
+    }
+    // A stream of changes is none of a person's.
+    let had = AtomicBool::new(false);
+    vec![
+        asking("input-asked-again", r#""inputResponses":{}"#, refused),
+        asking("unknown-input-ignored", "mcpjoin-unasked", refused),
+        asking("bad-input-refused", r#""inputResponses":"mcpjoin""#, |reply| {
+            result(reply, &json!({"resultType": "complete", "content": []}))
+        }),
+        modern("elicitation-decline-handled")
+            .of(Of::Small)
+            .reads()
+            .silent(move |heard| heard.before.contains("\"decline\"") && !had.swap(true, Ordering::Relaxed)),
+        asking("elicitation-mode-declared", DECLARED, |reply| {
+            let params = json!({"mode": "url", "message": "Go", "url": "https://example.com/"});
+            requests(reply, "elicitation/create", &params)
+        }),
+        asking("sampling-tools-declared", DECLARED, |reply| {
+            sampled(reply, "tools", json!([{"name": "a", "inputSchema": {"type": "object"}}]))
+        }),
+        asking("sampling-context-declared", DECLARED, |reply| {
+            sampled(reply, "includeContext", "thisServer".into())
+        }),
+    ]
+}
+
 /// What is asked of a client that declares nothing.
 const ASKED: &[(&str, &str)] =
     &[("client-capability-respected", "a look declares nothing: whatever is asked for, is not declared")];
@@ -200,13 +256,19 @@ fn sampling() -> Vec<Row> {
                 r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"maxTokens":1,"messages":[{"role":"assistant","content":{"type":"tool_use","id":"u","name":"a","input":{}}}]}}"#,
             ],
         ),
+        legacy("sampling-tool-result-conforms").ahead(
+            TOOLS,
+            &[
+                r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"maxTokens":1,"tools":[{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":["n"]}}],"messages":[{"role":"assistant","content":{"type":"tool_use","id":"u","name":"a","input":{}}},{"role":"user","content":{"type":"tool_result","toolUseId":"u","content":[],"structuredContent":{"m":1}}}]}}"#,
+            ],
+        ),
     ];
     rows.into_iter().map(|row| row.also(ASKED)).collect()
 }
 
-/// Calls what only reads, as a task, too: of that, there is something among all of the tools.
+/// Calls what only reads, as a task, too.
 fn reading(rule: &'static str) -> Row {
-    legacy(rule).reads().change(|it| it.whole = true)
+    legacy(rule).of(Of::Small).reads()
 }
 
 fn of_task(rule: &'static str, method: &'static str, change: fn(&mut Value)) -> Row {
@@ -253,12 +315,69 @@ fn tasks() -> Vec<Row> {
         legacy("bad-task-cursor-refused").refuse("tasks/list", -32603),
         legacy("task-capability-declared").of(Of::Plain).call("one", "{}").edit(CALL, |result| {
             result["task"] = json!({
-                "taskId": "t",
+                "taskId": "a-task-of-its-own",
                 "status": "working",
                 "createdAt": "2026-01-01T00:00:00Z",
                 "lastUpdatedAt": "2026-01-01T00:00:00Z",
                 "ttl": null
             });
+        }),
+    ]
+}
+
+/// How tasks go on.
+fn life() -> Vec<Row> {
+    const GET: &str = "tasks/get";
+    /// The id of each task that is made is another one.
+    fn named(rule: &'static str, name: impl Fn(usize, &str) -> String + Send + Sync + 'static) -> Row {
+        let count = AtomicUsize::new(0);
+        reading(rule).edit(CALL, move |result| {
+            if let Some(id) = result["task"]["taskId"].as_str() {
+                result["task"]["taskId"] = name(count.fetch_add(1, Ordering::Relaxed), id).into();
+            }
+        })
+    }
+    const TOLD: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"mcpjoin-task","progress":1}}"#;
+    let first = Mutex::new(None);
+    let of_end = |frame: &String| frame.contains("modelcontextprotocol/related-task");
+    vec![
+        named("task-id-unique", move |_, id| {
+            first.lock().unwrap().get_or_insert_with(|| id.to_owned()).clone()
+        }),
+        named("task-id-unguessable", |count, _| format!("task-number-{count:03}")),
+        reading("task-transitions").say(|heard, reply| {
+            // Before come one of a task that does not exist, one while it was working, and one at its end.
+            let here = heard.method == GET && heard.nth == 3;
+            vec![if here { reply.replace("\"completed\"", "\"working\"") } else { reply }.into()]
+        }),
+        of_task("task-result-as-of-call", "tasks/result", |result| {
+            result.as_object_mut().unwrap().remove("content");
+        })
+        .over(STDIO),
+        // It comes on a stream.
+        reading("task-result-as-of-call").frame(move |frame| match of_end(&frame) {
+            true => frame.replace("\"content\":", "\"contents\":"),
+            false => frame,
+        }),
+        of_task("task-listed", "tasks/list", |result| result["tasks"] = json!([])),
+        reading("task-progress-stops").over(STDIO).say(|heard, reply| {
+            let here = heard.method == "tasks/result" && reply.contains("\"content\"");
+            let told = here.then(|| TOLD.into());
+            [reply.into()].into_iter().chain(told).collect()
+        }),
+        reading("task-progress-stops").frame(move |frame| match of_end(&frame) {
+            true => format!("{frame}data: {TOLD}\n\n"),
+            false => frame,
+        }),
+        of_task("cancelled-task-status", "tasks/cancel", |result| result["status"] = "working".into()),
+        of_task("failed-task-says-why", GET, |result| {
+            if result["status"] == "completed" {
+                result["status"] = "failed".into();
+            }
+        }),
+        legacy("undeclared-task-ignored").of(Of::Plain).reads().say(|heard, reply| {
+            let here = heard.method == CALL && heard.line.contains("\"task\":{");
+            vec![if here { super::super::fault::error(&reply, -32602) } else { reply }.into()]
         }),
     ]
 }

@@ -21,7 +21,9 @@ pub struct OrchestratorOptions {
     pub waiting: usize,
     /// How long one attempt to connect may take: 3 s.
     pub connect: Duration,
-    /// A connection is lost when nothing has come for so long: 15 s.
+    /// A connection is lost when nothing has come for so long: 10 s. The time begins anew with the first thing that is sent
+    /// after something came ([RFC 9000, 10.1](https://www.rfc-editor.org/rfc/rfc9000#section-10.1)): a peer that is gone is
+    /// noticed after this and `keep_alive` together, 15 s, at the latest.
     pub idle: Duration,
     /// So often something is sent when there is nothing to say: 5 s.
     pub keep_alive: Duration,
@@ -43,7 +45,7 @@ impl Default for OrchestratorOptions {
             streams: 100,
             waiting: 1024,
             connect: Duration::from_secs(3),
-            idle: Duration::from_secs(15),
+            idle: Duration::from_secs(10),
             keep_alive: Duration::from_secs(5),
             silence: Duration::from_secs(1),
             doubt: Duration::from_millis(10),

@@ -129,7 +129,7 @@ impl Default for HostLimits {
 pub fn quic_options() -> QuicOptions {
     QuicOptions {
         streams: 100,
-        idle: Duration::from_secs(15),
+        idle: Duration::from_secs(10),
         keep_alive: Duration::from_secs(5),
         ..QuicOptions::default()
     }

@@ -69,8 +69,12 @@ impl Live<'_> {
             Stopped::Ended(end) => end,
             Stopped::Answered | Stopped::TimedOut => BodyEnd::Left,
         };
+        let closed = end == BodyEnd::Complete && !waiting.is_empty();
         self.note(number, What::BodyEnded(end));
         reply.opened = self.opening(number, first.as_ref());
+        if closed && let Some(rest) = Box::pin(self.rest(number, &mut waiting, deadline)).await {
+            reply.opened = self.opening(rest, first.as_ref());
+        }
     }
 
     /// Reads a stream until all that is waited for has come, or any message when `any`.
@@ -103,6 +107,7 @@ impl Live<'_> {
                 self.over = true;
                 return Stopped::TimedOut;
             }
+            self.pace.pause().await;
             match timeout_at(deadline, stream.response.chunk()).await {
                 Err(_) => return Stopped::TimedOut,
                 Ok(Ok(Some(piece))) => {
@@ -176,7 +181,11 @@ impl Live<'_> {
                 self.over = true;
                 return Err(format!("an event is longer than {} bytes", self.limit));
             }
-            SseEvent::Comment | SseEvent::Retry(_) => return Ok(false),
+            SseEvent::Comment => return Ok(false),
+            SseEvent::Retry(milliseconds) => {
+                self.note(number, What::Retry(Duration::from_millis(milliseconds)));
+                return Ok(false);
+            }
         };
         if !whole {
             return Ok(false);
@@ -195,7 +204,10 @@ impl Live<'_> {
                 }
             }
         }
-        self.note(number, What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data }));
+        self.note(
+            number,
+            What::Streamed(StreamEvent { name: event.name, id: event.id, data: event.data, retry: None }),
+        );
         if !is_message || data.is_empty() {
             return Ok(false);
         }
@@ -237,6 +249,7 @@ impl Live<'_> {
         let mut body = BytesMut::new();
         let success = response.status().is_success();
         let end = loop {
+            self.pace.pause().await;
             match timeout_at(deadline, response.chunk()).await {
                 Err(_) => break BodyEnd::Broken("it did not end in time".into()),
                 Ok(Ok(Some(piece))) if body.len() + piece.len() <= self.limit => {

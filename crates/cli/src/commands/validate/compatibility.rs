@@ -1,4 +1,4 @@
-//! `mcpjoin validate --clients`: what well-known clients make of the tools of a server. The library looks; here it is told.
+//! `mcpjoin validate --compatibility`: what well-known clients make of the tools of a server. The library looks; here it is told.
 
 use std::fmt::Write;
 
@@ -6,9 +6,10 @@ use mcpjoin::check::{Compatibility, Incompatibility, Trace, What, compatibility}
 use mcpjoin::proto::{Message, Raw, Response};
 use serde_json::{Value, json};
 
+use super::fold::{Head, prose};
 use super::report::cut;
 use crate::object::Object;
-use crate::ui::{FAINT, HEADING, NAME, Ui};
+use crate::ui::{HEADING, NAME, Ui};
 use crate::visible;
 
 /// Of what a client does not take, so much is shown to a person.
@@ -95,15 +96,15 @@ impl Clients {
             let _ = writeln!(out, "  {NAME}{}{NAME:#}: {usable}", row.client);
             for found in row.found.iter().take(SHOWN) {
                 let tool = found.tool.as_ref().map(|tool| format!("{}: ", visible::line(tool)));
-                let _ = writeln!(
-                    out,
-                    "    {}{}: {} {FAINT}({}, {}){FAINT:#}",
+                let text = format!(
+                    "{}{}: {} ({}, {})",
                     tool.unwrap_or_default(),
                     visible::line(&found.problem),
                     found.then,
                     found.seen,
                     found.source
                 );
+                prose(out, &Head { text: "    ", columns: 4, indent: 6 }, &text);
             }
             let more = (row.found.len() + row.left_out).saturating_sub(SHOWN);
             if more > 0 {
@@ -125,7 +126,7 @@ fn found(ui: &Ui, finding: Incompatibility) -> Found {
 }
 
 /// The tools of the first list that there is, all of its pages.
-fn listed(trace: &Trace) -> Option<Vec<Raw>> {
+pub(super) fn listed(trace: &Trace) -> Option<Vec<Raw>> {
     trace.runs.iter().find_map(|run| {
         let mut all: Option<Vec<Raw>> = None;
         let lines = run.events.iter().filter_map(|event| match &event.what {

@@ -1,0 +1,209 @@
+//! How a client reads lists with several pages, and how long it keeps them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mcpjoin_proto::{Direction, Kind, Method};
+
+use super::talk::{Asked, Said, Talk, plain};
+use crate::revisions::Revisions;
+use crate::rule::Level::{Must, Should};
+use crate::rule::{Chapter, Outcome, Rule, Source};
+use crate::seen::member;
+
+const GUIDELINES: &str = "server/utilities/pagination#implementation-guidelines";
+/// So often nobody asks for the same by chance.
+const SEVERAL: usize = 3;
+/// What a client does because of an answer it has done by then.
+const SOON: Duration = Duration::from_secs(1);
+
+pub(super) static RULES: [Rule; 5] = [
+    Rule {
+        slug: "client-lists-all-pages",
+        chapter: Chapter::Utilities,
+        sentence: "A client asks for the page after the first, where a list has more than one.",
+        sources: &[Source::new(Revisions::ALL, Should, GUIDELINES)],
+        judge: |seen| {
+            let lists = lists(seen.talk());
+            let judged = lists.values().filter_map(|pages| {
+                if pages.iter().any(|page| page.cursor.is_some()) {
+                    return Some(None);
+                }
+                // One that has looked at the first page alone may have found there what it looked for.
+                let first: Vec<&Page<'_, '_>> = pages
+                    .iter()
+                    .filter(|page| page.next.as_deref().is_some_and(|next| next != "\"\""))
+                    .collect();
+                let last = first.last().filter(|_| first.len() >= SEVERAL)?;
+                let problem = format!("the first page was asked for {} times, and no other", first.len());
+                Some(Some(last.asked.finding(problem)))
+            });
+            Outcome::of(judged, "no list had a second page, or the client looked at the first alone")
+        },
+    },
+    Rule {
+        slug: "client-stops-without-cursor",
+        chapter: Chapter::Utilities,
+        sentence: "A client takes a page without nextCursor for the last one.",
+        sources: &[Source::new(Revisions::ALL, Should, GUIDELINES)],
+        judge: |seen| {
+            let lists = lists(seen.talk());
+            let judged = lists.values().filter_map(|pages| {
+                pages.iter().find(|page| page.next.is_none())?;
+                // The same page again and again, as if another would come.
+                let again = pages.windows(SEVERAL).find(|pages| {
+                    pages.iter().all(|page| {
+                        page.next.is_none() && page.cursor.is_some() && page.cursor == pages[0].cursor
+                    })
+                });
+                Some(again.and_then(|pages| {
+                    let problem = format!("the last page was asked for {SEVERAL} times, one after the other");
+                    Some(pages.last()?.asked.finding(problem))
+                }))
+            });
+            Outcome::of(judged, "the client read no list to its end")
+        },
+    },
+    Rule {
+        slug: "client-empty-cursor-goes-on",
+        chapter: Chapter::Utilities,
+        sentence: "A client that reads a list page by page takes an empty cursor for one.",
+        sources: &[Source::new(Revisions::MODERN, Must, GUIDELINES)],
+        judge: |seen| {
+            let talk = seen.talk();
+            let lists = lists(talk);
+            let empty = |cursor: &Option<String>| cursor.as_deref() == Some("\"\"");
+            if lists.values().flatten().any(|page| empty(&page.cursor)) {
+                return Outcome::Passed;
+            }
+            // Whoever has read no other page may not want more than one; and who has what it wanted may stop anywhere,
+            // but not twice where there is an empty cursor.
+            let ends = lists.values().flatten().filter(|page| empty(&page.next) && page.cursor.is_some());
+            let ended: Vec<&Asked<'_>> = ends
+                .filter(|page| {
+                    let next = talk.asked.last().filter(|next| next.place > page.said.place);
+                    next.is_some() && talk.here.saturating_sub(page.said.at) >= SOON
+                })
+                .map(|page| page.asked)
+                .collect();
+            let last = ended.last().filter(|_| ended.len() > 1);
+            let judged = last.map(|asked| {
+                let problem = "nobody has read on behind the empty cursor, here and before";
+                Some(asked.finding(problem))
+            });
+            Outcome::of(judged, "no page had an empty cursor, or the client reads no pages")
+        },
+    },
+    Rule {
+        slug: "client-restarts-list-after-bad-cursor",
+        chapter: Chapter::Utilities,
+        sentence: "A client whose cursor is refused reads the list from its beginning.",
+        sources: &[Source::new(
+            Revisions::MODERN,
+            Should,
+            "server/utilities/caching#interaction-with-pagination",
+        )],
+        judge: |seen| {
+            let talk = seen.talk();
+            let lists = lists(talk);
+            let pages = lists.values().flatten();
+            let given: BTreeSet<(&str, &String)> = pages
+                .filter_map(|page| Some((page.asked.what.method.as_str(), page.next.as_ref()?)))
+                .collect();
+            let refused = talk.asked.iter().filter_map(|asked| {
+                let said = asked.answer.filter(|said| said.outcome.is_err())?;
+                let cursor = cursor(asked)?;
+                // A cursor that was never given has a rule of its own.
+                let known = given.contains(&(asked.what.method.as_str(), &cursor));
+                known.then_some((asked, said))
+            });
+            let judged = refused.filter_map(|(asked, said)| {
+                let next = talk.calls(&asked.what.method).find(|next| next.place > said.place)?;
+                let problem = "it goes on with a cursor, and the one before it was refused";
+                Some(cursor(next).map(|_| next.finding(problem)))
+            });
+            Outcome::of(judged, "no cursor was refused, or the list was not asked for again")
+        },
+    },
+    Rule {
+        slug: "client-no-polling-by-ttl",
+        chapter: Chapter::Utilities,
+        sentence: "A client does not ask for a list again each time that ttlMs is over.",
+        sources: &[Source::new(Revisions::MODERN, Should, "server/utilities/caching#freshness-calculation")],
+        judge: |seen| {
+            let talk = seen.talk();
+            let mut judged = Vec::new();
+            for pages in lists(talk).values() {
+                let mut times: BTreeMap<Option<&str>, Vec<&Page<'_, '_>>> = BTreeMap::new();
+                for page in pages {
+                    times.entry(page.cursor.as_deref()).or_default().push(page);
+                }
+                for same in times.values() {
+                    let in_time = |pair: &&[&Page<'_, '_>]| pair[0].is_due_with(pair[1]);
+                    let row = same.windows(2).rev().take_while(in_time).count();
+                    let ttl = same.last().and_then(|page| page.ttl());
+                    let Some(ttl) = ttl else { continue };
+                    let looked =
+                        same.last().map_or(Duration::ZERO, |page| page.said.at) + ttl * 3 <= talk.here;
+                    let last = same.last().filter(|_| row >= SEVERAL);
+                    if let Some(page) = last {
+                        let problem = format!("it comes every {} ms, which is ttlMs", ttl.as_millis());
+                        judged.push(Some(page.asked.finding(problem)));
+                    } else if looked {
+                        judged.push(None);
+                    }
+                }
+            }
+            Outcome::of(judged, "no list had a ttlMs, or the client was gone before that was over")
+        },
+    },
+];
+
+/// A page of a list.
+struct Page<'t, 'a> {
+    asked: &'t Asked<'a>,
+    said: Said<'a>,
+    /// By which it was asked for.
+    cursor: Option<String>,
+    /// By which the next is.
+    next: Option<String>,
+}
+
+impl Page<'_, '_> {
+    fn ttl(&self) -> Option<Duration> {
+        let ttl = member(self.said.outcome.as_ref().ok()?.raw(), "ttlMs")?.as_str().parse::<u32>().ok()?;
+        // A shorter one cannot be told from asking without a pause.
+        (ttl >= 200).then(|| Duration::from_millis(ttl.into()))
+    }
+
+    /// Whether the other was asked for when the time of this one was over.
+    fn is_due_with(&self, next: &Self) -> bool {
+        let Some(ttl) = self.ttl() else { return false };
+        let waited = next.asked.at.saturating_sub(self.said.at);
+        waited >= ttl && waited <= ttl + (ttl / 10).max(Duration::from_millis(50))
+    }
+}
+
+/// The pages that the client has got, list by list.
+fn lists<'t, 'a>(talk: &'t Talk<'a>) -> BTreeMap<&'a str, Vec<Page<'t, 'a>>> {
+    let mut lists: BTreeMap<&'a str, Vec<Page<'t, 'a>>> = BTreeMap::new();
+    for asked in talk.asked.iter().filter(|asked| is_list(&asked.what.method)) {
+        let Some(said) = asked.answer else { continue };
+        let Ok(result) = said.outcome else { continue };
+        let next = member(result.raw(), "nextCursor").filter(|next| next.kind() != Kind::Null);
+        let next = next.map(|next| plain(&next).to_string());
+        let page = Page { asked, said, cursor: cursor(asked), next };
+        lists.entry(asked.what.method.as_str()).or_default().push(page);
+    }
+    lists
+}
+
+fn is_list(method: &Method) -> bool {
+    method.as_str().ends_with("/list")
+        && method.facts().is_some_and(|facts| facts.direction != Direction::ToClient)
+}
+
+fn cursor(asked: &Asked<'_>) -> Option<String> {
+    let cursor = member(asked.what.params.as_ref()?.raw(), "cursor")?;
+    (cursor.kind() != Kind::Null).then(|| plain(&cursor).to_string())
+}

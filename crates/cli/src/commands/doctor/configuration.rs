@@ -1,0 +1,230 @@
+//! What is wrong with the configuration before anything of it is started: files, entries, variables, programs.
+//!
+//! Called by `everything` with what `config` has found and what is known of the machine. It reads nothing and starts
+//! nothing.
+
+use mcpjoin::doctor::{EnvironmentReport, Outcome, SearchPaths, Seat};
+use serde_json::{Value, json};
+
+use super::document;
+use crate::config::{File, Found};
+use crate::target::shown;
+
+/// Files of programs that are started from the menu of a desktop.
+const DESKTOP: [&str; 7] = [
+    "claude_desktop_config.json",
+    "Code/User/mcp.json",
+    ".vscode/mcp.json",
+    ".cursor/mcp.json",
+    "zed/settings.json",
+    "windsurf/mcp_config.json",
+    ".lmstudio/mcp.json",
+];
+
+/// One thing that is wrong.
+pub(super) struct Fault {
+    pub(super) id: &'static str,
+    pub(super) seen: String,
+    pub(super) meaning: &'static str,
+    pub(super) advice: String,
+}
+
+/// A server of the configuration.
+pub(super) struct Server {
+    pub(super) name: String,
+    /// `FILE:LINE`
+    pub(super) place: String,
+    /// Why it is not examined.
+    pub(super) not_run: Option<&'static str>,
+}
+
+/// What the files come to.
+pub(super) struct Configuration {
+    /// A line for each file: its name, what it holds.
+    pub(super) files: Vec<(String, Outcome, String)>,
+    pub(super) checks: [(&'static str, Outcome); 4],
+    pub(super) faults: Vec<Fault>,
+    pub(super) notes: Vec<String>,
+    pub(super) servers: Vec<Server>,
+}
+
+const FILES: usize = 0;
+const ENTRIES: usize = 1;
+const PROGRAMS: usize = 2;
+const SEATS: usize = 3;
+
+impl Configuration {
+    pub(super) fn of(files: &[File], machine: &EnvironmentReport) -> Self {
+        let first =
+            if files.is_empty() { Outcome::NotRun("there is no configuration") } else { Outcome::Passed };
+        let mut whole = Self {
+            files: Vec::new(),
+            checks: ["files", "entries", "programs", "desktop-programs"].map(|name| (name, first)),
+            faults: Vec::new(),
+            notes: Vec::new(),
+            servers: Vec::new(),
+        };
+        for file in files {
+            whole.file(file, machine);
+        }
+        whole
+    }
+
+    /// How many checks were run.
+    pub(super) fn checks_run(&self) -> usize {
+        self.checks.iter().filter(|(_, how)| !matches!(how, Outcome::NotRun(_))).count()
+    }
+
+    /// Why each of the others, and each server, was not.
+    pub(super) fn not_run(&self) -> impl Iterator<Item = &'static str> {
+        let checks = self.checks.iter().filter_map(|(_, how)| match how {
+            Outcome::NotRun(why) => Some(*why),
+            _ => None,
+        });
+        checks.chain(self.servers.iter().filter_map(|server| server.not_run))
+    }
+
+    fn fail(&mut self, check: usize, fault: Fault) {
+        self.checks[check].1 = Outcome::Failed;
+        self.faults.push(fault);
+    }
+
+    fn file(&mut self, file: &File, machine: &EnvironmentReport) {
+        if let Some(problem) = &file.problem {
+            self.files.push((file.name.clone(), Outcome::Failed, "config-unreadable".to_owned()));
+            return self.fail(
+                FILES,
+                Fault {
+                    id: "config-unreadable",
+                    seen: problem.clone(),
+                    meaning: "nothing of this file is used, by mcpjoin and mostly by its own program",
+                    advice: "mend the file at that place".to_owned(),
+                },
+            );
+        }
+        self.notes.extend(file.warnings.iter().cloned());
+        for entry in &file.entries {
+            self.entry(file, entry, machine);
+        }
+        if let Some(folder) = file.untrusted.as_ref().filter(|_| !file.entries.is_empty()) {
+            let folder = shown(folder.as_os_str());
+            self.notes.push(format!(
+                "nothing of {} was run: you have not trusted {folder} (mcpjoin servers trust {folder})",
+                file.name
+            ));
+        }
+        let count = file.entries.len();
+        let entries = if count == 1 { "entry" } else { "entries" };
+        let dialect = file.dialect.unwrap_or_default();
+        self.files.push((file.name.clone(), Outcome::Passed, format!("{count} {entries} ({dialect})")));
+    }
+
+    fn entry(&mut self, file: &File, entry: &Found, machine: &EnvironmentReport) {
+        let place = format!("{}:{}", file.name, entry.line);
+        let name = shown(entry.name.as_ref());
+        let not_run = if let Some(other) = &entry.shadowed {
+            self.notes.push(format!("{place}: {name} is not used, {other} comes first"));
+            Some("another entry of that name comes first")
+        } else if entry.disabled.is_some() {
+            Some("disabled")
+        } else if !entry.problems.is_empty() {
+            self.unusable(&name, entry);
+            Some("the entry cannot be used")
+        } else if file.untrusted.is_some() {
+            Some("not trusted")
+        } else {
+            None
+        };
+        if entry.shadowed.is_none() {
+            self.notes.extend(entry.warnings.iter().cloned());
+            if entry.disabled.is_none()
+                && let Some(paths) = &machine.paths
+            {
+                self.program(file, entry, &place, not_run.is_none(), paths);
+            }
+        }
+        self.servers.push(Server { name: entry.name.clone(), place, not_run });
+    }
+
+    fn unusable(&mut self, name: &str, entry: &Found) {
+        let unset = entry.problems.iter().all(|problem| problem.ends_with("is not set"));
+        let advice = match unset {
+            true => "set the variable where the client is started, or give it a default: ${NAME:-default}",
+            false => "mend the file at that place",
+        };
+        self.fail(
+            ENTRIES,
+            Fault {
+                id: if unset { "entry-variable-missing" } else { "entry-unusable" },
+                seen: format!("{name}: {}", entry.problems.join("; ")),
+                meaning: "this server cannot be started or reached; those beside it can",
+                advice: advice.to_owned(),
+            },
+        );
+    }
+
+    /// Whether the program of an entry is found. `examined`: its examination says so, too.
+    fn program(&mut self, file: &File, entry: &Found, place: &str, examined: bool, paths: &SearchPaths) {
+        let program = entry.parts.iter().find(|part| part.what == "command").map(|part| part.text.as_str());
+        // What is relative counts from elsewhere, and what has its own PATH is looked for there.
+        let own = entry.parts.iter().any(|part| part.what == "env" && part.text == "PATH");
+        let written = |program: &&str| !program.contains('$') && !program.contains("{env:") && !own;
+        let findable = |program: &&str| program.starts_with('/') || !program.contains('/');
+        let Some(program) = program.filter(written).filter(findable) else { return };
+        let (name, shown_program) = (shown(entry.name.as_ref()), shown(program.as_ref()));
+        let Some(here) = paths.find(Seat::Here, program) else {
+            if !examined {
+                let fault = Fault {
+                    id: "entry-program-missing",
+                    seen: format!("{place}: {name} runs {shown_program}, which is not found"),
+                    meaning: "this server cannot be started from here",
+                    advice: "install the program, or write its whole path as the command".to_owned(),
+                };
+                self.fail(PROGRAMS, fault);
+            }
+            return;
+        };
+        let of_desktop = DESKTOP.iter().any(|known| file.name.contains(known));
+        if of_desktop && paths.is_certain(Seat::Desktop) && paths.find(Seat::Desktop, program).is_none() {
+            let folder = here.parent().unwrap_or(&here).display();
+            self.fail(
+                SEATS,
+                Fault {
+                    id: "entry-not-on-desktop",
+                    seen: format!(
+                        "{place}: {name} runs {shown_program}, which is found from here ({}), and not by a desktop session",
+                        here.display()
+                    ),
+                    meaning: "the program that reads this file, started from the menu, cannot start this server",
+                    advice: format!(
+                        "write {} as its command, and \"PATH\": \"{folder}:/usr/local/bin:/usr/bin:/bin\" into its env",
+                        here.display()
+                    ),
+                },
+            );
+        }
+    }
+
+    /// All of it as one JSON object.
+    pub(super) fn document(&self) -> Value {
+        let files = self.files.iter().map(|(name, how, detail)| {
+            json!({ "path": name, "outcome": document::outcome(*how), "detail": detail })
+        });
+        let checks = self.checks.iter().map(|(check, how)| {
+            let mut object = json!({ "check": check, "outcome": document::outcome(*how) });
+            if let Outcome::NotRun(why) = how {
+                object["why"] = json!(why);
+            }
+            object
+        });
+        let findings = self.faults.iter().map(|fault| {
+            json!({ "id": fault.id, "seen": fault.seen, "meaning": fault.meaning, "advice": fault.advice })
+        });
+        json!({
+            "files": files.collect::<Vec<_>>(),
+            "checks": checks.collect::<Vec<_>>(),
+            "findings": findings.collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! `mcpjoin doctor --environment`, and what of the machine bears on a server that does not work. The library looks; here
+//! it is shown.
+
+use mcpjoin::doctor::{EnvironmentDoctor, EnvironmentFinding, EnvironmentReport, Outcome, Report, World};
+use serde_json::{Value, json};
+
+use super::document;
+use super::page::Page;
+use crate::args::{Connect, Doctor};
+use crate::commands::written;
+use crate::connect::{Signals, Way, with_plans};
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::ui::Ui;
+use crate::visible;
+
+/// Looks at the machine alone.
+pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
+    refuse(&args.connect)?;
+    let report = match examined(ui, &args.connect) {
+        Ok(report) => report,
+        Err(exit) => return Ok(exit),
+    };
+    let text = if ui.json {
+        let mut document = document(&report);
+        document::hide(ui, &mut document, false);
+        visible::json(&document.to_string())
+    } else {
+        let mut page = Page::new(ui.width(), labels(&report));
+        lines(&mut page, &report, ui.verbosity() > 0);
+        page.out.push('\n');
+        for finding in &report.findings {
+            page.surroundings(report.findings.len(), finding);
+        }
+        let text = page.verdict(report.checks_run(), report.checks_not_run().map(|(_, why)| why));
+        ui.hidden(&text).into_owned()
+    };
+    Ok(match written(ui, ui.result(&text)) {
+        Exit::Done if !report.is_healthy() => Exit::Faults,
+        exit => exit,
+    })
+}
+
+/// What is for a server is refused where none is looked at.
+fn refuse(connect: &Connect) -> Result<(), Failure> {
+    let of_servers = [
+        ("--server", connect.server.is_some()),
+        ("--config", connect.configured.config.is_some()),
+        ("--mcp-config", !connect.configured.mcp_config.is_empty()),
+        ("--header", !connect.header.is_empty()),
+        ("--ca", connect.ca.is_some()),
+        ("--pin", connect.pin.is_some()),
+        ("--cert", connect.cert.is_some()),
+        ("-e", !connect.env.is_empty()),
+        ("--env-clean", connect.env_clean),
+        ("--cwd", connect.cwd.is_some()),
+        ("--era", connect.era.asked().is_some()),
+        ("--no-cache", connect.no_cache),
+        ("--protocol-version", connect.protocol_version.is_some()),
+        ("--timeout", connect.timeout.is_some()),
+        ("--connect-timeout", connect.connect_timeout.is_some()),
+        ("--max-message-size", connect.max_message_size.is_some()),
+        ("--trace", connect.trace.is_some()),
+    ];
+    match of_servers.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => {
+            let problem = format!("{option} is for a server, and --environment looks at none");
+            Err(Failure::usage(problem, format!("leave out {option}, or --environment")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Looks at the machine. The exit when a signal came first.
+pub(super) fn examined(ui: &Ui, connect: &Connect) -> Result<EnvironmentReport, Exit> {
+    let mut examined = None;
+    let exit = with_plans(ui, &[], connect, async |_| {
+        let mut signals = match Signals::listen() {
+            Ok(signals) => signals,
+            Err(error) => {
+                let failure = Failure::system(Phase::Spawn, &error);
+                ui.failure(&failure);
+                return failure.exit;
+            }
+        };
+        if ui.has_line() {
+            ui.line("looking at this machine ...");
+        }
+        // Dropped by the signal, it ends the runtimes that it has asked for their version.
+        let report = tokio::select! {
+            biased;
+            signal = signals.next() => Err(signal),
+            report = EnvironmentDoctor::new(World::here()).examine() => Ok(report),
+        };
+        ui.line_over();
+        match report {
+            Ok(report) => {
+                examined = Some(report);
+                Exit::Done
+            }
+            Err(signal) => Exit::Signal(signal),
+        }
+    });
+    examined.ok_or(exit)
+}
+
+/// What of the machine bears on a server in which something was found.
+pub(super) async fn about(way: &Way, shown: &str, report: &Report) -> Vec<EnvironmentFinding> {
+    if report.is_healthy() {
+        return Vec::new();
+    }
+    let doctor = EnvironmentDoctor::new(World::here());
+    if let Some(command) = way.command() {
+        return doctor.about_command(command).await;
+    }
+    match host(shown).filter(|_| way.http().is_some()) {
+        Some((host, encrypted)) => doctor.about_host(host, encrypted).await,
+        None => Vec::new(),
+    }
+}
+
+/// The host of a URL, where it is written out, and whether it is reached over TLS.
+fn host(url: &str) -> Option<(&str, bool)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let rest = rest.split(['/', '?', '#']).next()?;
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let host = match rest.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?.0,
+        None => rest.split(':').next()?,
+    };
+    (!host.is_empty() && !host.contains('$')).then(|| (host, scheme.ends_with("https")))
+}
+
+// ---- for a person ----
+
+pub(super) fn labels(report: &EnvironmentReport) -> impl Iterator<Item = &str> {
+    report.steps.iter().map(|step| step.part.as_str())
+}
+
+/// A line for each part, and what else is known. `everything`: with the folders of each `PATH`.
+pub(super) fn lines(page: &mut Page, report: &EnvironmentReport, everything: bool) {
+    for step in &report.steps {
+        page.step(step.part.as_str(), Some(step.took), step.outcome, &step.detail);
+    }
+    for path in report.paths.iter().flat_map(|paths| paths.all()).filter(|_| everything) {
+        page.beside(path.seat.as_str(), &joined(&path.folders));
+        if !path.set.is_empty() {
+            page.beside("", &format!("set by {}", path.set.join(", ")));
+        }
+    }
+    for note in &report.notes {
+        page.beside("note", note);
+    }
+}
+
+fn joined(folders: &[std::path::PathBuf]) -> String {
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    folders.join(":")
+}
+
+// ---- for a program ----
+
+/// All of it as one JSON object.
+pub(super) fn document(report: &EnvironmentReport) -> Value {
+    let steps = report.steps.iter().map(|step| {
+        json!({
+            "part": step.part.as_str(),
+            "outcome": document::outcome(step.outcome),
+            "detail": step.detail,
+            "elapsedMs": document::milliseconds(step.took),
+        })
+    });
+    let checks = report.checks.iter().map(|(check, how)| {
+        let mut object = json!({ "check": check.as_str(), "outcome": document::outcome(*how) });
+        if let Outcome::NotRun(why) = how {
+            object["why"] = json!(why);
+        }
+        object
+    });
+    let runtimes = report.runtimes.iter().map(|runtime| {
+        let mut found = json!({});
+        for (seat, path) in &runtime.found {
+            found[seat.as_str()] = json!({ "path": path.display().to_string() });
+        }
+        let mut object = json!({ "runtime": runtime.name, "found": found });
+        if let Some(version) = &runtime.version {
+            object["version"] = json!(version);
+        }
+        if let Some(manager) = runtime.manager {
+            object["manager"] = json!(manager);
+        }
+        object
+    });
+    let paths = report.paths.iter().flat_map(|paths| paths.all()).map(|path| {
+        json!({
+            "seat": path.seat.as_str(),
+            "path": joined(&path.folders),
+            "details": { "set": path.set, "unknown": path.unknown },
+        })
+    });
+    json!({
+        "healthy": report.is_healthy(),
+        "elapsedMs": document::milliseconds(report.took),
+        "parts": steps.collect::<Vec<_>>(),
+        "checks": checks.collect::<Vec<_>>(),
+        "findings": report.findings.iter().map(document::of_environment).collect::<Vec<_>>(),
+        "notes": report.notes,
+        "runtimes": runtimes.collect::<Vec<_>>(),
+        "paths": paths.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host;
+
+    #[test]
+    fn the_host_of_a_url_is_known_where_it_is_written_out() {
+        for (url, known) in [
+            ("https://me:x@example.org:8443/mcp?a#b", Some(("example.org", true))),
+            ("sse+http://[::1]:80/", Some(("::1", false))),
+            ("http://localhost", Some(("localhost", false))),
+            ("https://${HOST}/mcp", None),
+            ("${URL}", None),
+        ] {
+            assert_eq!(host(url), known, "{url}");
+        }
+    }
+}

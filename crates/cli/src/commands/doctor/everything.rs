@@ -1,0 +1,211 @@
+//! `mcpjoin doctor` without a target: the machine, then the configuration, then each of its servers.
+
+use mcpjoin::doctor::{Doctor, EnvironmentFinding, EnvironmentReport, Outcome, Report};
+use serde_json::{Map, Value, json};
+
+use super::configuration::{Configuration, Server};
+use super::page::Page;
+use super::{document, environment};
+use crate::args::Connect;
+use crate::commands::written;
+use crate::config;
+use crate::connect::{Plan, with_each};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::target::{Named, Target};
+use crate::ui::{HEADING, Secrets, Ui};
+use crate::visible;
+
+/// What came of a server: its report, and what of the machine bears on it; or why there is none.
+type Outcomes = Vec<Result<(Report, Vec<EnvironmentFinding>), Failure>>;
+
+/// Looks at all of it.
+pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
+    if connect.trace.is_some() {
+        let problem =
+            "--trace writes down what crosses to one server, and all of the configuration are meant";
+        return Err(Failure::usage(problem, "leave out --trace, or name one server"));
+    }
+    let files = config::survey(&connect.configured)?;
+    for entry in files.iter().flat_map(|file| &file.entries) {
+        ui.hide(Secrets::new(&entry.secrets));
+    }
+    let machine = match environment::examined(ui, connect) {
+        Ok(machine) => machine,
+        Err(exit) => return Ok(exit),
+    };
+    let configuration = Configuration::of(&files, &machine);
+    let examined = configuration.servers.iter().filter(|server| server.not_run.is_none());
+    let targets: Vec<Target> = examined.map(target).collect();
+    Ok(with_each(
+        ui,
+        &targets,
+        connect,
+        |_, plan| Box::pin(examine(plan)),
+        async |outcomes: Outcomes| {
+            let healthy = machine.is_healthy()
+                && configuration.faults.is_empty()
+                && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
+            let text = if ui.json {
+                let mut document = document(healthy, &machine, &configuration, &outcomes);
+                document::hide(ui, &mut document, false);
+                visible::json(&document.to_string())
+            } else {
+                ui.hidden(&page(ui, &machine, &configuration, &outcomes)).into_owned()
+            };
+            match written(ui, ui.aside(move |ui| ui.page(&text)).await) {
+                Exit::Done if !healthy => Exit::Faults,
+                exit => exit,
+            }
+        },
+    ))
+}
+
+fn target(server: &Server) -> Target {
+    Target::Entry(Named { file: None, name: server.name.clone(), or_program: false, instead: String::new() })
+}
+
+async fn examine(plan: Plan) -> Result<(Report, Vec<EnvironmentFinding>), Failure> {
+    let report = Doctor::new(plan.way.examined(), plan.client).examine().await;
+    let surroundings = environment::about(&plan.way, &plan.shown, &report).await;
+    Ok((report, surroundings))
+}
+
+/// Each server, with what came of it where it was examined.
+fn paired<'a>(
+    configuration: &'a Configuration,
+    outcomes: &'a Outcomes,
+) -> impl Iterator<Item = (&'a Server, Option<&'a Result<(Report, Vec<EnvironmentFinding>), Failure>>)> {
+    let mut outcomes = outcomes.iter();
+    configuration.servers.iter().map(move |server| {
+        let outcome = if server.not_run.is_none() { outcomes.next() } else { None };
+        (server, outcome)
+    })
+}
+
+// ---- for a person ----
+
+fn page(ui: &Ui, machine: &EnvironmentReport, configuration: &Configuration, outcomes: &Outcomes) -> String {
+    let names: Vec<_> = configuration.servers.iter().map(|server| visible::line(&server.name)).collect();
+    let mut page = Page::new(ui.width(), environment::labels(machine).chain(names.iter().map(AsRef::as_ref)));
+    heading(&mut page, "This machine");
+    environment::lines(&mut page, machine, ui.verbosity() > 0);
+    heading(&mut page, "Configuration");
+    for (name, how, detail) in &configuration.files {
+        page.step(&visible::line(name), None, *how, detail);
+    }
+    if configuration.files.is_empty() {
+        page.beside("note", "there is none: `mcpjoin help servers` says where it is looked for");
+    }
+    for note in &configuration.notes {
+        page.beside("note", note);
+    }
+    if !configuration.servers.is_empty() {
+        heading(&mut page, "Servers");
+    }
+    for (server, outcome) in paired(configuration, outcomes) {
+        let name = visible::line(&server.name);
+        match (outcome, server.not_run) {
+            (Some(Ok((report, _))), _) => {
+                let how = if report.is_healthy() { Outcome::Passed } else { Outcome::Failed };
+                page.step(&name, Some(report.took), how, &summary(report));
+            }
+            (Some(Err(failure)), _) => page.step(&name, None, Outcome::Failed, failure.id),
+            (None, why) => page.step(&name, None, Outcome::NotRun(why.unwrap_or_default()), ""),
+        }
+    }
+    page.out.push('\n');
+    let of_server = |outcome: &Result<(Report, Vec<EnvironmentFinding>), Failure>| match outcome {
+        Ok((report, surroundings)) => report.findings.len() + surroundings.len(),
+        Err(_) => 1,
+    };
+    let count =
+        machine.findings.len() + configuration.faults.len() + outcomes.iter().map(of_server).sum::<usize>();
+    machine.findings.iter().for_each(|finding| page.surroundings(count, finding));
+    for fault in &configuration.faults {
+        page.begin_fault(count, "", fault.id, &fault.seen, fault.meaning);
+        page.end_fault(&fault.advice);
+    }
+    for (server, outcome) in paired(configuration, outcomes) {
+        match outcome {
+            Some(Ok((report, surroundings))) => {
+                report.findings.iter().for_each(|finding| page.fault(count, &server.name, finding));
+                surroundings.iter().for_each(|finding| page.surroundings(count, finding));
+            }
+            Some(Err(failure)) => {
+                let meaning = "this server could not be examined";
+                page.begin_fault(count, &server.name, failure.id, &failure.message, meaning);
+                page.end_fault(&failure.hint);
+            }
+            None => {}
+        }
+    }
+    let reports = || outcomes.iter().flatten().map(|(report, _)| report);
+    let run =
+        machine.checks_run() + configuration.checks_run() + reports().map(Report::checks_run).sum::<usize>();
+    let not_run = machine.checks_not_run().map(|(_, why)| why).chain(configuration.not_run());
+    page.verdict(run, not_run.chain(reports().flat_map(|report| report.checks_not_run().map(|(_, why)| why))))
+}
+
+fn heading(page: &mut Page, text: &str) {
+    if !page.out.is_empty() {
+        page.out.push('\n');
+    }
+    page.out.push_str(&format!("{HEADING}{text}{HEADING:#}\n"));
+}
+
+/// A server in one line: who it is and what it has, or the ids of its faults.
+fn summary(report: &Report) -> String {
+    if !report.is_healthy() {
+        let mut ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
+        ids.dedup();
+        return ids.join(", ");
+    }
+    let mut parts = Vec::new();
+    if let Some(peer) = &report.peer {
+        let info = peer.info.as_ref();
+        parts.push(
+            info.map_or_else(|| "no name".to_owned(), |info| format!("{} {}", info.name, info.version)),
+        );
+        parts.push(format!("protocol {}", peer.profile.version.as_str()));
+    }
+    let counts = report.lists.iter().filter(|list| list.items > 0);
+    parts.extend(counts.map(|list| {
+        let what = list.method.as_str().trim_end_matches("/list");
+        format!("{} {what}", list.items)
+    }));
+    parts.join(", ")
+}
+
+// ---- for a program ----
+
+fn document(
+    healthy: bool,
+    machine: &EnvironmentReport,
+    configuration: &Configuration,
+    outcomes: &Outcomes,
+) -> Value {
+    let servers = paired(configuration, outcomes).map(|(server, outcome)| {
+        let mut object = Map::new();
+        object.insert("name".into(), json!(server.name));
+        object.insert("path".into(), json!(server.place));
+        match outcome {
+            Some(Ok((report, surroundings))) => {
+                object.insert("report".into(), document::of(&server.name, report, surroundings));
+            }
+            Some(Err(failure)) => {
+                object.insert("error".into(), failure.json()["error"].clone());
+            }
+            None => {
+                object.insert("notRun".into(), json!(server.not_run));
+            }
+        }
+        Value::Object(object)
+    });
+    json!({
+        "healthy": healthy,
+        "environment": environment::document(machine),
+        "configuration": configuration.document(),
+        "servers": servers.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,302 @@
+//! A report for a person: a line for each phase, what is known beside them, then what is wrong, then the verdict.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use mcpjoin::doctor::{EnvironmentFinding, Evidence, Finding, Outcome, Report};
+use mcpjoin::quic::CertificateFacts;
+use unicode_width::UnicodeWidthStr;
+
+use super::document::pin;
+use crate::failure::seconds;
+use crate::ui::{BAD, FAINT, HEADING};
+use crate::visible;
+
+/// The width of the names of phases: that of the longest one that most reports have.
+const PHASES: usize = 10;
+/// A longer name pushes the rest of its line away.
+const LONGEST: usize = 24;
+/// The width of a time.
+const TIMES: usize = 9;
+/// The width of the labels of a finding, with the blanks before and after them.
+const LABELS: usize = 11;
+/// A narrower terminal than this gets lines that are too long: nobody could read the words.
+const NARROWEST: usize = 40;
+
+/// All of it. `everything`: with what is known of certificates. `width`: of the terminal, where it is one; longer lines
+/// go on below their beginning. `surroundings`: what of the machine bears on it.
+pub(super) fn of(
+    report: &Report,
+    surroundings: &[EnvironmentFinding],
+    everything: bool,
+    width: Option<usize>,
+) -> String {
+    let mut page = Page::new(width, report.steps.iter().map(|step| step.phase.as_str()));
+    for step in &report.steps {
+        page.step(step.phase.as_str(), step.took, step.outcome, &step.detail);
+    }
+    if let Some(facts) = report.certificate.as_ref().filter(|_| everything) {
+        page.certificate(facts);
+    }
+    if let Some(orchestrator) = &report.orchestrator {
+        for file in orchestrator.certificates.files.iter().filter(|_| everything) {
+            let path = file.path.display();
+            let text = match &file.facts {
+                Some(facts) => {
+                    let name = facts.common_name.as_deref().unwrap_or("no name");
+                    let (from, to) = facts.validity();
+                    format!("{path}: {name}, from {from} to {to}")
+                }
+                None => path.to_string(),
+            };
+            page.beside("file", &text);
+        }
+        // Their list is in another order each time.
+        let mut names: Vec<&str> = orchestrator.tools.iter().map(|tool| tool.name.as_str()).collect();
+        names.sort_unstable();
+        names.into_iter().for_each(|name| page.beside("tool", name));
+    }
+    for note in &report.notes {
+        page.beside("note", note);
+    }
+    // A finding that shows standard error shows it all.
+    if !report.findings.iter().any(|finding| !finding.evidence.stderr.is_empty()) {
+        for (place, line) in report.stderr.iter().enumerate() {
+            page.beside(if place == 0 { "stderr" } else { "" }, line);
+        }
+    }
+    page.out.push('\n');
+    let count = report.findings.len() + surroundings.len();
+    for finding in &report.findings {
+        page.fault(count, "", finding);
+    }
+    for finding in surroundings {
+        page.surroundings(count, finding);
+    }
+    page.verdict(report.checks_run(), report.checks_not_run().map(|(_, why)| why))
+}
+
+/// A page that is being written.
+pub(super) struct Page {
+    pub(super) out: String,
+    width: Option<usize>,
+    phases: usize,
+    /// How many faults it has told.
+    told: usize,
+}
+
+impl Page {
+    /// `labels`: of the lines that it will have.
+    pub(super) fn new<'a>(width: Option<usize>, labels: impl Iterator<Item = &'a str>) -> Self {
+        let longest = labels.map(UnicodeWidthStr::width).max().unwrap_or_default();
+        Self { out: String::new(), width, phases: longest.clamp(PHASES, LONGEST), told: 0 }
+    }
+
+    /// A text after a label. Further lines of it begin below `indent`. Text that is not ours has been made visible.
+    fn paragraph(&mut self, label: &str, styled: &str, text: &str, indent: usize) {
+        let room = |taken: usize| {
+            self.width.filter(|width| *width >= NARROWEST).map_or(usize::MAX, |width| width - taken)
+        };
+        let mut lines = wrapped(text, room(label.width()), room(indent)).into_iter();
+        let _ = writeln!(self.out, "{styled}{}", lines.next().unwrap_or_default());
+        for line in lines {
+            let _ = writeln!(self.out, "{:indent$}{line}", "");
+        }
+    }
+
+    /// A line of what was looked at. `phase`: its name, made visible.
+    pub(super) fn step(&mut self, phase: &str, took: Option<Duration>, outcome: Outcome, detail: &str) {
+        let took = took.map_or_else(|| "-".to_owned(), seconds);
+        let phases = self.phases;
+        let text = match outcome {
+            Outcome::NotRun(why) => format!("not run: {why}"),
+            _ => visible::line(detail).into_owned(),
+        };
+        let label = format!("{phase:<phases$} {took:>TIMES$} ");
+        let (mark, end) = match outcome {
+            Outcome::Failed => (format!("{BAD}"), format!("{BAD:#}")),
+            Outcome::NotRun(_) => (format!("{FAINT}"), format!("{FAINT:#}")),
+            _ => (String::new(), String::new()),
+        };
+        let styled = format!("{HEADING}{phase:<phases$}{HEADING:#} {took:>TIMES$} {mark}");
+        self.paragraph(&label, &styled, &text, label.width());
+        // The style ends before the line does.
+        self.out.truncate(self.out.trim_end_matches('\n').len());
+        let _ = writeln!(self.out, "{end}");
+    }
+
+    /// Something beside the phases.
+    pub(super) fn beside(&mut self, label: &str, text: &str) {
+        self.row(label, self.phases + 1 + TIMES, text);
+    }
+
+    /// Something that belongs to a finding.
+    fn of_finding(&mut self, label: &str, text: &str) {
+        self.row(&format!("  {label}"), LABELS - 1, text);
+    }
+
+    fn row(&mut self, label: &str, width: usize, text: &str) {
+        let plain = format!("{label:<width$} ");
+        let styled = format!("{FAINT}{label:<width$}{FAINT:#} ");
+        self.paragraph(&plain, &styled, &visible::line(text), width + 1);
+    }
+
+    fn certificate(&mut self, facts: &CertificateFacts) {
+        let (from, to) = facts.validity();
+        self.beside("subject", &facts.subject);
+        self.beside("issuer", &facts.issuer);
+        self.beside("names", &facts.names.join(", "));
+        self.beside("valid", &format!("from {from} to {to}"));
+        self.beside("key", &pin(facts));
+    }
+
+    /// The next of so many faults. `whose`: what it was found in, or nothing.
+    pub(super) fn begin_fault(&mut self, count: usize, whose: &str, id: &str, seen: &str, meaning: &str) {
+        self.told += 1;
+        let which = if count == 1 { "fault:".to_owned() } else { format!("fault {} of {count}:", self.told) };
+        let label = format!("{which} ");
+        let styled = format!("{BAD}{which}{BAD:#} ");
+        let whose = if whose.is_empty() { String::new() } else { format!("{}: ", visible::line(whose)) };
+        let text = format!("{whose}{} ({id})", visible::line(seen));
+        self.paragraph(&label, &styled, &text, LABELS);
+        self.of_finding("means", meaning);
+    }
+
+    pub(super) fn end_fault(&mut self, advice: &str) {
+        self.of_finding("try", advice);
+        self.out.push('\n');
+    }
+
+    /// A fault of the machine.
+    pub(super) fn surroundings(&mut self, count: usize, finding: &EnvironmentFinding) {
+        self.begin_fault(count, "", finding.id, &finding.seen, &finding.meaning);
+        self.end_fault(&finding.advice);
+    }
+
+    /// How many faults there are, and how many checks. `not_run`: why each of those was not.
+    pub(super) fn verdict<'a>(mut self, run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
+        let verdict = match self.told {
+            0 => format!("{HEADING}no fault found{HEADING:#}"),
+            1 => format!("{BAD}1 fault found{BAD:#}"),
+            count => format!("{BAD}{count} faults found{BAD:#}"),
+        };
+        self.paragraph("", "", &format!("{verdict}: {}", figures(run, not_run)), 2);
+        self.out
+    }
+
+    pub(super) fn fault(&mut self, count: usize, whose: &str, finding: &Finding) {
+        self.begin_fault(count, whose, finding.id, &finding.seen, &finding.meaning);
+        let Evidence { exit, error, violations, processes, body, requests, .. } = &finding.evidence;
+        let Evidence { stderr, stdout, received, .. } = &finding.evidence;
+        if let Some(exit) = exit {
+            self.of_finding("ended", &exit.to_string());
+        }
+        if let Some(data) = error.as_ref().and_then(|error| error.data.as_ref()) {
+            self.of_finding("data", data.as_str());
+        }
+        if let Some(body) = body {
+            self.of_finding("body", body);
+        }
+        for violation in violations.iter().skip(1) {
+            self.of_finding("also", &violation.to_string());
+        }
+        for process in processes {
+            self.of_finding("process", &format!("{} ({})", process.pid, process.name));
+        }
+        for (label, lines) in
+            [("stderr", stderr), ("stdout", stdout), ("received", received), ("asked", requests)]
+        {
+            for (place, line) in lines.iter().enumerate() {
+                self.of_finding(if place == 0 { label } else { "" }, line);
+            }
+        }
+        self.end_fault(&finding.advice);
+    }
+}
+
+/// The text in lines, broken between words; a word that is longer than a line is broken too. `first`: the room of the
+/// first line. Styles in it have no width.
+fn wrapped(text: &str, first: usize, room: usize) -> Vec<String> {
+    if text.width() <= first {
+        return vec![text.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    let mut left = first;
+    for word in text.split(' ') {
+        let mut word = word;
+        loop {
+            let Some(line) = lines.last_mut() else { return lines };
+            let blank = usize::from(!line.is_empty());
+            let width = shown_width(word);
+            if blank + width <= left {
+                if blank == 1 {
+                    line.push(' ');
+                }
+                line.push_str(word);
+                left -= blank + width;
+                break;
+            }
+            if blank == 0 {
+                // Longer than a line.
+                let mut used = 0;
+                let end = word.char_indices().find(|(_, character)| {
+                    used += character.to_string().width();
+                    used > left
+                });
+                let at = end.map_or(word.len(), |(at, character)| at.max(character.len_utf8()));
+                line.push_str(&word[..at.min(word.len())]);
+                word = &word[at.min(word.len())..];
+                if word.is_empty() {
+                    left = left.saturating_sub(width);
+                    break;
+                }
+            }
+            lines.push(String::new());
+            left = room.max(1);
+        }
+    }
+    lines
+}
+
+/// The columns of a word; escape sequences of ours have none.
+fn shown_width(word: &str) -> usize {
+    let mut width = 0;
+    for (place, part) in word.split('\u{1b}').enumerate() {
+        let part = if place == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) };
+        width += part.width();
+    }
+    width
+}
+
+/// `12 checks, 4 not run (why)`
+fn figures<'a>(run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
+    let mut out = format!("{run} {}", if run == 1 { "check" } else { "checks" });
+    let mut reasons: Vec<&str> = Vec::new();
+    let mut skipped = 0;
+    for why in not_run {
+        skipped += 1;
+        if !reasons.contains(&why) {
+            reasons.push(why);
+        }
+    }
+    if skipped > 0 {
+        let _ = write!(out, ", {skipped} not run ({})", reasons.join("; "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn words_go_on_in_the_next_line() {
+        assert_eq!(wrapped("one two three", 80, 80), ["one two three"]);
+        assert_eq!(wrapped("one two three", 7, 5), ["one two", "three"]);
+        assert_eq!(wrapped("one two three", 3, 9), ["one", "two three"]);
+        assert_eq!(wrapped("abcdefgh ij", 3, 4), ["abc", "defg", "h ij"]);
+        assert_eq!(wrapped("漢字漢字", 4, 4), ["漢字", "漢字"]);
+        let bold = "\u{1b}[1mno fault\u{1b}[0m: none";
+        assert_eq!(wrapped(bold, 9, 9), ["\u{1b}[1mno fault\u{1b}[0m:", "none"]);
+    }
+}

@@ -1,0 +1,156 @@
+//! What an entry can say beside a command and a URL over HTTP: other addresses, files of variables; and what is told of
+//! words behind its name, and of a name that nobody would read.
+
+use std::io::{BufRead, BufReader};
+
+use super::config::Folder;
+use super::sockets::Demo;
+use super::support::{command, start};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
+
+#[test]
+fn r85_entries_without_http_are_used_like_any_other_and_their_filters_hold() {
+    let folder = Folder::new("entries-listening");
+    let (tcp_server, tcp) = Demo::on("tcp://127.0.0.1:0");
+    // Over QUIC it says how it is known, too.
+    let mut running = start(command(["serve", "demo", "--listen", "quic://127.0.0.1:0"]));
+    let mut stderr = BufReader::new(running.child.stderr.take().unwrap()).lines();
+    let quic = stderr.next().unwrap().unwrap().replace("listening on ", "");
+    let known = stderr.next().unwrap().unwrap();
+    let pin = known.split("--pin ").nth(1).unwrap().split(' ').next().unwrap();
+    let entry = |name: &str, more: &str| format!(r#""{name}": {{"url": {more}, "disabledTools": ["add"]}}"#);
+    let entries = [
+        entry("port", &format!(r#""{tcp}""#)),
+        entry("quic", &format!(r#""{quic}", "pin": "{pin}""#)),
+        entry("other", &format!(r#""{quic}", "pin": "sha256:{}""#, "ab".repeat(32))),
+        entry("nobody", &format!(r#""{quic}""#)),
+        entry("gone", r#""quic://localhost:1", "ca": "no-such-file.pem""#),
+    ];
+    folder.file(".mcp.json", format!(r#"{{"mcpServers": {{{}}}}}"#, entries.join(",\n")));
+    for name in ["port", "quic"] {
+        let ran = folder.run(&["call", "-q", &format!("{name}/echo"), "message=hi"]).exits(0);
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("hi\n", ""), "{name}");
+        folder.run(&["call", name, "add", "a=1", "b=2"]).exits(2).says(&["(E_NOT_ALLOWED)"]);
+        folder
+            .run(&["list", "--header", "A: b", name])
+            .exits(2)
+            .says(&["--header is for a server over HTTP"]);
+    }
+    assert_eq!(folder.run(&["list", "--json", "-q", "other"]).exits(4).failure()["id"], "E_TLS");
+    // What is typed goes before what is written.
+    folder.run(&["ping", "-q", "--pin", pin, "other"]).exits(0);
+    folder.run(&["list", "nobody"]).exits(2).says(&["in an entry, pin or ca"]);
+    folder.run(&["list", "gone"]).exits(2).says(&["no-such-file.pem"]);
+    // All of them at once: what is wrong with some hides none of the others.
+    let json = folder.run(&["list", "--json", "-q"]).exits(4).json();
+    let served = |place: usize| json["servers"][place]["server"]["serverInfo"]["name"] == "mcpjoin-demo";
+    assert!(served(0) && served(1) && !served(2), "{json}");
+    let shown = folder.run(&["servers", "--json", "quic"]).exits(0).json();
+    let server = &shown["files"][0]["servers"][0];
+    assert_eq!((&server["transport"], &server["values"][1]["what"]), (&"quic".into(), &"pin".into()));
+    drop(stderr);
+    running.signal("TERM");
+    running.finish().exits(143);
+    tcp_server.ends("TERM", 143);
+}
+
+#[test]
+fn r85_variables_come_from_a_file_and_those_of_codex_pass_a_clean_environment() {
+    let folder = Folder::new("entries-variables");
+    let script = r#"printf '<%s>' "$KEY" "$OTHER" "$PASSED" "$KEPT" >&2; exit 1"#;
+    folder.file("../.env", "# ours\nexport KEY=\"of the file\"\nOTHER=hidden-by-env\n");
+    folder.file(
+        ".vscode/mcp.json",
+        format!(
+            r#"{{"servers": {{
+              "file": {{"command": "sh", "args": ["-c", {}], "envFile": "../.env", "env": {{"OTHER": "of the entry"}}}},
+              "gone": {{"command": "sh",
+                "envFile": "${{workspaceFolder}}/no.env"}},
+              "good": {{"command": "{BINARY}", "args": ["serve", "demo"]}}
+            }}}}"#,
+            serde_json::Value::from(script)
+        ),
+    );
+    folder.file(
+        ".codex/config.toml",
+        format!(
+            "[mcp_servers.passing]\ncommand = \"sh\"\nargs = [\"-c\", '''{script}''']\nenv_vars = [\"PASSED\", \"NOT_SET\"]\n"
+        ),
+    );
+    let run = |words: &[&str]| {
+        let mut command = folder.command(words);
+        command.env("PASSED", "our-passed-value").env("KEPT", "kept-back");
+        start(command).finish()
+    };
+    // Its values are hidden like those of an entry.
+    let ran = run(&["list", "-v", "file"]).exits(4).says(&["<***><***><our-passed-value><kept-back>"]);
+    assert!(ran.stderr.contains("with the variables of ../.env"), "{}", ran.stderr);
+    run(&["list", "--env-clean", "file"]).exits(4).says(&["<***><***><><>"]);
+    run(&["list", "passing"]).exits(4).says(&["<><><***><kept-back>"]);
+    run(&["list", "--env-clean", "passing"]).exits(4).says(&["<><><***><>"]);
+    run(&["list", "gone"])
+        .exits(2)
+        .says(&[".vscode/mcp.json:4:28: server gone: the file of variables cannot be used"]);
+    run(&["list", "-q", "good"]).exits(0);
+
+    let shown = folder.run(&["servers"]).exits(2).stdout;
+    for part in [
+        "    env            OTHER line 2\n",
+        "    envFile        ../.env line 2\n",
+        "    env            KEY, OTHER line 2 to 3 of ../.env\n",
+        "    env_vars       PASSED, NOT_SET line 4\n",
+    ] {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+    let json = folder.run(&["servers", "--json", "file"]).exits(0).json();
+    let values = json["files"][0]["servers"][0]["values"].as_array().unwrap();
+    let key = values.iter().find(|value| value["text"] == "KEY").unwrap();
+    assert_eq!((&key["line"], &key["file"]), (&2.into(), &"../.env".into()));
+}
+
+#[test]
+fn rule_1_options_behind_the_name_of_an_entry_are_told_to_go_first() {
+    let folder = Folder::new("entries-behind");
+    let entry = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);
+    folder.file("c.json", format!(r#"{{"mcpServers": {{"d": {{{entry}}}, "sh": {{{entry}}}}}}}"#));
+    let path = folder.path().join("here/c.json");
+    let path = path.to_str().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = folder.command(words);
+        command.env("MCP_CONFIG_PATH", path);
+        start(command).finish()
+    };
+    run(&["list", "d", "--json"]).exits(2).says(&[
+        "options stand before d, which is an entry of",
+        "c.json (E_USAGE)",
+        "try      --json d",
+    ]);
+    let ran = folder.run(&["list", "-c", "c.json", "d", "-H", "X-Token: hunter2hunter2"]).exits(2);
+    assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+    ran.says(&["options stand before d"]);
+    run(&["ping", "d", "more"]).exits(2).says(&["d is an entry of", "leave out more"]);
+    // Where there is such a program, it is meant; and what is nothing is told as before.
+    run(&["list", "sh", "-c", "echo program >&2; exit 1"]).exits(4).says(&["stderr   program"]);
+    run(&["list", "no-such-thing", "--json"]).exits(4).says(&["(E_SPAWN_NOT_FOUND)"]);
+}
+
+#[test]
+fn a_long_name_is_cut_for_people_and_whole_for_programs() {
+    let folder = Folder::new("entries-long");
+    let long = "n".repeat(10_000);
+    folder.file(
+        ".mcp.json",
+        format!(r#"{{"mcpServers": {{"{long}": {{"command": 7}}, "a": {{"command": "true"}}}}}}"#),
+    );
+    let ran = folder.run(&["servers"]).exits(2);
+    assert!(ran.stdout.contains("n… (10000 characters) line 1") && ran.stdout.len() < 1000, "{}", ran.stdout);
+    let json = folder.run(&["servers", "--json"]).exits(2).json();
+    assert_eq!(json["files"][0]["servers"][0]["name"], long);
+    for words in
+        [&["list", "--server", &long][..], &["call", "b", "x"], &["servers", "convert", "--to", "codex"]]
+    {
+        let ran = folder.run(words);
+        assert!(ran.stderr.contains("(10000 characters)") && ran.stderr.len() < 1000, "{}", ran.stderr);
+    }
+}

@@ -1,0 +1,354 @@
+//! Secrets in every place that can hold one, and every verb with everything that makes it say more, well and failing: none of
+//! them is found in what is printed, nor in what is written down.
+//!
+//! What a server gives as the result of a call is the user's data and stays as it is, on standard output and there alone: see
+//! the last test. Everything that is said about it is not.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use super::config::Folder;
+use super::support::{Ran, start};
+
+/// Every secret begins so.
+const MARK: &str = "s3cret";
+
+/// Everything that is planted. Each has a word of its own, so that a leak names its place.
+const PLANTED: [(&str, &str); 13] = [
+    ("MCPJOIN_TEST_VARIABLE", "s3cret-variable-8f2c41d7e6"),
+    ("MCPJOIN_INPUT_KEY", "s3cret-input-77ab01c9d2"),
+    ("in the entry's env", "s3cret-env-19c0a8e2f4"),
+    ("in the file of variables", "s3cret-envfile-5d20b7a1c3"),
+    ("in an argument", "s3cret-argument-3b91d0c7aa"),
+    ("behind -e", "s3cret-typed-e0412bc976"),
+    ("in a header of the entry", "s3cret-header-c65f09be31"),
+    ("in a token of the entry", "s3cret-bearer-b1407d2e9f"),
+    ("in a token in the url", "s3cret-query-40e7cb15a8"),
+    ("in the url as a user", "s3cret-user-9d8f3e21b0"),
+    ("in a header that is typed", "s3cret-at-typed-2f6e80ad14"),
+    ("in a file of headers", "s3cret-at-file-d71b35c08e"),
+    ("in a proxy's address", "s3cret-proxy-6a0c9e47f2"),
+];
+
+fn secret(place: &str) -> &'static str {
+    PLANTED.iter().find(|(known, _)| *known == place).unwrap().1
+}
+
+/// A server in shell that repeats all it was given, wherever a server can say something beside its results. `$MODE` says how
+/// it is: it works, refuses everything, says garbage, or dies at the first request after its opening.
+const LEAKY: &str = r#"all="$* $API_KEY $FROM_US $FROM_FILE $TYPED $KEY"
+echo "started with $all" >&2
+say() { printf '%s\n' "$1"; }
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  ok() { say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$1}"; }
+  case $line in
+    *'"initialize"'*) ok '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{},"completions":{},"logging":{}},"serverInfo":{"name":"leaky","version":"1"}}'; continue;;
+    *'"notifications/'*) say "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"error\",\"data\":\"has $all\"}}"; continue;;
+  esac
+  echo "asked, with $all" >&2
+  case $MODE in
+    dies) echo "no use: $all"; exit 3;;
+    garbage) say "garbage $all"; say "{\"jsonrpc\":\"2.0\",\"id\":\"$all\",\"result\":{}}";;
+    refuses) say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32000,\"message\":\"no $all\",\"data\":{\"why\":\"$all\"}}}"; continue;;
+  esac
+  case $line in
+    *'"tools/list"'*) ok '{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}';;
+    *'"resources/list"'*) ok '{"resources":[]}';;
+    *'"resources/templates/list"'*) ok '{"resourceTemplates":[]}';;
+    *'"prompts/list"'*) ok '{"prompts":[{"name":"p"}]}';;
+    *'"tools/call"'*) ok '{"content":[{"type":"text","text":"fine"}]}';;
+    *'"resources/read"'*) ok '{"contents":[{"uri":"a://b","text":"fine"}]}';;
+    *'"prompts/get"'*) ok '{"messages":[]}';;
+    *'"completion/complete"'*) ok '{"completion":{"values":["fine"]}}';;
+    *) ok '{}';;
+  esac
+done"#;
+
+/// A server over HTTP that answers with what it was sent: with 401, with 500, or as an error of JSON-RPC, by its path. It
+/// ends with the test.
+fn echoing() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            let _ = lines.read_exact(&mut body);
+            let said: String = head.split_whitespace().collect::<Vec<_>>().join(" ");
+            let (status, kind, body) = if head.starts_with("POST /refused") {
+                let why =
+                    format!("401 No\r\nwww-authenticate: Bearer error=\"x\", error_description=\"{said}\"");
+                (why, "text/plain", said)
+            } else if head.starts_with("POST /broken") {
+                ("500 Oh".to_owned(), "text/plain", said)
+            } else {
+                let id = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default()["id"].clone();
+                let error = serde_json::json!({"code": -32000, "message": said, "data": [said]});
+                let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
+                ("200 OK".to_owned(), "application/json", answer.to_string())
+            };
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    address
+}
+
+/// A configuration with a secret in each place.
+struct Planted {
+    folder: Folder,
+    trace: PathBuf,
+    headers: String,
+}
+
+impl Planted {
+    fn new(name: &str) -> Self {
+        let folder = Folder::new(name);
+        let address = echoing();
+        // What is the shell's is not the configuration's.
+        let script = serde_json::Value::from(LEAKY.replace("${", "$${"));
+        let child = |mode: &str| {
+            format!(
+                r#""{mode}": {{"type": "stdio", "command": "sh", "args": ["-c", {script}, "sh", "--token={}"],
+                "envFile": "secret.env", "env": {{"MODE": "{mode}", "API_KEY": "{}", "FROM_US": "${{env:MCPJOIN_TEST_VARIABLE}}",
+                "KEY": "${{input:key}}"}}}}"#,
+                secret("in an argument"),
+                secret("in the entry's env"),
+            )
+        };
+        let web = |path: &str| {
+            format!(
+                r#""{path}": {{"type": "http", "url": "http://{address}/{path}?access_token={}", "headers":
+                {{"Authorization": "Bearer {}", "X-Team": "{}", "X-Own": "${{env:MCPJOIN_TEST_VARIABLE}}"}}}}"#,
+                secret("in a token in the url"),
+                secret("in a token of the entry"),
+                secret("in a header of the entry"),
+            )
+        };
+        let entries = [
+            child("works"),
+            child("dies"),
+            child("garbage"),
+            child("refuses"),
+            web("refused"),
+            web("broken"),
+            web("rpc"),
+            format!(r#""user": {{"url": "https://{}@h/mcp"}}"#, secret("in the url as a user")),
+            format!(
+                r#""missing": {{"command": "/no/such/program", "args": ["--password", "{}"], "env": {{"A": "{}"}}}}"#,
+                secret("in an argument"),
+                secret("in the entry's env")
+            ),
+            format!(
+                r#""unset": {{"command": "sh", "env": {{"A": "{}${{NOT_SET_AT_ALL}}"}}}}"#,
+                secret("in the entry's env")
+            ),
+        ];
+        let inputs = r#"[{"type": "promptString", "id": "key", "password": true}]"#;
+        folder.file(
+            ".vscode/mcp.json",
+            format!("{{\"inputs\": {inputs}, \"servers\": {{{}}}}}", entries.join(",\n")),
+        );
+        folder.file("secret.env", format!("FROM_FILE={}\n", secret("in the file of variables")));
+        let file = folder.file("headers", format!("X-From-File: {}\n", secret("in a file of headers")));
+        let (trace, headers) = (folder.path().join("trace"), format!("@{}", file.display()));
+        Self { folder, trace, headers }
+    }
+
+    /// Runs it, and looks for what was planted. What it has printed and written down.
+    #[track_caller]
+    fn run(&self, words: &[&str]) -> (Ran, String) {
+        let mut command = self.folder.command(words);
+        for (name, value) in &PLANTED[..2] {
+            command.env(name, value);
+        }
+        let ran = start(command).finish();
+        let traced = std::fs::read_to_string(&self.trace).unwrap_or_default();
+        let _ = std::fs::remove_file(&self.trace);
+        let all = format!("{}\n{}\n{traced}", ran.stdout, ran.stderr);
+        assert!(!all.contains(MARK), "{words:?}: {all}");
+        (ran, all)
+    }
+}
+
+/// Every verb that talks to a server, and what it is asked.
+const VERBS: [(&str, &[&str]); 9] = [
+    ("list", &[]),
+    ("tool", &["x"]),
+    ("call", &["x"]),
+    ("read", &["a://b"]),
+    ("prompt", &["p"]),
+    ("complete", &["prompt:p", "a=b"]),
+    ("ping", &[]),
+    ("doctor", &[]),
+    ("validate", &["--rule", "lifecycle"]),
+];
+
+#[test]
+fn f25_i166_no_secret_of_an_entry_is_found_in_anything_that_a_verb_says_or_writes() {
+    let planted = Planted::new("planted");
+    let trace = planted.trace.to_str().unwrap().to_owned();
+    let typed = format!("TYPED={}", secret("behind -e"));
+    let header = format!("X-Typed: {}", secret("in a header that is typed"));
+    let mut hidden = 0;
+    for (verb, operands) in VERBS {
+        for (target, is_child) in [
+            ("works", true),
+            ("dies", true),
+            ("garbage", true),
+            ("refuses", true),
+            ("refused", false),
+            ("broken", false),
+            ("rpc", false),
+        ] {
+            // The failing ones fail alike, whatever is asked; each verb fails in its own way once.
+            if verb == "validate" && !matches!(target, "refuses" | "refused") {
+                continue;
+            }
+            for options in [&["-vv"][..], &["--json", "-vv"]] {
+                let (mut words, mut behind) = (vec![verb, "--era", "legacy", "-t", "2s"], vec![target]);
+                words.extend(options);
+                words.extend(["--trace", &trace]);
+                words.extend(if is_child {
+                    vec!["-e", &typed]
+                } else {
+                    vec!["-H", &header, "-H", &planted.headers]
+                });
+                // Options stand before the target.
+                if verb == "validate" {
+                    words.extend(operands);
+                } else {
+                    behind.extend(operands);
+                }
+                words.extend(behind);
+                let (_, all) = planted.run(&words);
+                hidden += usize::from(all.contains("***"));
+            }
+        }
+    }
+    // They were there to be hidden.
+    assert!(hidden > 90, "{hidden}");
+}
+
+#[test]
+fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_cannot_be_used() {
+    let planted = Planted::new("planted-said");
+    for target in ["user", "missing", "unset"] {
+        for words in [
+            &["list", "-vv", target][..],
+            &["list", "--json", "-vv", target],
+            &["call", "-vv", target, "x"],
+            &["ping", "--json", target],
+            &["doctor", "-vv", target],
+            &["doctor", "--json", target],
+            &["validate", "-vv", target],
+            &["validate", "--json", target],
+            &["bridge", "--listen", "orchestra+tcp://127.0.0.1:0", "-vv", target],
+            // An option that can do nothing for it.
+            &[
+                "list",
+                "--pin",
+                "sha256:0000000000000000000000000000000000000000000000000000000000000000",
+                target,
+            ],
+        ] {
+            let (ran, _) = planted.run(words);
+            assert_ne!(ran.code, Some(0), "{words:?}");
+        }
+    }
+    for words in [
+        &["servers"][..],
+        &["servers", "-vv", "--json"],
+        &["list", "-vv", "--era", "legacy", "-t", "1s"],
+        &["list", "--json", "-vv", "--era", "legacy", "-t", "1s"],
+        &["search", "-vv", "--era", "legacy", "-t", "1s", "x"],
+        &["search", "--json", "-vv", "--era", "legacy", "-t", "1s", "x"],
+        &["list", "nothing", "--token", secret("in an argument")],
+        &["call", "nothing", "x", "--", "no-such-program", "--token", secret("in an argument")],
+        &["list", "works", "--token", secret("in an argument")],
+        &["call", "nothing", "--args", "{}", "x"],
+    ] {
+        planted.run(words);
+    }
+    for dialect in ["mcp-servers", "vscode", "opencode", "servers-toml", "codex"] {
+        // What has a user in its url cannot be read, so it is not written.
+        let (ran, all) = planted.run(&["servers", "convert", "--to", dialect, "works", "rpc", "missing"]);
+        assert_eq!(ran.code, Some(0), "{all}");
+        assert!(all.contains("variables stand in the place of values: set "), "{all}");
+    }
+    // A word that is no target, with all that it holds.
+    let url = format!("https://{}@host/mcp", secret("in the url as a user"));
+    let query = format!("http://127.0.0.1:1/mcp?api_key={}", secret("in a token in the url"));
+    for words in [
+        &["list", &url][..],
+        &["list", "--json", "-vv", &query],
+        &["validate", &query],
+        &["list", "-H", "X: y", "tcp://127.0.0.1:1", "-H", &url],
+        &["list", &query, "--token", secret("in an argument")],
+        &["list", "--server", "a", &query],
+    ] {
+        planted.run(words);
+    }
+    // A key that is none, and one that others can read.
+    let key =
+        format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", secret("in an argument"));
+    let path = planted.folder.file("key.pem", key);
+    let path = path.to_str().unwrap();
+    let pin = format!("sha256:{}", "ab".repeat(32));
+    planted.run(&["list", "-vv", "--pin", &pin, "--cert", path, "--key", path, "quic://127.0.0.1:1"]);
+    planted.run(&["list", "-vv", "--ca", path, "https://127.0.0.1:1/mcp"]);
+}
+
+#[test]
+fn f25_i166_no_secret_of_a_proxy_is_told() {
+    let folder = Folder::new("planted-proxy");
+    let proxy = format!("http://user:{}@127.0.0.1:1", secret("in a proxy's address"));
+    for words in [
+        &["list", "-vv", "http://example.invalid/mcp"][..],
+        &["list", "--json", "-vv", "https://example.invalid/mcp"],
+        &["doctor", "-vv", "http://example.invalid/mcp"],
+        &["validate", "--json", "http://example.invalid/mcp"],
+    ] {
+        for proxy in [&proxy, "not a proxy s3cret", &proxy.replace(":1", ":x")] {
+            let mut command = folder.command(words);
+            for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY"] {
+                command.env(name, proxy);
+            }
+            command.env_remove("NO_PROXY").env_remove("no_proxy");
+            let ran = start(command).finish();
+            assert_ne!(ran.code, Some(0), "{words:?}");
+            assert!(!ran.stdout.contains(MARK) && !ran.stderr.contains(MARK), "{}{}", ran.stdout, ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn i166_the_result_of_a_call_is_the_users_data_and_stays_as_it_is() {
+    let planted = secret("behind -e");
+    let folder = Folder::new("planted-result");
+    let trace = folder.path().join("trace");
+    let variable = format!("API_KEY={planted}");
+    let script = super::support::legacy_with(
+        r#""tools":{}"#,
+        r#"read -r line; printf '%s\n' "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"has $API_KEY\"}],\"isError\":true}}"; echo "has $API_KEY" >&2; cat >/dev/null"#,
+    );
+    for json in [false, true] {
+        let mut words = vec!["call", "-vv", "--era", "legacy", "-e", &variable];
+        words.extend(json.then_some("--json"));
+        words.extend(["--trace", trace.to_str().unwrap(), "x", "--", "sh", "-c", &script]);
+        let ran = folder.run(&words).exits(5);
+        assert!(ran.stdout.contains(&format!("has {planted}")), "{}", ran.stdout);
+        let traced = std::fs::read_to_string(&trace).unwrap();
+        assert!(!ran.stderr.contains(MARK) && !traced.contains(MARK), "{}{traced}", ran.stderr);
+        assert!(traced.contains("has ***"), "{traced}");
+    }
+}

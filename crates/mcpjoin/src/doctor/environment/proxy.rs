@@ -1,0 +1,305 @@
+//! The proxies that variables name: whether each can be one, whether somebody listens there, and what is kept from it.
+//!
+//! Called by `environment`. It connects to the proxy and says nothing to it. Names and passwords in the variables are never
+//! shown. There is no standard for these variables; they are read as
+//! [curl](https://everything.curl.dev/usingcurl/proxies/env.html) reads them.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{EnvironmentCheck as Check, EnvironmentFinding, Looked, World};
+
+/// A proxy is near: it answers sooner.
+const BOUND: Duration = Duration::from_secs(3);
+/// The variables, in both spellings.
+const VARIABLES: [[&str; 2]; 3] =
+    [["http_proxy", "HTTP_PROXY"], ["https_proxy", "HTTPS_PROXY"], ["all_proxy", "ALL_PROXY"]];
+const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
+const SCHEMES: [(&str, u16); 6] =
+    [("http", 80), ("https", 443), ("socks4", 1080), ("socks4a", 1080), ("socks5", 1080), ("socks5h", 1080)];
+
+/// Where a proxy is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address {
+    host: String,
+    port: u16,
+}
+
+impl Address {
+    /// From the value of a variable, without user and password.
+    fn read(value: &str) -> Result<Self, &'static str> {
+        let value = value.trim();
+        let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
+        let scheme = scheme.to_ascii_lowercase();
+        let Some((_, port)) = SCHEMES.iter().find(|(known, _)| *known == scheme) else {
+            return Err("does not begin with http://, https:// or socks5://");
+        };
+        let rest = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+        let (host, written) = match rest.strip_prefix('[') {
+            Some(rest) => match rest.split_once(']') {
+                Some((host, after)) => (host, after.strip_prefix(':')),
+                None => return Err("has a [ without a ]"),
+            },
+            None => match rest.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (rest, None),
+            },
+        };
+        let port = match written {
+            None | Some("") => *port,
+            Some(written) => written.parse().map_err(|_| "has a port that is no number up to 65535")?,
+        };
+        if host.is_empty() {
+            return Err("has no host");
+        }
+        if host.chars().any(|c| c.is_whitespace() || c.is_control() || "\"'<>\\^`{|}".contains(c)) {
+            return Err("has a host that cannot be one");
+        }
+        Ok(Self { host: host.to_owned(), port })
+    }
+
+    fn shown(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+pub(super) async fn examine(world: &World) -> Looked {
+    let mut looked = Looked::default();
+    let named: Vec<&str> = VARIABLES.into_iter().flatten().filter(|name| world.set(name).is_some()).collect();
+    if named.is_empty() {
+        let why = "no variable names a proxy";
+        for check in [Check::ProxyForm, Check::ProxyAgreement, Check::ProxyAnswers, Check::ProxyLocalhost] {
+            looked.not_run(check, why);
+        }
+        looked.detail = why.to_owned();
+        return looked;
+    }
+    for check in [Check::ProxyForm, Check::ProxyAgreement, Check::ProxyAnswers, Check::ProxyLocalhost] {
+        looked.pass(check);
+    }
+    let mut proxies: Vec<(&str, Address)> = Vec::new();
+    for name in named {
+        match Address::read(&value(world, name)) {
+            Ok(address) => proxies.push((name, address)),
+            Err(problem) => looked.fail(
+                Check::ProxyForm,
+                "proxy-malformed",
+                format!("{name} {problem}"),
+                "some programs ignore it, others fail at their first request",
+                format!("write {name}=http://HOST:PORT, or unset it"),
+            ),
+        }
+    }
+    agreement(world, &mut looked);
+    let answers = looked.findings.is_empty();
+    let asked =
+        futures_util::future::join_all(distinct(&proxies).into_iter().map(|(name, address)| async move {
+            let outcome = reach(world, &address).await;
+            (name, address, outcome)
+        }));
+    for (name, address, outcome) in asked.await {
+        if let Err(problem) = outcome {
+            looked.fail(
+                Check::ProxyAnswers,
+                "proxy-unreachable",
+                format!("{name} names the proxy {}, which {problem}", address.shown()),
+                "whatever goes through it fails: npx and uvx download nothing, and servers elsewhere are not reached",
+                format!("check the proxy's name and port, or unset {name} where there is none"),
+            );
+        }
+    }
+    if answers {
+        localhost(world, &proxies, &mut looked);
+    }
+    let shown: Vec<String> =
+        proxies.iter().map(|(name, address)| format!("{name} {}", address.shown())).collect();
+    looked.detail = shown.join(", ");
+    looked
+}
+
+/// Those that bear on a host.
+pub(super) async fn about(world: &World, host: &str, encrypted: bool) -> Vec<EnvironmentFinding> {
+    let wanted = if encrypted { VARIABLES[1] } else { VARIABLES[0] };
+    let used = wanted.into_iter().chain(VARIABLES[2]).any(|name| world.set(name).is_some());
+    let here = is_here(host);
+    // None leads back to this machine.
+    if !used || here || exceptions(world).iter().any(|exception| covers(exception, host)) {
+        return Vec::new();
+    }
+    let mut findings = examine(world).await.findings;
+    findings.retain(|finding| finding.check != Check::ProxyLocalhost);
+    findings
+}
+
+/// Whether a host is this machine.
+pub(super) fn is_here(host: &str) -> bool {
+    let is_loopback = |address: IpAddr| address.is_loopback();
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
+}
+
+fn value(world: &World, name: &str) -> String {
+    world.variable(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Each address once, with the variable that names it first.
+fn distinct<'a>(proxies: &[(&'a str, Address)]) -> Vec<(&'a str, Address)> {
+    let mut known: Vec<(&str, Address)> = Vec::new();
+    for (name, address) in proxies {
+        if !known.iter().any(|(_, other)| other == address) {
+            known.push((name, address.clone()));
+        }
+    }
+    known
+}
+
+/// Where both spellings are set, they have to say the same.
+fn agreement(world: &World, looked: &mut Looked) {
+    for [lower, upper] in VARIABLES.into_iter().chain([EXCEPTIONS]) {
+        let (Some(first), Some(second)) = (world.variable(lower), world.variable(upper)) else { continue };
+        if first != second {
+            looked.fail(
+                Check::ProxyAgreement,
+                "proxy-disagreement",
+                format!("{lower} and {upper} have different values"),
+                "some programs read the one and some the other: what one of them reaches, another does not",
+                format!("give both the same value, or unset {upper}"),
+            );
+        }
+    }
+}
+
+async fn reach(world: &World, address: &Address) -> Result<(), String> {
+    let asked = async {
+        let addresses: Vec<IpAddr> = match address.host.parse() {
+            Ok(address) => vec![address],
+            Err(_) => {
+                world.resolve(&address.host).await.map_err(|error| format!("was not resolved: {error}"))?
+            }
+        };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        for ip in addresses {
+            match TcpStream::connect((ip, address.port)).await {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(match last.kind() {
+            io::ErrorKind::ConnectionRefused => "refuses the connection: nobody listens there".to_owned(),
+            _ => format!("was not reached: {last}"),
+        })
+    };
+    timeout(BOUND, asked)
+        .await
+        .unwrap_or_else(|_| Err(format!("did not answer within {} s", BOUND.as_secs())))
+}
+
+fn exceptions(world: &World) -> Vec<String> {
+    let text = EXCEPTIONS.iter().find_map(|name| world.set(name));
+    let text = text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    text.split([',', ' '])
+        .map(|item| item.trim().to_ascii_lowercase())
+        .filter(|item| !item.is_empty())
+        .collect()
+}
+
+/// Whether an exception holds for a host.
+fn covers(exception: &str, host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    let exception = exception.strip_prefix("*.").map_or(exception, |rest| rest).trim_start_matches('.');
+    if exception == "*" || exception == host || host.ends_with(&format!(".{exception}")) {
+        return true;
+    }
+    let (Some((network, bits)), Ok(IpAddr::V4(address))) =
+        (exception.split_once('/'), host.parse::<IpAddr>())
+    else {
+        return false;
+    };
+    match (network.parse::<std::net::Ipv4Addr>(), bits.parse::<u32>()) {
+        (Ok(network), Ok(bits @ 0..=32)) => {
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            network.to_bits() & mask == address.to_bits() & mask
+        }
+        _ => false,
+    }
+}
+
+/// What is on this machine must not be looked for behind the proxy.
+fn localhost(world: &World, proxies: &[(&str, Address)], looked: &mut Looked) {
+    let plain = proxies.iter().find(|(name, _)| !name.eq_ignore_ascii_case("https_proxy"));
+    let Some((name, _)) = plain else {
+        return;
+    };
+    let exceptions = exceptions(world);
+    let hosts = ["localhost", "127.0.0.1"];
+    let covered = hosts.map(|host| exceptions.iter().any(|exception| covers(exception, host)));
+    match covered {
+        [false, false] => looked.fail(
+            Check::ProxyLocalhost,
+            "proxy-for-localhost",
+            format!("{name} is set, and NO_PROXY does not name localhost"),
+            "programs that keep to it look for servers on this machine behind the proxy (mcpjoin itself does not)",
+            "NO_PROXY=localhost,127.0.0.1,::1 and the same for no_proxy",
+        ),
+        [true, true] => {}
+        [first, _] => {
+            let other = if first { hosts[1] } else { hosts[0] };
+            let note = format!("NO_PROXY does not name {other}: some programs look for it behind the proxy");
+            looked.notes.push(note);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_nobody_is_named() {
+        for (value, shown) in [
+            ("http://me:hunter2@proxy.example:3128/", "proxy.example:3128"),
+            ("proxy.example:3128", "proxy.example:3128"),
+            ("socks5h://[::1]", "[::1]:1080"),
+            ("HTTP://p@ss@host", "host:80"),
+        ] {
+            assert_eq!(Address::read(value).unwrap().shown(), shown, "{value}");
+        }
+        for value in [
+            "",
+            "http://",
+            "ftp://host:1",
+            "http://host:99999",
+            "http://host:hunter2",
+            "http://a b:1",
+            "http://[::1",
+        ] {
+            let problem = Address::read(value).unwrap_err();
+            assert!(!problem.contains("hunter2"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn exceptions_are_names_what_is_below_them_and_networks() {
+        for (exception, host, covered) in [
+            ("*", "anything", true),
+            ("localhost", "LOCALHOST", true),
+            (".example.org", "a.example.org", true),
+            ("*.example.org", "a.example.org", true),
+            ("example.org", "notexample.org", false),
+            ("127.0.0.0/8", "127.0.0.1", true),
+            ("10.0.0.0/8", "127.0.0.1", false),
+            ("0.0.0.0/0", "127.0.0.1", true),
+            ("127.0.0.0/99", "127.0.0.1", false),
+        ] {
+            assert_eq!(covers(exception, host), covered, "{exception} {host}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a file of settings makes of `PATH`.
+
+use std::fs;
+use std::path::Path;
+
+use super::super::tests::Folder;
+use super::{Kind, Shell};
+
+/// `PATH` after a file with this text, beginning with `/bin`, and what was not computed.
+fn path(folder: &Folder, kind: Kind, interactive: bool, text: &str) -> (String, Vec<String>) {
+    folder.file("home/u/rc", text);
+    let world = folder.world().with_user(1000);
+    let mut shell = Shell::new(&world, kind, interactive, "/bin");
+    assert!(shell.source(Path::new("/home/u/rc")));
+    (shell.path().to_owned(), shell.unknown.clone())
+}
+
+#[test]
+fn assignments_conditions_and_functions_are_followed() {
+    let folder = Folder::new("shell");
+    folder.file("home/u/bin/x", "");
+    folder.file("etc/profile.d/10-a.sh", "PATH=\"$PATH:/ten\"\n");
+    folder.file("etc/profile.d/20-b.sh", "PATH=$PATH:/twenty");
+    folder.file("etc/profile.d/30-c.csh", "set path = ($path /csh)");
+    for (text, expected) in [
+        ("PATH=/a:$PATH", "/a:/bin"),
+        ("export PATH=\"$HOME/bin:${PATH}\" EDITOR=vi", "/home/u/bin:/bin"),
+        ("export PATH=~/.local/bin:$PATH:~", "/home/u/.local/bin:/bin:/home/u"),
+        ("PATH='/a b':$PATH # and a comment: PATH=/no", "/a b:/bin"),
+        ("PATH=/a:\\\n$PATH; export PATH", "/a:/bin"),
+        ("PATH+=:/a", "/bin:/a"),
+        ("if [ -d \"$HOME/bin\" ] ; then\n  PATH=\"$HOME/bin:$PATH\"\nfi", "/home/u/bin:/bin"),
+        (
+            "if [ -d /nowhere ]; then PATH=/a; elif test -e ~/bin/x && ! false; then PATH=/b; else PATH=/c; fi",
+            "/b",
+        ),
+        ("[ -d ~/bin ] && PATH=/a:$PATH || PATH=/b", "/a:/bin"),
+        ("[[ -d ~/bin && $PATH != */a* ]] && PATH=/a:$PATH", "/a:/bin"),
+        ("if [ \"$(id -u)\" -eq 0 ]; then PATH=/root; else PATH=/user; fi", "/user"),
+        ("if [ `id -u` = 1000 ]; then PATH=/a; fi", "/a"),
+        ("for i in /etc/profile.d/*.sh; do if [ -r $i ]; then . $i; fi; done; unset i", "/bin:/ten:/twenty"),
+        ("for d in /a /b; do PATH=$PATH:$d; done", "/bin:/a:/b"),
+        (
+            "add () {\n case \":$PATH:\" in\n *:\"$1\":*) ;;\n *) PATH=\"${PATH:+$PATH:}$1\" ;;\n esac\n}\nadd /a; add /a; add /bin",
+            "/bin:/a",
+        ),
+        ("function add { PATH=$1:$PATH; }\nadd /a", "/a:/bin"),
+        (
+            "case \":${PATH}:\" in *:\"$HOME/.cargo/bin\":*) ;; *) export PATH=\"$HOME/.cargo/bin:$PATH\" ;; esac",
+            "/home/u/.cargo/bin:/bin",
+        ),
+        ("cat <<EOF\nPATH=/no\nEOF\nPATH=/a:$PATH 2>/dev/null", "/a:/bin"),
+        ("PATH=${NOPE:-/a}:${NOPE-/b}:${PATH:+/c}", "/a:/b:/c"),
+        ("(PATH=/no); echo x | PATH=/no cat; PATH=/a:$PATH", "/a:/bin"),
+        ("a=(1 2 3); alias ll='ls -l'; PATH=/a:$PATH", "/a:/bin"),
+        ("return; PATH=/no", "/bin"),
+        ("PATH=/no command env", "/bin"),
+    ] {
+        let (found, unknown) = path(&folder, Kind::Bash, false, text);
+        assert_eq!((found.as_str(), &unknown[..]), (expected, &[][..]), "{text}");
+    }
+}
+
+#[test]
+fn what_stands_behind_the_guard_of_bashrc_is_for_terminals() {
+    let folder = Folder::new("shell-guard");
+    for guard in [
+        "case $- in\n    *i*) ;;\n      *) return;;\nesac",
+        "[ -z \"$PS1\" ] && return",
+        "[[ $- != *i* ]] && return",
+        "if [[ $- != *i* ]] ; then\n\treturn\nfi",
+        "[[ $- == *i* ]] || return 0",
+    ] {
+        let text = format!("{guard}\nexport PATH=/a:$PATH\n");
+        assert_eq!(path(&folder, Kind::Bash, true, &text), ("/a:/bin".into(), vec![]), "{guard}");
+        assert_eq!(path(&folder, Kind::Bash, false, &text), ("/bin".into(), vec![]), "{guard}");
+    }
+}
+
+#[test]
+fn version_managers_are_known_without_being_run() {
+    let folder = Folder::new("shell-managers");
+    folder.file("home/u/.nvm/nvm.sh", "nvm() { this is ( not read\n");
+    folder.file("home/u/.nvm/alias/default", "lts/*\n");
+    folder.file("home/u/.nvm/alias/lts/*", "lts/iron\n");
+    folder.file("home/u/.nvm/alias/lts/iron", "v20.9.0\n");
+    for version in ["v18.20.0", "v20.9.0", "v20.11.1"] {
+        folder.file(&format!("home/u/.nvm/versions/node/{version}/bin/node"), "");
+    }
+    folder.program("home/u/.pyenv/bin/pyenv", "exit 1");
+    folder.file("home/u/.asdf/asdf.sh", "");
+    let nvm = "export NVM_DIR=\"$HOME/.nvm\"\n[ -s \"$NVM_DIR/nvm.sh\" ] && \\. \"$NVM_DIR/nvm.sh\"  # This loads nvm\n\
+               [ -s \"$NVM_DIR/bash_completion\" ] && \\. \"$NVM_DIR/bash_completion\"\n";
+    let pyenv = "export PYENV_ROOT=\"$HOME/.pyenv\"\ncommand -v pyenv >/dev/null || export PATH=\"$PYENV_ROOT/bin:$PATH\"\n\
+                 eval \"$(pyenv init -)\"\n";
+    for (text, expected) in [
+        (nvm, "/home/u/.nvm/versions/node/v20.9.0/bin:/bin"),
+        (pyenv, "/home/u/.pyenv/shims:/home/u/.pyenv/bin:/bin"),
+        (". ~/.asdf/asdf.sh", "/home/u/.asdf/shims:/home/u/.asdf/bin:/bin"),
+        ("eval \"$(fnm env)\"", "/bin"),
+        ("eval \"$(dircolors -b)\"", "/bin"),
+    ] {
+        assert_eq!(path(&folder, Kind::Bash, true, text), (expected.into(), vec![]), "{text}");
+    }
+    // An alias that is a part of a version means the newest of it.
+    fs::write(folder.path().join("home/u/.nvm/alias/default"), "20").unwrap();
+    assert_eq!(path(&folder, Kind::Bash, true, nvm).0, "/home/u/.nvm/versions/node/v20.11.1/bin:/bin");
+}
+
+#[test]
+fn zsh_has_path_as_an_array_too() {
+    let folder = Folder::new("shell-zsh");
+    for (text, expected) in [
+        ("path=(~/bin $path /a)\nexport PATH", "/home/u/bin:/bin:/a"),
+        ("path+=(/a)\ntypeset -U path PATH", "/bin:/a"),
+        ("export PATH=/a:$PATH", "/a:/bin"),
+    ] {
+        assert_eq!(path(&folder, Kind::Zsh, true, text), (expected.into(), vec![]), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_computed_is_told_with_its_line() {
+    let folder = Folder::new("shell-unknown");
+    folder.program("bin/thing", "");
+    for (text, expected, told) in [
+        ("\nPATH=$(thing --path):$PATH", "/bin", "rc:2: a part of PATH comes from a command"),
+        ("if thing; then\n PATH=/a:$PATH\nfi", "/bin", "rc:2: PATH is set there under a condition"),
+        ("[[ -d ~/no || ( -d ~/bin ) ]] && PATH=/a", "/bin", "rc:1: PATH is set there under a condition"),
+        ("thing && PATH=/a", "/bin", "rc:1: PATH is set there under a condition"),
+        ("while read -r x; do PATH=$x:$PATH; done", "/bin", "rc:1: PATH is set there"),
+        ("eval \"$(thing activate)\"", "/bin", "rc:1: what `eval` runs there"),
+        ("PATH=/a:$PATH\n)\nPATH=/b", "/a:/bin", "rc:2: what follows is not understood"),
+    ] {
+        let (found, unknown) = path(&folder, Kind::Bash, true, text);
+        assert_eq!(found, expected, "{text}");
+        assert!(unknown.len() == 1 && unknown[0].contains(told), "{text}: {unknown:?}");
+    }
+}
+
+#[test]
+fn no_text_takes_for_ever_or_deep() {
+    let folder = Folder::new("shell-hostile");
+    for text in [
+        ". /home/u/rc",
+        "f() { f; }; f",
+        &"! ".repeat(100_000),
+        &"{ ".repeat(100_000),
+        &"if ".repeat(100_000),
+        &"$(".repeat(100_000),
+        &"${x:-".repeat(50_000),
+        &format!("x={}", "$x$x".repeat(1000)),
+        "x=a; for a in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do x=$x$x$x$x; done; PATH=$x",
+        "case x in (",
+        "for",
+        "x=(",
+        "cat <<EOF",
+        "\"",
+        "'",
+        "`",
+        "${",
+        "[[ a =~",
+        "function",
+        "2>",
+        ">&-",
+        "é=1; PATH=/ü:$PATH",
+    ] {
+        let _ = path(&folder, Kind::Bash, true, text);
+        let _ = path(&folder, Kind::Zsh, false, text);
+    }
+    // Every beginning of a file of many forms.
+    let whole = "if [ -d \"$HOME\" ]; then . ~/x || { PATH=${PATH:+$PATH:}`id -u`; }; fi 2>&1; case $- in *[!a-c]i*) f() { return; } ;; esac <<E\nx\nE\n";
+    for (end, _) in whole.char_indices() {
+        let _ = path(&folder, Kind::Bash, true, &whole[..end]);
+    }
+}

@@ -1,0 +1,414 @@
+//! One fault at a time.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use tokio::net::TcpListener;
+
+use super::super::{EnvironmentCheck, EnvironmentDoctor, EnvironmentPart, EnvironmentReport, Outcome, World};
+use super::{CERTIFICATE, Folder, GUARD};
+use crate::link::ChildCommand;
+
+const NVM: &str = "export NVM_DIR=\"$HOME/.nvm\"\n[ -s \"$NVM_DIR/nvm.sh\" ] && \\. \"$NVM_DIR/nvm.sh\"\n";
+const BIN: &str = "/home/u/.nvm/versions/node/v22.1.0/bin";
+
+async fn examine(world: World) -> EnvironmentReport {
+    EnvironmentDoctor::new(world).examine().await
+}
+
+#[track_caller]
+fn found(report: &EnvironmentReport, ids: &[&str]) {
+    let found: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
+    assert_eq!(found, ids, "{:#?}", report.findings);
+    let failed: Vec<EnvironmentCheck> =
+        report.checks.iter().filter(|(_, how)| *how == Outcome::Failed).map(|(check, _)| *check).collect();
+    let mut checks: Vec<EnvironmentCheck> = report.findings.iter().map(|finding| finding.check).collect();
+    checks.dedup();
+    assert_eq!(failed, checks);
+}
+
+/// Moves node from the system to nvm. `loaded`: a terminal finds it there.
+fn with_nvm(folder: &Folder, loaded: bool) {
+    folder.remove("usr/bin/node");
+    folder.remove("usr/bin/npx");
+    folder.file("home/u/.nvm/nvm.sh", "# nvm\n");
+    folder.file("home/u/.nvm/alias/default", "22\n");
+    folder.program(&format!("{}/node", &BIN[1..]), "echo v22.1.0");
+    folder.script(&format!("{}/npx", &BIN[1..]), "#!/usr/bin/env node\n");
+    if loaded {
+        folder.file("home/u/.bashrc", format!("{GUARD}{NVM}"));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_found_where_nothing_is_wrong() {
+    let folder = Folder::healthy("healthy");
+    let report = examine(folder.world()).await;
+    found(&report, &[]);
+    assert!(report.is_healthy());
+    let parts: Vec<EnvironmentPart> = report.steps.iter().map(|step| step.part).collect();
+    assert_eq!(parts, EnvironmentPart::ALL);
+    let checks: Vec<EnvironmentCheck> = report.checks.iter().map(|(check, _)| *check).collect();
+    assert_eq!(checks, EnvironmentCheck::ALL);
+    let not_run: Vec<(EnvironmentCheck, Outcome)> =
+        report.checks.iter().filter(|(_, how)| *how != Outcome::Passed).copied().collect();
+    let proxy = Outcome::NotRun("no variable names a proxy");
+    assert_eq!(
+        not_run,
+        [
+            (EnvironmentCheck::ProxyForm, proxy),
+            (EnvironmentCheck::ProxyAgreement, proxy),
+            (EnvironmentCheck::ProxyAnswers, proxy),
+            (EnvironmentCheck::ProxyLocalhost, proxy),
+            (EnvironmentCheck::Interception, Outcome::NotRun("needs a target")),
+            (EnvironmentCheck::ClockServer, Outcome::NotRun("needs a target")),
+        ]
+    );
+    assert_eq!(
+        report.steps[1].detail,
+        "node 22.1.0, npx 22.1.0, uvx 0.8.2; not found: npm, python3, uv, docker, deno, bun"
+    );
+    assert_eq!(report.notes, Vec::<String>::new());
+    for (place, check) in EnvironmentCheck::ALL.into_iter().enumerate() {
+        assert_eq!(check as usize, place);
+    }
+    assert!(EnvironmentCheck::ALL.is_sorted_by_key(|check| check.part()));
+}
+
+#[tokio::test]
+async fn path_and_version_managers_are_told_apart() {
+    // A service of the desktop's starts us: nvm is loaded by terminals alone.
+    let folder = Folder::healthy("nvm-here");
+    with_nvm(&folder, true);
+    let report = examine(folder.world()).await;
+    found(&report, &["not-found-here"]);
+    let finding = &report.findings[0];
+    assert_eq!(
+        finding.seen,
+        format!("node and npx are found by your login shell ({BIN}/node, through nvm), and not from here")
+    );
+    assert!(finding.advice.contains(&format!("{BIN}/npx")), "{}", finding.advice);
+
+    // We are in a terminal, and a client from the menu does not see it.
+    let here = folder.world().with_variable("PATH", format!("{BIN}:/usr/bin:/bin"));
+    let report = examine(here.clone()).await;
+    found(&report, &["not-found-on-desktop"]);
+    assert!(report.findings[0].seen.contains("not by a desktop session"), "{}", report.findings[0].seen);
+    assert_eq!(report.notes.len(), 2, "services and cron: {:?}", report.notes);
+
+    // Where nobody sits at a desktop, that is no fault.
+    folder.remove("usr/share/wayland-sessions/gnome.desktop");
+    found(&examine(here).await, &[]);
+
+    // What cannot be computed is no fault either.
+    let folder = Folder::healthy("nvm-uncertain");
+    with_nvm(&folder, true);
+    folder.program("usr/bin/mystery", "");
+    folder.file("etc/profile.d/x.sh", "PATH=$(mystery):$PATH\n");
+    let report = examine(folder.world().with_variable("PATH", format!("{BIN}:/usr/bin:/bin"))).await;
+    found(&report, &[]);
+    assert!(report.notes.iter().any(|note| note.contains("/etc/profile.d/x.sh:1")), "{:?}", report.notes);
+
+    // It is installed, and nothing loads it.
+    let folder = Folder::healthy("nvm-nowhere");
+    with_nvm(&folder, false);
+    let report = examine(folder.world()).await;
+    found(&report, &["manager-not-loaded"]);
+    assert!(
+        report.findings[0].seen.starts_with("node and npx are installed through nvm"),
+        "{}",
+        report.findings[0].seen
+    );
+
+    // The version that PATH leads to was removed.
+    let folder = Folder::healthy("nvm-gone");
+    with_nvm(&folder, false);
+    fs::remove_dir_all(folder.path().join(&BIN[1..])).unwrap();
+    found(
+        &examine(folder.world().with_variable("PATH", format!("{BIN}:/usr/bin"))).await,
+        &["shim-folder-gone"],
+    );
+
+    let folder = Folder::healthy("no-path");
+    found(&examine(folder.world().without_variable("PATH")).await, &["path-missing"]);
+    found(&examine(folder.world().with_variable("PATH", "/nowhere:/not/there")).await, &["path-missing"]);
+}
+
+#[tokio::test]
+async fn shims_with_nothing_behind_them_are_told_with_their_manager() {
+    let node = "node (";
+    for (manager, shim, more, says) in [
+        ("volta", "home/u/.volta/bin/node", None, node),
+        ("asdf", "home/u/.asdf/shims/node", Some(("home/u/.asdf/installs/nodejs/20.1.0/x", "")), node),
+        (
+            "mise",
+            "home/u/.local/share/mise/shims/node",
+            Some(("home/u/.local/share/mise/installs/go/1/x", "")),
+            node,
+        ),
+        ("pyenv", "home/u/.pyenv/shims/python3", None, "python3 ("),
+    ] {
+        let folder = Folder::healthy("shim");
+        folder.script(shim, "#!/bin/sh\n# asdf-plugin: nodejs 18.12.0\nexit 126\n");
+        if let Some((path, text)) = more {
+            folder.file(path, text);
+        }
+        let bin = format!("/{}", shim.rsplit_once('/').unwrap().0);
+        // It is found by everybody, so that nothing else is wrong with it.
+        folder.file("etc/profile.d/shims.sh", format!("PATH={bin}:$PATH\n"));
+        let world = folder.world().with_variable("PATH", format!("{bin}:/usr/bin:/bin"));
+        let report = examine(world).await;
+        found(&report, &["shim-hollow"]);
+        let finding = &report.findings[0];
+        assert!(
+            finding.seen.starts_with(says) && finding.seen.contains(&format!("a shim of {manager}")),
+            "{}",
+            finding.seen
+        );
+        assert!(finding.advice.contains(manager), "{}", finding.advice);
+    }
+    let folder = Folder::healthy("dangling");
+    folder.remove("usr/bin/uvx");
+    symlink("/opt/uv-0.1/uvx", folder.path().join("usr/bin/uvx")).unwrap();
+    let report = examine(folder.world()).await;
+    found(&report, &["shim-dangling"]);
+    assert!(report.findings[0].seen.contains("/opt/uv-0.1/uvx"), "{}", report.findings[0].seen);
+}
+
+#[tokio::test]
+async fn runtimes_that_do_not_run_are_told() {
+    let folder = Folder::healthy("broken");
+    folder.program("usr/bin/node", "echo 'GLIBC_2.99 not found' >&2; exit 1");
+    let report = examine(folder.world()).await;
+    // npx is run by node, and not at fault itself.
+    found(&report, &["runtime-broken"]);
+    assert!(
+        report.findings[0].seen.contains("exit code 1, GLIBC_2.99 not found"),
+        "{}",
+        report.findings[0].seen
+    );
+
+    let folder = Folder::healthy("interpreter");
+    folder.remove("usr/bin/node");
+    let report = examine(folder.world()).await;
+    found(&report, &["interpreter-missing"]);
+    assert!(
+        report.findings[0].seen.starts_with("npx (/usr/bin/npx) is run by node"),
+        "{}",
+        report.findings[0].seen
+    );
+
+    let folder = Folder::healthy("old");
+    folder.program("usr/bin/node", "echo v16.20.2");
+    found(&examine(folder.world()).await, &["node-old"]);
+
+    let folder = Folder::healthy("silent");
+    for name in ["node", "npx"] {
+        folder.remove(&format!("usr/bin/{name}"));
+    }
+    folder.program("usr/bin/uvx", "while :; do :; done");
+    let report = EnvironmentDoctor::new(folder.world()).patience(Duration::from_millis(200)).examine().await;
+    found(&report, &["runtime-silent"]);
+}
+
+#[tokio::test]
+async fn caches_and_room_that_cannot_be_used_are_told() {
+    let open = |folder: &Folder, path: &str| {
+        fs::create_dir_all(folder.path().join(path)).unwrap();
+        fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(0o777)).unwrap();
+    };
+    // Seen as somebody to whom the home is open, and what lies in it is not: it belongs to who runs this test.
+    let ours = rustix::process::geteuid().as_raw();
+    let other = |folder: &Folder| {
+        ["home/u", "tmp", "home/u/.cache"].iter().for_each(|path| open(folder, path));
+        folder.world().with_user(ours + 1).with_variable("SHELL", "/bin/bash")
+    };
+    let expected = if ours == 0 { "cache-of-root" } else { "cache-unwritable" };
+    for path in ["home/u/.npm/x", "home/u/.cache/uv/x"] {
+        let folder = Folder::healthy("cache");
+        folder.file(path, "");
+        let report = examine(other(&folder)).await;
+        found(&report, &[expected]);
+        assert!(report.findings[0].advice.starts_with("sudo chown -R"), "{}", report.findings[0].advice);
+    }
+    // What `sudo npm` has left inside of it.
+    let folder = Folder::healthy("cache-inside");
+    folder.file("home/u/.npm/_cacache/x", "");
+    open(&folder, "home/u/.npm");
+    found(&examine(other(&folder)).await, &[expected]);
+    let folder = Folder::healthy("cache-healthy");
+    found(&examine(other(&folder)).await, &[]);
+    // Where they are said to be.
+    folder.file("home/u/.npmrc", "registry=https://x\ncache=${HOME}/file\n");
+    folder.file("home/u/file", "");
+    found(&examine(folder.world()).await, &["cache-no-folder"]);
+    found(&examine(folder.world().with_variable("npm_config_cache", "/tmp/npm")).await, &[]);
+
+    let folder = Folder::healthy("room");
+    found(&examine(folder.world().without_variable("HOME")).await, &["home-missing"]);
+    found(&examine(folder.world().with_variable("HOME", "/home/nobody")).await, &["home-missing"]);
+    found(&examine(folder.world().with_variable("TMPDIR", "/nowhere")).await, &["temporary-unusable"]);
+    found(&examine(folder.world().with_open_files(Some(64))).await, &["open-files-few"]);
+    found(&examine(folder.world().with_open_files(None)).await, &[]);
+}
+
+#[tokio::test]
+async fn proxies_are_told_without_their_secrets() {
+    let folder = Folder::healthy("proxy");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let world = |value: String| {
+        folder.world().with_variable("https_proxy", value).with_variable("NO_PROXY", "localhost,127.0.0.1")
+    };
+    let secret = "hunter2hunter2";
+    found(&examine(world(format!("http://me:{secret}@127.0.0.1:{port}"))).await, &[]);
+    // Nobody has listened on port 1 for a long time.
+    for (value, id) in [
+        (format!("http://me:{secret}@127.0.0.1:1"), "proxy-unreachable"),
+        (format!("htp://me:{secret}@host:1"), "proxy-malformed"),
+        (format!("http://host:{secret}"), "proxy-malformed"),
+    ] {
+        let report = examine(world(value)).await;
+        found(&report, &[id]);
+        assert!(!format!("{report:?}").contains(secret), "{report:?}");
+    }
+    let unknown = world("http://proxy.corp:3128".into()).resolving(async |name| {
+        if name == "localhost" {
+            Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])
+        } else {
+            Err(io::Error::other("no such host"))
+        }
+    });
+    let report = examine(unknown).await;
+    found(&report, &["proxy-unreachable"]);
+    assert!(
+        report.findings[0].seen.contains("was not resolved: no such host"),
+        "{}",
+        report.findings[0].seen
+    );
+    let good = format!("http://127.0.0.1:{port}");
+    let differs = world(good.clone()).with_variable("HTTPS_PROXY", format!("http://127.0.0.1:{port}/"));
+    found(&examine(differs).await, &["proxy-disagreement"]);
+    let local = folder.world().with_variable("http_proxy", good);
+    found(&examine(local).await, &["proxy-for-localhost"]);
+}
+
+#[tokio::test]
+async fn certificates_that_are_named_wrong_are_told() {
+    let folder = Folder::healthy("certificates");
+    folder.file("home/u/ca.pem", CERTIFICATE);
+    folder.file("home/u/empty.pem", "");
+    folder.file("home/u/key.pem", "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n");
+    folder.file("home/u/ca.der", b"0\x82\x01\x00");
+    folder.file("home/u/folder/readme", "");
+    for variable in ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"] {
+        found(&examine(folder.world().with_variable(variable, "/home/u/ca.pem")).await, &[]);
+    }
+    for (value, says) in [
+        ("/home/u/nowhere.pem", "is not there"),
+        ("/home/u/empty.pem", "holds no certificate"),
+        ("/home/u/key.pem", "holds no certificate"),
+        ("/home/u/ca.der", "may be DER"),
+        ("/home/u/folder", "is a folder without certificates"),
+    ] {
+        let report = examine(folder.world().with_variable("NODE_EXTRA_CA_CERTS", value)).await;
+        found(&report, &["certificates-named-wrong"]);
+        assert!(report.findings[0].seen.contains(says), "{}", report.findings[0].seen);
+    }
+    found(&examine(folder.world().with_variable("SSL_CERT_DIR", "/nowhere:/etc/ssl/certs")).await, &[]);
+    found(
+        &examine(folder.world().with_variable("SSL_CERT_DIR", "/nowhere:/tmp")).await,
+        &["certificates-named-wrong"],
+    );
+    folder.remove("etc/ssl/certs/ca-certificates.crt");
+    found(&examine(folder.world()).await, &["no-authorities"]);
+    found(&examine(folder.world().with_variable("SSL_CERT_FILE", "/home/u/ca.pem")).await, &[]);
+}
+
+#[tokio::test]
+async fn loopback_and_localhost_are_told() {
+    let folder = Folder::healthy("loopback");
+    let absent = |v6: bool| {
+        folder.world().looping(move |address| async move {
+            let fails = address.is_ipv6() == v6;
+            if fails { Err(io::ErrorKind::AddrNotAvailable.into()) } else { Ok(()) }
+        })
+    };
+    // A machine without IPv6 is none that is broken.
+    let report = examine(absent(true)).await;
+    found(&report, &[]);
+    assert!(
+        report.checks.contains(&(EnvironmentCheck::LoopbackV6, Outcome::NotRun("this machine has no IPv6")))
+    );
+    let both = vec![IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST)];
+    let named = |world: World, addresses: Vec<IpAddr>| {
+        world.resolving(move |_| std::future::ready(Ok(addresses.clone())))
+    };
+    found(&examine(named(absent(false), both.clone())).await, &["loopback-ipv4"]);
+    let refused = folder.world().looping(async |address: IpAddr| {
+        if address.is_ipv6() { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(()) }
+    });
+    found(&examine(refused).await, &["loopback-ipv6"]);
+
+    let report = examine(named(folder.world(), both.clone())).await;
+    found(&report, &[]);
+    assert!(report.notes[0].contains("IPv6 first"), "{:?}", report.notes);
+    found(&examine(named(absent(true), both[..1].to_vec())).await, &["localhost-unreachable"]);
+    found(
+        &examine(named(folder.world(), vec![IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))])).await,
+        &["localhost-elsewhere"],
+    );
+    found(&examine(named(folder.world(), Vec::new())).await, &["localhost-unknown"]);
+    let unknown = folder.world().resolving(async |_| Err(io::Error::other("no such name")));
+    found(&examine(unknown).await, &["localhost-unknown"]);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_wrong_is_told() {
+    let folder = Folder::healthy("clock");
+    let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let log = folder.file("var/log/syslog", "");
+    let status = folder.file("var/lib/dpkg/status", "");
+    // The folders of files that are written now are of now.
+    for file in [&log, &status] {
+        File::options().write(true).open(file).unwrap().set_modified(at(1_800_000_000)).unwrap();
+    }
+    found(&examine(folder.world().at_time(at(1_800_000_000))).await, &[]);
+    found(&examine(folder.world().at_time(at(3600))).await, &["clock-wrong"]);
+    let report = examine(folder.world().at_time(at(1_767_300_000))).await;
+    found(&report, &["clock-behind"]);
+    assert!(report.findings[0].seen.contains("2026"), "{}", report.findings[0].seen);
+}
+
+#[tokio::test]
+async fn what_bears_on_a_target_is_told_alone() {
+    let folder = Folder::healthy("about");
+    with_nvm(&folder, true);
+    let doctor = EnvironmentDoctor::new(folder.world());
+    let about = doctor.about_program("npx").await;
+    assert_eq!(about.len(), 1);
+    assert_eq!(about[0].id, "not-found-here");
+    assert!(about[0].advice.contains(&format!("{BIN}/npx")), "{}", about[0].advice);
+    assert!(doctor.about_program("uvx").await.is_empty());
+    // With the whole path of npx alone, node is still not found.
+    let about = doctor.about_program(&format!("{BIN}/npx")).await;
+    assert!(about[0].seen.starts_with("node is found by your login shell"), "{}", about[0].seen);
+    let command = ChildCommand::new("npx").env("PATH", format!("{BIN}:/bin"));
+    assert!(doctor.about_command(&command).await.is_empty());
+    assert_eq!(doctor.about_command(&ChildCommand::new("npx").env("PATH", "/bin")).await.len(), 1);
+    assert!(doctor.about_program("no-such-program").await.is_empty());
+
+    let world = folder.world().with_variable("https_proxy", "http://127.0.0.1:1");
+    let doctor = EnvironmentDoctor::new(world.clone());
+    let ids = |findings: Vec<super::super::EnvironmentFinding>| -> Vec<&'static str> {
+        findings.iter().map(|finding| finding.id).collect()
+    };
+    assert_eq!(ids(doctor.about_host("example.org", true).await), ["proxy-unreachable"]);
+    assert!(doctor.about_host("example.org", false).await.is_empty());
+    assert!(doctor.about_host("[::1]", true).await.is_empty());
+    let excepted = EnvironmentDoctor::new(world.with_variable("no_proxy", ".example.org"));
+    assert!(excepted.about_host("a.example.org", true).await.is_empty());
+}

@@ -1,0 +1,111 @@
+//! TLS on the way to a server: certificates of every wrong kind, and both ends of a way on which one side speaks none.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcpjoin::Link;
+use mcpjoin::doctor::{Check, Doctor, Phase, Report};
+use mcpjoin::link::HttpConnect;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
+
+use crate::alone;
+use crate::http::{Canned, client};
+use crate::support::run;
+
+const CA: &[u8] = include_bytes!("../fixtures/tls/ca.pem");
+const KEY: &[u8] = include_bytes!("../fixtures/tls/server.key");
+
+/// Makes handshakes and answers 404, in a thread that ends with the process.
+fn server(certificate: &[u8], key: &[u8]) -> u16 {
+    let key = PrivateKeyDer::from_pem_slice(key).unwrap();
+    let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        while let Ok((mut socket, _)) = listener.accept() {
+            let mut connection = ServerConnection::new(config.clone()).unwrap();
+            let mut stream = rustls::Stream::new(&mut connection, &mut socket);
+            let mut piece = [0; 8192];
+            if matches!(stream.read(&mut piece), Ok(1..)) {
+                let _ = stream
+                    .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            }
+        }
+    });
+    port
+}
+
+async fn examined(connect: HttpConnect) -> Report {
+    Doctor::new(connect.connect_timeout(Duration::from_secs(3)), client()).examine().await
+}
+
+#[test]
+fn each_certificate_that_is_refused_is_diagnosed_as_what_it_is() {
+    run(async {
+        for (pem, id, seen) in [
+            (&include_bytes!("../fixtures/tls/expired.pem")[..], "certificate-expired", "has expired"),
+            (include_bytes!("../fixtures/tls/other.pem"), "certificate-name", "not for localhost"),
+        ] {
+            let port = server(pem, KEY);
+            let report = examined(Link::http(format!("https://localhost:{port}/")).extra_ca(CA)).await;
+            let findings = report.findings.iter().filter(|finding| finding.check != Check::Families);
+            let [finding] = &findings.collect::<Vec<_>>()[..] else { panic!("{report:#?}") };
+            assert_eq!((finding.id, finding.phase), (id, Phase::Tls));
+            assert!(finding.seen.contains(seen), "{finding:#?}");
+        }
+        let port = server(include_bytes!("../fixtures/tls/server.pem"), KEY);
+        let report = examined(Link::http(format!("https://127.0.0.1:{port}/"))).await;
+        let finding = alone(&report, "certificate-untrusted", Check::ServerCertificate);
+        assert!(finding.seen.contains("An authority that nobody trusts"), "{finding:#?}");
+        // With the authority the way is in order, and what is wrong lies behind it.
+        let report = examined(Link::http(format!("https://127.0.0.1:{port}/")).extra_ca(CA)).await;
+        alone(&report, "wrong-path", Check::Endpoint);
+    });
+}
+
+#[cfg(feature = "quic")]
+#[test]
+fn whoever_opens_connections_is_named() {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    run(async {
+        let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "Zscaler Root CA");
+        let issuer = Issuer::new(params, authority);
+        let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let certificate = own.signed_by(&key, &issuer).unwrap();
+        let port = server(certificate.pem().as_bytes(), key.serialize_pem().as_bytes());
+        let report = examined(Link::http(format!("https://127.0.0.1:{port}/mcp"))).await;
+        let finding = alone(&report, "certificate-intercepted", Check::ServerCertificate);
+        assert!(finding.meaning.contains("Zscaler Root CA"), "{finding:#?}");
+    });
+}
+
+#[test]
+fn tls_on_one_side_alone_is_told() {
+    run(async {
+        let canned =
+            Canned::new(|_| Some("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n".into())).await;
+        let connect = Link::http(format!("https://127.0.0.1:{}/mcp", canned.port));
+        let report =
+            Doctor::new(connect.connect_timeout(Duration::from_millis(500)), client()).examine().await;
+        let finding = alone(&report, "no-tls", Check::Tls);
+        assert!(finding.advice.contains("http://"), "{finding:#?}");
+        let port = server(include_bytes!("../fixtures/tls/server.pem"), KEY);
+        let report = examined(Link::http(format!("http://127.0.0.1:{port}/mcp"))).await;
+        let finding = alone(&report, "tls-port", Check::Tls);
+        assert!(finding.advice.contains("https://"), "{finding:#?}");
+    });
+}

@@ -1,0 +1,123 @@
+//! What is the same over HTTP and over lines: connecting, listing, the errors by their kinds, and how a caller goes from
+//! one to the other.
+
+use std::future::pending;
+use std::time::Duration;
+
+use mcpjoin::client::{Client, ClientError};
+use mcpjoin::link::{HttpListener, HttpOptions};
+use mcpjoin::proto::Era;
+use mcpjoin::proto::session::{Ask, CallError, Limits, LinkErrorKind};
+use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::{Link, Server};
+use serde_json::json;
+
+use crate::scripted::{Scripted, Seen, Talk, builder, modern, run};
+
+/// A server with one tool, which says by what kind of link it was asked.
+fn server() -> Server {
+    Server::builder("alike", "1")
+        .tool(tool("kind").description("By what it is asked"), |_: NoArguments, cx| async move {
+            cx.origin().map_or("none", |origin| origin.link)
+        })
+        .build()
+        .unwrap()
+}
+
+/// All that a caller does, whatever the link is: connects, lists, calls and closes. The server's name, its tools, and what
+/// the tool said.
+async fn all_of_it(link: Link, era: Era) -> (String, Vec<String>, String) {
+    let client = builder().ask(Ask::Only(era)).connect(link).await.unwrap();
+    let name = client.server_name().unwrap().to_owned();
+    let tools = client.list_tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect();
+    let said = client.call_tool("kind", None).await.unwrap();
+    let said = said.content[0].as_text().unwrap().to_owned();
+    client.close().await;
+    (name, tools, said)
+}
+
+/// The same server at the far end of a stream of lines, as a child has it.
+fn over_lines() -> Link {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let (reader, writer) = tokio::io::split(theirs);
+    server().connect(Link::stream(reader, writer, "lines"));
+    let (reader, writer) = tokio::io::split(ours);
+    Link::stream(reader, writer, "lines")
+}
+
+#[test]
+fn r65_r74_r86_a_client_connects_and_lists_over_both_and_only_the_link_is_another() {
+    run(async {
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let url = listener.url();
+        let serving = tokio::spawn(async move {
+            server().serve_http(listener, HttpOptions::new(), pending()).await;
+        });
+        for era in [Era::Legacy, Era::Modern] {
+            let over_http = all_of_it(Link::http(&url).build().unwrap(), era).await;
+            let over_lines = all_of_it(over_lines(), era).await;
+            assert_eq!((&over_http.0, &over_http.1), (&over_lines.0, &over_lines.1));
+            assert_eq!((over_http.0.as_str(), over_http.1), ("alike", vec!["kind".to_owned()]));
+            assert_eq!((over_http.2.as_str(), over_lines.2.as_str()), ("http", "lines"));
+        }
+        serving.abort();
+    });
+}
+
+/// A client of a server that answers calls of each tool in another wrong way.
+async fn wronged() -> (Scripted, Client) {
+    let server = Scripted::new(|seen: Seen, talk: Talk| async move {
+        if seen.about() != "tools/call" {
+            return modern(seen, talk).await;
+        }
+        match seen.json()["params"]["name"].as_str().unwrap() {
+            "status" => talk.status(503).await,
+            "malformed" => talk.json("{\"jsonrpc\": \"2.0\",").await,
+            "no result" => talk.json(&seen.result(&json!({"content": 7}))).await,
+            _ => {
+                talk.gone().await;
+                None
+            }
+        }
+    })
+    .await;
+    let mut limits = Limits::default();
+    limits.request = Duration::from_millis(100);
+    let client = builder().limits(limits).connect(server.link().build().unwrap()).await.unwrap();
+    (server, client)
+}
+
+#[test]
+fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
+    run(async {
+        let (server, client) = wronged().await;
+        // Whose answer it is: every error belongs to a client, which knows its server.
+        assert_eq!(client.server_name(), Some("scripted"));
+        let error = async |tool: &str| client.call_tool(tool, None).await.unwrap_err();
+        // The connection: with the address, what was asked, and what came.
+        let lost = error("status").await;
+        assert!(
+            matches!(&lost, ClientError::Call(CallError::Lost(lost)) if lost.kind == LinkErrorKind::Broken)
+        );
+        for part in [&*server.url(), "tools/call", "503"] {
+            assert!(lost.to_string().contains(part), "{part} is not in {lost}");
+        }
+        // The protocol: with what is wrong, and where.
+        let malformed = error("malformed").await;
+        assert!(matches!(malformed, ClientError::Call(CallError::BadReply { .. })), "{malformed:?}");
+        assert!(malformed.to_string().contains("not JSON"), "{malformed}");
+        let bad = error("no result").await;
+        assert!(matches!(bad, ClientError::BadResult { .. }), "{bad:?}");
+        assert!(bad.to_string().contains("tools/call is not valid: content"), "{bad}");
+        // The time.
+        let late = error("silent").await;
+        assert!(matches!(late, ClientError::Call(CallError::TimedOut { .. })), "{late:?}");
+        assert!(late.to_string().contains("not answered within 100 ms"), "{late}");
+        assert!(!client.is_closed(), "none of them is about more than its call");
+        // Where nobody has ever answered, the address is the name.
+        let gone = Link::http("http://127.0.0.1:1/mcp").build().unwrap();
+        let error = builder().connect(gone).await.unwrap_err();
+        let text = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        assert!(format!("{error} {text}").contains("http://127.0.0.1:1/mcp"), "{error}: {text}");
+    });
+}
