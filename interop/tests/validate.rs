@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use interop::{Folder, Listening, Peer, Way};
 use mcpjoin::Link;
-use mcpjoin::check::{Outcome, Report, Selection, judge, rules};
+use mcpjoin::check::{Outcome, Report, Selection, client_rules, judge, rules};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::Limits;
 use mcpjoin::validate::Validator;
@@ -197,4 +197,29 @@ fn the_page_quotes_each_rule_with_its_address() {
     }
     assert!(accused.iter().all(|slug| rules().any(|rule| rule.slug == slug)), "{accused:?}");
     assert!(page().len() > 20, "{}", page().len());
+}
+
+#[test]
+fn the_page_quotes_each_rule_for_clients_with_its_address() {
+    let rows = PAGE.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
+        let [client, _version, _era, _by, accused] = cells.as_slice() else { return None };
+        client.starts_with('`').then(|| accused.split('`').skip(1).step_by(2))
+    });
+    let rows: Vec<_> = rows.collect();
+    assert!(rows.len() > 15, "{}", rows.len());
+    let accused: BTreeSet<&str> = rows.into_iter().flatten().collect();
+    assert!(accused.iter().all(|slug| client_rules().any(|rule| rule.slug == *slug)), "{accused:?}");
+    for rule in client_rules() {
+        let heading = format!("\n### `{}` ({})\n", rule.slug, rule.level().as_str());
+        let section = PAGE.split(&heading).nth(1).map(|rest| rest.split("\n### ").next().unwrap());
+        assert_eq!(section.is_some(), accused.contains(rule.slug), "{}", rule.slug);
+        let Some(section) = section else { continue };
+        assert!(section.contains(rule.sentence), "{}: {}", rule.slug, rule.sentence);
+        let mut versions = rule
+            .sources
+            .iter()
+            .flat_map(|source| source.revisions.iter().map(|version| source.address(version)));
+        assert!(versions.any(|address| section.contains(&address)), "{}: no address of it", rule.slug);
+    }
 }

@@ -131,13 +131,15 @@ const BEHIND: [char; 6] = ['\n', '…', ';', '`', '"', '\''];
 impl Secrets {
     /// Shorter values hide nothing that could not be guessed, and what contains them would become unreadable.
     const SHORTEST: usize = 4;
+    /// The same is true of numbers up to so many digits: ports, sizes, times.
+    const DIGITS: usize = 5;
 
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a OsString>) -> Self {
         let mut spellings: Vec<String> = Vec::new();
         let mut parts = HashSet::new();
         for value in values {
             let value = value.to_string_lossy();
-            if value.len() < Self::SHORTEST {
+            if value.len() < Self::SHORTEST || Self::is_plain(&value) {
                 continue;
             }
             // Parts of a path or of a sentence are words that others use, too.
@@ -158,6 +160,12 @@ impl Secrets {
         spellings.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         spellings.dedup();
         Self { spellings: spellings.into(), parts }
+    }
+
+    /// What every second document holds, and JSON without quotes: `***` in its place would make it none.
+    fn is_plain(value: &str) -> bool {
+        let number = value.len() <= Self::DIGITS && value.bytes().all(|byte| byte.is_ascii_digit());
+        number || matches!(value, "true" | "false" | "null")
     }
 
     /// The text without them.
@@ -238,7 +246,11 @@ mod tests {
         let secrets = Secrets::new(&[OsString::from("hunter2"), "hunter2-long".into(), "q\"\u{1b}q".into()]);
         assert_eq!(secrets.hide("a hunter2 hunter2-long b"), "a *** *** b");
         assert_eq!(secrets.hide("q\"\u{1b}q q\"\\u{1b}q q\\\"\\u001bq"), "*** *** ***");
-        assert_eq!(Secrets::new(&[OsString::from("1")]).hide("port 10"), "port 10");
+        for plain in ["1", "8080", "10000", "true", "false", "null"] {
+            let text = format!("{{\"port\":{plain}}}");
+            assert_eq!(Secrets::new(&[OsString::from(plain)]).hide(&text), text);
+        }
+        assert_eq!(Secrets::new(&[OsString::from("123456")]).hide("pin 123456"), "pin ***");
         // As a word of a command, and that in JSON.
         let odd = Secrets::new(&[OsString::from("pa'ss\u{1b}w")]);
         assert_eq!(odd.hide(r"x 'pa'\''ss\u{1b}w' 'pa'\\''ss\\u{1b}w'"), "x '***' '***'");

@@ -8,11 +8,17 @@ use crate::rule::{Chapter, Outcome, Rule, Source};
 use crate::seen::Seen;
 use crate::trace::What;
 
+const PAGE: &str = "https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse";
+
 pub(super) static RULES: [Rule; 1] = [Rule {
     slug: "client-posts-to-endpoint",
     chapter: Chapter::HttpSse,
     sentence: "A client posts its messages to the address that the event endpoint has named.",
-    sources: &[Source::new(Revisions::FIRST, Must, "basic/transports#http-with-sse")],
+    sources: &[
+        Source::new(Revisions::FIRST, Must, "basic/transports#http-with-sse"),
+        // The transport is what it was, whatever is spoken over it.
+        Source::new(Revisions::LEGACY_SINCE_SECOND, Must, PAGE),
+    ],
     judge: |seen: &Seen<'_>| {
         let talk = seen.talk();
         let events = seen.run.events.iter().enumerate();

@@ -29,13 +29,19 @@ pub(super) static RULES: [Rule; 5] = [
                 if pages.iter().any(|page| page.cursor.is_some()) {
                     return Some(None);
                 }
-                // One that has looked at the first page alone may have found there what it looked for.
-                let first: Vec<&Page<'_, '_>> = pages
-                    .iter()
-                    .filter(|page| page.next.as_deref().is_some_and(|next| next != "\"\""))
-                    .collect();
-                let last = first.last().filter(|_| first.len() >= SEVERAL)?;
-                let problem = format!("the first page was asked for {} times, and no other", first.len());
+                // One that has looked at the first page alone may have found there what it looked for, and what it asks
+                // for many times at once is one look.
+                let mut looks: Vec<&Page<'_, '_>> = Vec::new();
+                let first =
+                    pages.iter().filter(|page| page.next.as_deref().is_some_and(|next| next != "\"\""));
+                for page in first {
+                    let soon = |before: &&Page<'_, '_>| page.asked.at < before.said.at + SOON;
+                    if !looks.last().is_some_and(soon) {
+                        looks.push(page);
+                    }
+                }
+                let last = looks.last().filter(|_| looks.len() >= SEVERAL)?;
+                let problem = format!("the first page was asked for {} times, and no other", looks.len());
                 Some(Some(last.asked.finding(problem)))
             });
             Outcome::of(judged, "no list had a second page, or the client looked at the first alone")

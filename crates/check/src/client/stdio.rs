@@ -165,14 +165,20 @@ pub(super) static RULES: [Rule; 10] = [
     Rule {
         slug: "client-discovers-first",
         chapter: Chapter::Stdio,
-        sentence: "The first request of a client of the modern era is server/discover.",
+        sentence: "The first request of a client to a server that it does not know is server/discover.",
         sources: &[Source::new(Revisions::MODERN, Should, "basic/transports/stdio#backward-compatibility")],
         judge: |seen| {
-            let first = seen.talk().asked.first().map(|asked| {
-                (asked.what.method != Method::Discover)
-                    .then(|| asked.finding(format!("its first request is {}", asked.what.method)))
+            let talk = seen.talk();
+            let first = talk.asked.first().and_then(|first| {
+                if first.what.method == Method::Discover {
+                    return Some(None);
+                }
+                // Whoever knows the server from before needs not ask, and does not fall back.
+                let asked_later = talk.calls(&Method::Discover).next().is_some();
+                let problem = || format!("{} was first, and it did not know the server", first.what.method);
+                (asked_later || opened_later(seen)).then(|| Some(first.finding(problem())))
             });
-            Outcome::of(first, "the client sent no request")
+            Outcome::of(first, "the client sent no request, or knew the server from before")
         },
     },
     Rule {

@@ -15,17 +15,14 @@
 //!   = 2025-11-25                             another run, by that revision
 //! ```
 //!
-//! In the modern era a client over stdio begins with `server/discover`, which stands before the first line, but for
-//! those whose head says `bare`.
-//!
 //! `^` stands for the headers that every POST of the modern era has, `&` for those of a POST in the session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mcpjoin_check::{
-    BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Revisions, Run, Selection,
-    StreamEvent, Trace, What, client_rules, judge_client, rules,
+    BodyEnd, Channel, Ended, HttpRequest, HttpResponse, Line, Outcome, Probe, Run, Selection, StreamEvent,
+    Trace, What, client_rules, judge_client, rules,
 };
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;
@@ -75,16 +72,6 @@ fn cases() -> Vec<Case> {
                 };
                 let mut trace = Trace::default();
                 trace.runs.push(opened("first", words, &place));
-                let run = &trace.runs[0];
-                let modern = Revisions::MODERN.contains(&run.version) && run.channel == Channel::Stdio;
-                if modern && !words.contains("bare") {
-                    add(
-                        &mut trace,
-                        r#"< {~,"id":0,"method":"server/discover","params":{"_meta":@}}"#,
-                        &place,
-                    );
-                    add(&mut trace, r#"> {~,"id":0,"result":{"resultType":"complete"}}"#, &place);
-                }
                 cases.push(Case { place, rule, wanted, trace });
             }
         }

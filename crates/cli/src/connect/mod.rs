@@ -45,6 +45,9 @@ pub(crate) use way::Way;
 /// How long the keeper of the child may take once everything has been killed at once.
 const KILLED: Duration = Duration::from_secs(1);
 
+/// How long a call of the system may go on that nobody waits for any more, as resolving a name.
+const UNHEARD: Duration = Duration::from_millis(500);
+
 /// Connects to the server, runs `work`, and ends everything. The exit is that of `work`, or says what came between.
 pub(crate) fn with_server(
     ui: &Ui,
@@ -186,8 +189,8 @@ fn within(ui: &Ui, ways: Vec<Way>, work: impl Future<Output = Exit>) -> Exit {
     // Dismissed when everything is over. Who starts nobody needs none.
     let _guarded = ways.iter().any(|way| way.child().is_some()).then(Guarded::start);
     let exit = runtime.block_on(work);
-    // What has not been ended politely by now is killed with the tasks that held it.
-    drop(runtime);
+    // What has not been ended politely by now is killed with the tasks that held it. Nobody waits for a name server.
+    runtime.shutdown_timeout(UNHEARD);
     for way in ways {
         for survivor in way.child().iter().flat_map(survivors) {
             ui.warning(&survivor);

@@ -333,8 +333,9 @@ fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
     let folder = Folder::new("bridge-entries");
     let file = |name: &str, entry: &str| {
         let path = folder.path().join("here").join(name);
-        let server =
-            serde_json::json!({ "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"] });
+        let server = serde_json::json!({
+            "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"], "disabledTools": ["add"],
+        });
         std::fs::write(&path, serde_json::json!({ "mcpServers": { entry: server } }).to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     };
@@ -376,6 +377,11 @@ fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
     let words =
         ["call", "echo", "message=hi", "--", env!("CARGO_BIN_EXE_mcpjoin"), "bridge", "--tcp-addr", plain];
     assert_eq!(run(words).exits(0).stdout, "hi\n");
+    // What the entries do not allow is neither offered nor called (F24).
+    let bridge = ["--", env!("CARGO_BIN_EXE_mcpjoin"), "bridge", "--tcp-addr", plain];
+    let offered = run([&["list", "--json"][..], &bridge[..]].concat()).exits(0).stdout;
+    assert!(offered.contains("\"echo\"") && !offered.contains("\"add\""), "{offered}");
+    run([&["call", "add", "a=1", "b=2"][..], &bridge[..]].concat()).exits(5);
     host.signal("TERM");
     host.finish().exits(143);
 }

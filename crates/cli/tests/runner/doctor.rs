@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 
 use super::sockets::Demo;
-use super::support::{command, line, run, start};
+use super::support::{command, line, run, scratch, start};
 
 #[test]
 fn r72_a_healthy_server_is_told_in_a_line_for_each_phase() {
@@ -77,7 +77,7 @@ fn what_cannot_be_started_is_a_fault_too() {
 
 #[test]
 fn doctor_needs_a_server() {
-    line("doctor").exits(2).says(&["no server is named", "mcpjoin doctor COMMAND"]);
+    line("doctor --").exits(2).says(&["no server is named", "mcpjoin doctor COMMAND"]);
     line("doctor --no-such-option demo:").exits(2);
 }
 
@@ -128,6 +128,11 @@ fn every_way_to_the_demonstration_is_healthy() {
             assert_eq!(document["target"], target);
             assert_eq!(document["phases"].as_array().unwrap().len(), phases);
         }
+        let trace = scratch("doctor-trace");
+        line(&format!("doctor --trace {} {url}", trace.display())).exits(0);
+        let crossed = std::fs::read_to_string(&trace).unwrap();
+        std::fs::remove_file(&trace).unwrap();
+        assert!(crossed.contains("server/discover") && crossed.contains("tools/list"), "{crossed}");
         server.ends("TERM", 143);
     }
 }

@@ -1,7 +1,7 @@
 //! What an entry can say beside a command and a URL over HTTP: other addresses, files of variables; and what is told of
 //! words behind its name, and of a name that nobody would read.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 
 use super::config::Folder;
 use super::sockets::Demo;
@@ -110,6 +110,28 @@ fn r85_variables_come_from_a_file_and_those_of_codex_pass_a_clean_environment() 
 }
 
 #[test]
+fn f26_so_many_servers_run_at_once_as_the_file_says() {
+    let folder = Folder::new("entries-at-once");
+    // Whoever comes while another one is there says so.
+    let script = "mkdir one || touch several; read -r line; rmdir one; exit 3";
+    let entry = |name: &str| {
+        format!(
+            "[[servers]]\nname = \"{name}\"\ntransport = {{ command = \"sh\", args = [\"-c\", \"{script}\"] }}\n"
+        )
+    };
+    let entries = ["a", "b", "c", "d"].map(entry).concat();
+    folder.file("mcp_servers.toml", format!("concurrency_limit = 1\n{entries}"));
+    let json = folder.run(&["list", "--json", "--era", "legacy"]).exits(4).json();
+    assert_eq!(json["servers"].as_array().unwrap().len(), 4);
+    assert!(!folder.path().join("here/several").exists(), "two of them ran at once");
+    folder.file("mcp_servers.toml", format!("concurrency_limit = 0\n{entries}"));
+    folder
+        .run(&["list", "--era", "legacy"])
+        .exits(4)
+        .says(&["mcp_servers.toml:1:21: concurrency_limit must be from 1 to 64"]);
+}
+
+#[test]
 fn rule_1_options_behind_the_name_of_an_entry_are_told_to_go_first() {
     let folder = Folder::new("entries-behind");
     let entry = format!(r#""command": "{BINARY}", "args": ["serve", "demo"]"#);
@@ -153,4 +175,41 @@ fn a_long_name_is_cut_for_people_and_whole_for_programs() {
         let ran = folder.run(words);
         assert!(ran.stderr.contains("(10000 characters)") && ran.stderr.len() < 1000, "{}", ran.stderr);
     }
+}
+
+#[test]
+fn r79_a_connection_that_fails_a_broken_message_and_silence_are_told_apart_and_name_the_server() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut silent = Vec::new();
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let _ = lines.read_exact(&mut vec![0; length.unwrap_or(0)]);
+            let answer = match head.split(' ').nth(1) {
+                Some("/broken") => "HTTP/1.1 503 Later\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                Some("/malformed") => {
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\nconnection: close\r\n\r\n{\"json\""
+                }
+                _ => {
+                    silent.push(stream);
+                    continue;
+                }
+            };
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    let mut ids = Vec::new();
+    for path in ["broken", "malformed", "silent"] {
+        let url = format!("http://{address}/{path}");
+        let words = ["list", "--json", "-q", "--era", "legacy", "--connect-timeout", "300ms", &url];
+        let failure = start(command(words)).finish().exits(4).failure();
+        assert_eq!(failure["url"], url, "{failure}");
+        ids.push(failure["id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(ids, ["E_LINK", "E_BAD_REPLY", "E_SILENT"]);
 }

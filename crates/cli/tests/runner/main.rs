@@ -14,6 +14,7 @@ mod call;
 mod complete;
 mod config;
 mod doctor;
+mod doctor_machine;
 mod entries;
 mod every;
 mod failures;

@@ -89,6 +89,9 @@ impl Surroundings {
     /// Runs a line as a shell does.
     fn run(&self, line: &str) -> Ran {
         let line = line.replace("http://127.0.0.1:8080/mcp", &self.url);
+        // One era is enough to see that a server is judged: it takes a third of the time.
+        let judges = !line.contains("--rules") && !line.contains("--help");
+        let line = if judges { line.replace("validate ", "validate --era modern ") } else { line };
         let mut command = program("sh", ["-c", &line]);
         self.folder.place(&mut command);
         let bin = self.folder.path().join("here/bin");
@@ -138,10 +141,7 @@ fn hold(name: &str, surroundings: Surroundings, known: &[(&str, &str)]) {
             let there = |word: &&str| {
                 *word == flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))
             };
-            assert!(
-                words.iter().any(|word| there(word)),
-                "{name}: {command} {flag} has no row: {of_command}"
-            );
+            assert!(words.iter().any(there), "{name}: {command} {flag} has no row: {of_command}");
         }
     }
 
@@ -162,12 +162,9 @@ fn hold(name: &str, surroundings: Surroundings, known: &[(&str, &str)]) {
     for row in &commands {
         assert_eq!(quoted(&row[1]).len(), 1, "{name}: {row:?}");
         let ran = &ran[quoted(&row[1])[0]];
-        assert_eq!(
-            ran.code.map(|code| code.to_string()).as_deref(),
-            Some(row[2].as_str()),
-            "{name}: {row:?}: {}",
-            ran.stderr
-        );
+        let code = ran.code.map(|code| code.to_string()).unwrap_or_default();
+        // What a doctor finds is the machine's.
+        assert!(row[2].split(" or ").any(|known| known == code), "{name}: {row:?}: {code} {}", ran.stderr);
     }
     for line in page.text.lines().filter_map(|line| line.strip_prefix("$ ")) {
         assert_eq!(ran[line].code, Some(0), "{line}: {}", ran[line].stderr);

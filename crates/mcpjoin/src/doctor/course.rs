@@ -281,7 +281,7 @@ impl Course {
                     self.fault(diagnosis::ended(self.way, Phase::ShutDown, &end));
                 }
                 Some(cause) if !noticed => {
-                    self.fault(diagnosis::unclear(Phase::ShutDown, &cause.to_string()))
+                    self.fault(diagnosis::unclear(Phase::ShutDown, &cause.to_string()));
                 }
                 _ => {}
             }
@@ -301,7 +301,7 @@ impl Course {
         let opening = if seen.initialize.is_some() { Phase::Initialize } else { Phase::Probe };
         let phase = if seen.early { opening } else { Phase::List };
         if seen.noise_lines > 0 {
-            self.fault(diagnosis::noise(phase, seen));
+            self.fault(diagnosis::noise(self.way, phase, seen));
         }
         if seen.byte_order_mark {
             self.fault(diagnosis::byte_order_mark(opening));

@@ -322,8 +322,20 @@ pub(super) fn slow(way: Way, phase: Phase, took: Duration, bound: Duration) -> F
 // ---- the conversation ----
 
 /// Lines that were no messages.
-pub(super) fn noise(phase: Phase, seen: &Seen) -> Finding {
+pub(super) fn noise(way: Way, phase: Phase, seen: &Seen) -> Finding {
     let count = seen.noise_lines;
+    if way.is_remote() {
+        let mut found = Finding::new(
+            "noise",
+            Check::Output,
+            phase,
+            format!("{count} {} between the messages that {} none", plural(count, "text"), is(count)),
+            "the connection is for messages alone; clients that are less patient end it here",
+            AUTHORS,
+        );
+        found.evidence.received = lines(&seen.noise);
+        return found;
+    }
     let mut found = Finding::new(
         "stdout-noise",
         Check::Output,
@@ -342,7 +354,7 @@ pub(super) fn byte_order_mark(phase: Phase) -> Finding {
         "byte-order-mark",
         Check::ByteOrderMark,
         phase,
-        "standard output begins with a byte order mark",
+        "what the server writes begins with a byte order mark",
         "many clients cannot read the first message then, and time out",
         "write UTF-8 without a byte order mark",
     )

@@ -122,7 +122,7 @@ impl Opening {
     fn agreed(&self, course: &mut Course, seen: &Seen, now: Instant, restarted: bool, peer: Arc<Peer>) {
         let name = peer.info.as_ref().map_or_else(
             || "a server without a name".to_owned(),
-            |info| format!("{} {}", info.name, info.version),
+            |info| format!("{} {}", info.name, info.version).trim_end().to_owned(),
         );
         let version = &peer.profile.version;
         let era = format!("{:?}", peer.profile.era).to_lowercase();

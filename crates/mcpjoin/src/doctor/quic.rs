@@ -29,18 +29,18 @@ pub(super) async fn examine(
     course.begin(Phase::Resolve);
     let resolved = match host_and_port(connect.address()) {
         Ok((host, port)) => socket::resolve(course, host, port, RESOLVE).await,
-        Err(error) => Err(Finding::new(
+        Err(error) => Err(Box::new(Finding::new(
             "no-address",
             Check::Address,
             Phase::Resolve,
             format!("quic://{}: {error}", connect.address()),
             "it cannot be connected to",
             "write quic://host:port, with an IPv6 address in brackets",
-        )),
+        ))),
     };
     match resolved {
         Ok(detail) => course.end(detail),
-        Err(finding) => return course.fail(finding),
+        Err(finding) => return course.fail(*finding),
     }
     course.pass(Check::Address);
 

@@ -155,9 +155,9 @@ pub enum Check {
     Opening,
     /// The first answer comes in good time.
     Speed,
-    /// Standard output carries messages and nothing else.
+    /// Standard output, or the connection, carries messages and nothing else.
     Output,
-    /// Standard output does not begin with a byte order mark.
+    /// What the server writes does not begin with a byte order mark.
     ByteOrderMark,
     /// No other rule of the protocol is broken.
     Rules,

@@ -32,20 +32,20 @@ pub(super) async fn examine(
     let resolved = match &place {
         SocketPlace::Tcp(address) => match host_and_port(address) {
             Ok((host, port)) => resolve(course, host, port, connect.within()).await,
-            Err(error) => Err(Finding::new(
+            Err(error) => Err(Box::new(Finding::new(
                 "no-address",
                 Check::Address,
                 Phase::Resolve,
                 format!("tcp://{address}: {error}"),
                 "it cannot be connected to",
                 "write tcp://host:port, with an IPv6 address in brackets",
-            )),
+            ))),
         },
         SocketPlace::Unix(path) => file(path),
     };
     match resolved {
         Ok(detail) => course.end(detail),
-        Err(finding) => return course.fail(finding),
+        Err(finding) => return course.fail(*finding),
     }
     course.pass(Check::Address);
 
@@ -71,7 +71,15 @@ pub(super) async fn examine(
             course.heard(&wire.seen());
         }
         Err(error) => {
-            let finding = remote::unopened(course.phase, &error.cause, &wire.seen());
+            let mut finding = remote::unopened(course.phase, &error.cause, &wire.seen());
+            let scheme = match finding.id {
+                "speaks-http" => Some("http"),
+                "speaks-tls" => Some("https"),
+                _ => None,
+            };
+            if let (Some(scheme), SocketPlace::Tcp(address)) = (scheme, &place) {
+                finding.advice = format!("write {scheme}://{address}/mcp, or the path that the server says");
+            }
             if finding.check == Check::Opening {
                 course.not_run([Check::Protocol], "nothing was said that would show it");
             }
@@ -86,9 +94,9 @@ pub(super) async fn resolve(
     host: &str,
     port: u16,
     within: Duration,
-) -> Result<String, Finding> {
+) -> Result<String, Box<Finding>> {
     let unresolved = |seen: String, meaning: &str, advice: &str| {
-        Finding::new("unresolved", Check::Address, Phase::Resolve, seen, meaning, advice)
+        Box::new(Finding::new("unresolved", Check::Address, Phase::Resolve, seen, meaning, advice))
     };
     let found: Vec<_> = match timeout(within, lookup_host((host, port))).await {
         Ok(Ok(found)) => found.collect(),
@@ -127,10 +135,10 @@ pub(super) async fn resolve(
 }
 
 /// Whether there is a socket.
-fn file(path: &Path) -> Result<String, Finding> {
+fn file(path: &Path) -> Result<String, Box<Finding>> {
     let name = path.display();
     let finding = |id, seen: String, meaning: &str, advice: &str| {
-        Err(Finding::new(id, Check::Address, Phase::Resolve, seen, meaning, advice))
+        Err(Box::new(Finding::new(id, Check::Address, Phase::Resolve, seen, meaning, advice)))
     };
     match std::fs::metadata(path) {
         Ok(found) if found.file_type().is_socket() => Ok("a socket".to_owned()),
@@ -205,4 +213,28 @@ fn unconnected(place: &SocketPlace, error: &SocketError) -> Finding {
         ),
     };
     Finding::new(id, Check::Reached, Phase::Connect, error.to_string(), meaning, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_not_for_us_is_told_from_one_that_nobody_serves() {
+        let place = SocketPlace::Unix("/run/x.sock".into());
+        for (kind, id) in [
+            (io::ErrorKind::PermissionDenied, "not-permitted"),
+            (io::ErrorKind::ConnectionRefused, "refused"),
+            (io::ErrorKind::Other, "unreached"),
+        ] {
+            let error =
+                SocketError { target: "unix:/run/x.sock".into(), kind: SocketErrorKind::System(kind.into()) };
+            let finding = unconnected(&place, &error);
+            assert_eq!((finding.id, finding.check), (id, Check::Reached));
+        }
+        let after = Duration::from_secs(10);
+        let kind = SocketErrorKind::NotAccepted { after };
+        let error = SocketError { target: "unix:/run/x.sock".into(), kind };
+        assert_eq!(unconnected(&place, &error).id, "not-accepted");
+    }
 }

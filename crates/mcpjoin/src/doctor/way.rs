@@ -76,6 +76,7 @@ impl Way {
                 C::ProbeAnswered,
                 C::Opening,
                 C::Speed,
+                C::Output,
                 C::Rules,
                 C::Session,
                 C::Lists,

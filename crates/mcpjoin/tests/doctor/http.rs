@@ -221,7 +221,7 @@ fn each_answer_that_is_none_of_a_server_is_diagnosed_as_what_it_is() {
 #[test]
 fn each_fault_in_a_conversation_is_diagnosed_as_what_it_is() {
     // What is not said here is answered as it should be.
-    let table: [(&str, Check, Phase, Answer); 12] = [
+    let table: [(&str, Check, Phase, Answer); 13] = [
         ("version", Check::Opening, Phase::Initialize, |asked| {
             match &*asked.about {
             "initialize" => asked.result(r#"{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":{"name":"x","version":"1"}}"#),
@@ -269,6 +269,16 @@ fn each_fault_in_a_conversation_is_diagnosed_as_what_it_is() {
                 let body =
                     asked.result(r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}"#).unwrap();
                 Some(body.replace("Content-Type: application/json\r\n", ""))
+            }
+            _ => good(asked),
+        }),
+        ("noise", Check::Output, Phase::List, |asked| match &*asked.about {
+            "tools/list" => {
+                let body =
+                    asked.result(r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}"#).unwrap();
+                let (_, body) = body.split_once("\r\n\r\n").unwrap();
+                let stream = format!("data: listing\n\ndata: {body}\n\n");
+                response("200 OK", "Content-Type: text/event-stream\r\n", &stream)
             }
             _ => good(asked),
         }),
@@ -375,7 +385,7 @@ fn a_healthy_server_has_no_finding_in_either_era_and_over_http_sse() {
         let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
         let url = listener.url();
         let serving = tokio::spawn(async move {
-            server.serve_http(listener, HttpOptions::new(), std::future::pending()).await
+            server.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
         });
         for (era, opened, not_run) in [(Era::Modern, 3, 4), (Era::Legacy, 4, 3)] {
             let doctor = Doctor::new(Link::http(&url), client().ask(Ask::Only(era)));

@@ -71,6 +71,10 @@ fn each_certificate_that_is_refused_is_diagnosed_as_what_it_is() {
         // With the authority the way is in order, and what is wrong lies behind it.
         let report = examined(Link::http(format!("https://127.0.0.1:{port}/")).extra_ca(CA)).await;
         alone(&report, "wrong-path", Check::Endpoint);
+        let tls = report.steps.iter().find(|step| step.phase == Phase::Tls).unwrap();
+        assert!(tls.detail.starts_with("TLS 1.3"), "{tls:?}");
+        #[cfg(feature = "quic")]
+        assert!(report.certificate.unwrap().names.contains(&"127.0.0.1".to_owned()));
     });
 }
 

@@ -164,7 +164,12 @@ const MODERN_FAULTS: [Fault; 16] = [
         r#""method":"tools/call","params":{"name":"quiet","#,
         r#""method":"ping","params":{"#,
     ),
-    ("client-discovers-first", "DROP:server/discover", ""),
+    (
+        "client-discovers-first",
+        r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":META}}"#,
+        "REQUEST11,\"method\":\"tools/list\",\"params\":{\"_meta\":META}}\n\
+         REQUEST1,\"method\":\"server/discover\",\"params\":{\"_meta\":META}}",
+    ),
     (
         "client-cancels-by-notification",
         r#""id":6,"method":"tools/call","params":{"name":"quiet","_meta":META}}"#,

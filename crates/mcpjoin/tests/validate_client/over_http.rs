@@ -17,7 +17,7 @@ use super::{accused, judged, server};
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
 /// When a client is to come back.
-const RETRY: Duration = Duration::from_millis(300);
+const RETRY: Duration = Duration::from_secs(1);
 /// What takes longer has no end.
 const LONGEST: Duration = Duration::from_secs(20);
 /// For so long a client is waited for.
@@ -222,8 +222,9 @@ async fn does(rule: &'static str, faulty: bool) -> Trace {
                 let own = Raw { path: "/sse".into(), ..raw.clone() };
                 let mut events = own.sends("GET", "", "").await;
                 let (mut text, mut buffer) = (String::new(), [0; 1024]);
-                while !text.contains("data: ") || !text.ends_with("\n\n") {
+                while !text.split("data: ").nth(1).is_some_and(|data| data.contains('\n')) {
                     let read = events.read(&mut buffer).await.unwrap();
+                    assert!(read > 0, "{text}");
                     text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
                 }
                 let data = text.split("data: ").nth(1).and_then(|data| data.lines().next()).unwrap();
@@ -233,6 +234,9 @@ async fn does(rule: &'static str, faulty: bool) -> Trace {
                     raw.path = raw.path.split('?').next().unwrap().to_owned();
                 }
                 raw.says(&INITIALIZE.replace("2025-11-25", "2024-11-05")).await;
+                if !faulty {
+                    raw.says(r#""method":"notifications/initialized""#).await;
+                }
                 drop(events);
             })
             .await

@@ -210,7 +210,9 @@ const SCRIPTS: [Script; 9] = [
         lines: &[
             r#"REQUEST1,"method":"server/discover","params":{"_meta":META}}"#,
             r#"REQUEST2,"method":"tools/list","params":{"_meta":META}}"#,
+            "WAIT 1",
             r#"REQUEST3,"method":"tools/list","params":{"cursor":CURSOR,"_meta":META}}"#,
+            "WAIT 1",
             r#"REQUEST4,"method":"tools/list","params":{"cursor":CURSOR,"_meta":META}}"#,
             r#"REQUEST5,"method":"tools/list","params":{"cursor":CURSOR,"_meta":META}}"#,
             r#"REQUEST6,"method":"tools/list","params":{"cursor":CURSOR,"_meta":META}}"#,

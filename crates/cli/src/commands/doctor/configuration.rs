@@ -21,6 +21,28 @@ const DESKTOP: [&str; 7] = [
     ".lmstudio/mcp.json",
 ];
 
+/// A command that is a whole line: what is found is its first word.
+fn a_line(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
+    let program = &entry.parts.iter().find(|part| part.what == "command")?.text;
+    let (first, _) = program.split_once(char::is_whitespace)?;
+    if paths.find(Seat::Here, program).is_some() || paths.find(Seat::Here, first).is_none() {
+        return None;
+    }
+    Some(Fault {
+        id: "entry-command-line",
+        seen: format!(
+            "{place}: {} runs a program called {}",
+            shown(entry.name.as_ref()),
+            shown(program.as_ref())
+        ),
+        meaning: "there is none with such a name: command is the program alone",
+        advice: format!(
+            "write {} as the command, and each further word as one of args",
+            shown(first.as_ref())
+        ),
+    })
+}
+
 /// One thing that is wrong.
 pub(super) struct Fault {
     pub(super) id: &'static str,
@@ -40,7 +62,7 @@ pub(super) struct Server {
 
 /// What the files come to.
 pub(super) struct Configuration {
-    /// A line for each file: its name, what it holds.
+    /// Of each file its name, and what it holds or that it cannot be read.
     pub(super) files: Vec<(String, Outcome, String)>,
     pub(super) checks: [(&'static str, Outcome); 4],
     pub(super) faults: Vec<Fault>,
@@ -48,6 +70,10 @@ pub(super) struct Configuration {
     pub(super) servers: Vec<Server>,
 }
 
+const DISABLED: &str = "disabled";
+const UNUSABLE: &str = "the entry cannot be used";
+
+/// The places of the checks.
 const FILES: usize = 0;
 const ENTRIES: usize = 1;
 const PROGRAMS: usize = 2;
@@ -126,10 +152,13 @@ impl Configuration {
             self.notes.push(format!("{place}: {name} is not used, {other} comes first"));
             Some("another entry of that name comes first")
         } else if entry.disabled.is_some() {
-            Some("disabled")
+            Some(DISABLED)
         } else if !entry.problems.is_empty() {
             self.unusable(&name, entry);
-            Some("the entry cannot be used")
+            Some(UNUSABLE)
+        } else if let Some(fault) = machine.paths.as_ref().and_then(|paths| a_line(entry, &place, paths)) {
+            self.fail(ENTRIES, fault);
+            Some(UNUSABLE)
         } else if file.untrusted.is_some() {
             Some("not trusted")
         } else {
@@ -137,9 +166,8 @@ impl Configuration {
         };
         if entry.shadowed.is_none() {
             self.notes.extend(entry.warnings.iter().cloned());
-            if entry.disabled.is_none()
-                && let Some(paths) = &machine.paths
-            {
+            let is_usable = !matches!(not_run, Some(DISABLED | UNUSABLE));
+            if is_usable && let Some(paths) = &machine.paths {
                 self.program(file, entry, &place, not_run.is_none(), paths);
             }
         }

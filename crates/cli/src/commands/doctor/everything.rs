@@ -17,7 +17,7 @@ use crate::ui::{HEADING, Secrets, Ui};
 use crate::visible;
 
 /// What came of a server: its report, and what of the machine bears on it; or why there is none.
-type Outcomes = Vec<Result<(Report, Vec<EnvironmentFinding>), Failure>>;
+type Examined = Result<(Report, Vec<EnvironmentFinding>), Failure>;
 
 /// Looks at all of it.
 pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
@@ -42,7 +42,7 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
         &targets,
         connect,
         |_, plan| Box::pin(examine(plan)),
-        async |outcomes: Outcomes| {
+        async |outcomes: Vec<Examined>| {
             let healthy = machine.is_healthy()
                 && configuration.faults.is_empty()
                 && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
@@ -65,7 +65,7 @@ fn target(server: &Server) -> Target {
     Target::Entry(Named { file: None, name: server.name.clone(), or_program: false, instead: String::new() })
 }
 
-async fn examine(plan: Plan) -> Result<(Report, Vec<EnvironmentFinding>), Failure> {
+async fn examine(plan: Plan) -> Examined {
     let report = Doctor::new(plan.way.examined(), plan.client).examine().await;
     let surroundings = environment::about(&plan.way, &plan.shown, &report).await;
     Ok((report, surroundings))
@@ -74,8 +74,8 @@ async fn examine(plan: Plan) -> Result<(Report, Vec<EnvironmentFinding>), Failur
 /// Each server, with what came of it where it was examined.
 fn paired<'a>(
     configuration: &'a Configuration,
-    outcomes: &'a Outcomes,
-) -> impl Iterator<Item = (&'a Server, Option<&'a Result<(Report, Vec<EnvironmentFinding>), Failure>>)> {
+    outcomes: &'a [Examined],
+) -> impl Iterator<Item = (&'a Server, Option<&'a Examined>)> {
     let mut outcomes = outcomes.iter();
     configuration.servers.iter().map(move |server| {
         let outcome = if server.not_run.is_none() { outcomes.next() } else { None };
@@ -85,14 +85,19 @@ fn paired<'a>(
 
 // ---- for a person ----
 
-fn page(ui: &Ui, machine: &EnvironmentReport, configuration: &Configuration, outcomes: &Outcomes) -> String {
+fn page(
+    ui: &Ui,
+    machine: &EnvironmentReport,
+    configuration: &Configuration,
+    outcomes: &[Examined],
+) -> String {
     let names: Vec<_> = configuration.servers.iter().map(|server| visible::line(&server.name)).collect();
     let mut page = Page::new(ui.width(), environment::labels(machine).chain(names.iter().map(AsRef::as_ref)));
     heading(&mut page, "This machine");
     environment::lines(&mut page, machine, ui.verbosity() > 0);
     heading(&mut page, "Configuration");
-    for (name, how, detail) in &configuration.files {
-        page.step(&visible::line(name), None, *how, detail);
+    for (name, _, detail) in &configuration.files {
+        page.beside(&visible::line(name), detail);
     }
     if configuration.files.is_empty() {
         page.beside("note", "there is none: `mcpjoin help servers` says where it is looked for");
@@ -115,7 +120,7 @@ fn page(ui: &Ui, machine: &EnvironmentReport, configuration: &Configuration, out
         }
     }
     page.out.push('\n');
-    let of_server = |outcome: &Result<(Report, Vec<EnvironmentFinding>), Failure>| match outcome {
+    let of_server = |outcome: &Examined| match outcome {
         Ok((report, surroundings)) => report.findings.len() + surroundings.len(),
         Err(_) => 1,
     };
@@ -172,7 +177,7 @@ fn summary(report: &Report) -> String {
     let counts = report.lists.iter().filter(|list| list.items > 0);
     parts.extend(counts.map(|list| {
         let what = list.method.as_str().trim_end_matches("/list");
-        format!("{} {what}", list.items)
+        format!("{} {}", list.items, what.trim_start_matches("resources/"))
     }));
     parts.join(", ")
 }
@@ -183,7 +188,7 @@ fn document(
     healthy: bool,
     machine: &EnvironmentReport,
     configuration: &Configuration,
-    outcomes: &Outcomes,
+    outcomes: &[Examined],
 ) -> Value {
     let servers = paired(configuration, outcomes).map(|(server, outcome)| {
         let mut object = Map::new();

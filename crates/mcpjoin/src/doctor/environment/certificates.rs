@@ -32,7 +32,8 @@ const ENOUGH: usize = 50;
 
 /// What is found where certificates should be.
 enum Held {
-    Some(usize),
+    /// One or more.
+    Some,
     Problem(&'static str),
 }
 
@@ -40,7 +41,8 @@ pub(super) fn examine(world: &World) -> Looked {
     let mut looked = Looked::default();
     looked.pass(Check::CertificateVariables);
     looked.not_run(Check::Interception, NO_TARGET);
-    let mut shown = Vec::new();
+    // Each place once, with what names it.
+    let mut shown: Vec<(String, Vec<&str>)> = Vec::new();
     let mut replaced = false;
     for (variable, readers) in VARIABLES {
         let Some(value) = world.set(variable) else { continue };
@@ -52,16 +54,16 @@ pub(super) fn examine(world: &World) -> Looked {
         let held: Vec<Held> =
             places.iter().map(|place| held(world, place, variable == "DENO_CERT")).collect();
         let shown_value = value.to_string_lossy();
-        if let Some(count) = held.iter().find_map(|held| match held {
-            Held::Some(count) => Some(*count),
-            Held::Problem(_) => None,
-        }) {
-            shown.push(format!("{variable} {shown_value} ({count})"));
+        if held.iter().any(|held| matches!(held, Held::Some)) {
+            match shown.iter_mut().find(|(place, _)| *place == shown_value) {
+                Some((_, names)) => names.push(variable),
+                None => shown.push((shown_value.into_owned(), vec![variable])),
+            }
             continue;
         }
         let problem = held.iter().find_map(|held| match held {
             Held::Problem(problem) => Some(*problem),
-            Held::Some(_) => None,
+            Held::Some => None,
         });
         let problem = problem.unwrap_or("names nothing");
         let meaning = match variable {
@@ -82,22 +84,23 @@ pub(super) fn examine(world: &World) -> Looked {
     }
     store(world, replaced, &mut looked, &mut shown);
     notes(world, &mut looked);
-    looked.detail = shown.join(", ");
+    let shown = shown.iter().map(|(place, names)| format!("{place} ({})", names.join(", ")));
+    looked.detail = shown.collect::<Vec<_>>().join(", ");
     looked
 }
 
-fn store(world: &World, replaced: bool, looked: &mut Looked, shown: &mut Vec<String>) {
+fn store(world: &World, replaced: bool, looked: &mut Looked, shown: &mut Vec<(String, Vec<&str>)>) {
     if world.system() == System::Mac {
         return looked.not_run(Check::CertificateStore, "the keychain is not looked into");
     }
-    let found = STORES.iter().find_map(|store| match held(world, Path::new(store), true) {
-        Held::Some(count) => Some((store, count)),
-        Held::Problem(_) => None,
-    });
+    let found = STORES.iter().find(|store| matches!(held(world, Path::new(store), true), Held::Some));
     match found {
-        Some((store, count)) => {
+        Some(store) => {
             looked.pass(Check::CertificateStore);
-            shown.push(format!("{store} ({count})"));
+            match shown.iter_mut().find(|(place, _)| place == store) {
+                Some((_, names)) => names.insert(0, "the system's"),
+                None => shown.push(((*store).to_owned(), vec!["the system's"])),
+            }
         }
         None if replaced => looked.not_run(Check::CertificateStore, "variables name other certificates"),
         None => looked.fail(
@@ -125,40 +128,36 @@ fn notes(world: &World, looked: &mut Looked) {
     }
 }
 
-/// How many certificates a file or a folder holds; of a folder whether it holds one.
+/// Whether a file or a folder holds certificates.
 fn held(world: &World, place: &Path, any_form: bool) -> Held {
     let Some(metadata) = world.metadata(place) else {
         return Held::Problem("is not there");
     };
     if metadata.is_dir() {
         let names = world.list(place);
-        let files = names.iter().take(ENOUGH).map(|name| place.join(name));
-        let count = files.filter(|file| world.read(file).is_some_and(|text| certificates(&text) > 0)).count();
-        return if count > 0 { Held::Some(count) } else { Held::Problem("is a folder without certificates") };
+        let mut files = names.iter().take(ENOUGH).map(|name| place.join(name));
+        let holds = |file: PathBuf| world.read(&file).is_some_and(|text| has_certificate(&text));
+        return if files.any(holds) { Held::Some } else { Held::Problem("is a folder without certificates") };
     }
     let Some(text) = world.read(place) else {
         return Held::Problem("cannot be read");
     };
-    match certificates(&text) {
+    if has_certificate(&text) {
+        Held::Some
+    } else if text.starts_with('0') && !any_form {
         // DER begins with this sign.
-        0 if text.starts_with('0') && !any_form => {
-            Held::Problem("holds no certificate in PEM (it may be DER)")
-        }
-        0 => Held::Problem("holds no certificate in PEM"),
-        count => Held::Some(count),
+        Held::Problem("holds no certificate in PEM (it may be DER)")
+    } else {
+        Held::Problem("holds no certificate in PEM")
     }
 }
 
-/// The certificates in PEM: those whose text can be one.
-fn certificates(text: &str) -> usize {
+/// Whether there is a certificate in PEM: one whose text can be one.
+fn has_certificate(text: &str) -> bool {
     const BEGIN: [&str; 2] = ["-----BEGIN CERTIFICATE-----", "-----BEGIN TRUSTED CERTIFICATE-----"];
     let bodies = BEGIN.iter().flat_map(|begin| text.split(begin).skip(1));
-    let whole = bodies.filter_map(|body| body.split_once("-----END").map(|(body, _)| body));
-    let is_one = |body: &&str| {
-        let body = body.trim();
-        let sign = |c: char| c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "+/=".contains(c);
-        // A sequence in DER begins so.
-        body.starts_with('M') && body.len() > 100 && body.chars().all(sign)
-    };
-    whole.filter(is_one).count()
+    let mut whole = bodies.filter_map(|body| body.split_once("-----END").map(|(body, _)| body.trim()));
+    let sign = |c: char| c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "+/=".contains(c);
+    // A sequence in DER begins so.
+    whole.any(|body| body.starts_with('M') && body.len() > 100 && body.chars().all(sign))
 }

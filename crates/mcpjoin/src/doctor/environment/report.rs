@@ -112,8 +112,6 @@ pub enum EnvironmentCheck {
     ClockYear,
     /// No file of the system comes from the future.
     ClockFiles,
-    /// The clock agrees with that of a server.
-    ClockServer,
     /// There is a home, and it can be written to.
     Home,
     /// There is a folder of temporary files, and it can be written to.
@@ -124,7 +122,7 @@ pub enum EnvironmentCheck {
 
 impl EnvironmentCheck {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 25] = [
         Self::Path,
         Self::PathHere,
         Self::PathDesktop,
@@ -147,7 +145,6 @@ impl EnvironmentCheck {
         Self::LoopbackV6,
         Self::ClockYear,
         Self::ClockFiles,
-        Self::ClockServer,
         Self::Home,
         Self::Temporary,
         Self::OpenFiles,
@@ -179,7 +176,6 @@ impl EnvironmentCheck {
             Self::LoopbackV6 => "loopback-ipv6",
             Self::ClockYear => "clock-year",
             Self::ClockFiles => "clock-files",
-            Self::ClockServer => "clock-server",
             Self::Home => "home",
             Self::Temporary => "temporary",
             Self::OpenFiles => "open-files",
@@ -202,7 +198,7 @@ impl EnvironmentCheck {
                 EnvironmentPart::Certificates
             }
             Self::Localhost | Self::LoopbackV4 | Self::LoopbackV6 => EnvironmentPart::Loopback,
-            Self::ClockYear | Self::ClockFiles | Self::ClockServer => EnvironmentPart::Clock,
+            Self::ClockYear | Self::ClockFiles => EnvironmentPart::Clock,
             Self::Home | Self::Temporary | Self::OpenFiles => EnvironmentPart::Room,
         }
     }

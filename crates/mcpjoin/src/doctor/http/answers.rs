@@ -271,7 +271,10 @@ pub(super) fn refused(phase: Phase, exchange: &Exchange, text: &str, authorized:
             "redirected",
             Check::Endpoint,
             "the server has moved, or wants its users to log in first",
-            "write the URL that it leads to",
+            &head.location.as_ref().map_or_else(
+                || "look at the server's settings: it does not say where to".to_owned(),
+                |location| format!("write {location}, if that is the server and no page for people"),
+            ),
         ),
         406 => finding(
             "not-acceptable",

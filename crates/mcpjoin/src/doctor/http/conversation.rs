@@ -44,6 +44,13 @@ pub(super) fn judged(course: &mut Course, all: &[Exchange], streamable: bool) {
         )),
         None => course.pass(Check::Body),
     }
+    let redirected = all.iter().filter_map(Exchange::head).find_map(|head| match head.status {
+        300..=399 => head.location.as_ref(),
+        _ => None,
+    });
+    if let Some(location) = redirected {
+        course.notes.push(format!("requests are redirected to {location}: that URL saves a way"));
+    }
     let Some(place) = opened(all) else {
         return course.not_run([Check::Session], "there is no session");
     };
@@ -118,7 +125,7 @@ pub(super) fn of_list(finding: &mut Finding, all: &[Exchange], authorized: bool)
 pub(super) fn left(course: &mut Course, all: &[Exchange], streamable: bool) {
     let session = all.iter().any(|exchange| exchange.head().is_some_and(|head| head.session));
     if !streamable || !session {
-        course.not_run([Check::Farewell], "there is no session to be ended");
+        course.not_run([Check::Farewell], "there is no session");
         return course.end("nothing to be ended".into());
     }
     let last = all.iter().rev().find(|exchange| exchange.method == "DELETE");

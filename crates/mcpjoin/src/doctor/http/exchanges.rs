@@ -9,7 +9,9 @@ use http::header::{self, HeaderMap, HeaderName};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::session::LinkErrorKind;
 
-use crate::link::{Exchanged, readable, refusal};
+use reqwest::Url;
+
+use crate::link::{Exchanged, readable, refusal, shown};
 
 /// Exchanges that are kept; of further ones the last.
 const KEPT: usize = 64;
@@ -55,12 +57,14 @@ pub(super) struct Head {
 impl Exchanges {
     pub(super) fn note(&self, exchanged: &Exchanged<'_>) {
         let came = match exchanged.outcome {
-            Ok((status, headers)) => Came::Response(Box::new(Head::of(status.as_u16(), headers))),
+            Ok((status, headers)) => {
+                Came::Response(Box::new(Head::of(status.as_u16(), headers, exchanged.url)))
+            }
             Err(error) => Came::Nothing { kind: error.kind, what: error.message.clone() },
         };
         let exchange = Exchange {
             method: exchanged.method.to_string(),
-            url: crate::link::shown(exchanged.url),
+            url: shown(exchanged.url),
             about: exchanged.about.to_owned(),
             came,
         };
@@ -117,15 +121,18 @@ impl fmt::Display for Exchange {
 }
 
 impl Head {
-    fn of(status: u16, headers: &HeaderMap) -> Self {
+    fn of(status: u16, headers: &HeaderMap, url: &Url) -> Self {
         let text = |name: HeaderName| {
             let value = headers.get(name)?.as_bytes();
             Some(readable(&value[..value.len().min(VALUE)]))
         };
+        // What is in its query may be a secret.
+        let location =
+            headers.get(header::LOCATION).and_then(|to| to.to_str().ok()).and_then(|to| url.join(to).ok());
         Self {
             status,
             content_type: text(header::CONTENT_TYPE),
-            location: text(header::LOCATION),
+            location: location.map(|to| shown(&to)),
             retry_after: text(header::RETRY_AFTER),
             reason: refusal(headers),
             wants: text(header::WWW_AUTHENTICATE),

@@ -188,7 +188,7 @@ impl Place {
                     "correct the variable that names the proxy, or name the host in NO_PROXY"
                         .clone_into(&mut finding.advice);
                 }
-                course.fail(finding);
+                course.fail(*finding);
                 false
             }
         }
@@ -386,15 +386,21 @@ fn tls_port(phase: Phase, address: SocketAddr) -> Finding {
 }
 
 fn unusable(error: &HttpSetupError) -> Finding {
-    let (meaning, advice) = match error {
-        HttpSetupError::Header { .. } => ("nothing can be sent with it", "leave that header out, or mend it"),
-        HttpSetupError::Certificate(_) => {
-            ("the authority that is to be trusted is not known", "--ca FILE, where FILE is in PEM")
+    let (id, meaning, advice) = match error {
+        HttpSetupError::Header { .. } => {
+            ("unusable", "nothing can be sent with it", "leave that header out, or mend it")
         }
-        HttpSetupError::Client(_) => {
-            ("the surroundings name a proxy that is none", "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY")
-        }
-        HttpSetupError::Url(_) => ("it cannot be connected to", "write http://host:port/path"),
+        HttpSetupError::Certificate(_) => (
+            "unusable",
+            "the authority that is to be trusted is not known",
+            "--ca FILE, where FILE is in PEM",
+        ),
+        HttpSetupError::Client(_) => (
+            "unusable",
+            "the surroundings name a proxy that is none",
+            "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
+        ),
+        HttpSetupError::Url(_) => ("no-address", "it cannot be connected to", "write http://host:port/path"),
     };
-    Finding::new("no-address", Check::Address, Phase::Resolve, error.to_string(), meaning, advice)
+    Finding::new(id, Check::Address, Phase::Resolve, error.to_string(), meaning, advice)
 }

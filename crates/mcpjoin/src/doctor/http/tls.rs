@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig, ClientConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -56,7 +56,8 @@ pub(super) fn intercepts(issuer: &str) -> bool {
 pub(super) struct Shaken {
     /// As it is called, where that is known.
     pub(super) version: &'static str,
-    pub(super) certificate: Option<CertificateDer<'static>>,
+    #[cfg(feature = "quic")]
+    pub(super) certificate: Option<rustls::pki_types::CertificateDer<'static>>,
 }
 
 /// A handshake that has not.
@@ -123,9 +124,14 @@ async fn shaking(stream: &mut TcpStream, config: &ClientConfig, host: &str) -> R
         Some(rustls::ProtocolVersion::TLSv1_2) => "TLS 1.2",
         _ => "TLS",
     };
-    let certificate =
-        tls.peer_certificates().and_then(|chain| chain.first()).map(|first| first.clone().into_owned());
-    Ok(Shaken { version, certificate })
+    Ok(Shaken {
+        version,
+        #[cfg(feature = "quic")]
+        certificate: tls
+            .peer_certificates()
+            .and_then(|chain| chain.first())
+            .map(|first| first.clone().into_owned()),
+    })
 }
 
 /// Whether somebody speaks TLS there, whoever they are.

@@ -308,7 +308,7 @@ impl Front {
             let replies = sessions.replies.entry(run).or_default();
             *replies += 1;
             // Every other answer comes as an event.
-            if *replies % 2 == 0
+            if replies.is_multiple_of(2)
                 && let Ok(text) = std::str::from_utf8(&whole)
                 && !text.contains(['\n', '\r'])
             {

@@ -86,13 +86,15 @@ impl Sessions {
         if parts.method == http::Method::GET && parts.uri.path() == "/sse" {
             return self.recorder.open("session", Version::ALL[0].clone(), Channel::HttpSse);
         }
-        if line.is_some_and(|line| requests(line).any(|request| request.method == Method::Initialize)) {
+        let opens =
+            line.is_some_and(|line| requests(line).any(|request| request.method == Method::Initialize));
+        if let Some(run) = self.told.filter(|_| self.is_of_sse(parts, opens)) {
+            return run;
+        }
+        if opens {
             let version = line.map_or_else(|| Version::newest(Era::Legacy), version);
             let run = self.recorder.open("session", version, Channel::StreamableHttp);
             self.last = Some(run);
-            return run;
-        }
-        if let Some(run) = self.told.filter(|_| self.is_of_sse(parts)) {
             return run;
         }
         let session = parts.headers.get(name::SESSION_ID).map(|id| Bytes::copy_from_slice(id.as_bytes()));
@@ -124,11 +126,13 @@ impl Sessions {
         self.by_id.insert(Bytes::copy_from_slice(id), run);
     }
 
-    /// Whether it is posted to a place of HTTP+SSE, though not to that of a session.
-    fn is_of_sse(&self, parts: &Parts) -> bool {
+    /// Whether it is posted to a place of HTTP+SSE, though not to that of a session. What opens a session at the address
+    /// of the stream tries whether that is Streamable HTTP, too.
+    fn is_of_sse(&self, parts: &Parts, opens: bool) -> bool {
         let path = parts.uri.path();
         let is_path = |endpoint: &Bytes| endpoint.split(|byte| *byte == b'?').next() == Some(path.as_bytes());
-        parts.method == http::Method::POST && (path == "/sse" || self.by_endpoint.keys().any(is_path))
+        let is_known = || self.by_endpoint.keys().any(is_path);
+        parts.method == http::Method::POST && (path == "/sse" && !opens || is_known())
     }
 
     /// What the stream of a session is to bring now. Its reader is told when there is more.

@@ -1,0 +1,231 @@
+//! `mcpjoin doctor` without a target: the machine, the configuration, each of its servers. Which fault of a machine gets
+//! which finding is tested in the library.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::config::Folder;
+use super::support::{Ran, line, start};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
+const RUNTIMES: [&str; 9] = ["node", "npx", "npm", "python3", "uv", "uvx", "docker", "deno", "bun"];
+
+/// A home in which every runtime is found, from wherever one starts; nothing of the machine that the test runs on is
+/// looked at that could be out of order.
+fn machine(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    for runtime in RUNTIMES {
+        program(&folder, &format!("../.local/bin/{runtime}"), "echo v22.1.0");
+    }
+    // Of whichever shell the user of this test has.
+    for file in ["../.profile", "../.zshenv"] {
+        folder.file(file, "PATH=\"$HOME/.local/bin:$PATH\"\n");
+    }
+    let certificate = rcgen::generate_simple_self_signed(["test".to_owned()]).unwrap();
+    folder.file("../ca.pem", certificate.cert.pem());
+    fs::create_dir_all(folder.path().join("tmp")).unwrap();
+    folder
+}
+
+fn program(folder: &Folder, path: &str, body: &str) {
+    let path = folder.file(path, format!("#!/bin/sh\n{body}\n"));
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The binary on that machine.
+fn on(folder: &Folder, words: &[&str]) -> Command {
+    let mut command = folder.command(words);
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
+    for name in ["SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "DENO_CERT"] {
+        command.env_remove(name);
+    }
+    for name in ["npm_config_cache", "NPM_CONFIG_CACHE", "UV_CACHE_DIR", "XDG_CACHE_HOME", "NVM_DIR"] {
+        command.env_remove(name);
+    }
+    command.env("PATH", format!("{}/.local/bin:/usr/bin:/bin", folder.path().display()));
+    command.env("SSL_CERT_FILE", folder.path().join("ca.pem")).env("TMPDIR", folder.path().join("tmp"));
+    command
+}
+
+#[track_caller]
+fn doctor(folder: &Folder, words: &[&str]) -> Ran {
+    start(on(folder, &[&["doctor"], words].concat())).finish()
+}
+
+fn ids(findings: &Value) -> Vec<&str> {
+    findings.as_array().unwrap().iter().map(|finding| finding["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn r72_a_healthy_machine_is_told_in_a_line_for_each_part() {
+    let folder = machine("doctor-healthy");
+    let ran = doctor(&folder, &["--environment"]).exits(0);
+    let parts: Vec<&str> = ran.stdout.lines().take(8).map(|line| line[..10].trim_end()).collect();
+    let expected = ["path", "runtimes", "caches", "proxy", "certs", "loopback", "clock", "room"];
+    assert_eq!(parts, expected, "{}", ran.stdout);
+    let last = ran.stdout.lines().last().unwrap();
+    assert!(last.starts_with("no fault found: ") && last.contains(" not run ("), "{last}");
+    assert_eq!(ran.stderr, "");
+    let ran = doctor(&folder, &["--environment", "--json"]).exits(0);
+    let document = ran.json();
+    assert_eq!(document["healthy"], true, "{document}");
+    assert_eq!(document["checks"].as_array().unwrap().len(), 25);
+    let npx = &document["runtimes"][1];
+    let path = folder.path().join(".local/bin/npx").display().to_string();
+    assert_eq!(
+        (npx["version"].as_str(), npx["found"]["login-shell"]["path"].as_str()),
+        (Some("v22.1.0"), Some(path.as_str()))
+    );
+    // Without a configuration there is nothing more to find.
+    let ran = doctor(&folder, &[]).exits(0);
+    assert!(ran.stdout.contains("there is no configuration)"), "{}", ran.stdout);
+    line("doctor --environment demo:").exits(2);
+    line("doctor --environment -e A=B").exits(2).says(&["-e is for a server"]);
+}
+
+#[test]
+fn f25_a_broken_machine_is_told_without_the_secrets_of_its_variables() {
+    let folder = machine("doctor-broken");
+    for words in [&["--environment"][..], &["--environment", "--json", "-vv"], &["-v"]] {
+        let mut command = on(&folder, &[&["doctor"], words].concat());
+        command
+            .env("https_proxy", "http://me:hunter2hunter2@127.0.0.1:1")
+            .env("SSL_CERT_FILE", "/nowhere/ca.pem");
+        command.env("NO_PROXY", "localhost,127.0.0.1");
+        let ran = start(command).finish().exits(1);
+        for id in ["proxy-unreachable", "certificates-named-wrong"] {
+            assert!(ran.stdout.contains(id), "{}", ran.stdout);
+        }
+        assert!(!ran.stdout.contains("hunter2") && !ran.stderr.contains("hunter2"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
+    let folder = machine("doctor-everything");
+    folder.file(
+        ".mcp.json",
+        format!(
+            r#"{{"mcpServers": {{
+  "demo": {{"command": "{BINARY}", "args": ["serve", "demo"]}},
+  "dies": {{"command": "sh", "args": ["-c", "echo no key $TOKEN >&2; exit 3"], "env": {{"TOKEN": "hunter2hunter2"}}}},
+  "unset": {{"command": "sh", "args": ["-c", "echo was-run >> ran; echo ${{MCPJOIN_NOT_SET}}"]}},
+  "off": {{"command": "sh", "args": ["-c", "echo was-run >> ran"], "disabled": true}}
+}}}}"#
+        ),
+    );
+    folder.file(".cursor/mcp.json", r#"{"mcpServers": {"demo": {"command": "x"}}}"#);
+    folder.file("../.codex/config.toml", "[mcp_servers.bad\n");
+    let ran = doctor(&folder, &[]).exits(1);
+    for part in [
+        "This machine\n",
+        ".mcp.json            4 entries (mcp-servers)",
+        "mcpjoin-demo 0.1.0, protocol 2026-07-28, ",
+        "off                - not run: disabled",
+        "unset              - not run: the entry cannot be used",
+        "demo               - not run: another entry of that name comes first",
+        ".codex/config.toml:1:",
+        "unset: .mcp.json:4:45: the variable MCPJOIN_NOT_SET is not set (entry-variable-missing)",
+        "fault 3 of 3: dies: the server ended: exit code 3, before it could be talked to (died)",
+        "  stderr   no key ***",
+        "\n3 faults found: ",
+    ] {
+        assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
+    }
+    assert!(!folder.path().join("here/ran").exists());
+    let ran = doctor(&folder, &["--json"]).exits(1);
+    assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
+    let document = ran.json();
+    assert_eq!(document["healthy"], false);
+    assert_eq!(document["environment"]["healthy"], true, "{}", document["environment"]);
+    assert_eq!(ids(&document["configuration"]["findings"]), ["entry-variable-missing", "config-unreadable"]);
+    let servers = document["servers"].as_array().unwrap();
+    assert_eq!(servers[0]["report"]["healthy"], true);
+    assert_eq!(servers[0]["path"], ".mcp.json:2");
+    assert_eq!(ids(&servers[1]["report"]["findings"]), ["died"]);
+    assert_eq!(servers[2]["notRun"], "the entry cannot be used");
+    // Arguments that stand in the command are no part of its name.
+    let typed = r#"{"mcpServers": {"line": {"command": "npx -y pkg"}}}"#;
+    let ran = doctor(&folder, &["--mcp-config", typed]).exits(1);
+    assert!(
+        ran.stdout.contains("line runs a program called 'npx -y pkg' (entry-command-line)"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("\n1 fault found: "), "{}", ran.stdout);
+    // A file that is named, and is not there, is a mistake of whoever named it.
+    doctor(&folder, &["--config", "nowhere.json"]).exits(2);
+}
+
+#[test]
+fn r85_nothing_of_a_folder_that_is_not_trusted_is_run() {
+    let folder = machine("doctor-trust");
+    fs::remove_file(folder.path().join("config/mcpjoin/trusted")).unwrap();
+    let entry = |command: &str| {
+        format!(
+            r#"{{"mcpServers": {{"a": {{"command": "{command}", "args": ["-c", "echo was-run >> ran"]}}}}}}"#
+        )
+    };
+    folder.file(".mcp.json", entry("sh"));
+    let ran = doctor(&folder, &[]).exits(0);
+    for part in [
+        "a                  - not run: not trusted",
+        "nothing of .mcp.json was run: you have not trusted ",
+        "not trusted)\n",
+    ] {
+        assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
+    }
+    // Without being run, it is seen that it could not be.
+    folder.file(".mcp.json", entry("mcpjoin-no-such-program"));
+    let ran = doctor(&folder, &[]).exits(1);
+    let seen = ".mcp.json:1: a runs mcpjoin-no-such-program, which is not found (entry-program-missing)";
+    assert!(ran.stdout.contains(seen), "{}", ran.stdout);
+    assert!(!folder.path().join("here/ran").exists());
+}
+
+#[test]
+fn a_program_of_a_client_on_the_desktop_has_to_be_found_there() {
+    let folder = machine("doctor-desktop");
+    program(&folder, "../tools/my-tool", &format!("exec {BINARY} serve demo"));
+    folder.file(
+        "../config/Claude/claude_desktop_config.json",
+        "{\"mcpServers\": {\n\"mine\": {\"command\": \"my-tool\"}}}",
+    );
+    let mut command = on(&folder, &["doctor", "--json"]);
+    command.env("PATH", format!("{0}/tools:{0}/.local/bin:/usr/bin:/bin", folder.path().display()));
+    let document = start(command).finish().exits(1).json();
+    let findings = &document["configuration"]["findings"];
+    assert_eq!(ids(findings), ["entry-not-on-desktop"]);
+    let advice = findings[0]["advice"].as_str().unwrap();
+    assert!(advice.starts_with(&format!("write {}/tools/my-tool", folder.path().display())), "{advice}");
+    assert!(
+        findings[0]["seen"].as_str().unwrap().contains("claude_desktop_config.json:2: mine runs my-tool")
+    );
+    assert_eq!(document["servers"][0]["report"]["healthy"], true);
+}
+
+#[test]
+fn a_target_that_your_login_shell_finds_is_told_where_it_is() {
+    let folder = machine("doctor-target");
+    program(&folder, "../.local/bin/my-tool", "exit 3");
+    let mut command = on(&folder, &["doctor", "my-tool"]);
+    command.env("PATH", "/usr/bin:/bin");
+    let ran = start(command).finish().exits(1);
+    for part in [
+        "fault 1 of 2: cannot start my-tool: no such program",
+        "fault 2 of 2: my-tool is found by your login shell",
+        "(not-found-here)",
+        "2 faults found: ",
+    ] {
+        assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
+    }
+    let mut command = on(&folder, &["doctor", "--json", "my-tool"]);
+    command.env("PATH", "/usr/bin:/bin");
+    let document = start(command).finish().exits(1).json();
+    assert_eq!(ids(&document["surroundings"]), ["not-found-here"]);
+}
