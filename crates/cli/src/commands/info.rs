@@ -57,7 +57,7 @@ async fn info(ui: &Ui, client: &Client, about: &About) -> Result<Exit, Failure> 
                 counts[place].number = Some(begun[place]);
             }
             Part::Broken(section, failure) => {
-                errors.push(broken(section, &failure));
+                errors.push(broken(ui, section, &failure));
                 failures.push(*failure);
             }
             Part::Pause => {}

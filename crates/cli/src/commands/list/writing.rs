@@ -127,7 +127,9 @@ impl<'a> Writing<'a> {
                 self.list_over();
                 match &mut self.form {
                     Form::Page(page) => page.is_broken = true,
-                    Form::Document(document) => document.errors.push(broken(section, &failure)),
+                    Form::Document(document) => {
+                        document.errors.push(broken(self.ui, section, &failure));
+                    }
                 }
             }
         }
@@ -220,11 +222,12 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// A member of `errors`: which list it is about, and what went wrong.
-pub(crate) fn broken(section: &Section, failure: &Failure) -> String {
+/// A member of `errors`: which list it is about, and what went wrong. What the server wrote to standard error is in it, and
+/// may hold what it was told.
+pub(crate) fn broken(ui: &Ui, section: &Section, failure: &Failure) -> String {
     let mut error = failure.json()["error"].take();
     error["method"] = section.method.into();
-    error.to_string()
+    ui.hidden(&error.to_string()).into_owned()
 }
 
 // ---- one JSON document ----
