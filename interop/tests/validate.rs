@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
 
+mod captures;
 mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -70,6 +70,9 @@ impl Typed {
             return self.object(&shown(&path), bytes);
         }
         let word = operand.to_str().ok_or_else(|| format!("{} is not Unicode", shown(operand)))?;
+        if word.starts_with('{') {
+            return Err("an object as a whole is given with --args '{...}', @FILE or -".into());
+        }
         let Some((name, value)) = word.split_once('=') else {
             return Err(format!(
                 "{} is no argument: name=value, name:=JSON, @FILE and - are",

@@ -53,9 +53,3 @@ pub(crate) fn write<'a>(members: impl IntoIterator<Item = (&'a str, &'a str)>) -
     text.push('}');
     text
 }
-
-/// The text of an array of these items.
-pub(crate) fn write_array(items: &[Raw]) -> String {
-    let items: Vec<&str> = items.iter().map(Raw::as_str).collect();
-    format!("[{}]", items.join(","))
-}

@@ -104,6 +104,21 @@ impl Ui {
         finish(AutoStream::new(io::stdout(), self.color).lock(), text)
     }
 
+    /// A result for a person, in whole sentences: on a terminal its lines are no wider than that. JSON stays as it is.
+    pub(crate) fn page(&self, text: &str) -> Result<(), Unwritten> {
+        match self.width() {
+            Some(width) if !self.json => self.result(&visible::fold(text, width)),
+            _ => self.result(text),
+        }
+    }
+
+    /// A part of a result: nothing is added to it. Styles in it are dropped where there are no colours.
+    pub(crate) fn piece(&self, text: &str) -> Result<(), Unwritten> {
+        self.line_over();
+        let mut out = AutoStream::new(io::stdout(), self.color).lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Unwritten::from)
+    }
+
     /// A result that is data: every byte goes as it is, unless a terminal would obey some of them.
     pub(crate) fn data(&self, text: &str) -> Result<(), Unwritten> {
         if io::stdout().is_terminal() {
@@ -251,6 +266,10 @@ impl Ui {
     fn diagnostic(&self, text: &str) {
         self.line_over();
         let text = self.hidden(text);
+        let text = match terminal_size::terminal_size_of(io::stderr()) {
+            Some((width, _)) if !self.json => visible::fold(&text, usize::from(width.0)),
+            _ => text,
+        };
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
         // One write, so that lines of several threads do not mix. When nobody reads it, nobody misses it.
         let _ = out.write_all(format!("{text}\n").as_bytes());

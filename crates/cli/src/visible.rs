@@ -53,6 +53,70 @@ pub(crate) fn cut(text: &str, room: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..fits.unwrap_or(text.len())]))
 }
 
+/// The text with lines that are no wider than this: what does not fit goes on below, under where it began. Our own styles
+/// take no room. A word that is wider stays whole, so that it can be copied.
+pub(crate) fn fold(text: &str, width: usize) -> Cow<'_, str> {
+    if text.lines().all(|line| columns(line) <= width) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    for (place, line) in text.split('\n').enumerate() {
+        if place > 0 {
+            out.push('\n');
+        }
+        fold_line(&mut out, line, width);
+    }
+    Cow::Owned(out)
+}
+
+fn fold_line(out: &mut String, line: &str, width: usize) {
+    if columns(line) <= width {
+        out.push_str(line);
+        return;
+    }
+    let below = hanging(line, width);
+    let mut used = 0;
+    for (place, word) in line.split(' ').enumerate() {
+        let room = columns(word);
+        if place > 0 {
+            // Of a word that is empty the space before it is all there is: a gap between columns.
+            if used + 1 + room > width && used > below {
+                out.push('\n');
+                out.extend(std::iter::repeat_n(' ', below));
+                used = below;
+                if room == 0 {
+                    continue;
+                }
+            } else {
+                out.push(' ');
+                used += 1;
+            }
+        }
+        out.push_str(word);
+        used += room;
+    }
+}
+
+/// Where the rest of a line goes on: under its second column, or a little to the right of its first.
+fn hanging(line: &str, width: usize) -> usize {
+    let plain = anstream::adapter::strip_str(line).to_string();
+    let start = plain.len() - plain.trim_start_matches(' ').len();
+    let second = plain[start..].find("  ").and_then(|gap| {
+        let rest = plain[start + gap..].trim_start_matches(' ');
+        Some(plain[..plain.len() - rest.len()].width()).filter(|_| !rest.is_empty())
+    });
+    second.filter(|second| *second <= width / 2).unwrap_or_else(|| (start + 2).min(width / 2))
+}
+
+/// How many columns a line takes, our own styles left out.
+fn columns(line: &str) -> usize {
+    if line.contains('\u{1b}') {
+        anstream::adapter::strip_str(line).to_string().width()
+    } else {
+        line.width()
+    }
+}
+
 fn escape(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     let Some(first) = text.find(&escaped) else {
         return Cow::Borrowed(text);
@@ -75,51 +139,63 @@ fn escape(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 /// other text is made.
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        if in_string {
-            in_string = escaped || character != '"';
-            escaped = !escaped && character == '\\';
-            if hidden(character) {
-                for unit in character.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(out, "\\u{unit:04x}");
-                }
-            } else {
-                out.push(character);
-            }
-            continue;
-        }
-        match character {
-            ' ' | '\t' | '\n' | '\r' => {}
-            '"' => {
-                in_string = true;
-                out.push(character);
-            }
-            '{' | '[' => {
-                out.push(character);
-                while characters.next_if(|next| matches!(next, ' ' | '\t' | '\n' | '\r')).is_some() {}
-                if let Some(end) = characters.next_if(|next| matches!(next, '}' | ']')) {
-                    out.push(end);
+    Indented::default().push(&mut out, text);
+    out
+}
+
+/// The same, piece by piece: a document of any length that is never there as a whole. The pieces may end anywhere.
+#[derive(Default)]
+pub(crate) struct Indented {
+    depth: usize,
+    in_string: bool,
+    /// The character before was a backslash in a string.
+    escaped: bool,
+    /// An object or an array has begun, and nothing in it has come yet.
+    opened: bool,
+}
+
+impl Indented {
+    /// Adds the next piece of the text to what is written.
+    pub(crate) fn push(&mut self, out: &mut String, text: &str) {
+        for character in text.chars() {
+            if self.in_string {
+                self.in_string = self.escaped || character != '"';
+                self.escaped = !self.escaped && character == '\\';
+                if hidden(character) {
+                    for unit in character.encode_utf16(&mut [0; 2]) {
+                        let _ = write!(out, "\\u{unit:04x}");
+                    }
                 } else {
-                    depth += 1;
-                    new_line(&mut out, depth);
+                    out.push(character);
+                }
+                continue;
+            }
+            let ends = matches!(character, '}' | ']');
+            if matches!(character, ' ' | '\t' | '\n' | '\r') {
+                continue;
+            }
+            let opened = std::mem::take(&mut self.opened);
+            if opened && !ends {
+                self.depth += 1;
+                new_line(out, self.depth);
+            } else if ends && !opened {
+                self.depth = self.depth.saturating_sub(1);
+                new_line(out, self.depth);
+            }
+            match character {
+                ':' => out.push_str(": "),
+                ',' => {
+                    out.push(character);
+                    new_line(out, self.depth);
+                }
+                _ => {
+                    self.in_string = character == '"';
+                    self.opened = matches!(character, '{' | '[');
+                    out.push(character);
                 }
             }
-            '}' | ']' => {
-                depth = depth.saturating_sub(1);
-                new_line(&mut out, depth);
-                out.push(character);
-            }
-            ',' => {
-                out.push(character);
-                new_line(&mut out, depth);
-            }
-            ':' => out.push_str(": "),
-            _ => out.push(character),
         }
     }
-    out
 }
 
 fn new_line(out: &mut String, depth: usize) {
@@ -131,7 +207,7 @@ fn new_line(out: &mut String, depth: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{first_line, json, line, text};
+    use super::{Indented, first_line, fold, json, line, text};
 
     #[test]
     fn i167_what_a_terminal_would_obey_or_hide_is_shown() {
@@ -167,6 +243,40 @@ mod tests {
         let (before, after): (serde_json::Value, serde_json::Value) =
             (serde_json::from_str(given).unwrap(), serde_json::from_str(&shown).unwrap());
         assert_eq!(before, after);
+        // In pieces it is the same, wherever they end.
+        for length in 1..7 {
+            let characters: Vec<char> = given.chars().collect();
+            let (mut indented, mut out) = (Indented::default(), String::new());
+            for piece in characters.chunks(length) {
+                indented.push(&mut out, &piece.iter().collect::<String>());
+            }
+            assert_eq!(out, shown, "{length}");
+        }
+    }
+
+    #[test]
+    fn i175_lines_are_no_wider_than_the_terminal() {
+        for (width, given, folded) in [
+            (80, "short\n\n  stays\n", "short\n\n  stays\n"),
+            (12, "error: one two three four", "error: one\n  two three\n  four"),
+            (
+                24,
+                "  NAME      one two three four five",
+                "  NAME      one two\n            three four\n            five",
+            ),
+            (10, "averyverylongword x", "averyverylongword\n  x"),
+            (8, "漢字漢字 漢字", "漢字漢字\n  漢字"),
+            (6, "\u{1b}[1mone two\u{1b}[0m", "\u{1b}[1mone\n  two\u{1b}[0m"),
+        ] {
+            assert_eq!(fold(given, width), folded, "{given}");
+        }
+        for width in 0..30 {
+            let text = fold("  a  some words that are to be told\nand more of them   here ", width);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            assert_eq!(words.join(" "), "a some words that are to be told and more of them here", "{width}");
+            let fits = |line: &str| line.len() <= width.max(20) || !line.trim().contains(' ');
+            assert!(text.lines().all(fits), "{width}: {text}");
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ const OF_SERVERS: [&str; 18] = [
     "json",
 ];
 /// What means nothing where nothing is encrypted.
-const OF_CERTIFICATES: [&str; 4] = ["certs_dir", "ca", "cert", "key"];
+const OF_CERTIFICATES: [&str; 5] = ["certs_dir", "server_name", "ca", "cert", "key"];
 
 #[derive(Debug, Args)]
 #[command(
@@ -85,9 +85,6 @@ pub(crate) struct Bridge {
         conflicts_with_all = OF_SERVERS.into_iter().chain(OF_CERTIFICATES), allow_hyphen_values = true
     )]
     pub(crate) tcp_addr: Option<String>,
-    /// The name in the orchestrator's certificate, where that is not the host of its address
-    #[arg(long, value_name = "NAME", requires = "orchestrator_addr", help_heading = "Orchestrator")]
-    pub(crate) server_name: Option<String>,
     /// How often it is looked whether the tools have changed, while a client hears of it; 0 is never [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = poll, requires = "orchestrator", help_heading = "Orchestrator")]
     pub(crate) poll: Option<Poll>,
@@ -120,9 +117,6 @@ pub(crate) struct Bridge {
     /// One more server, named by one word: as TARGET. May be given more than once
     #[arg(long, value_name = "TARGET")]
     pub(crate) also: Vec<OsString>,
-    /// The folder of certificates; --cert, --key and --ca stand before what is in it; a ~ at its beginning is your home folder [default: ~/.orchestra/certs]
-    #[arg(long, value_name = "DIR", help_heading = "Certificates")]
-    pub(crate) certs_dir: Option<String>,
     /// Lets in who has a certificate of the authorities in this file, instead of the folder's: a file in PEM
     #[arg(long, value_name = "FILE", help_heading = "Certificates")]
     pub(crate) clients_ca: Option<PathBuf>,

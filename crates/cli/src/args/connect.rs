@@ -62,6 +62,13 @@ pub(crate) struct Connect {
     /// The key of the certificate: PEM, readable for you alone
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
+    /// The folder of certificates for an orchestrator (orchestra://host:port); --cert, --key and --ca stand before what is
+    /// in it; a ~ at its beginning is your home folder [default: ~/.orchestra/certs]
+    #[arg(long, value_name = "DIR", help_heading = "Orchestra")]
+    pub(crate) certs_dir: Option<String>,
+    /// The name in the certificate of an orchestrator, where that is not the host of its address: mostly `orchestrator`
+    #[arg(long, value_name = "NAME", help_heading = "Orchestra")]
+    pub(crate) server_name: Option<String>,
     /// Sets a variable for the server; NAME alone passes ours on. Values are never shown
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,

@@ -51,13 +51,6 @@ pub(crate) struct Doctor {
     /// Looks at this machine alone, and starts no server
     #[arg(long, conflicts_with = "words", help_heading = "Arguments")]
     pub(crate) environment: bool,
-    /// The folder of certificates of an orchestrator; a ~ at its beginning is your home folder [default:
-    /// ~/.orchestra/certs]
-    #[arg(long, value_name = "DIR", help_heading = "Orchestra")]
-    pub(crate) certs_dir: Option<String>,
-    /// The name in the certificate of an orchestrator on another machine, which is mostly `orchestrator`
-    #[arg(long, value_name = "NAME", help_heading = "Orchestra")]
-    pub(crate) server_name: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

@@ -9,6 +9,7 @@ mod complete;
 mod completions;
 mod connect;
 mod doctor;
+mod info;
 mod list;
 mod man;
 mod output;
@@ -32,6 +33,7 @@ pub(crate) use complete::Complete;
 pub(crate) use completions::Completions;
 pub(crate) use connect::{Configured, Connect};
 pub(crate) use doctor::Doctor;
+pub(crate) use info::Info;
 pub(crate) use list::List;
 pub(crate) use man::Man;
 pub(crate) use output::{Output, When};
@@ -98,6 +100,8 @@ pub(crate) enum Verb {
     Validate(Validate),
     /// Lists the tools, resources, resource templates and prompts of a server
     List(List),
+    /// Shows what a server is, and how much it has
+    Info(Info),
     /// Finds tools by name in every server of the configuration
     #[command(visible_alias = "grep")]
     Search(Search),
@@ -130,6 +134,7 @@ pub(crate) enum Verb {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  mcpjoin help call\n  mcpjoin help targets")]
 pub(crate) struct Help {
     /// A verb, or `targets`
     pub(crate) topic: Option<String>,
@@ -137,9 +142,55 @@ pub(crate) struct Help {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     use super::Cli;
+
+    /// The words of a line as a shell takes them apart, up to where it leads the output elsewhere.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+        for character in line.chars() {
+            match (quote, character) {
+                (Some(open), end) if open == end => quote = None,
+                (None, '\'' | '"') => {
+                    quote = Some(character);
+                    word.get_or_insert_default();
+                }
+                (None, ' ') => words.extend(word.take()),
+                _ => word.get_or_insert_default().push(character),
+            }
+        }
+        words.extend(word);
+        words.into_iter().take_while(|word| word != "|" && word != ">").collect()
+    }
+
+    /// Whether there are examples below this command, all of which can be read.
+    fn check(command: &mut clap::Command, name: &str) {
+        let help = command.render_long_help().to_string();
+        let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("{name} has no examples"));
+        let examples: Vec<&str> = examples.lines().take_while(|line| line.starts_with("  ")).collect();
+        assert!(!examples.is_empty(), "{name}");
+        for line in examples {
+            // What the server prints stands for itself.
+            let words = words(&line.trim().replace("sha256:HEX", &format!("sha256:{}", "0".repeat(64))));
+            assert_eq!(words[0], "mcpjoin", "{name}: {line}");
+            // Help of help is what clap itself shows.
+            if let Err(error) = Cli::try_parse_from(&words) {
+                assert!(!error.use_stderr(), "{name}: {line}: {error}");
+            }
+        }
+        for below in command.get_subcommands_mut().filter(|below| !below.is_hide_set()) {
+            check(below, &format!("{name} {}", below.get_name().to_owned()));
+        }
+    }
+
+    #[test]
+    fn every_verb_has_examples_and_each_of_them_can_be_read() {
+        // No line is folded.
+        let mut command = Cli::command().term_width(0);
+        command.build();
+        check(&mut command, "mcpjoin");
+    }
 
     #[test]
     fn clap_accepts_what_is_declared() {

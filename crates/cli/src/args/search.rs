@@ -18,13 +18,16 @@ error.";
     long_about = LONG,
     after_help = "Examples:\n  \
         mcpjoin search file\n  \
-        mcpjoin search 'read_*'\n  \
+        mcpjoin search --describe 'read_*'\n  \
         mcpjoin search --config mcp_servers.toml 'git/*'"
 )]
 pub(crate) struct Search {
     /// What to look for
     #[arg(value_name = "PATTERN", help_heading = "Arguments")]
     pub(crate) pattern: String,
+    /// Shows each tool as `mcpjoin tool` does, with its parameters
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) describe: bool,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

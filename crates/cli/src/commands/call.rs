@@ -10,7 +10,8 @@ use mcpjoin::proto::types::{CallToolParams, TaskSupport, ToolExecution};
 use mcpjoin::proto::{Kind, Raw, code};
 use tokio::time::timeout;
 
-use super::{again, contents, exchange, list, misuse, operands, printed, unicode};
+use super::spill::Spill;
+use super::{again, exchange, list, misuse, operands, printed, unicode};
 use crate::args::Call;
 use crate::arguments::Typed;
 use crate::connect::{limits, with_tasks};
@@ -72,7 +73,7 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
             }
         };
         return Ok(with_tasks(ui, &invocation.target, &args.connect, None, farewell, async |client| {
-            take_up(ui, client, &held, &id).await
+            take_up(ui, client, &held, &id, args.spill).await
         }));
     }
     let tool = match args.tool {
@@ -89,9 +90,9 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
         let called = shown(tool.as_ref());
         let prepared = prepare(ui, client, tool, arguments).await?;
         if args.detach {
-            detach(ui, client, &called, prepared, line).await
+            detach(ui, client, &called, prepared, args.spill, line).await
         } else {
-            call(ui, client, &held, &called, prepared, line).await
+            call(ui, client, &held, &called, prepared, args.spill, line).await
         }
     }))
 }
@@ -128,6 +129,7 @@ async fn call(
     held: &Held,
     called: &str,
     mut call: ToolCall,
+    spill: Option<usize>,
     line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     let mut waiting = Waiting::new(ui, "waiting");
@@ -143,7 +145,7 @@ async fn call(
     }
     drop(waiting);
     match call.raw().await {
-        Ok(result) => print(ui, called, &result).await,
+        Ok(result) => print(ui, called, &result, spill).await,
         Err(error) => {
             let failure = Failure::client(&error, Phase::Call);
             // Nobody else knows of it. What the server has ended itself need not be called off.
@@ -162,7 +164,13 @@ async fn call(
 }
 
 /// Takes up a task: the same, without the call.
-async fn take_up(ui: &Ui, client: &Client, held: &Held, id: &str) -> Result<Exit, Failure> {
+async fn take_up(
+    ui: &Ui,
+    client: &Client,
+    held: &Held,
+    id: &str,
+    spill: Option<usize>,
+) -> Result<Exit, Failure> {
     // It is there, as far as is known, before it has answered.
     *held.0.borrow_mut() = Some(client.task(id));
     exchange::hear_logs(ui, client).await;
@@ -188,7 +196,7 @@ async fn take_up(ui: &Ui, client: &Client, held: &Held, id: &str) -> Result<Exit
             _ => failure,
         }
     })?;
-    print(ui, &format!("the task {}", shown(id.as_ref())), &result).await
+    print(ui, &format!("the task {}", shown(id.as_ref())), &result, spill).await
 }
 
 /// Begins the call and leaves it: prints the task, or the result where there is none. `line` takes it up again.
@@ -197,6 +205,7 @@ async fn detach(
     client: &Client,
     called: &str,
     call: ToolCall,
+    spill: Option<usize>,
     line: impl FnOnce(&str) -> String,
 ) -> Result<Exit, Failure> {
     let mut call = call.begin();
@@ -216,7 +225,7 @@ async fn detach(
         Begun::Task(task) => task,
         Begun::Result(result) => {
             ui.remark(&format!("{called} was answered at once: there is no task"));
-            return print(ui, called, &result).await;
+            return print(ui, called, &result, spill).await;
         }
         _ => return Err(Failure::bad_reply("the call came to neither a task nor a result", Phase::Call)),
     };
@@ -231,15 +240,16 @@ async fn detach(
     Ok(exit)
 }
 
-/// Prints the result; whether the tool has failed is in the exit. `what`: the tool or the task, as it is shown.
-async fn print(ui: &Ui, what: &str, result: &Raw) -> Result<Exit, Failure> {
+/// Prints the result; whether the tool has failed is in the exit. `what`: the tool or the task, as it is shown; `spill`: from
+/// which size on a part goes to a file, where that was asked for.
+async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Result<Exit, Failure> {
     let Some(members) = Object::of(result) else {
         return Err(Failure::bad_reply("the result is no object", Phase::Call));
     };
     if members.value("content").is_some_and(|content| content.kind() != Kind::Array) {
         return Err(Failure::bad_reply("the result has no array content", Phase::Call));
     }
-    let exit = printed(ui, result, || page(&members)).await;
+    let exit = printed(ui, result, || page(&members, &mut Spill::new(ui, spill))).await;
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
         ui.remark(&format!("{what} says that it has failed"));
         return Ok(Exit::ServerError);
@@ -248,12 +258,11 @@ async fn print(ui: &Ui, what: &str, result: &Raw) -> Result<Exit, Failure> {
 }
 
 /// The contents for a person, or, where there are none, what stands in their place.
-fn page(result: &Object) -> String {
+fn page(result: &Object, spill: &mut Spill<'_>) -> String {
     let contents = result.items("content").unwrap_or_default();
     if contents.is_empty() {
-        return result
-            .value("structuredContent")
-            .map_or_else(String::new, |value| visible::json(value.as_str()));
+        let value = result.value("structuredContent");
+        return value.map_or_else(String::new, |value| spill.text(visible::json(value.as_str()), "json"));
     }
-    contents::page(&contents)
+    spill.page(&contents)
 }

@@ -2,10 +2,19 @@
 //!
 //! Called by `call`, `prompt` and `read`.
 
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mcpjoin::proto::Raw;
 
 use crate::object::Object;
 use crate::visible;
+
+/// Many a server leaves out the padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Each piece on lines of its own.
 pub(super) fn page(contents: &[Raw]) -> String {
@@ -26,7 +35,7 @@ pub(super) fn page(contents: &[Raw]) -> String {
 }
 
 /// One line that describes a piece of content that is not text.
-fn line(content: &Object) -> String {
+pub(super) fn line(content: &Object) -> String {
     let kind = content.text("type").unwrap_or_else(|| "content without a type".into());
     let inner = content.value("resource").and_then(Object::of);
     described(&kind, inner.as_ref().unwrap_or(content))
@@ -47,6 +56,17 @@ pub(super) fn described(kind: &str, facts: &Object) -> String {
         parts.push(format!("{} bytes", visible::line(size.as_str())));
     }
     format!("[{}]", parts.join(", "))
+}
+
+/// The bytes that a piece is, or why its base64 is none; `None` when it has none of its own.
+pub(super) fn bytes(facts: &Object) -> Option<Result<Vec<u8>, base64::DecodeError>> {
+    if let Some(text) = facts.text("text") {
+        return Some(Ok(text.into_bytes()));
+    }
+    let mut data = facts.text("blob").or_else(|| facts.text("data"))?;
+    // Line breaks stand in what some encoders write.
+    data.retain(|character| !character.is_ascii_whitespace());
+    Some(BASE64.decode(data))
 }
 
 /// The number of bytes that a text in base64 stands for.

@@ -115,7 +115,7 @@ async fn shown(
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => return Exit::Signal(signal),
-        outcome = ui.aside(move |ui| ui.result(&text)) => outcome,
+        outcome = ui.aside(move |ui| ui.page(&text)) => outcome,
     };
     match written(ui, outcome) {
         Exit::Done if !report.is_healthy() => Exit::Faults,

@@ -15,7 +15,7 @@ use crate::ui::{HEADING, NAME, Ui};
 pub(crate) fn run(args: &Help) -> Exit {
     let ui = Ui::plain();
     if args.topic.as_deref() == Some("targets") {
-        return written(&ui, ui.result(&targets()));
+        return written(&ui, ui.page(&targets()));
     }
     // What `VERB --help` says.
     let known = |topic: &str| Cli::command().find_subcommand(topic).is_some();

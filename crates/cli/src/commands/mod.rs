@@ -9,6 +9,7 @@ mod contents;
 mod doctor;
 mod exchange;
 mod help;
+mod info;
 mod list;
 mod man;
 mod ping;
@@ -17,6 +18,7 @@ mod read;
 mod search;
 mod serve;
 mod servers;
+mod spill;
 mod tool;
 mod validate;
 
@@ -60,6 +62,10 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::List(args) => {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| list::run(ui, args, escaped))
+        }
+        Verb::Info(args) => {
+            let escaped = escaped(&args.words);
+            told(&Ui::new(&args.output), |ui| info::run(ui, args, escaped))
         }
         Verb::Search(args) => told(&Ui::new(&args.output), |ui| search::run(ui, &args)),
         Verb::Tool(args) => told(&Ui::new(&args.output), |ui| tool::run(ui, args, separated)),

@@ -4,9 +4,6 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 
@@ -20,12 +17,6 @@ use crate::target::shown;
 use crate::ui::{Ui, Unwritten};
 
 const VERB: &str = "read";
-
-/// Many a server leaves out the padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Reads the resource. `separated`: `--` stood between the operands and the server's command.
 pub(crate) fn run(ui: &Ui, args: Read, separated: bool) -> Result<Exit, Failure> {
@@ -88,19 +79,9 @@ async fn read(ui: &Ui, client: &Client, uri: String, file: Option<PathBuf>) -> R
 
 /// The bytes of a content.
 fn bytes(content: &Object) -> Result<Vec<u8>, Failure> {
-    if let Some(text) = content.text("text") {
-        return Ok(text.into_bytes());
-    }
-    let Some(mut blob) = content.value("blob").and_then(Raw::to_string_value) else {
-        return Err(Failure::bad_reply("the content has neither text nor blob", Phase::Read));
-    };
-    // Line breaks stand in what some encoders write.
-    if blob.contains(|character: char| character.is_ascii_whitespace()) {
-        blob.to_mut().retain(|character| !character.is_ascii_whitespace());
-    }
-    BASE64
-        .decode(&*blob)
-        .map_err(|error| Failure::bad_reply(format!("the blob is not base64: {error}"), Phase::Read))
+    let bytes = contents::bytes(content)
+        .ok_or_else(|| Failure::bad_reply("the content has neither text nor blob", Phase::Read))?;
+    bytes.map_err(|error| Failure::bad_reply(format!("the blob is not base64: {error}"), Phase::Read))
 }
 
 fn save(path: &Path, bytes: &[u8]) -> std::io::Result<()> {

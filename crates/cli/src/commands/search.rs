@@ -1,21 +1,19 @@
 //! `mcpjoin search`: tools by name, in every server of the configuration.
 
+use std::ops::ControlFlow;
+
 use glob::{MatchOptions, Pattern};
 use mcpjoin::proto::Raw;
 use unicode_width::UnicodeWidthStr;
 
-use super::list::{gather_each, told};
-use super::written;
+use super::list::{NAMES, PAGES, Part, Section, TOOLS, Told, read_each, table, tell_failures};
+use super::{tool, written};
 use crate::args::Search;
-use crate::connect::Answer;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::object::{self, Object};
 use crate::ui::{NAME, Ui};
 use crate::visible;
-
-/// Names are aligned up to this width; longer ones push their description away.
-const NAMES: usize = 56;
 
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: false,
@@ -42,61 +40,86 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
         Failure::usage(format!("this pattern cannot be used: {}", error.msg), "mcpjoin help search")
     })?;
     let whole = args.pattern.contains('/');
-    gather_each(ui, &args.connect, async |answers| {
+    let describe = args.describe;
+    static WANTED: [&Section; 1] = [&TOOLS];
+    read_each(ui, &args.connect, &WANTED, PAGES, async |servers| {
         let (mut found, mut failures) = (Vec::new(), Vec::new());
-        for Answer { name: server, outcome } in answers {
-            match outcome {
-                Ok(listed) => {
-                    for tool in listed.tools() {
-                        let Some(name) = Object::of(tool).and_then(|tool| tool.text("name")) else {
-                            continue;
-                        };
-                        let full = format!("{server}/{name}");
-                        if pattern.matches_with(if whole { &full } else { &name }, OPTIONS) {
-                            found.push(Found { server: server.clone(), name, tool: tool.clone() });
-                        }
+        for mut server in servers {
+            let name = server.name.clone();
+            while let Some(told) = server.next(ui).await {
+                match told {
+                    Told::Part(Part::Page(_, tools)) => {
+                        found.extend(tools.iter().filter_map(|tool| {
+                            let tool_name = Object::of(tool)?.text("name")?;
+                            let full = format!("{name}/{tool_name}");
+                            let matches =
+                                pattern.matches_with(if whole { &full } else { &tool_name }, OPTIONS);
+                            matches.then(|| Found {
+                                server: name.clone(),
+                                name: tool_name,
+                                tool: tool.clone(),
+                            })
+                        }));
                     }
+                    // One that ends the connection, too, is told with what is known of that.
+                    Told::Part(Part::Broken(_, failure)) if failure.exit == Exit::ServerError => {
+                        failures.push((name.clone(), *failure));
+                    }
+                    _ => {}
                 }
-                Err(failure) => failures.push((server, failure)),
+            }
+            if let Err(failure) = server.outcome(ui).await {
+                failures.push((name, failure));
             }
         }
-        let text = if ui.json { json(&found, &failures) } else { page(&found) };
+        let text = match (ui.json, describe) {
+            (true, _) => json(&found, &failures),
+            (false, true) => described(&found),
+            (false, false) => page(&found, ui.width()),
+        };
         if found.is_empty() && failures.is_empty() && !ui.json {
             ui.note("no tool has such a name");
         }
         let text = ui.hidden(&text).into_owned();
-        let exit = if text.is_empty() {
-            Exit::Done
-        } else {
-            written(ui, ui.aside(move |ui| ui.result(&text)).await)
-        };
-        let failed = told(ui, &failures);
-        if exit == Exit::Done { failed } else { exit }
+        let exit =
+            if text.is_empty() { Exit::Done } else { written(ui, ui.aside(move |ui| ui.page(&text)).await) };
+        let failed = tell_failures(ui, &failures);
+        ControlFlow::Continue(if exit == Exit::Done { failed } else { exit })
     })
 }
 
-/// `SERVER/TOOL`, as it can be called, and the first line of what is said about it.
-fn page(found: &[Found]) -> String {
+/// `SERVER/TOOL`, as it can be called.
+fn full_name(found: &Found) -> String {
+    visible::line(&format!("{}/{}", found.server, found.name)).into_owned()
+}
+
+/// Each with the first line of what is said about it.
+fn page(found: &[Found], width: Option<usize>) -> String {
     let rows: Vec<(String, String)> = found
         .iter()
         .map(|found| {
             let said = Object::of(&found.tool)
                 .and_then(|tool| tool.text("description").or_else(|| tool.text("title")))
                 .unwrap_or_default();
-            let name = visible::line(&format!("{}/{}", found.server, found.name)).into_owned();
-            (name, visible::first_line(&said).into_owned())
+            (full_name(found), visible::first_line(&said).into_owned())
         })
         .collect();
     let widths = rows.iter().map(|(name, _)| name.width()).filter(|width| *width <= NAMES);
-    let widest = widths.max().unwrap_or_default();
-    let lines: Vec<String> = rows
-        .iter()
-        .map(|(name, said)| {
-            let gap = " ".repeat(widest.saturating_sub(name.width()) + 2);
-            format!("{NAME}{name}{NAME:#}{gap}{said}").trim_end().to_owned()
-        })
-        .collect();
-    lines.join("\n")
+    let mut out = String::new();
+    table(&mut out, &rows, 0, widths.max().unwrap_or_default(), width);
+    out
+}
+
+/// Each as `mcpjoin tool` shows it.
+fn described(found: &[Found]) -> String {
+    let one = |found: &Found| {
+        let name = full_name(found);
+        // Its own name, with which it begins, is a part of this one.
+        let page = tool::page(&found.tool);
+        let rest = page.split_once('\n').map_or("", |(_, rest)| rest);
+        format!("{NAME}{name}{NAME:#}\n{rest}")
+    };
+    found.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
 fn json(found: &[Found], failures: &[(String, Failure)]) -> String {

@@ -55,7 +55,7 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
         files.retain(|file| !file.entries.is_empty());
     }
     let text = if ui.json { page::json(&files) } else { page::text(&files) };
-    let exit = written(ui, ui.result(&ui.hidden(&text)));
+    let exit = written(ui, ui.page(&ui.hidden(&text)));
     let unusable = files
         .iter()
         .any(|file| file.problem.is_some() || file.entries.iter().any(|entry| !entry.problems.is_empty()));

@@ -32,7 +32,7 @@ pub(crate) fn run(ui: &Ui, args: Tool, separated: bool) -> Result<Exit, Failure>
         let raw =
             Raw::parse(text).map_err(|_| Failure::bad_reply("the tool cannot be shown", Phase::List))?;
         let text = if ui.json { visible::json(raw.as_str()) } else { page(&raw) };
-        Ok(written(ui, ui.aside(move |ui| ui.result(text.trim_end())).await))
+        Ok(written(ui, ui.aside(move |ui| ui.page(text.trim_end())).await))
     }))
 }
 
@@ -50,7 +50,7 @@ async fn read(client: &Client, name: &str) -> Result<Vec<(String, Raw)>, Failure
 }
 
 /// For a person: what it says of itself, then a line for each parameter.
-fn page(tool: &Raw) -> String {
+pub(super) fn page(tool: &Raw) -> String {
     let Some(tool) = Object::of(tool) else { return String::new() };
     let text = |member: &str| tool.text(member).filter(|text| !text.trim().is_empty());
     let mut out = format!("{HEADING}{}{HEADING:#}", visible::line(&text("name").unwrap_or_default()));

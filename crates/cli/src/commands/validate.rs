@@ -123,10 +123,11 @@ async fn told(
     };
     let exit =
         document.servers.iter().map(|server| exit(server, document.least)).max_by_key(|exit| exit.code());
+    let is_page = args.form() == Format::Text;
     let outcome = tokio::select! {
         biased;
         signal = signals.next() => return Exit::Signal(signal),
-        outcome = ui.aside(move |ui| ui.result(&text)) => outcome,
+        outcome = ui.aside(move |ui| if is_page { ui.page(&text) } else { ui.result(&text) }) => outcome,
     };
     match (written(ui, outcome), unwritten) {
         (Exit::Done, Some(exit)) => exit,

@@ -7,6 +7,7 @@ mod file;
 mod headers;
 mod http;
 mod opening;
+mod orchestra;
 mod plan;
 mod quic;
 mod several;
@@ -34,9 +35,10 @@ use crate::visible;
 
 pub(crate) use crate::config::Place;
 pub(crate) use http::refused;
+pub(crate) use orchestra::certificates_folder;
 pub(crate) use plan::{Plan, limits};
 pub(crate) use quic::unusable;
-pub(crate) use several::{Answer, with_each, with_each_server};
+pub(crate) use several::{Coming, with_each, with_each_server};
 pub(crate) use signals::Signals;
 pub(crate) use way::Way;
 
@@ -66,6 +68,39 @@ pub(crate) fn with_tools(
     with_plan(ui, target, connect, async |plan| {
         let tools = plan.tools.clone();
         run(plan, ui, async |_| {}, async |client: &Client| work(client, &tools).await).await
+    })
+}
+
+/// What is known of a server beside what it says itself.
+pub(crate) struct About {
+    /// Its command or its address, as it would be typed.
+    pub(crate) shown: String,
+    /// How messages travel to it, in a word.
+    pub(crate) transport: &'static str,
+    /// The entry of a configuration that it is.
+    pub(crate) entry: Option<(String, Place)>,
+    /// Which of its tools may be seen.
+    pub(crate) tools: ToolFilter,
+}
+
+/// [`with_server`] for verbs that tell of the server itself.
+pub(crate) fn with_about(
+    ui: &Ui,
+    target: &Target,
+    connect: &Connect,
+    work: impl AsyncFnOnce(&Client, &About) -> Result<Exit, Failure>,
+) -> Exit {
+    with_plan(ui, target, connect, async |plan| {
+        let about = About {
+            shown: plan.shown.clone(),
+            transport: match target {
+                Target::Orchestrator(_) => "orchestra",
+                _ => plan.way.name(),
+            },
+            entry: plan.place.clone().map(|place| (target.label(), place)),
+            tools: plan.tools.clone(),
+        };
+        run(plan, ui, async |_| {}, async |client: &Client| work(client, &about).await).await
     })
 }
 

@@ -12,6 +12,7 @@ use mcpjoin::proto::session::{Ask, Limits};
 
 use super::http;
 use super::opening::Remembered;
+use super::orchestra;
 use super::quic;
 use super::show;
 use super::trace::Trace;
@@ -130,7 +131,14 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             let about = About::new(format!("orchestra://{}", address.0));
             let program = bridge(address, connect)?;
             // The files are the bridge's now.
-            let connect = Connect { ca: None, cert: None, key: None, ..connect.clone() };
+            let connect = Connect {
+                ca: None,
+                cert: None,
+                key: None,
+                certs_dir: None,
+                server_name: None,
+                ..connect.clone()
+            };
             return to_child(ui, program, about, connect);
         }
         // Where there is no such entry it is a program.
@@ -162,12 +170,7 @@ fn bridge(address: &Quic, connect: &Connect) -> Result<Program, Failure> {
     let ours = std::env::current_exe().map_err(|error| Failure::system(Phase::Spawn, &error))?;
     let mut args: Vec<OsString> =
         vec!["bridge".into(), "--orchestrator-addr".into(), address.0.as_str().into()];
-    let files = [("--ca", &connect.ca), ("--cert", &connect.cert), ("--key", &connect.key)];
-    for (option, file) in files {
-        // With --cwd it works elsewhere than we do.
-        let file = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
-        args.extend(file.into_iter().flat_map(|file| [OsString::from(option), file.into()]));
-    }
+    args.extend(orchestra::words(connect)?);
     Ok(command(ours.into_os_string(), args))
 }
 
@@ -231,6 +234,7 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
     refuse(&about.shown, "is run as a child", "over HTTP", &of_http(&connect))?;
     refuse(&about.shown, "is run as a child", "over HTTPS or QUIC", &of_tls(&connect))?;
     refuse(&about.shown, "is run as a child", "over QUIC", &of_quic(&connect))?;
+    refuse(&about.shown, "is run as a child", "of Orchestra", &of_orchestra(&connect))?;
     let Program { program, args, env: mut set, cwd } = program;
     let variables = variables(&connect.env)?;
     // What the command line says wins over what the entry says.
@@ -283,6 +287,7 @@ fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Resul
     refuse(&about.shown, "is a socket", "over HTTP", &of_http(connect))?;
     refuse(&about.shown, "is a socket", "over HTTPS or QUIC", &of_tls(connect))?;
     refuse(&about.shown, "is a socket", "over QUIC", &of_quic(connect))?;
+    refuse(&about.shown, "is a socket", "of Orchestra", &of_orchestra(connect))?;
     about.announce(ui)?;
     let mut to = match socket {
         Socket::Tcp(address) => Link::tcp(address),
@@ -314,6 +319,7 @@ fn sides(mut connect: Connect, entry: &Secured) -> Connect {
 fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<Plan, Failure> {
     refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
     refuse(&about.shown, "speaks over QUIC", "over HTTP", &of_http(connect))?;
+    refuse(&about.shown, "speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
     about.announce(ui)?;
     let to = To::Quic(Box::new(quic::link(address, connect)?));
     let (client, first) = client(ui, connect)?;
@@ -326,6 +332,7 @@ fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<P
 fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result<Plan, Failure> {
     refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
     refuse(&about.shown, "speaks over HTTP", "over QUIC", &of_quic(connect))?;
+    refuse(&about.shown, "speaks over HTTP", "of Orchestra", &of_orchestra(connect))?;
     if remote.address.sse && era(connect) == Some(Era::Modern) {
         let problem = format!("{} is HTTP+SSE of 2024-11-05, which has no modern era", about.shown);
         let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
@@ -367,6 +374,11 @@ fn of_tls(connect: &Connect) -> [(&'static str, bool); 1] {
 fn of_quic(connect: &Connect) -> [(&'static str, bool); 2] {
     // `--key` does not come without `--cert`.
     [("--pin", connect.pin.is_some()), ("--cert", connect.cert.is_some())]
+}
+
+/// The options that say how an orchestrator is reached, and whether they are given.
+fn of_orchestra(connect: &Connect) -> [(&'static str, bool); 2] {
+    [("--certs-dir", connect.certs_dir.is_some()), ("--server-name", connect.server_name.is_some())]
 }
 
 /// Options that can do nothing for this server are refused.

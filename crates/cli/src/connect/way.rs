@@ -47,6 +47,16 @@ impl Way {
         })
     }
 
+    /// How messages travel, in a word.
+    pub(crate) const fn name(&self) -> &'static str {
+        match &self.to {
+            To::Child(_) => "stdio",
+            To::Socket(_) => "socket",
+            To::Quic(_) => "quic",
+            To::Http(_) => "http",
+        }
+    }
+
     /// What is examined.
     pub(crate) fn examined(&self) -> Target {
         match &self.to {

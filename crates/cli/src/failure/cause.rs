@@ -15,6 +15,10 @@ use crate::exit::Exit;
 const SEE_STDERR: &str =
     "run the command by itself in a terminal; -v shows everything that it writes to standard error";
 const MAYBE_DONE: &str = "the server may have done it or not: look before you try again";
+/// What we ourselves answer to a request that comes before the opening is over: who sends that back sends everything back.
+const OURS: &str = "this client has not finished opening the session";
+/// What our bridge says where no orchestrator was reached; what stands before it is which one, and what after it is why.
+const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
 const TELL: &str = "this is a fault of the server: tell its authors";
 
 impl Failure {
@@ -150,7 +154,11 @@ impl Failure {
         let hint = match self.id {
             "E_SERVER_EXITED" => {
                 (self.id, self.message) = ("E_CLOSED", "the server closed the connection".into());
-                "see what the server itself says about it"
+                if self.seen.garbage.as_deref().is_some_and(is_of_the_web) {
+                    "that is a web server: write http:// in place of tcp://"
+                } else {
+                    "see what the server itself says about it; is it an MCP server, without TLS or HTTP, that listens there?"
+                }
             }
             "E_NOT_MCP" | "E_SILENT" => "is it an MCP server, without TLS or HTTP, that listens there?",
             "E_STALLED" => "the server has stopped reading: see what it waits for",
@@ -189,6 +197,17 @@ impl Failure {
             ),
             OpeningFailure::NoCommonVersion { .. } => {
                 new("E_VERSION", Phase::Probe, "leave out --protocol-version and --era, or update the server")
+            }
+            OpeningFailure::Refused { method, error } if error.message == OURS => {
+                let mut failure = new(
+                    "E_NOT_MCP",
+                    asked(method),
+                    "is this command an MCP server on standard input and output? run it by itself in a terminal, and see what it prints",
+                );
+                failure.message = format!(
+                    "{method} was asked, and our own messages came back: what answers is no MCP server"
+                );
+                failure
             }
             OpeningFailure::Refused { method, error } => {
                 let mut failure = new("E_REFUSED", asked(method), "try another --era or --protocol-version");
@@ -291,9 +310,12 @@ impl Failure {
                 Exit::Connection,
                 "no connection",
                 // Where there is one, every error of the link names it.
-                match error.message.contains("through the proxy ") {
-                    true => "is that the proxy to use? NO_PROXY names the hosts that are reached without one",
-                    false => "does a server listen there, and may you reach it?",
+                if error.message.contains("through the proxy ") {
+                    "is that the proxy to use? NO_PROXY names the hosts that are reached without one"
+                } else if error.message.contains("does not speak TLS on that port") {
+                    "write http:// in place of https://, if the server encrypts nothing; or name the port for HTTPS"
+                } else {
+                    "does a server listen there, and may you reach it?"
                 },
             ),
             LinkErrorKind::Untrusted => (
@@ -315,8 +337,13 @@ impl Failure {
                 "is the path right? It is often /mcp, or /sse for the HTTP+SSE of 2024-11-05",
             ),
             _ => {
+                let unencrypted = error.message.contains(" http://");
                 let hint = match phase {
                     Phase::Call => MAYBE_DONE,
+                    // What speaks TLS alone hangs up on a request that is none of it.
+                    _ if unencrypted && error.message.contains("broke before a response came") => {
+                        "write https:// in place of http://, if that port is for HTTPS; otherwise see what the server itself says about it"
+                    }
                     _ if error.retryable => "try again; -v shows what the server says",
                     _ => {
                         "the same will fail again: check the address, and see what the server itself says about it"
@@ -410,6 +437,15 @@ impl Failure {
 
     /// The server answered with an error.
     pub(crate) fn remote(error: &ErrorObject, phase: Phase) -> Self {
+        // Nobody has answered but our own bridge.
+        if error.code == code::INTERNAL_ERROR
+            && error.message.starts_with("orchestrator ")
+            && let Some((_, why)) = error.message.split_once(" failed: ")
+            && why.contains(NO_ORCHESTRATOR)
+        {
+            return Self::new("E_CONNECT", Exit::Connection, phase, why.to_owned())
+                .hint("does an orchestrator listen there? mcpjoin doctor orchestra://HOST:PORT finds out");
+        }
         let hint = match (error.code, phase) {
             (code::INVALID_PARAMS, Phase::Call) => {
                 "mcpjoin list shows the tools; list --json shows what each takes"
@@ -443,6 +479,12 @@ fn is_address(word: &str) -> bool {
     let port = rest.split('/').next().unwrap_or_default();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits(port) && !host.is_empty() && !host.contains('/')
+}
+
+/// Whether what came is what servers of the web send.
+fn is_of_the_web(text: &str) -> bool {
+    let text = text.trim_start().to_ascii_lowercase();
+    ["http/", "<!doctype", "<html"].iter().any(|start| text.starts_with(start))
 }
 
 /// The first bytes of what was no message.

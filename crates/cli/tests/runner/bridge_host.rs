@@ -219,7 +219,7 @@ fn what_cannot_be_used_ends_it_at_once_with_exit_code_2() {
     std::fs::write(certs.path(), "").unwrap();
     run(["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", certs.word(), "demo:"])
         .exits(2)
-        .says(&["E_LISTEN", "--certs-dir"]);
+        .says(&["(E_CERTIFICATE)", "is a file", "--certs-dir"]);
     std::fs::remove_file(certs.path()).unwrap();
 }
 

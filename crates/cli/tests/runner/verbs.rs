@@ -14,8 +14,9 @@ struct Verb {
     same: bool,
 }
 
-const VERBS: [Verb; 7] = [
+const VERBS: [Verb; 8] = [
     Verb { name: "list", operands: &[], same: true },
+    Verb { name: "info", operands: &[], same: true },
     Verb { name: "call", operands: &["echo", "message=hi"], same: true },
     Verb { name: "tool", operands: &["echo"], same: true },
     Verb { name: "read", operands: &["test://static-text"], same: true },

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::args::Bridge;
 use crate::commands::misused;
-use crate::connect::{Plan, Signals, with_plans};
+use crate::connect::{Plan, Signals, certificates_folder, with_plans};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -82,8 +82,7 @@ impl Address {
 
 /// Who we are to Orchestra's clients. A server over QUIC is not shown that.
 fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
-    let directory = Certificates::directory_named(args.certs_dir.as_deref().unwrap_or_default());
-    let directory = directory.map_err(|error| Failure::usage(error.to_string(), "--certs-dir DIR"))?;
+    let directory = certificates_folder(args.connect.certs_dir.take().as_deref())?;
     let mut certificates = Certificates::in_directory(directory);
     if let Some(file) = &args.clients_ca {
         certificates = certificates.ca(file);

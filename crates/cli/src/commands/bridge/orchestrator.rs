@@ -14,7 +14,7 @@ use mcpjoin::proto::session::{CloseCause, LinkEndKind};
 use tokio::time::timeout;
 
 use crate::args::{self, Poll};
-use crate::connect::Signals;
+use crate::connect::{Signals, certificates_folder};
 use crate::events;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -108,8 +108,7 @@ async fn orchestrator(args: &args::Bridge) -> Result<Orchestrator, Failure> {
 }
 
 fn certificates(args: &args::Bridge) -> Result<Certificates, Failure> {
-    let directory = Certificates::directory_named(args.certs_dir.as_deref().unwrap_or_default());
-    let directory = directory.map_err(|error| Failure::usage(error.to_string(), "--certs-dir DIR"))?;
+    let directory = certificates_folder(args.connect.certs_dir.as_deref())?;
     let mut certificates = Certificates::in_directory(directory);
     if let Some(file) = &args.connect.ca {
         certificates = certificates.ca(file);
@@ -117,7 +116,7 @@ fn certificates(args: &args::Bridge) -> Result<Certificates, Failure> {
     if let (Some(certificate), Some(key)) = (&args.connect.cert, &args.connect.key) {
         certificates = certificates.pair(certificate, key);
     }
-    Ok(match &args.server_name {
+    Ok(match &args.connect.server_name {
         Some(name) => certificates.server_name(name),
         None => certificates,
     })

@@ -9,7 +9,7 @@ use super::{document, environment};
 use crate::args::Connect;
 use crate::commands::written;
 use crate::config;
-use crate::connect::{Answer, Plan, with_each};
+use crate::connect::{Plan, with_each};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::{Named, Target};
@@ -42,8 +42,7 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
         &targets,
         connect,
         |_, plan| Box::pin(examine(plan)),
-        async |answers| {
-            let outcomes: Vec<Examined> = answers.into_iter().map(|Answer { outcome, .. }| outcome).collect();
+        async |outcomes: Vec<Examined>| {
             let healthy = machine.is_healthy()
                 && configuration.faults.is_empty()
                 && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
@@ -54,7 +53,7 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
             } else {
                 ui.hidden(&page(ui, &machine, &configuration, &outcomes)).into_owned()
             };
-            match written(ui, ui.aside(move |ui| ui.result(&text)).await) {
+            match written(ui, ui.aside(move |ui| ui.page(&text)).await) {
                 Exit::Done if !healthy => Exit::Faults,
                 exit => exit,
             }

@@ -5,6 +5,7 @@ use mcpjoin::doctor::OrchestraDoctor;
 
 use super::{drawn, shown};
 use crate::args::Doctor;
+use crate::connect::certificates_folder;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target;
@@ -19,7 +20,10 @@ pub(super) fn address(args: &Doctor, escaped: bool) -> Option<String> {
 
 /// What is for an orchestrator alone is refused for anything else.
 pub(super) fn refuse(args: &Doctor) -> Result<(), Failure> {
-    let given = [("--certs-dir", args.certs_dir.is_some()), ("--server-name", args.server_name.is_some())];
+    let given = [
+        ("--certs-dir", args.connect.certs_dir.is_some()),
+        ("--server-name", args.connect.server_name.is_some()),
+    ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((option, _)) => {
             let problem = format!("{option} is for an orchestrator (orchestra://host:port)");
@@ -53,13 +57,12 @@ pub(super) fn run(ui: &Ui, args: &Doctor, address: &str) -> Result<Exit, Failure
         let problem = format!("{option} is for an MCP server, and an orchestrator is none");
         return Err(Failure::usage(problem, format!("leave out {option}")));
     }
-    let directory = Certificates::directory_named(args.certs_dir.as_deref().unwrap_or_default());
-    let directory = directory.map_err(|error| Failure::usage(error.to_string(), "--certs-dir DIR"))?;
+    let directory = certificates_folder(args.connect.certs_dir.as_deref())?;
     let mut certificates = Certificates::in_directory(directory);
     if let Some(file) = &connect.ca {
         certificates = certificates.ca(file);
     }
-    if let Some(name) = &args.server_name {
+    if let Some(name) = &args.connect.server_name {
         certificates = certificates.server_name(name);
     }
     let mut doctor = OrchestraDoctor::new(address, certificates);

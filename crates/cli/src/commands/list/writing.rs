@@ -1,0 +1,598 @@
+//! Lists as they are read: as a page for a person, or as one JSON document that is valid however it ends. What is written
+//! is not kept.
+//!
+//! Called by `list`. Everything from a server is made visible here.
+
+use std::fmt::Write;
+
+use mcpjoin::client::Client;
+use mcpjoin::proto::Raw;
+use unicode_width::UnicodeWidthStr;
+
+use super::reading::{Enough, Part, Section, TOOLS};
+use crate::commands::tool;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::object::{self, Object};
+use crate::ui::{HEADING, NAME, Ui, Unwritten};
+use crate::visible;
+
+/// Names are aligned up to this width; longer ones push their description away.
+pub(crate) const NAMES: usize = 56;
+/// Below this width descriptions stand under their names.
+const NARROW: usize = 50;
+/// The names of so many items are looked at before the first is shown.
+const HELD: usize = 256;
+/// The longest first line of a description, in characters.
+const LONGEST: usize = 4096;
+/// Text is handed on as soon as it is longer than this, in bytes.
+const CHUNK: usize = 64 * 1024;
+
+/// Which server it is.
+pub(crate) struct Facts {
+    /// In one line.
+    pub(super) header: String,
+    /// The members of a document, in the specification's own shapes.
+    members: Vec<(&'static str, Raw)>,
+}
+
+impl Facts {
+    pub(super) fn of(client: &Client) -> Self {
+        let peer = client.peer();
+        let server = peer.info.as_ref().map_or_else(
+            || "a server without a name".to_owned(),
+            |info| format!("{} {}", visible::line(&info.name), visible::line(&info.version)),
+        );
+        let era = format!("{:?}", peer.profile.era).to_lowercase();
+        let version = peer.profile.version.as_str();
+        let members = [
+            ("protocolVersion", Some(Raw::string(version))),
+            ("serverInfo", peer.info.as_ref().and_then(|info| Raw::from_value(info.as_ref()).ok())),
+            ("capabilities", peer.server_capabilities().and_then(|server| Raw::from_value(server).ok())),
+            ("instructions", peer.instructions.as_deref().map(Raw::string)),
+        ];
+        Self {
+            header: format!("{HEADING}{server}{HEADING:#}, protocol {version} ({era})"),
+            members: members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+        }
+    }
+}
+
+/// Writes what is told. After the first that could not be written nothing more is.
+pub(crate) struct Writing<'a> {
+    ui: &'a Ui,
+    form: Form,
+    /// What is yet to be handed on.
+    out: String,
+    /// Several servers are told of: what any of them was given to hide is in none of their parts.
+    several: bool,
+    unwritten: Option<Unwritten>,
+}
+
+enum Form {
+    Page(Page),
+    Document(Document),
+}
+
+impl<'a> Writing<'a> {
+    /// `describe`: everything is to be said of each item.
+    pub(crate) fn new(ui: &'a Ui, describe: bool, several: bool) -> Self {
+        let form = match ui.json {
+            true => Form::Document(Document::default()),
+            false => Form::Page(Page { width: ui.width(), describe, ..Page::default() }),
+        };
+        let mut writing = Self { ui, form, out: String::new(), several, unwritten: None };
+        if let Form::Document(document) = &mut writing.form
+            && several
+        {
+            document.push(&mut writing.out, "{\"servers\":[");
+        }
+        writing
+    }
+
+    /// The next server; `name`: of its entry, where there are several.
+    pub(crate) fn server(&mut self, name: Option<&str>, facts: Facts) {
+        match &mut self.form {
+            Form::Page(page) => page.server(&mut self.out, name, &facts),
+            Form::Document(document) => document.server(&mut self.out, name, &facts),
+        }
+    }
+
+    /// A part of what it has.
+    pub(crate) async fn tell(&mut self, part: Part) -> Result<(), Enough> {
+        match part {
+            Part::Page(section, items) => {
+                self.section(section);
+                for item in items {
+                    match &mut self.form {
+                        Form::Page(page) => page.item(&mut self.out, section, &item),
+                        Form::Document(document) => document.next(&mut self.out),
+                    }
+                    if self.out.len() > CHUNK {
+                        self.flush().await?;
+                    }
+                    self.whole(&item).await?;
+                }
+            }
+            Part::Pause => {
+                if let Form::Page(page) = &mut self.form {
+                    page.release(&mut self.out);
+                }
+            }
+            Part::Over(section) => {
+                self.section(section);
+                self.list_over();
+            }
+            Part::Broken(section, failure) => {
+                self.list_over();
+                match &mut self.form {
+                    Form::Page(page) => page.is_broken = true,
+                    Form::Document(document) => {
+                        document.errors.push(broken(self.ui, section, &failure));
+                    }
+                }
+            }
+        }
+        self.flush().await
+    }
+
+    /// Writes an item into a document, piece by piece: it may be as large as a message.
+    async fn whole(&mut self, item: &Raw) -> Result<(), Enough> {
+        let mut rest = item.as_str();
+        while let Form::Document(document) = &mut self.form
+            && !rest.is_empty()
+        {
+            let end = (0..=CHUNK.min(rest.len())).rev().find(|end| rest.is_char_boundary(*end));
+            let (piece, more) = rest.split_at(end.filter(|end| *end > 0).unwrap_or(rest.len()));
+            document.push(&mut self.out, piece);
+            rest = more;
+            if self.out.len() > CHUNK {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn section(&mut self, section: &'static Section) {
+        match &mut self.form {
+            Form::Page(page) => page.section = Some(section),
+            Form::Document(document) => document.section(&mut self.out, section),
+        }
+    }
+
+    fn list_over(&mut self) {
+        match &mut self.form {
+            Form::Page(page) => page.list_over(&mut self.out),
+            Form::Document(document) => document.list_over(&mut self.out),
+        }
+    }
+
+    /// Of this server there is no more.
+    pub(crate) async fn server_over(&mut self) -> Result<(), Enough> {
+        self.list_over();
+        match &mut self.form {
+            Form::Page(page) => page.server_over(&mut self.out),
+            Form::Document(document) => document.server_over(&mut self.out),
+        }
+        self.flush().await
+    }
+
+    /// There is nothing to say of the server of that name but this.
+    pub(crate) async fn absent(&mut self, name: &str, failure: &Failure) -> Result<(), Enough> {
+        if let Form::Document(document) = &mut self.form {
+            let error = failure.json()["error"].to_string();
+            let name = Raw::string(name);
+            let member = object::write([("name", name.as_str()), ("error", &error)]);
+            document.separate(&mut self.out);
+            document.push(&mut self.out, &member);
+        }
+        self.flush().await
+    }
+
+    /// There is no more at all. How the writing went.
+    pub(crate) async fn over(mut self) -> Result<(), Unwritten> {
+        if let Form::Document(document) = &mut self.form {
+            if self.several {
+                document.push(&mut self.out, "]}");
+            }
+            self.out.push('\n');
+        }
+        match self.flush().await {
+            Ok(()) => Ok(()),
+            Err(Enough) => Err(self.unwritten.unwrap_or(Unwritten::Gone)),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), Enough> {
+        if self.unwritten.is_some() {
+            return Err(Enough);
+        }
+        let text = std::mem::take(&mut self.out);
+        if text.is_empty() {
+            return Ok(());
+        }
+        let text = if self.several { self.ui.hidden(&text).into_owned() } else { text };
+        match self.ui.aside(move |ui| ui.piece(&text)).await {
+            Ok(()) => Ok(()),
+            Err(unwritten) => {
+                self.unwritten = Some(unwritten);
+                Err(Enough)
+            }
+        }
+    }
+}
+
+/// A member of `errors`: which list it is about, and what went wrong. What the server wrote to standard error is in it, and
+/// may hold what it was told.
+pub(crate) fn broken(ui: &Ui, section: &Section, failure: &Failure) -> String {
+    let mut error = failure.json()["error"].take();
+    error["method"] = section.method.into();
+    ui.hidden(&error.to_string()).into_owned()
+}
+
+// ---- one JSON document ----
+
+#[derive(Default)]
+struct Document {
+    indented: visible::Indented,
+    /// Some server has been told of.
+    has_any: bool,
+    /// The server is a member of something with a name.
+    has_name: bool,
+    /// The list that has begun, and whether it has an item.
+    list: Option<(&'static str, bool)>,
+    errors: Vec<String>,
+}
+
+impl Document {
+    fn push(&mut self, out: &mut String, text: &str) {
+        self.indented.push(out, text);
+    }
+
+    fn separate(&mut self, out: &mut String) {
+        if std::mem::replace(&mut self.has_any, true) {
+            self.push(out, ",");
+        }
+    }
+
+    fn server(&mut self, out: &mut String, name: Option<&str>, facts: &Facts) {
+        self.separate(out);
+        self.has_name = name.is_some();
+        if let Some(name) = name {
+            let name = Raw::string(name);
+            self.push(out, &format!("{{\"name\":{},\"server\":", name.as_str()));
+        }
+        let members = object::write(facts.members.iter().map(|(name, value)| (*name, value.as_str())));
+        // The version is always there.
+        self.push(out, members.strip_suffix('}').unwrap_or(&members));
+    }
+
+    fn section(&mut self, out: &mut String, section: &Section) {
+        if self.list.is_none_or(|(member, _)| member != section.member) {
+            self.list_over(out);
+            self.list = Some((section.member, false));
+            self.push(out, &format!(",\"{}\":[", section.member));
+        }
+    }
+
+    /// What stands before the next item.
+    fn next(&mut self, out: &mut String) {
+        if let Some((_, has_items)) = &mut self.list
+            && std::mem::replace(has_items, true)
+        {
+            self.push(out, ",");
+        }
+    }
+
+    fn list_over(&mut self, out: &mut String) {
+        if self.list.take().is_some() {
+            self.push(out, "]");
+        }
+    }
+
+    fn server_over(&mut self, out: &mut String) {
+        if !self.errors.is_empty() {
+            let errors = std::mem::take(&mut self.errors).join(",");
+            self.push(out, &format!(",\"errors\":[{errors}]"));
+        }
+        let end = if self.has_name { "}}" } else { "}" };
+        self.push(out, end);
+    }
+}
+
+// ---- a page for a person ----
+
+#[derive(Default)]
+struct Page {
+    /// Of the terminal, in columns; without one nothing is cut.
+    width: Option<usize>,
+    describe: bool,
+    section: Option<&'static Section>,
+    /// The heading of the section has been written.
+    has_heading: bool,
+    /// Something of this server has been written.
+    has_items: bool,
+    /// Not all that it has could be read.
+    is_broken: bool,
+    /// Another server has been told of before.
+    is_later: bool,
+    /// The widest name that others are aligned with.
+    names: usize,
+    /// What is shown when it is known how wide the names are.
+    held: Vec<(String, String)>,
+    /// So much has been seen that the names are known well enough.
+    has_held: bool,
+}
+
+impl Page {
+    fn server(&mut self, out: &mut String, name: Option<&str>, facts: &Facts) {
+        let Some(name) = name else { return };
+        if std::mem::replace(&mut self.is_later, true) {
+            out.push('\n');
+        }
+        let _ = writeln!(out, "{NAME}{}{NAME:#}: {}", visible::line(name), facts.header);
+    }
+
+    fn item(&mut self, out: &mut String, section: &Section, item: &Raw) {
+        if self.describe {
+            self.heading(out);
+            let mut text = String::new();
+            described(&mut text, section, item);
+            out.push_str(
+                &self.width.map_or_else(|| text.as_str().into(), |width| visible::fold(&text, width)),
+            );
+            return;
+        }
+        self.held.push(row(section, item));
+        if self.has_held || self.held.len() >= HELD {
+            self.release(out);
+        }
+    }
+
+    fn heading(&mut self, out: &mut String) {
+        let Some(section) = self.section.filter(|_| !self.has_heading) else { return };
+        if self.has_items {
+            out.push('\n');
+        }
+        (self.has_heading, self.has_items) = (true, true);
+        let _ = writeln!(out, "{HEADING}{}{HEADING:#}", section.heading);
+    }
+
+    /// Writes what is held back.
+    fn release(&mut self, out: &mut String) {
+        if self.held.is_empty() {
+            return;
+        }
+        self.heading(out);
+        let rows = std::mem::take(&mut self.held);
+        let widths = rows.iter().map(|(name, _)| name.width()).filter(|width| *width <= NAMES);
+        self.names = widths.max().unwrap_or_default().max(self.names);
+        self.has_held = true;
+        table(out, &rows, 2, self.names, self.width);
+    }
+
+    fn list_over(&mut self, out: &mut String) {
+        self.release(out);
+        self.section = None;
+        (self.has_heading, self.has_held, self.names) = (false, false, 0);
+    }
+
+    fn server_over(&mut self, out: &mut String) {
+        // Where there is only a failure to tell, nothing else is told.
+        if !self.has_items && !self.is_broken {
+            out.push_str("nothing is offered\n");
+        }
+        (self.has_items, self.is_broken) = (false, false);
+    }
+}
+
+/// By what it is called, and the first line of what is said about it.
+pub(crate) fn row(section: &Section, item: &Raw) -> (String, String) {
+    let Some(item) = Object::of(item) else {
+        return ("(not an object)".into(), String::new());
+    };
+    (name(section, &item), said(section, &item).map_or_else(String::new, |said| beginning(&said)))
+}
+
+/// The first line of a text, as far as anybody reads it: a document has all of it.
+fn beginning(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", visible::line(&line[..end])),
+        None => visible::first_line(line).into_owned(),
+    }
+}
+
+fn name(section: &Section, item: &Object) -> String {
+    let name = item.text(section.name).filter(|text| !text.trim().is_empty());
+    name.map_or_else(|| "(without a name)".into(), |name| visible::line(&name).into_owned())
+}
+
+fn said(section: &Section, item: &Object) -> Option<String> {
+    let text = |member: &str| item.text(member).filter(|text| !text.trim().is_empty());
+    text("description").or_else(|| text("title")).or_else(|| {
+        // A resource is called by its address, and its name says what it is.
+        if section.name == "name" { None } else { text("name") }
+    })
+}
+
+/// All that is said of an item: of a tool its parameters, too.
+fn described(out: &mut String, section: &Section, item: &Raw) {
+    let mut text = String::new();
+    match Object::of(item) {
+        Some(_) if section.member == TOOLS.member => text.push_str(&tool::page(item)),
+        Some(item) => {
+            let _ = writeln!(text, "{NAME}{}{NAME:#}", name(section, &item));
+            let said = said(section, &item).unwrap_or_default();
+            for line in said.lines() {
+                let _ = writeln!(text, "  {}", visible::line(line));
+            }
+            for argument in item.items("arguments").unwrap_or_default().iter().filter_map(Object::of) {
+                let must = argument.value("required").is_some_and(|value| value.as_str() == "true");
+                let must = if must { "  required" } else { "" };
+                let named = argument.text("name").unwrap_or_default();
+                let _ = writeln!(text, "  {NAME}{}{NAME:#}{must}", visible::line(&named));
+                for line in argument.text("description").unwrap_or_default().lines() {
+                    let _ = writeln!(text, "      {}", visible::line(line));
+                }
+            }
+        }
+        None => text.push_str("(not an object)\n"),
+    }
+    for (place, line) in text.lines().enumerate() {
+        let indent = if place == 0 { "  " } else { "    " };
+        let _ = writeln!(out, "{indent}{line}");
+    }
+}
+
+/// Two columns, or one below the other where there is little room. `indent`: how far from the left; `names`: the width of
+/// the first.
+pub(crate) fn table(
+    out: &mut String,
+    rows: &[(String, String)],
+    indent: usize,
+    names: usize,
+    width: Option<usize>,
+) {
+    let left = " ".repeat(indent);
+    for (name, said) in rows {
+        // A name that does not fit on its line would be wrapped by the terminal, and take the others out of line.
+        let shown = width
+            .map_or_else(|| name.into(), |width| visible::cut(name, width.saturating_sub(indent).max(1)));
+        let _ = write!(out, "{left}{NAME}{shown}{NAME:#}");
+        if !said.is_empty() {
+            let used = match width {
+                Some(width) if width < NARROW || shown.width() + indent + 4 > width => {
+                    let _ = write!(out, "\n{left}  ");
+                    indent + 2
+                }
+                _ => {
+                    let gap = names.saturating_sub(shown.width()) + 2;
+                    out.push_str(&" ".repeat(gap));
+                    indent + shown.width() + gap
+                }
+            };
+            match width {
+                Some(width) => out.push_str(&visible::cut(said, width.saturating_sub(used).max(1))),
+                None => out.push_str(said),
+            }
+        }
+        out.push('\n');
+    }
+}
+
+/// The failures of one server, and what the exit is when there were none: the last is told with what is known of the
+/// connection.
+pub(crate) fn failed(ui: &Ui, failures: Vec<Failure>) -> Result<Exit, Failure> {
+    let mut failures = failures.into_iter();
+    match failures.next_back() {
+        Some(last) => {
+            failures.for_each(|failure| ui.failure(&failure));
+            Err(last)
+        }
+        None => Ok(Exit::Done),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::proto::Raw;
+
+    use super::super::reading::{RESOURCES, Section, TOOLS};
+    use super::{Document, Facts, Page};
+
+    fn items(json: &str) -> Vec<Raw> {
+        Raw::parse(json.as_bytes().to_vec()).unwrap().decode().unwrap()
+    }
+
+    fn page(lists: &[(&'static Section, Vec<Raw>)], width: Option<usize>) -> String {
+        let mut page = Page { width, ..Page::default() };
+        let mut out = String::new();
+        for (section, items) in lists {
+            page.section = Some(section);
+            items.iter().for_each(|item| page.item(&mut out, section, item));
+            page.list_over(&mut out);
+        }
+        page.server_over(&mut out);
+        anstream::adapter::strip_str(&out).to_string()
+    }
+
+    #[test]
+    fn names_and_first_lines_are_aligned() {
+        let tools = items(
+            r#"[{"name":"add","description":"Adds.\nAnd more."},{"name":"漢字","title":"Signs"},
+                {"name":"bare"},{"name":"\u001b[31mred","description":"x\u202ey"},7,{"description":"?"}]"#,
+        );
+        let resources = items(r#"[{"uri":"a://b","name":"first"}]"#);
+        let expected = "\
+Tools
+  add               Adds.
+  漢字              Signs
+  bare
+  \\u{1b}[31mred     x\\u{202e}y
+  (not an object)
+  (without a name)  ?
+
+Resources
+  a://b  first
+";
+        assert_eq!(page(&[(&TOOLS, tools), (&RESOURCES, resources)], None), expected);
+    }
+
+    #[test]
+    fn i175_every_width_is_possible() {
+        let long = "x".repeat(200);
+        let tools = items(&format!(
+            r#"[{{"name":"{long}","description":"{long}漢"}},{{"name":"a","description":"b c"}}]"#
+        ));
+        for width in (0..120).chain([usize::MAX]) {
+            let text = page(&[(&TOOLS, tools.clone())], Some(width));
+            assert!(text.starts_with("Tools\n"), "{width}");
+            // Below this there is no room for anything.
+            for line in text.lines().filter(|_| width > 6) {
+                assert!(unicode_width::UnicodeWidthStr::width(line) <= width, "{width}: {line}");
+            }
+        }
+        let text = page(&[(&TOOLS, items(r#"[{"name":"a","description":"bcd"}]"#))], Some(1));
+        assert_eq!(text, "Tools\n  a\n    …\n");
+        assert_eq!(page(&[], None), "nothing is offered\n");
+    }
+
+    #[test]
+    fn a_long_list_is_shown_before_its_end_and_stays_aligned() {
+        let mut page = Page::default();
+        let mut out = String::new();
+        page.section = Some(&TOOLS);
+        for number in 0..super::HELD {
+            assert_eq!(out, "");
+            let tool = Raw::parse(format!(r#"{{"name":"t{number}","description":"d"}}"#)).unwrap();
+            page.item(&mut out, &TOOLS, &tool);
+        }
+        assert!(out.contains("t0") && out.contains(&format!("t{}", super::HELD - 1)), "{out}");
+        out.clear();
+        page.item(&mut out, &TOOLS, &Raw::parse(r#"{"name":"a","description":"d"}"#).unwrap());
+        assert_eq!(anstream::adapter::strip_str(&out).to_string(), "  a     d\n");
+    }
+
+    #[test]
+    fn a_document_is_valid_wherever_a_list_breaks_off() {
+        let facts = || Facts { header: String::new(), members: vec![("protocolVersion", Raw::string("v"))] };
+        for (tools, breaks) in [(0, false), (0, true), (1, false), (2, true)] {
+            let (mut document, mut out) = (Document::default(), String::new());
+            document.server(&mut out, None, &facts());
+            document.section(&mut out, &TOOLS);
+            for _ in 0..tools {
+                document.next(&mut out);
+                document.push(&mut out, r#"{"name":"a"}"#);
+            }
+            document.list_over(&mut out);
+            if breaks {
+                document.errors.push(r#"{"method":"tools/list","id":"E_X"}"#.into());
+            }
+            document.server_over(&mut out);
+            let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(json["tools"].as_array().map(Vec::len), Some(tools), "{out}");
+            assert_eq!(json.get("errors").is_some(), breaks, "{out}");
+        }
+    }
+}

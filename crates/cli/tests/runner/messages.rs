@@ -1,0 +1,101 @@
+//! Wrong turns that people take, and whether they are told what was tried, what came back and what to do.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use super::support::{line, run, scratch};
+
+/// Whoever connects is treated so, again and again. The address, without a scheme.
+fn listening(treated: fn(TcpStream) -> std::io::Result<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // They may have gone.
+            let _ = treated(stream);
+        }
+    });
+    address
+}
+
+/// A server of the web, without TLS and without MCP.
+fn web(mut stream: TcpStream) -> std::io::Result<()> {
+    let _ = stream.read(&mut [0; 4096])?;
+    let page = "<!DOCTYPE html><html><body>Welcome</body></html>";
+    let head = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length";
+    write!(stream, "{head}: {}\r\n\r\n{page}", page.len())
+}
+
+/// What speaks TLS alone: an alert, and the end.
+fn tls(mut stream: TcpStream) -> std::io::Result<()> {
+    let _ = stream.read(&mut [0; 4096])?;
+    stream.write_all(&[0x15, 3, 3, 0, 2, 2, 70])
+}
+
+#[test]
+fn the_wrong_scheme_is_told_with_the_right_one() {
+    let (web, tls) = (listening(web), listening(tls));
+    line(&format!("list https://{web}/mcp")).exits(4).says(&[
+        "(E_CONNECT)",
+        "does not speak TLS on that port",
+        "http:// in place of https://",
+    ]);
+    line(&format!("list http://{tls}/mcp")).exits(4).says(&["(E_LINK)", "https:// in place of http://"]);
+    line(&format!("list http://{web}/mcp")).exits(4).says(&["(E_NO_ENDPOINT)", "404", "/mcp"]);
+    line(&format!("list --era legacy tcp://{web}")).exits(4).says(&[
+        "(E_CLOSED)",
+        "received HTTP/1.1 404",
+        "http:// in place of tcp://",
+    ]);
+    line(&format!("list --era legacy tcp://{tls}")).exits(4).says(&["without TLS or HTTP"]);
+}
+
+#[test]
+fn a_program_that_sends_everything_back_is_told_as_what_it_is() {
+    for era in ["auto", "legacy"] {
+        run(["list", "--era", era, "cat"]).exits(4).says(&[
+            "(E_NOT_MCP)",
+            "our own messages came back",
+            "command  cat",
+            "run it by itself",
+        ]);
+    }
+}
+
+#[test]
+fn an_orchestrator_that_is_not_there_is_no_answer() {
+    let folder = scratch("messages-certs");
+    let certs = folder.to_str().unwrap();
+    // Port 1 is nobody's. The certificates are made on the way.
+    std::fs::create_dir_all(&folder).unwrap();
+    let ran = run(["list", "--certs-dir", certs, "--server-name", "orchestrator", "orchestra://127.0.0.1:1"]);
+    let ran = ran.exits(4).says(&["(E_CONNECT)", "not reached within", "mcpjoin doctor orchestra://"]);
+    assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_is_for_an_orchestrator_is_for_nobody_else() {
+    for option in ["--certs-dir", "--server-name"] {
+        for server in ["demo:", "tcp://127.0.0.1:1", "http://127.0.0.1:1/mcp"] {
+            run(["list", option, "x", server]).exits(2).says(&[option, "a server of Orchestra", "leave out"]);
+        }
+    }
+    let file = scratch("messages-file");
+    std::fs::write(&file, "").unwrap();
+    let name = file.to_str().unwrap();
+    for words in [
+        &["bridge", "--orchestrator-addr", "localhost:1", "--certs-dir", name][..],
+        &["bridge", "--listen", "orchestra://127.0.0.1:0", "--certs-dir", name, "demo:"],
+        &["list", "--certs-dir", name, "orchestra://localhost:1"],
+        &["doctor", "--certs-dir", name, "orchestra://localhost:1"],
+    ] {
+        run(words).exits(2).says(&["(E_CERTIFICATE)", "is a file, and no folder", "--certs-dir DIR"]);
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn an_object_as_an_operand_is_told_where_it_goes() {
+    run(["call", "demo:", "echo", r#"{"message":"hi"}"#]).exits(2).says(&["--args '{...}'"]);
+}

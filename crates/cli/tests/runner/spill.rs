@@ -1,0 +1,85 @@
+//! Parts of a result that are too large to be shown.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::support::{command, line, scratch, start};
+use super::terminal::{remaining, seen};
+
+/// A folder for what a test writes, gone with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let place = Self(scratch(name));
+        std::fs::create_dir_all(&place.0).unwrap();
+        place
+    }
+
+    /// The files that were written, each with its path.
+    fn written(&self) -> Vec<PathBuf> {
+        let below = |path: &Path| -> Vec<PathBuf> {
+            std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect()
+        };
+        let mut files: Vec<PathBuf> =
+            below(&self.0).iter().filter(|path| path.is_dir()).flat_map(|folder| below(folder)).collect();
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_part_that_is_too_large_goes_to_a_file_that_nobody_else_reads() {
+    let place = Place::new("spill-parts");
+    let mut call = command(["call", "--spill", "20", "demo:", "test_multiple_content_types"]);
+    call.env("TMPDIR", &place.0);
+    let ran = start(call).finish().exits(0);
+    let files = place.written();
+    assert!(!files.is_empty(), "{}", ran.stdout);
+    for file in &files {
+        let path = file.to_str().unwrap();
+        assert!(ran.stdout.contains(&format!(", in {path}]")), "{path} is not in {}", ran.stdout);
+        assert!(ran.stderr.contains(&format!(" bytes written to {path}")), "{}", ran.stderr);
+        let mode = std::fs::metadata(file.parent().unwrap()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+    let picture = files.iter().find(|file| file.extension().is_some_and(|end| end == "png")).unwrap();
+    assert!(std::fs::read(picture).unwrap().starts_with(b"\x89PNG"));
+    line("call --spill 20 --json demo: echo message=hi").exits(2).says(&["--spill", "--json"]);
+}
+
+#[test]
+fn a_terminal_has_a_limit_and_a_pipe_has_none() {
+    let place = Place::new("spill-terminal");
+    let (tmp, file) = (place.0.to_str().unwrap(), place.0.join("arguments"));
+    let long = "x".repeat((1 << 20) + 1);
+    std::fs::write(&file, format!(r#"{{"message":"{long}"}}"#)).unwrap();
+    let at = format!("@{}", file.display());
+    let mut call = command(["call", "demo:", "echo", &at]);
+    call.env("TMPDIR", tmp);
+    let piped = start(call).finish().exits(0);
+    assert!(piped.stdout.trim_end() == long && piped.stderr.is_empty(), "{}", piped.stderr);
+    assert_eq!(place.written(), Vec::<PathBuf>::new());
+    let shown = seen(&[("TMPDIR", tmp), ("NO_COLOR", "1")], "", "", &["call", "demo:", "echo", &at]);
+    assert_eq!(shown.exit, 0, "{:?}", shown.shown);
+    let files = place.written();
+    assert_eq!(std::fs::read_to_string(&files[0]).unwrap(), long);
+    let said = remaining(&shown.shown);
+    let path = files[0].to_str().unwrap();
+    // On the terminal the words are below each other where they do not fit beside each other.
+    let said: Vec<&str> = said.split_whitespace().collect();
+    let expected = format!("1048577 bytes written to {path} [text, 1048577 characters, in {path}]");
+    assert_eq!(said.join(" "), expected);
+    // Where nothing can be written, it is said and shown.
+    let mut call = command(["call", "--spill", "1", "demo:", "echo", "message=hi"]);
+    call.env("TMPDIR", "/nowhere");
+    let ran = start(call).finish().exits(0);
+    assert_eq!(ran.stdout, "hi\n");
+    ran.says(&["cannot be written to /nowhere", "TMPDIR"]);
+}
