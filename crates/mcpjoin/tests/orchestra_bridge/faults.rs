@@ -97,7 +97,7 @@ fn nothing_is_taken_from_memory_for_a_length_that_is_a_lie() {
 #[test]
 fn the_numbers_of_a_connection_are_those_that_notice_a_dead_peer_in_time() {
     let options = mcpjoin::bridge::orchestra::client::OrchestratorOptions::default();
-    assert_eq!((options.keep_alive.as_secs(), options.idle.as_secs()), (5, 15));
+    assert_eq!((options.keep_alive.as_secs(), options.idle.as_secs()), (5, 10));
     assert!(options.wait.as_secs() < 5 && options.connect < options.wait);
     assert!(options.idle < QuicOptions::default().idle);
 }

@@ -87,8 +87,8 @@ pub(super) fn small() -> Server {
             // One that is to be cancelled asks for no progress, and is never done.
             let asked = cx.params().is_some_and(|params| params.raw().as_str().contains("progressToken"));
             let time = if asked { Duration::from_millis(50) } else { Duration::from_secs(3600) };
-            tokio::time::sleep(time).await;
-            "done"
+            let called_off = tokio::time::timeout(time, cx.cancelled()).await;
+            if called_off.is_ok() { "called off" } else { "done" }
         });
     server.build().unwrap()
 }
