@@ -47,8 +47,10 @@ of runs and rules, error where it was not judged.
 With --client it is a client that is judged, by the rules that bind clients: `mcpjoin validate --client` is what the client \
 is to start as its server, and serves it what `demo:` has, or, with --listen, what it is to connect to. It ends when the client \
 has left (over HTTP, when there has been no connection for 5s, or when the command after -- has ended, in whose words {url} is our \
-address), after --for, or at a signal, which is what the exit code says then; what was seen is told all the same. Beside its server's own questions a client of the legacy era gets a ping, a \
-request and a notification that nobody knows, and is asked for its roots. On standard input and output the report goes \
+address), after --for, or at a signal, which is what the exit code says then; what was seen is told all the same. Beside its \
+server's own questions a client of the legacy era gets pings, a request and notifications that nobody knows, cancellations \
+that are late or malformed, a question for its roots, and questions for its model that it has to refuse. Lists have one more \
+page than they need, and over HTTP every other answer comes on a stream. On standard input and output the report goes \
 to standard error, if there is no --report.
 
 With --format sarif it is SARIF 2.1.0, where a MUST is an error, a SHOULD a warning and advice a note; with --format \
@@ -154,9 +156,14 @@ pub(crate) struct ClientLook {
     /// id of this process
     #[arg(long, value_name = "FILE", requires = "client")]
     pub(crate) report: Option<PathBuf>,
-    /// Answers initialize with a version that does not exist, at which a client is to leave
+    /// Answers initialize with a version that does not exist, at which a client is to leave; in the modern era refuses each
+    /// request because of its version
     #[arg(long, requires = "client")]
     pub(crate) refuse_version: bool,
+    /// Does what a server may do and a client is to bear: refuses one cursor of a list, and over HTTP one call because of its
+    /// headers, and loses one session. What the client has wanted may fail then
+    #[arg(long, requires = "client", conflicts_with = "refuse_version")]
+    pub(crate) disturb: bool,
 }
 
 /// A tool that is to be called.

@@ -181,8 +181,9 @@ impl Planted {
 }
 
 /// Every verb that talks to a server, and what it is asked.
-const VERBS: [(&str, &[&str]); 9] = [
+const VERBS: [(&str, &[&str]); 10] = [
     ("list", &[]),
+    ("info", &[]),
     ("tool", &["x"]),
     ("call", &["x"]),
     ("read", &["a://b"]),

@@ -43,6 +43,18 @@ fn our_client_that_the_judge_starts_is_clean() {
 }
 
 #[test]
+fn a_client_is_disturbed_only_when_that_is_asked_for() {
+    let told = |options: &[&str]| {
+        let judge = ["validate", "--client", "--listen", "http://127.0.0.1:0/mcp"];
+        let client = ["--", BINARY, "list", "--era", "modern", "{url}"];
+        let words = judge.iter().chain(options).chain(&client).copied();
+        run(words).exits(0).stderr.contains("The cursor has expired")
+    };
+    assert!(!told(&[]), "nobody has asked for it");
+    assert!(told(&["--disturb"]), "our own list tells of the cursor that was refused");
+}
+
+#[test]
 fn a_client_with_a_fault_makes_the_exit_code_1() {
     let script = format!(
         r#"printf '{{"jsonrpc":"2.0","id":1,"method":"tools/list"}}\n' | '{BINARY}' validate --client --report /dev/stderr >/dev/null"#

@@ -159,6 +159,9 @@ async fn look_at(ui: &Ui, args: &Validate) -> Result<Looked, Failure> {
     if look.refuse_version {
         validator = validator.refusing();
     }
+    if look.disturb {
+        validator = validator.disturbing();
+    }
     match &look.listen {
         None => over_stdio(validator, look, &mut signals).await,
         Some(address) => over_http(ui, validator, address, args, &mut signals).await,
