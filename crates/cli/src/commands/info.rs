@@ -66,8 +66,11 @@ async fn info(ui: &Ui, client: &Client, about: &About) -> Result<Exit, Failure> 
     });
     // What ends the connection is among the failures, too.
     let _ = Waiting::new(ui, "counting").wait(reading).await;
-    let text =
-        if ui.json { document(client, about, &counts, &errors) } else { page(ui, client, about, &counts) };
+    let text = if ui.json {
+        document(ui, client, about, &counts, &errors)
+    } else {
+        page(ui, client, about, &counts)
+    };
     let outcome = ui.aside(move |ui| ui.page(&text)).await;
     match written(ui, outcome) {
         Exit::Done => failed(ui, failures),
@@ -138,7 +141,7 @@ fn era(client: &Client) -> String {
 }
 
 /// One object, in the specification's own shapes where it has one.
-fn document(client: &Client, about: &About, counts: &[Count], errors: &[String]) -> String {
+fn document(ui: &Ui, client: &Client, about: &About, counts: &[Count], errors: &[String]) -> String {
     let peer = client.peer();
     let entry = about.entry.as_ref().map(|(name, place)| {
         let (name, file) = (Raw::string(name), Raw::string(&place.file.to_string_lossy()));
@@ -150,7 +153,7 @@ fn document(client: &Client, about: &About, counts: &[Count], errors: &[String])
     let text = |text: &str| Some(Raw::string(text).as_str().to_owned());
     let raw = |raw: Option<Raw>| raw.map(|raw| raw.as_str().to_owned());
     let members = [
-        ("server", text(&about.shown)),
+        ("server", text(&ui.hidden(&about.shown))),
         ("transport", text(about.transport)),
         ("entry", entry),
         ("protocolVersion", text(peer.profile.version.as_str())),
