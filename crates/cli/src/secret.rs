@@ -192,6 +192,31 @@ impl Secrets {
         })
     }
 
+    /// JSON, or a piece of it that begins and ends between words: without them in the texts that are values. Names and
+    /// numbers stay, because `***` in their place would make it something else, or nothing.
+    pub(crate) fn hide_in_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
+        let mut out = String::new();
+        // Up to where it is written, and up to where it is looked at.
+        let (mut done, mut at) = (0, 0);
+        while let Some(opening) = json[at..].find('"') {
+            let begin = at + opening;
+            let Some(length) = text_length(&json[begin..]) else { break };
+            at = begin + length;
+            let is_name = json[at..].trim_start().starts_with(':');
+            let text = &json[begin..at];
+            if is_name || !self.spellings.iter().any(|secret| text.contains(secret.as_str())) {
+                continue;
+            }
+            let Ok(value) = serde_json::from_str::<String>(text) else { continue };
+            if let Cow::Owned(hidden) = self.hide_whole(&value) {
+                out.push_str(&json[done..begin]);
+                out.push_str(&visible::json(&serde_json::Value::from(hidden).to_string()));
+                done = at;
+            }
+        }
+        if done == 0 { Cow::Borrowed(json) } else { (out + &json[done..]).into() }
+    }
+
     /// The text without any bytes in a row that are a part of a long secret.
     fn without_parts(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
@@ -212,6 +237,19 @@ impl Secrets {
         out.push_str(&text[done..]);
         out
     }
+}
+
+/// How long the text in quotes is that this begins with, the quotes included; `None` when it does not end.
+fn text_length(json: &str) -> Option<usize> {
+    let mut bytes = json.bytes().enumerate().skip(1);
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => return Some(at + 1),
+            b'\\' => _ = bytes.next(),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The text without the first bytes of the secret where an excerpt ends with them; `None` when none does.
@@ -254,6 +292,25 @@ mod tests {
         // As a word of a command, and that in JSON.
         let odd = Secrets::new(&[OsString::from("pa'ss\u{1b}w")]);
         assert_eq!(odd.hide(r"x 'pa'\''ss\u{1b}w' 'pa'\\''ss\\u{1b}w'"), "x '***' '***'");
+    }
+
+    #[test]
+    fn i166_json_without_secrets_is_json_still() {
+        let secrets = ["600000", "tools", "nabc", "https://x", "q\"qq"].map(OsString::from);
+        let hide = |json: &str| Secrets::new(&secrets).hide_in_json(json).into_owned();
+        for same in [
+            r#"{"default":600000,"tools":[],"tools" : 1}"#,
+            r#""line\nabc""#,
+            r#"["http","https"]"#,
+            r#"{"a":"unfinished"#,
+            "",
+        ] {
+            assert_eq!(hide(same), same);
+        }
+        assert_eq!(
+            hide(r#"{"a":["my tools","q\"qq","\"600000\\"]}, "b": "x""#),
+            r#"{"a":["my ***","***","\"***\\"]}, "b": "x""#
+        );
     }
 
     #[test]

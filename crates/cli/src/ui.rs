@@ -11,6 +11,7 @@ use std::thread;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Color, Style};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::args::{Output, When};
@@ -97,6 +98,24 @@ impl Ui {
             Cow::Borrowed(_) => text,
             Cow::Owned(hidden) => Cow::Owned(hidden),
         })
+    }
+
+    /// JSON, or a piece of it between words: texts that are values without what must not be shown.
+    pub(crate) fn hidden_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
+        self.secrets().iter().fold(Cow::Borrowed(json), |json, secrets| match secrets.hide_in_json(&json) {
+            Cow::Borrowed(_) => json,
+            Cow::Owned(hidden) => Cow::Owned(hidden),
+        })
+    }
+
+    /// The same in every text of a value, some of which may have been cut off.
+    pub(crate) fn hide_in(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.hidden(text).into_owned(),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item)),
+            Value::Object(members) => members.values_mut().for_each(|member| self.hide_in(member)),
+            _ => {}
+        }
     }
 
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.

@@ -18,9 +18,11 @@ use crate::progress::Waiting;
 use crate::target;
 use crate::ui::Ui;
 
-pub(super) use reading::{Enough, PAGES, PROMPTS, Part, RESOURCES, Section, TEMPLATES, TOOLS, find, read};
+pub(super) use reading::{
+    Enough, PAGES, PROMPTS, Part, RESOURCES, Section, TEMPLATES, TOOLS, broken, find, read,
+};
 use writing::{Facts, Writing};
-pub(super) use writing::{NAMES, broken, failed, table};
+pub(super) use writing::{NAMES, failed, table};
 
 /// Everything, in the order in which it is shown.
 pub(super) static ALL: [&Section; 4] = [&TOOLS, &RESOURCES, &TEMPLATES, &PROMPTS];

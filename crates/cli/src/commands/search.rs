@@ -80,7 +80,7 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
         if found.is_empty() && failures.is_empty() && !ui.json {
             ui.note("no tool has such a name");
         }
-        let text = ui.hidden(&text).into_owned();
+        let text = if ui.json { ui.hidden_json(&text) } else { ui.hidden_whole(&text) }.into_owned();
         let exit =
             if text.is_empty() { Exit::Done } else { written(ui, ui.aside(move |ui| ui.page(&text)).await) };
         let failed = tell_failures(ui, &failures);

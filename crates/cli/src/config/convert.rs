@@ -232,17 +232,18 @@ fn spelling(piece: Piece<'_>, to: Dialect, lost: &mut dyn FnMut(&str)) -> String
         (Piece::Environment(name, None), Dialect::OpencodeJson) => format!("{{env:{name}}}"),
         (Piece::Environment(name, default), _) => {
             lost(&format!("the variable {name}{}", if default.is_some() { " with a default" } else { "" }));
-            default.unwrap_or_default().to_owned()
+            // Where nothing can stand for it, what stood there shows what to put in its place.
+            default.map_or_else(|| format!("${{{name}}}"), str::to_owned)
         }
         (Piece::Editor(name), Dialect::VsCodeJson | Dialect::McpServersJson) => format!("${{{name}}}"),
         (Piece::Editor(name), _) => {
             lost(&format!("what {} stands for", shown(format!("${{{name}}}").as_ref())));
-            String::new()
+            format!("${{{name}}}")
         }
         (Piece::File(path), Dialect::OpencodeJson) => format!("{{file:{path}}}"),
         (Piece::File(path), _) => {
             lost(&format!("the text of the file {}", shown(path.as_ref())));
-            String::new()
+            format!("{{file:{path}}}")
         }
     }
 }

@@ -304,5 +304,6 @@ fn lines(text: &str) -> impl Iterator<Item = OsString> {
 
 /// One variable, without a default.
 fn is_variable(text: &str) -> bool {
-    text.starts_with("${") && text.find('}') == Some(text.len() - 1) && !text.contains(":-")
+    let begins = text.starts_with("${") || text.starts_with("{env:");
+    begins && text.find('}') == Some(text.len() - 1) && !text.contains(":-")
 }

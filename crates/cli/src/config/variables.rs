@@ -276,13 +276,19 @@ pub(super) fn pieces(mut text: &str, files: bool) -> Vec<Piece<'_>> {
 
 /// The first form in a text, and where it begins. `files`: whether `{file:` is one.
 fn next(text: &str, files: bool) -> Option<(usize, Form)> {
-    let dollar = text
-        .find("${")
-        .map(|at| if text[..at].ends_with('$') { (at - 1, Form::Escaped) } else { (at, Form::Dollar) });
-    let brace = text.find("{env:").map(|at| (at, Form::Brace));
-    let file = text.find("{file:").filter(|_| files).map(|at| (at, Form::File));
-    // The brace of `${env:` is the dollar's, which is before it.
-    [dollar, brace, file].into_iter().flatten().min_by_key(|(at, _)| *at)
+    // Once forward: a text may be long, and hold very many.
+    for (at, _) in text.match_indices(['$', '{']) {
+        let rest = &text[at..];
+        let form = match rest {
+            _ if rest.starts_with("$${") => Form::Escaped,
+            _ if rest.starts_with("${") => Form::Dollar,
+            _ if rest.starts_with("{env:") => Form::Brace,
+            _ if rest.starts_with("{file:") && files => Form::File,
+            _ => continue,
+        };
+        return Some((at, form));
+    }
+    None
 }
 
 pub(super) fn is_name(name: &str) -> bool {

@@ -46,7 +46,7 @@ pub use http_client::{
 #[cfg(feature = "http")]
 pub(crate) use http_client::{Checked, Proxy, readable, refusal, shown};
 #[cfg(all(feature = "http", unix))]
-pub(crate) use http_client::{Exchanged, tls_text, untrusted_issuer};
+pub(crate) use http_client::{Exchanged, is_an_authoritys, tls_text, untrusted_issuer};
 #[cfg(feature = "http")]
 pub use http_server::{
     Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,

@@ -56,6 +56,11 @@ fn each_certificate_that_is_refused_is_diagnosed_as_what_it_is() {
         for (pem, id, seen) in [
             (&include_bytes!("../fixtures/tls/expired.pem")[..], "certificate-expired", "has expired"),
             (include_bytes!("../fixtures/tls/other.pem"), "certificate-name", "not for localhost"),
+            (
+                include_bytes!("../fixtures/tls/authority.pem"),
+                "certificate-of-authority",
+                "is an authority's own",
+            ),
         ] {
             let port = server(pem, KEY);
             let report = examined(Link::http(format!("https://localhost:{port}/")).extra_ca(CA)).await;

@@ -241,3 +241,12 @@ pub(crate) async fn find(client: &Client, section: &Section, name: &str) -> Resu
         }
     }
 }
+
+/// A member of `errors`: which list it is about, and what went wrong. What the server wrote to standard error is in it, and
+/// may hold what it was told.
+pub(crate) fn broken(ui: &Ui, section: &Section, failure: &Failure) -> String {
+    let mut error = failure.json()["error"].take();
+    error["method"] = section.method.into();
+    ui.hide_in(&mut error);
+    error.to_string()
+}

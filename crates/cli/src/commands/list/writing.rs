@@ -128,7 +128,7 @@ impl<'a> Writing<'a> {
                 match &mut self.form {
                     Form::Page(page) => page.is_broken = true,
                     Form::Document(document) => {
-                        document.errors.push(broken(self.ui, section, &failure));
+                        document.errors.push(super::broken(self.ui, section, &failure));
                     }
                 }
             }
@@ -211,7 +211,11 @@ impl<'a> Writing<'a> {
         if text.is_empty() {
             return Ok(());
         }
-        let text = if self.several { self.ui.hidden(&text).into_owned() } else { text };
+        let text = match &self.form {
+            _ if !self.several => text,
+            Form::Document(_) => self.ui.hidden_json(&text).into_owned(),
+            _ => self.ui.hidden_whole(&text).into_owned(),
+        };
         match self.ui.aside(move |ui| ui.piece(&text)).await {
             Ok(()) => Ok(()),
             Err(unwritten) => {
@@ -220,14 +224,6 @@ impl<'a> Writing<'a> {
             }
         }
     }
-}
-
-/// A member of `errors`: which list it is about, and what went wrong. What the server wrote to standard error is in it, and
-/// may hold what it was told.
-pub(crate) fn broken(ui: &Ui, section: &Section, failure: &Failure) -> String {
-    let mut error = failure.json()["error"].take();
-    error["method"] = section.method.into();
-    ui.hidden(&error.to_string()).into_owned()
 }
 
 // ---- one JSON document ----

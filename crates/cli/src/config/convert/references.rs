@@ -10,6 +10,9 @@ use super::super::tree::Text;
 use super::super::variables::{Piece, is_name, pieces};
 use crate::secret;
 
+/// Where the last private plane of Unicode begins: what stands for a reference until it is written.
+const SIGNS: u32 = 0x10_0000;
+
 /// Puts references into the entry of that name; the variables that have to be set for it now. `files`: as in [`pieces`].
 pub(super) fn put(definition: &mut Definition, entry: &str, files: bool) -> Vec<String> {
     let mut set = Vec::new();
@@ -76,18 +79,25 @@ fn in_words(words: &mut [&mut Text], entry: &str, set: &mut Vec<String>) {
     // One may be a part of another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.retain(|secret| !secret.is_empty());
-    let mut number = 0;
+    let mut references = Vec::new();
     for secret in secrets {
         let holding = |word: &&mut &mut Text| word.text.contains(&secret);
         if !words.iter_mut().any(|word| holding(&word)) {
             continue;
         }
-        number += 1;
+        let number = references.len() + 1;
         let ending = if number == 1 { "SECRET".to_owned() } else { format!("SECRET_{number}") };
-        let variable = spelled(entry, &ending);
-        let reference = format!("${{{variable}}}");
+        // A sign of no text's own until all are found: a reference may hold another secret by chance.
+        let sign = u32::try_from(number).ok().and_then(|number| char::from_u32(SIGNS + number.min(0xFFFC)));
+        let sign = sign.unwrap_or('\u{10FFFD}');
         for word in words.iter_mut().filter(holding) {
-            word.text = word.text.replace(&secret, &reference);
+            word.text = word.text.replace(&secret, sign.encode_utf8(&mut [0; 4]));
+        }
+        references.push((sign, spelled(entry, &ending)));
+    }
+    for (sign, variable) in references {
+        for word in words.iter_mut().filter(|word| word.text.contains(sign)) {
+            word.text = word.text.replace(sign, &format!("${{{variable}}}"));
         }
         set.push(variable);
     }

@@ -142,10 +142,10 @@ fn variables_are_spelled_as_the_other_program_reads_them_or_told() {
     let (text, left) = written(Dialect::CodexToml);
     for part in [
         "env_vars = [\"V\"]\n",
-        "env = { W = \"\" }\n",
+        "env = { W = \"${V}\" }\n",
         "bearer_token_env_var = \"V\"\n",
         "env_http_headers = { X = \"V\" }\n",
-        "http_headers = { Y = \"y \" }\n",
+        "http_headers = { Y = \"y ${V}\" }\n",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::super::remote::ITS_LOG;
 use super::super::report::{Check, Finding, Phase};
-use crate::link::{tls_text, untrusted_issuer};
+use crate::link::{is_an_authoritys, tls_text, untrusted_issuer};
 
 /// What an authority is called that belongs to a program or a device which opens encrypted connections: a proxy of a
 /// company, a scanner, a tool of developers. In small letters.
@@ -217,6 +217,11 @@ fn certificate(problem: CertificateError, host: &str) -> Finding {
             "certificate-name",
             "it is another server, or one that is known by another name".to_owned(),
             "use a name that is in the certificate, or give the server one for this name",
+        ),
+        problem if is_an_authoritys(problem) => (
+            "certificate-of-authority",
+            "what openssl req -x509 makes is an authority unless it is told otherwise; --ca does not help".to_owned(),
+            "make the server another one, with -addext basicConstraints=critical,CA:FALSE; --ca FILE trusts that",
         ),
         _ => match issuer {
             Some(issuer) if intercepts(&issuer) => (

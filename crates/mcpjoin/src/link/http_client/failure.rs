@@ -76,6 +76,11 @@ pub(crate) fn tls_text(error: &rustls::Error, host: &str) -> String {
             CertificateError::Other(other) if other.0.is::<Untrusted>() => {
                 format!("the certificate of {host} is {} (an extra CA can be given)", other.0)
             }
+            problem if is_an_authoritys(problem) => {
+                format!(
+                    "the certificate of {host} is an authority's own (CA:TRUE), which no server may show as its own"
+                )
+            }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 format!("the certificate of {host} has expired")
             }
@@ -92,6 +97,12 @@ pub(crate) fn tls_text(error: &rustls::Error, host: &str) -> String {
         }
         error => format!("TLS with {host} failed: {error}"),
     }
+}
+
+/// Whether a server has shown an authority's certificate as its own. The type of that error is in a crate behind rustls, and
+/// its name is all that there is of it.
+pub(crate) fn is_an_authoritys(problem: &CertificateError) -> bool {
+    matches!(problem, CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity")
 }
 
 /// Who has signed a certificate that nobody here trusts.

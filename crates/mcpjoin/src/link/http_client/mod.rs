@@ -57,7 +57,7 @@ pub use credentials::{
 };
 pub(crate) use failure::readable;
 #[cfg(unix)]
-pub(crate) use failure::{tls_text, untrusted_issuer};
+pub(crate) use failure::{is_an_authoritys, tls_text, untrusted_issuer};
 pub(crate) use proxy::Proxy;
 pub(crate) use wire::shown;
 #[cfg(unix)]
