@@ -398,6 +398,11 @@ pub(super) fn list(way: Way, method: &Method, error: &ClientError) -> Finding {
             "the list is not what the specification has there: clients show nothing of it, or leave parts out",
             AUTHORS,
         ),
+        ClientError::Call(CallError::ReplyTooLarge { .. }) => (
+            "list-too-large",
+            "it is longer than what is taken here, which no rule forbids; other clients have bounds of their own",
+            "take more (--max-message-size 64MiB), or have the server give it in pages",
+        ),
         _ if way.is_remote() => ("list-failed", "the list could not be read", "look at the server's own log"),
         _ => ("list-failed", "the list could not be read", BY_HAND),
     };

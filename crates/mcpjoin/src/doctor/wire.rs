@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::decode::{Decoded, Shape, decode};
+use mcpjoin_proto::decode::{DecodeErrorKind, Decoded, Shape, decode};
 use mcpjoin_proto::session::{Inbound, Outbound, Violation};
 use mcpjoin_proto::{DecodeLimits, Message, Method, RequestId};
 use tokio::time::Instant;
@@ -143,6 +143,8 @@ impl Wire {
                     seen.noise.push(excerpt.clone());
                 }
             }
+            // The bound is ours. What was asked for so is told where it was asked.
+            Violation::Malformed { error, .. } if matches!(error.kind, DecodeErrorKind::TooLarge { .. }) => {}
             Violation::ByteOrderMark => seen.byte_order_mark = true,
             // It looks the same when we have given up waiting, which is no fault of the server.
             Violation::LateReply { .. } => {}

@@ -374,6 +374,11 @@ fn a_list_that_cannot_be_read_is_found() {
     limits.request = Duration::from_millis(200);
     let doctor = Doctor::new(Shell { list: ":", ..HEALTHY }.command(), client().limits(limits));
     only(&run(doctor.examine()), "list-unanswered", Check::Lists, Phase::List);
+    let mut limits = Limits::default();
+    limits.message = 1000;
+    let long = r#"say "\"result\":{\"tools\":[{\"name\":\"$(printf %1000s)\"}]}""#;
+    let doctor = Doctor::new(Shell { list: long, ..HEALTHY }.command(), client().limits(limits));
+    only(&run(doctor.examine()), "list-too-large", Check::Lists, Phase::List);
 }
 
 #[test]
