@@ -15,8 +15,6 @@ use crate::exit::Exit;
 const SEE_STDERR: &str =
     "run the command by itself in a terminal; -v shows everything that it writes to standard error";
 const MAYBE_DONE: &str = "the server may have done it or not: look before you try again";
-/// What we ourselves answer to a request that comes before the opening is over: who sends that back sends everything back.
-const OURS: &str = "this client has not finished opening the session";
 /// What our bridge says where no orchestrator was reached; what stands before it is which one, and what after it is why.
 const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
 const TELL: &str = "this is a fault of the server: tell its authors";
@@ -198,7 +196,7 @@ impl Failure {
             OpeningFailure::NoCommonVersion { .. } => {
                 new("E_VERSION", Phase::Probe, "leave out --protocol-version and --era, or update the server")
             }
-            OpeningFailure::Refused { method, error } if error.message == OURS => {
+            OpeningFailure::Refused { method, .. } if failure.is_echo() => {
                 let mut failure = new(
                     "E_NOT_MCP",
                     asked(method),

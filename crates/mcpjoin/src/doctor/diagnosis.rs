@@ -198,6 +198,12 @@ pub(super) fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Fi
             "client and server have no version of the protocol in common",
             "ask for no version in particular, or update the server",
         ),
+        failure if failure.is_echo() => (
+            "echo",
+            Check::Opening,
+            "our own messages came back: what answers is no MCP server, and sends what it reads",
+            "look at what runs there, or listens there; it may need an option to serve MCP",
+        ),
         OpeningFailure::Refused { error: answered, .. } => {
             error = Some(answered);
             (

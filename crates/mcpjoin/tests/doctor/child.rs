@@ -363,6 +363,11 @@ fn a_server_that_does_not_agree_is_found() {
 }
 
 #[test]
+fn a_program_that_sends_back_what_it_reads_is_told_as_such() {
+    only(&run(Doctor::new(sh("exec cat"), client()).examine()), "echo", Check::Opening, Phase::Initialize);
+}
+
+#[test]
 fn a_list_that_cannot_be_read_is_found() {
     let refuses = r#"say '"error":{"code":-32603,"message":"out of order"}'"#;
     let report = Shell { list: refuses, ..HEALTHY }.examine();

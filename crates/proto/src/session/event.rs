@@ -344,6 +344,17 @@ pub enum OpeningFailure {
     },
 }
 
+/// What a client says to a request that comes before the opening is over.
+pub(super) const UNOPENED: &str = "this client has not finished opening the session";
+
+impl OpeningFailure {
+    /// Whether the refusal is what we ourselves have said: who sends our messages back is no peer.
+    #[must_use]
+    pub fn is_echo(&self) -> bool {
+        matches!(self, Self::Refused { error, .. } if error.message == UNOPENED)
+    }
+}
+
 /// The era a client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ask {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use super::calls::{Call, Expired, Purpose};
 use super::declared;
-use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
+use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities, UNOPENED};
 use super::legacy::Legacy;
 use super::link::{LinkEnd, LinkError, Route};
 use super::modern::{self, Modern};
@@ -338,7 +338,7 @@ impl ClientOpening {
             shared.reply(request.id, None, Ok(Payload::from_raw(Raw::empty_object())));
         } else {
             shared.violation(Violation::TooEarly { method: request.method });
-            let error = ErrorObject::invalid_request("this client has not finished opening the session");
+            let error = ErrorObject::invalid_request(UNOPENED);
             shared.reply(request.id, None, Err(error));
         }
     }
