@@ -13,6 +13,7 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 use super::course::Course;
+use super::environment::within;
 use super::opening::Opening;
 use super::remote;
 use super::report::{Check, Finding, Phase};
@@ -41,7 +42,7 @@ pub(super) async fn examine(
                 "write tcp://host:port, with an IPv6 address in brackets",
             ))),
         },
-        SocketPlace::Unix(path) => file(path),
+        SocketPlace::Unix(path) => file(path, connect.within()).await,
     };
     match resolved {
         Ok(detail) => course.end(detail),
@@ -135,12 +136,21 @@ pub(super) async fn resolve(
 }
 
 /// Whether there is a socket.
-fn file(path: &Path) -> Result<String, Box<Finding>> {
+async fn file(path: &Path, bound: Duration) -> Result<String, Box<Finding>> {
     let name = path.display();
     let finding = |id, seen: String, meaning: &str, advice: &str| {
         Err(Box::new(Finding::new(id, Check::Address, Phase::Resolve, seen, meaning, advice)))
     };
-    match std::fs::metadata(path) {
+    let place = path.to_owned();
+    let Some(looked) = within(bound, move || std::fs::metadata(place)).await else {
+        return finding(
+            "unreached",
+            format!("{name} could not be looked at within {:.1} s", bound.as_secs_f64()),
+            "the folder lies on a disk or a machine that does not answer",
+            "look at where the folder is mounted from",
+        );
+    };
+    match looked {
         Ok(found) if found.file_type().is_socket() => Ok("a socket".to_owned()),
         Ok(found) => finding(
             "not-a-socket",

@@ -1,7 +1,9 @@
 //! `mcpjoin doctor --environment`, and what of the machine bears on a server that does not work. The library looks; here
 //! it is shown.
 
-use mcpjoin::doctor::{EnvironmentDoctor, EnvironmentFinding, EnvironmentReport, Outcome, Report, World};
+use mcpjoin::doctor::{
+    Check, EnvironmentDoctor, EnvironmentFinding, EnvironmentPart, EnvironmentReport, Outcome, Report, World,
+};
 use serde_json::{Value, json};
 
 use super::document;
@@ -113,9 +115,32 @@ pub(super) async fn about(way: &Way, shown: &str, report: &Report) -> Vec<Enviro
     if let Some(command) = way.command() {
         return doctor.about_command(command).await;
     }
-    match host(shown).filter(|_| way.http().is_some()) {
+    // A server that was reached and answers wrong does so whatever the surroundings are.
+    let failed: Vec<Check> = report.findings.iter().map(|finding| finding.check).collect();
+    if !failed.iter().any(|check| PARTS.iter().any(|part| bears(*part, *check))) {
+        return Vec::new();
+    }
+    let mut findings = match host(shown).filter(|_| way.http().is_some()) {
         Some((host, encrypted)) => doctor.about_host(host, encrypted).await,
         None => Vec::new(),
+    };
+    findings.retain(|finding| failed.iter().any(|check| bears(finding.check.part(), *check)));
+    findings
+}
+
+/// The parts that are about connections.
+const PARTS: [EnvironmentPart; 3] =
+    [EnvironmentPart::Proxy, EnvironmentPart::Certificates, EnvironmentPart::Loopback];
+
+/// Whether a fault of that part of the surroundings may be why that check of a server has failed.
+const fn bears(part: EnvironmentPart, check: Check) -> bool {
+    match part {
+        EnvironmentPart::Proxy => matches!(check, Check::Address | Check::Proxy | Check::Reached),
+        EnvironmentPart::Certificates => {
+            matches!(check, Check::Certificates | Check::Tls | Check::ServerCertificate)
+        }
+        EnvironmentPart::Loopback => matches!(check, Check::Address | Check::Reached | Check::Families),
+        _ => false,
     }
 }
 
@@ -212,7 +237,21 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::host;
+    use super::{Check, EnvironmentPart, bears, host};
+
+    #[test]
+    fn a_fault_of_the_machine_is_told_with_failures_of_its_kind() {
+        for (part, check, does) in [
+            (EnvironmentPart::Proxy, Check::Reached, true),
+            (EnvironmentPart::Proxy, Check::Endpoint, false),
+            (EnvironmentPart::Certificates, Check::ServerCertificate, true),
+            (EnvironmentPart::Certificates, Check::Authorization, false),
+            (EnvironmentPart::Loopback, Check::Families, true),
+            (EnvironmentPart::Path, Check::Reached, false),
+        ] {
+            assert_eq!(bears(part, check), does, "{part:?} {check:?}");
+        }
+    }
 
     #[test]
     fn the_host_of_a_url_is_known_where_it_is_written_out() {

@@ -42,7 +42,10 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
         &targets,
         connect,
         |_, plan| Box::pin(examine(plan)),
-        async |outcomes: Vec<Examined>| {
+        async |mut outcomes: Vec<Examined>| {
+            for (_, surroundings) in outcomes.iter_mut().flatten() {
+                untold(&machine, surroundings);
+            }
             let healthy = machine.is_healthy()
                 && configuration.faults.is_empty()
                 && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
@@ -69,6 +72,14 @@ async fn examine(plan: Plan) -> Examined {
     let report = Doctor::new(plan.way.examined(), plan.client).examine().await;
     let surroundings = environment::about(&plan.way, &plan.shown, &report).await;
     Ok((report, surroundings))
+}
+
+/// Leaves what is not told of the machine already.
+fn untold(machine: &EnvironmentReport, surroundings: &mut Vec<EnvironmentFinding>) {
+    let told = |finding: &EnvironmentFinding| {
+        machine.findings.iter().any(|known| known.id == finding.id && known.seen == finding.seen)
+    };
+    surroundings.retain(|finding| !told(finding));
 }
 
 /// Each server, with what came of it where it was examined.
@@ -213,4 +224,23 @@ fn document(
         "configuration": configuration.document(),
         "servers": servers.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::doctor::{EnvironmentDoctor, World};
+
+    use super::untold;
+
+    #[tokio::test]
+    async fn what_is_told_of_the_machine_is_not_told_of_its_servers() {
+        let folder = std::env::temp_dir().join("mcpjoin-there-is-no-such-world");
+        let machine = EnvironmentDoctor::new(World::below(folder)).examine().await;
+        assert!(!machine.findings.is_empty());
+        let mut again = machine.findings.clone();
+        again[0].seen.push_str(" in another way");
+        let other = again[0].clone();
+        untold(&machine, &mut again);
+        assert_eq!(again, [other]);
+    }
 }

@@ -21,17 +21,22 @@ pub(super) fn examine(world: &World) -> Looked {
         match unwritable(world, name, &folder) {
             None => looked.pass(check),
             Some((id, at, why)) => {
-                let user = world.user();
-                let (advice, whose) = (
-                    format!("sudo chown -R {user} {}", at.display()),
-                    format!(
-                        "the cache of {name}, {}, cannot be used: {} {why}",
-                        folder.display(),
-                        at.display()
-                    ),
+                let whose = format!(
+                    "the cache of {name}, {}, cannot be used: {} {why}",
+                    folder.display(),
+                    at.display()
                 );
-                let advice =
-                    if id == "cache-no-folder" { format!("move {} away", at.display()) } else { advice };
+                let advice = if id == "cache-no-folder" {
+                    format!("move {} away", quoted(&at))
+                } else if at.starts_with(&folder) {
+                    format!("sudo chown -R {} {}", world.user(), quoted(&at))
+                } else {
+                    // What lies above the cache is others', too: its owner stays.
+                    format!(
+                        "make the folder {}, owned by you, or name another for the cache",
+                        quoted(&folder)
+                    )
+                };
                 let meaning = format!(
                     "{} cannot download a server that it is asked to run, and the server ends before it has begun",
                     if name == "npm" { "npx" } else { "uvx" }
@@ -43,6 +48,16 @@ pub(super) fn examine(world: &World) -> Looked {
     }
     looked.detail = shown.join(", ");
     looked
+}
+
+/// A path as a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+@:,%=".contains(c)) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// The cache of npm: a variable, a line of ~/.npmrc, or its own.
@@ -104,4 +119,28 @@ fn unwritable(world: &World, name: &str, folder: &Path) -> Option<(&'static str,
             _ => ("cache-unwritable", inside.clone(), "may not be written to".to_owned()),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::environment::tests::Folder;
+
+    #[test]
+    fn what_lies_above_a_cache_keeps_its_owner() {
+        let folder = Folder::new("cache-above");
+        let ours = rustix::process::geteuid().as_raw();
+        let world = folder.world().with_user(ours + 1).with_variable("HOME", "/nonexistent");
+        let looked = examine(&world);
+        assert_eq!(looked.findings.len(), 2);
+        for (finding, cache) in looked.findings.iter().zip([".npm", ".cache/uv"]) {
+            assert!(!finding.advice.contains("chown"), "{}", finding.advice);
+            assert!(finding.advice.contains(&format!("/nonexistent/{cache}, owned")), "{}", finding.advice);
+        }
+        // A cache of another's is given back, whatever it is called.
+        folder.file("home/u/a b's/x", "");
+        let looked = examine(&world.with_variable("npm_config_cache", "/home/u/a b's"));
+        let advice = format!("sudo chown -R {} '/home/u/a b'\\''s'", ours + 1);
+        assert_eq!(looked.findings[0].advice, advice);
+    }
 }

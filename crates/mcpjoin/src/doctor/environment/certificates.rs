@@ -89,6 +89,13 @@ pub(super) fn examine(world: &World) -> Looked {
     looked
 }
 
+/// What bears on connections of our own: of the variables those that we read.
+pub(super) fn ours(world: &World) -> Looked {
+    let others =
+        VARIABLES.iter().map(|(variable, _)| variable).filter(|variable| !variable.starts_with("SSL_"));
+    examine(&others.fold(world.clone(), World::without_variable))
+}
+
 fn store(world: &World, replaced: bool, looked: &mut Looked, shown: &mut Vec<(String, Vec<&str>)>) {
     if world.system() == System::Mac {
         return looked.not_run(Check::CertificateStore, "the keychain is not looked into");

@@ -29,7 +29,7 @@ pub use report::{
 };
 pub use world::{System, World};
 
-use self::world::within;
+pub(super) use self::world::within;
 use super::Outcome;
 use crate::link::ChildCommand;
 
@@ -134,13 +134,13 @@ impl EnvironmentDoctor {
     }
 
     /// What of the surroundings bears on a server that is reached by a URL with this host: a proxy, certificates, and for a
-    /// host on this machine loopback. At most 10 s.
+    /// host on this machine loopback. Of the variables only those that mcpjoin reads for such a URL. At most 10 s.
     pub async fn about_host(&self, host: &str, encrypted: bool) -> Vec<EnvironmentFinding> {
         let world = &self.world;
         let host = host.trim_matches(['[', ']']);
         let mut findings = proxy::about(world, host, encrypted).await;
         if encrypted {
-            findings.extend(looked(world, certificates::examine).await.findings);
+            findings.extend(looked(world, certificates::ours).await.findings);
         }
         if proxy::is_here(host) {
             findings.extend(loopback::examine(world).await.findings);

@@ -293,8 +293,9 @@ fn session(world: &World, seat: Seat, interactive: bool) -> SearchPath {
                 if !shell.source(&Path::new("/etc/zsh").join(name)) {
                     shell.source(&Path::new("/etc").join(name));
                 }
-                if let Some(file) = own(&format!(".{name}")) {
-                    shell.source(&file);
+                // Each of them may say where the next one lies.
+                if let Some(folder) = shell.settings().or_else(|| home.clone()) {
+                    shell.source(&folder.join(format!(".{name}")));
                 }
             }
         }

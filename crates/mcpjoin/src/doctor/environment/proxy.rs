@@ -128,14 +128,21 @@ pub(super) async fn examine(world: &World) -> Looked {
 
 /// Those that bear on a host.
 pub(super) async fn about(world: &World, host: &str, encrypted: bool) -> Vec<EnvironmentFinding> {
-    let wanted = if encrypted { VARIABLES[1] } else { VARIABLES[0] };
-    let used = wanted.into_iter().chain(VARIABLES[2]).any(|name| world.set(name).is_some());
+    let (wanted, other) = if encrypted { (1, 0) } else { (0, 1) };
+    let is_set = |names: [&str; 2]| names.into_iter().any(|name| world.set(name).is_some());
+    let used = is_set(VARIABLES[wanted]) || is_set(VARIABLES[2]);
     let here = is_here(host);
     // None leads back to this machine.
     if !used || here || exceptions(world).iter().any(|exception| covers(exception, host)) {
         return Vec::new();
     }
-    let mut findings = examine(world).await.findings;
+    // The other scheme has its own, and the one for all counts where there is none for this scheme.
+    let mut unread = VARIABLES[other].to_vec();
+    if is_set(VARIABLES[wanted]) {
+        unread.extend(VARIABLES[2]);
+    }
+    let world = unread.into_iter().fold(world.clone(), World::without_variable);
+    let mut findings = examine(&world).await.findings;
     findings.retain(|finding| finding.check != Check::ProxyLocalhost);
     findings
 }

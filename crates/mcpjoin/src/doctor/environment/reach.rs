@@ -86,9 +86,9 @@ fn here(runtimes: &[Runtime], looked: &mut Looked) {
     looked.fail(
         Check::PathHere,
         "not-found-here",
-        format!("{} found by your login shell ({}), and not from here", are(&hidden), shown(first)),
+        format!("{} found by your login shell ({}), and not from here", are(&names(&hidden)), shown(first)),
         "whatever is started from here, servers and the clients that start them, does not find them either",
-        entry(first),
+        whole(first),
     );
 }
 
@@ -113,7 +113,8 @@ fn desktop(world: &World, paths: &SearchPaths, runtimes: &[Runtime], looked: &mu
     let Some(first) = hidden.first().and_then(|runtime| runtime.at(Seat::Here)) else {
         return looked.pass(Check::PathDesktop);
     };
-    let seen = format!("{} found from here ({}), and not by a desktop session", are(&hidden), shown(first));
+    let seen =
+        format!("{} found from here ({}), and not by a desktop session", are(&names(&hidden)), shown(first));
     if !has_desktop(world) {
         looked.not_run(Check::PathDesktop, "this machine has no desktop");
         return;
@@ -127,7 +128,7 @@ fn desktop(world: &World, paths: &SearchPaths, runtimes: &[Runtime], looked: &mu
         "not-found-on-desktop",
         seen,
         "a client that is started from the menu (Claude Desktop, VS Code, Cursor) cannot start servers with them",
-        entry(first),
+        whole(first),
     );
 }
 
@@ -170,14 +171,8 @@ fn has_desktop(world: &World) -> bool {
             .any(|folder| world.list(Path::new(folder)).iter().any(|name| name.ends_with(".desktop")))
 }
 
-/// `npx and node are`
-fn are(runtimes: &[&Runtime]) -> String {
-    let names: Vec<&str> = runtimes.iter().map(|runtime| runtime.name).collect();
-    match names.split_last() {
-        Some((one, [])) => format!("{one} is"),
-        Some((last, rest)) => format!("{} and {last} are", rest.join(", ")),
-        None => String::new(),
-    }
+fn names<'a>(runtimes: &[&'a Runtime]) -> Vec<&'a str> {
+    runtimes.iter().map(|runtime| runtime.name).collect()
 }
 
 /// A path, and the version manager that it belongs to.
@@ -186,15 +181,6 @@ fn shown(path: &Path) -> String {
         Some(manager) => format!("{}, through {manager}", path.display()),
         None => path.display().to_string(),
     }
-}
-
-/// What an entry needs so that such a program is found from everywhere.
-fn entry(path: &Path) -> String {
-    let folder = path.parent().unwrap_or(path).display();
-    format!(
-        "write the whole path as the command of the entry, {folder}/npx for example, and \"PATH\": \
-         \"{folder}:/usr/local/bin:/usr/bin:/bin\" into its env"
-    )
 }
 
 /// A version manager that has the program, which no `PATH` has.
@@ -208,15 +194,16 @@ pub(super) fn unloaded(world: &World, program: &str) -> Option<(Manager, PathBuf
 /// A finding about a version manager whose programs nobody finds.
 pub(super) fn not_loaded(names: &[&str], manager: &Manager, path: &Path) -> [String; 3] {
     [
-        format!("{} installed through {} ({}), and no PATH leads there", list(names), manager.name, path.display()),
+        format!("{} installed through {} ({}), and no PATH leads there", are(names), manager.name, path.display()),
         "neither your shell nor anything else finds it: the lines that load it are missing from your shell's files, or \
          stand where they are not read"
             .to_owned(),
-        entry(path),
+        whole(path),
     ]
 }
 
-fn list(names: &[&str]) -> String {
+/// `npx and node are`
+fn are(names: &[&str]) -> String {
     match names.split_last() {
         Some((one, [])) => format!("{one} is"),
         Some((last, rest)) => format!("{} and {last} are", rest.join(", ")),
@@ -250,12 +237,13 @@ pub(super) fn about(world: &World, program: &str) -> Vec<EnvironmentFinding> {
             whole(&path),
         );
     } else if let Some((manager, path)) = unloaded(world, &wanted) {
-        let [seen, meaning, _] = not_loaded(&[&wanted], &manager, &path);
-        looked.fail(Check::Managers, "manager-not-loaded", seen, meaning, whole(&path));
+        let [seen, meaning, advice] = not_loaded(&[&wanted], &manager, &path);
+        looked.fail(Check::Managers, "manager-not-loaded", seen, meaning, advice);
     }
     looked.findings
 }
 
+/// What an entry needs so that this program is found from everywhere.
 fn whole(path: &Path) -> String {
     let folder = path.parent().unwrap_or(path).display();
     format!(

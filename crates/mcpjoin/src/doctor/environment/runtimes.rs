@@ -2,6 +2,7 @@
 //!
 //! Called by `environment`. Nothing is run but `--version`, and that with the `PATH` of the world that is looked at.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,9 +50,14 @@ pub(super) async fn examine(world: &World, paths: Option<&SearchPaths>, patience
         let path = reach::examine(&seen, &computed, &runtimes);
         let mut looked = Looked::default();
         let broken = files(&seen, &computed, &runtimes, &mut looked);
-        (path, looked, runtimes, broken)
+        let here = runtimes.iter().filter_map(|runtime| Some((runtime.name, runtime.at(Seat::Here)?)));
+        let run_by: BTreeMap<&str, String> =
+            here.filter_map(|(name, file)| Some((name, interpreter(&seen, file)?))).collect();
+        (path, looked, runtimes, broken, run_by)
     });
-    let Some((path, mut looked, mut runtimes, broken)) = looked.await else { return Programs::default() };
+    let Some((path, mut looked, mut runtimes, broken, run_by)) = looked.await else {
+        return Programs::default();
+    };
     // What is known to be broken is not asked.
     let asked = runtimes.iter().filter(|runtime| !broken.contains(&runtime.name));
     let asked = asked.filter_map(|runtime| Some((runtime.name, runtime.at(Seat::Here)?.clone())));
@@ -65,7 +71,7 @@ pub(super) async fn examine(world: &World, paths: Option<&SearchPaths>, patience
         said.iter().filter(|(.., said)| !matches!(said, Said::Version(_))).map(|(name, ..)| *name).collect();
     for (name, file, said) in &said {
         // What is run by one that does not work is not at fault itself.
-        if interpreter(world, file).is_some_and(|other| other != *name && silent.contains(&other.as_str())) {
+        if run_by.get(name).is_some_and(|other| other != name && silent.contains(&other.as_str())) {
             continue;
         }
         let meaning = "no server that needs it starts";

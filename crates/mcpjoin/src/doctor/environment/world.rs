@@ -293,7 +293,7 @@ async fn loopback(address: IpAddr) -> io::Result<()> {
 
 /// Looks at files on a thread of its own: a folder on a machine that does not answer keeps nobody waiting for longer than
 /// this. `None` when it took longer.
-pub(super) async fn within<T: Send + 'static>(
+pub(in crate::doctor) async fn within<T: Send + 'static>(
     bound: Duration,
     look: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

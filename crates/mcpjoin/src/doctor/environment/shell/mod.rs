@@ -6,16 +6,20 @@
 //! steps, depth, the size of a file.
 
 mod conditions;
+mod doubt;
+mod expansion;
 mod syntax;
 mod tools;
 mod tree;
 mod words;
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use self::tree::{Assignment, Command, How, Item, Joint, List, Piece, Value, Word};
+use self::doubt::Doubt;
+use self::tree::{Assignment, Command, Item, Joint, List, Value, Word};
 use super::world::World;
 
 /// So many commands are followed, and then no more.
@@ -24,6 +28,8 @@ const STEPS: usize = 20_000;
 const DEPTH: usize = 24;
 /// A longer value is none.
 const LONGEST: usize = 64 << 10;
+/// All texts that a session makes, and the files that it reads, may have so many bytes together.
+const ROOM: usize = 16 << 20;
 /// At most so much is told of what was not computed.
 const TOLD: usize = 12;
 /// Stands for a text that is not known.
@@ -66,6 +72,10 @@ enum Flow {
     On(Holds),
     /// Out of the file or the function.
     Return,
+    /// Out of a `for`.
+    Break,
+    /// To the next turn of a `for`.
+    Continue,
     /// Out of everything.
     Exit,
 }
@@ -77,11 +87,15 @@ pub(super) struct Shell<'a> {
     interactive: bool,
     variables: BTreeMap<String, String>,
     functions: BTreeMap<String, Rc<List>>,
+    /// Functions that there may be, and that may set `PATH`.
+    doubtful: BTreeSet<String>,
     positional: Vec<String>,
     file: PathBuf,
     line: usize,
     steps: usize,
     depth: usize,
+    /// How many bytes may still be made.
+    room: Cell<usize>,
     /// Every file that was read.
     pub(super) read: Vec<PathBuf>,
     /// Where `PATH` was set, as `FILE:LINE`.
@@ -131,11 +145,13 @@ impl<'a> Shell<'a> {
             interactive,
             variables,
             functions: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
             positional: Vec::new(),
             file: PathBuf::new(),
             line: 0,
             steps: 0,
             depth: 0,
+            room: Cell::new(ROOM),
             read: Vec::new(),
             set: Vec::new(),
             unknown: Vec::new(),
@@ -145,6 +161,16 @@ impl<'a> Shell<'a> {
     /// The entries of `PATH` as it is now.
     pub(super) fn path(&self) -> &str {
         self.variables.get("PATH").map_or("", String::as_str)
+    }
+
+    /// The folder where zsh looks for its files, when a variable says so.
+    pub(super) fn settings(&mut self) -> Option<PathBuf> {
+        let folder = self.variables.get("ZDOTDIR").filter(|folder| !folder.is_empty())?;
+        if folder.contains(UNKNOWN) {
+            self.not_computed("ZDOTDIR is not computed, and says where the files of zsh are");
+            return None;
+        }
+        Some(PathBuf::from(folder))
     }
 
     /// Reads a file, where it is one. True when it was there.
@@ -157,6 +183,7 @@ impl<'a> Shell<'a> {
         if !self.read.iter().any(|known| known == file) {
             self.read.push(file.to_owned());
         }
+        self.spend(text.len());
         let (list, unread) = syntax::read(&text);
         let before = (std::mem::replace(&mut self.file, file.to_owned()), self.line);
         self.depth += 1;
@@ -164,9 +191,9 @@ impl<'a> Shell<'a> {
         self.depth -= 1;
         if let (Some(unread), Flow::On(_)) = (unread, flow) {
             let rest: String = text.chars().skip(unread.at).collect();
-            if ["PATH=", "path=", "path+=", "PATH+="].iter().any(|sign| rest.contains(sign)) {
+            if self.names_path(&rest) {
                 self.line = unread.line;
-                self.not_computed("what follows is not understood, and names PATH");
+                self.not_computed("what follows is not understood, and may set PATH");
             }
         }
         (self.file, self.line) = before;
@@ -207,7 +234,7 @@ impl<'a> Shell<'a> {
             match runs {
                 Holds::No => continue,
                 Holds::Unknown => {
-                    self.perhaps(command);
+                    self.perhaps(command, false);
                     continue;
                 }
                 Holds::Yes => {}
@@ -221,22 +248,26 @@ impl<'a> Shell<'a> {
     }
 
     /// What it is not known of whether it is run.
-    fn perhaps(&mut self, command: &Command) {
-        if sets_path(command) {
-            self.not_computed("PATH is set there under a condition that is not computed");
+    fn perhaps(&mut self, command: &Command, in_loop: bool) {
+        let mut doubt = Doubt::of(self, in_loop);
+        let sets = doubt.command(command);
+        let functions = doubt.functions;
+        self.doubtful.extend(functions);
+        if sets {
+            self.not_computed("PATH may be set there under a condition that is not computed");
         }
     }
 
-    fn perhaps_list(&mut self, list: &List) {
+    fn perhaps_list(&mut self, list: &List, in_loop: bool) {
         for item in list {
             self.line = item.line;
-            item.chain.iter().for_each(|(_, command)| self.perhaps(command));
+            item.chain.iter().for_each(|(_, command)| self.perhaps(command, in_loop));
         }
     }
 
     fn command(&mut self, command: &Command) -> Flow {
         self.steps += 1;
-        if self.steps > STEPS {
+        if self.steps > STEPS || self.is_spent() {
             self.not_computed("more is done there than is followed");
             return Flow::Exit;
         }
@@ -252,8 +283,8 @@ impl<'a> Shell<'a> {
                         Flow::On(Holds::Yes) => return self.list(body),
                         Flow::On(Holds::No) => {}
                         Flow::On(Holds::Unknown) => {
-                            arms[place..].iter().for_each(|(_, body)| self.perhaps_list(body));
-                            self.perhaps_list(otherwise);
+                            arms[place..].iter().for_each(|(_, body)| self.perhaps_list(body, false));
+                            self.perhaps_list(otherwise, false);
                             return Flow::On(Holds::Unknown);
                         }
                         flow => return flow,
@@ -276,7 +307,7 @@ impl<'a> Shell<'a> {
                         Holds::Yes => return self.list(body),
                         Holds::No => {}
                         Holds::Unknown => {
-                            arms[place..].iter().for_each(|(_, body)| self.perhaps_list(body));
+                            arms[place..].iter().for_each(|(_, body)| self.perhaps_list(body, false));
                             return Flow::On(Holds::Unknown);
                         }
                     }
@@ -287,12 +318,14 @@ impl<'a> Shell<'a> {
                 let values: Vec<String> = words.iter().flat_map(|word| self.fields(word)).collect();
                 for value in values {
                     self.steps += 1;
-                    if self.steps > STEPS {
+                    if self.steps > STEPS || self.is_spent() {
+                        self.not_computed("more is done there than is followed");
                         return Flow::Exit;
                     }
                     self.variables.insert(name.clone(), value);
                     match self.list(body) {
-                        Flow::On(_) => {}
+                        Flow::On(_) | Flow::Continue => {}
+                        Flow::Break => break,
                         flow => return flow,
                     }
                 }
@@ -306,7 +339,7 @@ impl<'a> Shell<'a> {
             Command::Condition(words) => Flow::On(conditions::double(self, words)),
             Command::Apart => Flow::On(Holds::Unknown),
             Command::Loop(body) => {
-                self.perhaps_list(body);
+                self.perhaps_list(body, true);
                 Flow::On(Holds::Unknown)
             }
         }
@@ -325,6 +358,17 @@ impl<'a> Shell<'a> {
         let known = match name.as_str() {
             "return" => return Flow::Return,
             "exit" => return Flow::Exit,
+            "break" | "continue" => {
+                if !operands.is_empty() {
+                    self.not_computed("how many loops are left there is not computed");
+                }
+                return if name == "break" { Flow::Break } else { Flow::Continue };
+            }
+            "shift" => self.shift(operands),
+            "set" => {
+                self.sets(operands);
+                Holds::Yes
+            }
             "." | "source" => return self.reads(operands),
             "eval" => {
                 tools::eval(self, words.get(1..).unwrap_or_default());
@@ -355,11 +399,14 @@ impl<'a> Shell<'a> {
                 }
                 Holds::Yes
             }
-            "true" | ":" | "echo" | "printf" | "alias" | "unalias" | "umask" | "ulimit" | "set"
-            | "setopt" | "unsetopt" | "autoload" | "bindkey" | "zstyle" | "complete" | "bind" | "trap"
-            | "cd" => Holds::Yes,
+            "true" | ":" | "echo" | "printf" | "alias" | "unalias" | "umask" | "ulimit" | "setopt"
+            | "unsetopt" | "autoload" | "bindkey" | "zstyle" | "complete" | "bind" | "trap" | "cd" => {
+                Holds::Yes
+            }
             "false" => Holds::No,
             _ if declares => Holds::Yes,
+            // Bash does not keep to POSIX alone where nobody has asked it to.
+            "shopt" if operands.iter().any(|operand| operand == "posix") => Holds::No,
             "emulate" | "compinit" | "mesg" | "tty" | "stty" | "shopt" => Holds::Unknown,
             "fish_add_path" => Holds::Unknown,
             _ => return self.calls(name, operands),
@@ -367,8 +414,37 @@ impl<'a> Shell<'a> {
         Flow::On(known)
     }
 
+    fn shift(&mut self, operands: &[String]) -> Holds {
+        match operands.first().map_or(Ok(1), |count| count.parse::<usize>()) {
+            Ok(count) if count <= self.positional.len() => {
+                self.positional.drain(..count);
+                Holds::Yes
+            }
+            Ok(_) => Holds::No,
+            Err(_) => {
+                self.positional = vec![UNKNOWN.into()];
+                Holds::Unknown
+            }
+        }
+    }
+
+    /// `set`: what are no options are the positional parameters.
+    fn sets(&mut self, operands: &[String]) {
+        if let Some(end) = operands.iter().position(|operand| operand == "--") {
+            self.positional = operands[end + 1..].to_vec();
+        } else if let Some(first) = operands.first().filter(|first| !first.starts_with(['-', '+'])) {
+            // One that is not known may have become many, or options.
+            self.positional = if first.contains(UNKNOWN) { vec![UNKNOWN.into()] } else { operands.to_vec() };
+        }
+    }
+
     /// A function, where it is one.
     fn calls(&mut self, name: &str, operands: &[String]) -> Flow {
+        if self.doubtful.contains(name) {
+            self.not_computed(
+                "PATH may be set by a function that is there under a condition that is not computed",
+            );
+        }
         let Some(body) = self.functions.get(name).cloned() else {
             return Flow::On(Holds::Unknown);
         };
@@ -382,8 +458,9 @@ impl<'a> Shell<'a> {
         self.depth -= 1;
         self.positional = before;
         match flow {
-            Flow::Return => Flow::On(Holds::Unknown),
-            flow => flow,
+            Flow::Exit => Flow::Exit,
+            Flow::On(holds) => Flow::On(holds),
+            Flow::Return | Flow::Break | Flow::Continue => Flow::On(Holds::Unknown),
         }
     }
 
@@ -391,21 +468,20 @@ impl<'a> Shell<'a> {
     fn reads(&mut self, operands: &[String]) -> Flow {
         let Some(file) = operands.first() else { return Flow::On(Holds::No) };
         if file.contains(UNKNOWN) {
+            self.not_computed("which file is read there is not computed");
             return Flow::On(Holds::Unknown);
         }
-        let path = if file.contains('/') {
-            PathBuf::from(file)
-        } else {
-            match self.finds(file) {
-                Some(path) => path,
-                None => return Flow::On(Holds::No),
-            }
-        };
+        let Some(path) = self.file_of(file) else { return Flow::On(Holds::No) };
         if tools::sourced(self, &path, operands) {
             return Flow::On(Holds::Yes);
         }
         let there = self.source(&path);
         if self.steps > STEPS { Flow::Exit } else { Flow::On(there.into()) }
+    }
+
+    /// The file that is read under that name.
+    fn file_of(&self, name: &str) -> Option<PathBuf> {
+        if name.contains('/') { Some(PathBuf::from(name)) } else { self.finds(name) }
     }
 
     /// The program of that name on the `PATH` of now.
@@ -446,6 +522,10 @@ impl<'a> Shell<'a> {
 
     /// Sets `PATH`, but for what is not known of it.
     fn set_path(&mut self, value: &str) {
+        if value.len() > LONGEST {
+            return self.not_computed("a value is too long");
+        }
+        self.spend(value.len());
         let known: Vec<&str> = value.split(':').filter(|entry| !entry.contains(UNKNOWN)).collect();
         if value.contains(UNKNOWN) {
             self.not_computed("a part of PATH comes from a command or a variable that is not computed");
@@ -461,127 +541,6 @@ impl<'a> Shell<'a> {
     fn prepend(&mut self, folder: &Path) {
         let value = format!("{}:{}", folder.display(), self.path());
         self.set_path(&value);
-    }
-
-    /// A word as one text.
-    fn expand(&self, word: &Word) -> String {
-        let mut out = String::new();
-        for piece in word {
-            match piece {
-                Piece::Text { text, .. } => out.push_str(text),
-                Piece::Variable { name, how, .. } => self.variable(&mut out, name, how),
-                Piece::Output(command) => match tools::output(self, command) {
-                    Some(text) => out.push_str(&text),
-                    None => out.push(UNKNOWN),
-                },
-            }
-            if out.len() > LONGEST {
-                return UNKNOWN.into();
-            }
-        }
-        out
-    }
-
-    fn variable(&self, out: &mut String, name: &str, how: &How) {
-        let value = match name {
-            "@" | "*" => Some(self.positional.join(" ")),
-            "#" => Some(self.positional.len().to_string()),
-            "?" | "$" | "!" => {
-                return out.push(UNKNOWN);
-            }
-            "path" if self.kind == Kind::Zsh => Some(self.path().to_owned()),
-            _ => match name.parse::<usize>() {
-                Ok(place) if place > 0 => self.positional.get(place - 1).cloned(),
-                _ => self.variables.get(name).cloned(),
-            },
-        };
-        let counts = |empty: bool| value.as_ref().is_some_and(|value| !(empty && value.is_empty()));
-        match how {
-            How::Plain => out.push_str(value.as_deref().unwrap_or_default()),
-            How::Or { empty, word } if !counts(*empty) => out.push_str(&self.expand(word)),
-            How::Or { .. } => out.push_str(value.as_deref().unwrap_or_default()),
-            How::Instead { empty, word } if counts(*empty) => out.push_str(&self.expand(word)),
-            How::Instead { .. } => {}
-            How::Opaque => out.push(UNKNOWN),
-        }
-    }
-
-    /// A word as the words that it becomes: what is not quoted is split, and its stars name files.
-    fn fields(&self, word: &Word) -> Vec<String> {
-        let splits = word
-            .iter()
-            .any(|piece| matches!(piece, Piece::Variable { quoted: false, .. } | Piece::Output(_)));
-        let quoted = word.iter().any(|piece| {
-            matches!(piece, Piece::Text { quoted: true, .. } | Piece::Variable { quoted: true, .. })
-        });
-        let text = self.expand(word);
-        let stars = word
-            .iter()
-            .any(|piece| matches!(piece, Piece::Text { text, quoted: false } if text.contains('*')));
-        if stars && text.starts_with('/') && !text.contains(UNKNOWN) {
-            return self.files(&text);
-        }
-        // zsh splits nothing; `$path` of it is an array.
-        let is_array = matches!(&word[..], [Piece::Variable { name, .. }] if name == "path");
-        match (splits && self.kind != Kind::Zsh && !quoted, is_array && self.kind == Kind::Zsh) {
-            (_, true) => text.split(':').map(str::to_owned).collect(),
-            (true, _) => text.split_whitespace().map(str::to_owned).collect(),
-            _ => vec![text],
-        }
-    }
-
-    /// The files that a pattern names, in order; of folders none is a pattern.
-    fn files(&self, pattern: &str) -> Vec<String> {
-        let Some((folder, name)) = pattern.rsplit_once('/').filter(|(folder, _)| !folder.contains('*'))
-        else {
-            return vec![pattern.to_owned()];
-        };
-        let names = self.world.list(Path::new(folder));
-        let found: Vec<String> = names
-            .iter()
-            .filter(|found| !found.starts_with('.') && conditions::fits(found, name))
-            .map(|found| format!("{folder}/{found}"))
-            .collect();
-        if found.is_empty() { vec![pattern.to_owned()] } else { found }
-    }
-
-    fn matches(&self, word: &str, pattern: &Word) -> Holds {
-        let mut written = String::new();
-        for piece in pattern {
-            let one = self.expand(&vec![piece.clone()]);
-            match piece {
-                Piece::Text { quoted: false, .. } => written.push_str(&one),
-                // What is quoted or comes from a variable means itself.
-                _ => one.chars().for_each(|c| {
-                    if "*?[\\".contains(c) {
-                        written.push('\\');
-                    }
-                    written.push(c);
-                }),
-            }
-        }
-        if word.contains(UNKNOWN) || written.contains(UNKNOWN) {
-            return if written == "*" { Holds::Yes } else { Holds::Unknown };
-        }
-        conditions::fits(word, &written).into()
-    }
-}
-
-/// Whether a command, or one inside it, sets `PATH` or reads a file that may.
-fn sets_path(command: &Command) -> bool {
-    let within =
-        |list: &List| list.iter().any(|item| item.chain.iter().any(|(_, command)| sets_path(command)));
-    match command {
-        Command::Simple { assignments, .. } => {
-            assignments.iter().any(|assignment| matches!(assignment.name.as_str(), "PATH" | "path"))
-        }
-        Command::Not(command) => sets_path(command),
-        Command::If { arms, otherwise } => {
-            within(otherwise) || arms.iter().any(|(condition, body)| within(condition) || within(body))
-        }
-        Command::Case { arms, .. } => arms.iter().any(|(_, body)| within(body)),
-        Command::For { body, .. } | Command::Group(body) | Command::Loop(body) => within(body),
-        Command::Function(..) | Command::Condition(_) | Command::Apart => false,
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use super::tree::{Assignment, Command, Item, Joint, List, Piece, Value, Word};
+use super::tree::{Assignment, Command, How, Item, Joint, List, Piece, Value, Word};
 
 /// Commands may stand in each other so deep.
 pub(super) const DEPTH: usize = 40;
@@ -353,7 +353,10 @@ impl Parser {
         self.at += name.chars().count();
         self.blank(true);
         let mut words = Vec::new();
-        if self.reserved() == "in" {
+        if self.reserved() != "in" {
+            // Without words, those of the function are meant.
+            words.push(vec![Piece::Variable { name: "@".into(), how: How::Plain, quoted: true }]);
+        } else {
             self.at += 2;
             loop {
                 self.blank(false);
@@ -389,12 +392,49 @@ impl Parser {
             let is_match = matches!(&word[..], [Piece::Text { text, quoted: false }] if text == "=~");
             words.push(word);
             if is_match {
-                // A pattern of its own grammar, to the end of the condition.
-                while !self.looks_at("]]") {
-                    self.next().ok_or(Stuck)?;
-                }
+                self.blank(true);
+                self.expression()?;
                 words.push(vec![Piece::Output(String::new())]);
             }
+        }
+    }
+
+    /// Skips a regular expression: to a blank that stands in no brackets.
+    fn expression(&mut self) -> Result<(), Stuck> {
+        let (mut depth, mut set) = (0_usize, false);
+        loop {
+            match self.peek().ok_or(Stuck)? {
+                ' ' | '\t' | '\r' | '\n' if depth == 0 => return Ok(()),
+                ')' if depth == 0 && !set => return Ok(()),
+                '\\' => _ = self.next(),
+                quote @ ('\'' | '"') => {
+                    self.next();
+                    while self.peek().ok_or(Stuck)? != quote {
+                        self.next();
+                    }
+                }
+                '(' if !set => depth += 1,
+                ')' if !set => depth -= 1,
+                '[' if set && self.looks_at("[:") => {
+                    while !self.looks_at(":]") {
+                        self.next().ok_or(Stuck)?;
+                    }
+                    self.next();
+                }
+                '[' if !set => {
+                    set = true;
+                    // One that stands first is meant itself.
+                    for sign in ["[^]", "[]"] {
+                        if self.looks_at(sign) {
+                            self.at += sign.len() - 1;
+                            break;
+                        }
+                    }
+                }
+                ']' => set = false,
+                _ => {}
+            }
+            self.next().ok_or(Stuck)?;
         }
     }
 

@@ -55,6 +55,23 @@ fn assignments_conditions_and_functions_are_followed() {
         ("a=(1 2 3); alias ll='ls -l'; PATH=/a:$PATH", "/a:/bin"),
         ("return; PATH=/no", "/bin"),
         ("PATH=/no command env", "/bin"),
+        // Positional parameters and loops.
+        ("add() { for d in \"$@\"; do PATH=$PATH:$d; done; }\nadd /a '/b c'", "/bin:/a:/b c"),
+        ("add() { for d; do PATH=$PATH:$d; done; }\nadd /a /b", "/bin:/a:/b"),
+        ("add() { shift; PATH=$1:$PATH; }\nadd /a /b", "/b:/bin"),
+        ("set -- /a /b; shift 1; PATH=$1:$PATH", "/b:/bin"),
+        (
+            "for d in /a /b /c; do [ $d = /a ] && continue; PATH=$PATH:$d; [ $d = /b ] && break; done",
+            "/bin:/b",
+        ),
+        // What is written in no simple way, and what comes after it.
+        ("[[ $HOME =~ ^[[:space:]]+$ ]]; PATH=/a:$PATH", "/a:/bin"),
+        ("x=$'it\\'s'; PATH=/a:$PATH", "/a:/bin"),
+        ("x=$(echo $'it\\'s'); PATH=/a:$PATH", "/a:/bin"),
+        (
+            "thing && eval \"$(dircolors -b)\"; thing && . /nowhere; thing && export A=1; PATH=/a:$PATH",
+            "/a:/bin",
+        ),
     ] {
         let (found, unknown) = path(&folder, Kind::Bash, false, text);
         assert_eq!((found.as_str(), &unknown[..]), (expected, &[][..]), "{text}");
@@ -123,12 +140,25 @@ fn zsh_has_path_as_an_array_too() {
 fn what_cannot_be_computed_is_told_with_its_line() {
     let folder = Folder::new("shell-unknown");
     folder.program("bin/thing", "");
+    folder.file("etc/more", "PATH=/more\n");
     for (text, expected, told) in [
         ("\nPATH=$(thing --path):$PATH", "/bin", "rc:2: a part of PATH comes from a command"),
-        ("if thing; then\n PATH=/a:$PATH\nfi", "/bin", "rc:2: PATH is set there under a condition"),
-        ("[[ -d ~/no || ( -d ~/bin ) ]] && PATH=/a", "/bin", "rc:1: PATH is set there under a condition"),
-        ("thing && PATH=/a", "/bin", "rc:1: PATH is set there under a condition"),
-        ("while read -r x; do PATH=$x:$PATH; done", "/bin", "rc:1: PATH is set there"),
+        ("if thing; then\n PATH=/a:$PATH\nfi", "/bin", "rc:2: PATH may be set there under a condition"),
+        ("[[ -d ~/no || ( -d ~/bin ) ]] && PATH=/a", "/bin", "rc:1: PATH may be set there under a condition"),
+        ("thing && PATH=/a", "/bin", "rc:1: PATH may be set there under a condition"),
+        ("while read -r x; do PATH=$x:$PATH; done", "/bin", "rc:1: PATH may be set there"),
+        ("thing && . /etc/more", "/bin", "rc:1: PATH may be set there"),
+        ("if thing; then source /etc/more; fi", "/bin", "rc:1: PATH may be set there"),
+        ("thing && eval \"$(thing activate)\"", "/bin", "rc:1: PATH may be set there"),
+        ("f() { PATH=/a; }; g() { f; }\nthing && g", "/bin", "rc:2: PATH may be set there"),
+        ("if thing; then f() { PATH=/a; }; fi\nf", "/bin", "rc:2: PATH may be set by a function"),
+        ("for d in /a; do\nthing && break\ndone", "/bin", "rc:2: PATH may be set there"),
+        ("f() { PATH=/a; }\n)\nf", "/bin", "rc:2: what follows is not understood"),
+        (")\n. /etc/more", "/bin", "rc:1: what follows is not understood"),
+        (")\neval $x", "/bin", "rc:1: what follows is not understood"),
+        ("eval 'PATH=/a:$PATH'", "/bin", "rc:1: what `eval` runs there"),
+        ("set -- $(thing); PATH=$1:/bin", "/bin", "rc:1: a part of PATH"),
+        ("IFS=:; for d in $PATH; do PATH=$PATH:$d; done", "/bin", "rc:1: a part of PATH"),
         ("eval \"$(thing activate)\"", "/bin", "rc:1: what `eval` runs there"),
         ("PATH=/a:$PATH\n)\nPATH=/b", "/a:/bin", "rc:2: what follows is not understood"),
     ] {
@@ -167,6 +197,16 @@ fn no_text_takes_for_ever_or_deep() {
     ] {
         let _ = path(&folder, Kind::Bash, true, text);
         let _ = path(&folder, Kind::Zsh, false, text);
+    }
+    // Many words of a long text.
+    let doubled = "A=$A$A;".repeat(12);
+    for line in [
+        "x=1 ".to_owned() + &"$A ".repeat(100_000),
+        "for x in ".to_owned() + &"$A ".repeat(100_000) + "; do y=$x; done",
+    ] {
+        let text = format!("A=0123456789abcdef;{doubled}\n{line}\nPATH=/a");
+        let (_, unknown) = path(&folder, Kind::Bash, true, &text);
+        assert!(unknown.iter().any(|told| told.contains("more is done there")), "{unknown:?}");
     }
     // Every beginning of a file of many forms.
     let whole = "if [ -d \"$HOME\" ]; then . ~/x || { PATH=${PATH:+$PATH:}`id -u`; }; fi 2>&1; case $- in *[!a-c]i*) f() { return; } ;; esac <<E\nx\nE\n";

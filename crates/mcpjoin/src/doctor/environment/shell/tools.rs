@@ -39,6 +39,10 @@ pub(super) fn output(shell: &Shell<'_>, command: &str) -> Option<String> {
 
 /// `eval "$(TOOL ...)"`.
 pub(super) fn eval(shell: &mut Shell<'_>, words: &[Word]) {
+    // A text is not followed.
+    if !words.iter().flatten().any(|piece| matches!(piece, Piece::Output(_))) && names_path(shell, words) {
+        shell.not_computed("what `eval` runs there may set PATH");
+    }
     let commands = words.iter().flatten().filter_map(|piece| match piece {
         Piece::Output(command) => Some(command.clone()),
         _ => None,
@@ -100,6 +104,39 @@ pub(super) fn eval(shell: &mut Shell<'_>, words: &[Word]) {
     }
 }
 
+/// Whether an `eval` that is perhaps run may set `PATH`.
+pub(super) fn evaluates(shell: &Shell<'_>, words: &[Word]) -> bool {
+    let mut text = false;
+    for piece in words.iter().flatten() {
+        let Piece::Output(command) = piece else {
+            text |= !matches!(piece, Piece::Text { text, .. } if text.trim().is_empty());
+            continue;
+        };
+        let Some(first) = command.split_whitespace().next().map(|word| word.trim_matches('"')) else {
+            continue;
+        };
+        let first = first.replace("$HOME", shell.variables.get("HOME").map_or("", String::as_str));
+        let name = first.rsplit('/').next().unwrap_or_default();
+        if !HARMLESS.contains(&name) && shell.finds(&first).is_some() {
+            return true;
+        }
+    }
+    text && names_path(shell, words)
+}
+
+/// Whether a text that is evaluated may set `PATH`.
+fn names_path(shell: &Shell<'_>, words: &[Word]) -> bool {
+    let texts: Vec<String> = words.iter().map(|word| shell.expand(word)).collect();
+    let text = texts.join(" ");
+    text.contains(UNKNOWN) && !words.iter().flatten().any(|piece| matches!(piece, Piece::Output(_)))
+        || shell.names_path(&text)
+}
+
+/// Files of completions set no `PATH`, and are long.
+pub(super) fn is_completion(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name == "bash_completion")
+}
+
 /// `/etc/paths` and `/etc/paths.d` come first, then what was there.
 fn path_helper(shell: &mut Shell<'_>) {
     let mut files = vec![PathBuf::from("/etc/paths")];
@@ -125,11 +162,16 @@ fn path_helper(shell: &mut Shell<'_>) {
 pub(super) fn sourced(shell: &mut Shell<'_>, file: &Path, operands: &[String]) -> bool {
     let Some(folder) = file.parent().map(Path::to_owned) else { return false };
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if !matches!(name, "nvm.sh" | "asdf.sh") || folder.display().to_string().contains(UNKNOWN) {
+    if !matches!(name, "nvm.sh" | "asdf.sh" | "bash_completion")
+        || folder.display().to_string().contains(UNKNOWN)
+    {
         return false;
     }
     if shell.world.metadata(file).is_none() {
         return false;
+    }
+    if is_completion(file) {
+        return true;
     }
     match name {
         "nvm.sh" => {

@@ -3,6 +3,7 @@
 //!
 //! Called by `syntax` wherever a word may stand. It expands nothing.
 
+use super::UNKNOWN;
 use super::syntax::{DEPTH, Parser, Stuck};
 use super::tree::{How, Piece, Word};
 
@@ -18,13 +19,18 @@ impl Parser {
             }
             match c {
                 '\\' => text.extend(self.next()),
-                '\'' => loop {
-                    let c = self.next().ok_or(Stuck)?;
-                    text.push(c);
-                    if c == '\'' {
-                        break;
+                '\'' => {
+                    let has_escapes = text.trim_end_matches('\'').ends_with('$');
+                    loop {
+                        let c = self.next().ok_or(Stuck)?;
+                        text.push(c);
+                        match c {
+                            '\'' => break,
+                            '\\' if has_escapes => text.extend(self.next()),
+                            _ => {}
+                        }
                     }
-                },
+                }
                 _ if c == open => depth += 1,
                 _ if c == close => {
                     depth -= 1;
@@ -68,7 +74,7 @@ impl Parser {
                 }
                 '$' if self.looks_at("$'") => {
                     self.at += 2;
-                    self.single(&mut word)?;
+                    self.escaped(&mut word)?;
                 }
                 '$' if self.looks_at("$\"") => self.at += 1,
                 '$' => self.dollar(&mut word, false)?,
@@ -96,6 +102,27 @@ impl Parser {
         loop {
             match self.next().ok_or(Stuck)? {
                 '\'' => break,
+                c => text.push(c),
+            }
+        }
+        word.push(Piece::Text { text, quoted: true });
+        Ok(())
+    }
+
+    /// `$'...'`, which has escapes.
+    fn escaped(&mut self, word: &mut Word) -> Result<(), Stuck> {
+        let mut text = String::new();
+        loop {
+            match self.next().ok_or(Stuck)? {
+                '\'' => break,
+                '\\' => text.push(match self.next().ok_or(Stuck)? {
+                    c @ ('\'' | '"' | '\\' | '?') => c,
+                    'n' => '\n',
+                    't' => '\t',
+                    'r' => '\r',
+                    // Signs by their number are not computed.
+                    _ => UNKNOWN,
+                }),
                 c => text.push(c),
             }
         }

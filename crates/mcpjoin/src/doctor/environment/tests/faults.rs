@@ -89,7 +89,7 @@ async fn path_and_version_managers_are_told_apart() {
         finding.seen,
         format!("node and npx are found by your login shell ({BIN}/node, through nvm), and not from here")
     );
-    assert!(finding.advice.contains(&format!("{BIN}/npx")), "{}", finding.advice);
+    assert!(finding.advice.starts_with(&format!("write the whole path, {BIN}/node, ")), "{}", finding.advice);
 
     // We are in a terminal, and a client from the menu does not see it.
     let here = folder.world().with_variable("PATH", format!("{BIN}:/usr/bin:/bin"));
@@ -410,4 +410,20 @@ async fn what_bears_on_a_target_is_told_alone() {
     assert!(doctor.about_host("[::1]", true).await.is_empty());
     let excepted = EnvironmentDoctor::new(world.with_variable("no_proxy", ".example.org"));
     assert!(excepted.about_host("a.example.org", true).await.is_empty());
+
+    // What others read, and what is for the other scheme, does not bear on it.
+    let both = folder
+        .world()
+        .with_variable("https_proxy", "http://127.0.0.1:1")
+        .with_variable("http_proxy", "htp://x");
+    assert_eq!(
+        ids(EnvironmentDoctor::new(both.clone()).about_host("example.org", true).await),
+        ["proxy-unreachable"]
+    );
+    assert_eq!(ids(EnvironmentDoctor::new(both).about_host("example.org", false).await), ["proxy-malformed"]);
+    let others =
+        folder.world().with_variable("REQUESTS_CA_BUNDLE", "/no").with_variable("NODE_EXTRA_CA_CERTS", "/no");
+    assert!(EnvironmentDoctor::new(others.clone()).about_host("example.org", true).await.is_empty());
+    let ours = EnvironmentDoctor::new(others.with_variable("SSL_CERT_FILE", "/no"));
+    assert_eq!(ids(ours.about_host("example.org", true).await), ["certificates-named-wrong"]);
 }

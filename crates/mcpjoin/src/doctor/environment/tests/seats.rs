@@ -62,6 +62,20 @@ fn each_seat_reads_its_own_files() {
 }
 
 #[test]
+fn zsh_reads_its_files_where_the_one_before_says() {
+    let folder = Folder::new("seats-zdotdir");
+    folder.file("home/u/.zshenv", "export ZDOTDIR=$HOME/.config/zsh\n");
+    folder.file("home/u/.zprofile", "PATH=/no\n");
+    folder.file("home/u/.config/zsh/.zprofile", "PATH=/profile:/bin\n");
+    folder.file("home/u/.config/zsh/.zshrc", "path=(/rc $path)\nZDOTDIR=$(which zsh)\n");
+    let paths = SearchPaths::of(&folder.world().with_user(1000).with_variable("SHELL", "/bin/zsh"));
+    assert_eq!(folders(&paths, Seat::LoginShell), "/rc:/profile:/bin");
+    assert_eq!(folders(&paths, Seat::Desktop), "/profile:/bin");
+    assert!(paths.is_certain(Seat::Desktop));
+    assert!(!paths.is_certain(Seat::LoginShell));
+}
+
+#[test]
 fn a_shell_that_is_not_understood_is_said_to_be() {
     let folder = Folder::healthy("seats-fish");
     folder.file("etc/passwd", "");
