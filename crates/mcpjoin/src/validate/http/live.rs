@@ -486,3 +486,20 @@ fn asked(line: &Line, broken: bool) -> Vec<RequestId> {
 fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Amount, MOST_BYTES, MOST_MESSAGES};
+
+    #[test]
+    fn what_one_body_brings_ends_the_others_and_not_itself() {
+        let amount = Amount::default();
+        amount.bytes(MOST_BYTES);
+        assert!(amount.is_full() && !amount.is_full_without(MOST_BYTES));
+        let amount = Amount::default();
+        (1..MOST_MESSAGES).for_each(|_| amount.message());
+        assert!(!amount.is_full());
+        amount.message();
+        assert!(amount.is_full());
+    }
+}
