@@ -102,17 +102,20 @@ pub(super) static RULES: [Rule; 15] = [
             if !declares(talk, None, "roots.listChanged") {
                 return Outcome::Skipped("the client has not declared roots.listChanged");
             }
-            let looks: Vec<(Said<'_>, Vec<String>)> = answered(talk, &Method::ListRoots)
-                .filter_map(|(_, said)| Some((said, roots(said.outcome.as_ref().ok()?.raw())?)))
+            let looks: Vec<(usize, Said<'_>, Vec<String>)> = answered(talk, &Method::ListRoots)
+                .filter_map(|(ours, said)| {
+                    Some((ours.place, said, roots(said.outcome.as_ref().ok()?.raw())?))
+                })
                 .collect();
             let changes: Vec<&Told<'_>> =
                 talk.told.iter().filter(|told| told.what.method == Method::RootsListChanged).collect();
             let judged = looks.windows(2).filter_map(|pair| {
-                let [(before, old), (after, new)] = pair else { return None };
+                let [(asked, before, old), (_, after, new)] = pair else { return None };
                 if old == new {
                     return None;
                 }
-                let next = changes.get(changes.partition_point(|told| told.place <= before.place));
+                // What is told while the first list is under way may be of what comes after it.
+                let next = changes.get(changes.partition_point(|told| told.place <= *asked));
                 let told = next.is_some_and(|told| told.at <= after.at + CROSSING);
                 // It may be on its way.
                 let waited = talk.here.saturating_sub(after.at) >= CROSSING;

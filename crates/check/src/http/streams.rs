@@ -156,15 +156,19 @@ fn goes_on(seen: &Seen<'_>, exchange: &Exchange<'_>) -> bool {
 }
 
 /// Of two messages that are alike it is known that they are one: two requests have two ids, and progress increases.
+/// A stream that is resumed brings once more what came on the first: it is no other.
 fn one_stream(seen: &Seen<'_>) -> Outcome {
-    let open = seen.exchanges.values().any(|exchange| exchange.is("GET") && exchange.is_stream());
+    let is_first = |exchange: &&Exchange<'_>| exchange.resumed_after().is_none();
+    let mut first = seen.exchanges.values().filter(is_first);
+    let open = first.any(|exchange| exchange.is("GET") && exchange.is_stream());
     let requests = seen.requests.iter().map(|request| (request.exchange, request.line));
     let progress = seen.notifications.iter().filter(|told| told.what.method == Method::Progress);
     let messages = requests.chain(progress.map(|told| (told.exchange, told.line)));
     let mut known = BTreeMap::new();
     let mut judged = Vec::new();
     for (number, line) in messages.filter(|_| open) {
-        let Some(exchange) = number.and_then(|number| seen.exchanges.get(&number)) else { continue };
+        let exchange = number.and_then(|number| seen.exchanges.get(&number));
+        let Some(exchange) = exchange.filter(is_first) else { continue };
         let earlier = known.insert(line.bytes(), number);
         if exchange.is("POST") || earlier.is_some() {
             let twice = earlier.is_some_and(|earlier| earlier != number);

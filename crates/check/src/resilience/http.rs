@@ -6,7 +6,7 @@ use crate::base::silence;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Advice, Must};
 use crate::rule::{Chapter, Outcome, Rule, Source};
-use crate::seen::Seen;
+use crate::seen::{Asked, Seen};
 use crate::trace::Probe;
 
 const RESPONSE: &str = "https://www.jsonrpc.org/specification#response_object";
@@ -42,7 +42,7 @@ pub(super) static RULES: [Rule; 5] = [
     Rule {
         slug: "many-sessions-borne",
         chapter: Chapter::Resilience,
-        sentence: "Many sessions that a server has given out work side by side, and the end of some ends no other.",
+        sentence: "Many sessions that a server has given out work side by side, until it says that one has ended.",
         sources: &[Source::new(Revisions::LEGACY_SINCE_SECOND, Must, RESPONSE)],
         judge: sessions,
     },
@@ -68,14 +68,17 @@ pub(super) static RULES: [Rule; 5] = [
     },
 ];
 
-/// A server may refuse to open one more; what it has opened is a session.
+/// A server may refuse to open one more, and may end a session at any time, after which it answers in it with 404.
 fn sessions(seen: &Seen<'_>) -> Outcome {
     let opened = seen.probed(Probe::OneOfMany).filter(|asked| {
         // Whoever refuses says so.
         seen.exchange_of(asked).is_none_or(|exchange| exchange.status().is_none())
     });
     let within = [Probe::InOneOfMany, Probe::AfterMany].into_iter().flat_map(|probe| seen.probed(probe));
-    let judged = opened.chain(within.filter(|asked| !is_too_much(seen, asked)));
+    let has_ended =
+        |asked: &&Asked<'_>| seen.exchange_of(asked).is_some_and(|exchange| exchange.status() == Some(404));
+    let within = within.filter(|asked| !is_too_much(seen, asked) && !has_ended(asked));
+    let judged = opened.chain(within);
     Outcome::of(
         judged.map(|asked| asked.answers.is_empty().then(|| silence(seen, asked))),
         "the server gives out no sessions",

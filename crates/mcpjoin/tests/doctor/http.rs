@@ -79,6 +79,11 @@ fn good(asked: &Asked) -> Option<String> {
     }
 }
 
+/// The same without sessions.
+fn stateless(asked: &Asked) -> Option<String> {
+    good(asked).map(|answer| answer.replace("Mcp-Session-Id: s1\r\n", ""))
+}
+
 /// A server that gives one answer for each connection.
 pub(crate) struct Canned {
     pub(crate) port: u16,
@@ -221,7 +226,7 @@ fn each_answer_that_is_none_of_a_server_is_diagnosed_as_what_it_is() {
 #[test]
 fn each_fault_in_a_conversation_is_diagnosed_as_what_it_is() {
     // What is not said here is answered as it should be.
-    let table: [(&str, Check, Phase, Answer); 13] = [
+    let table: [(&str, Check, Phase, Answer); 15] = [
         ("version", Check::Opening, Phase::Initialize, |asked| {
             match &*asked.about {
             "initialize" => asked.result(r#"{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":{"name":"x","version":"1"}}"#),
@@ -247,6 +252,15 @@ fn each_fault_in_a_conversation_is_diagnosed_as_what_it_is() {
         ("session-lost", Check::Lists, Phase::List, |asked| match &*asked.about {
             "tools/list" => page("404 Not Found", "Session not found"),
             _ => good(asked),
+        }),
+        // Without a session none can be lost.
+        ("list-failed", Check::Lists, Phase::List, |asked| match &*asked.about {
+            "tools/list" => page("404 Not Found", "no such method"),
+            _ => stateless(asked),
+        }),
+        ("initialized-refused", Check::Session, Phase::Initialize, |asked| match &*asked.about {
+            "notifications/initialized" => page("404 Not Found", "no such method"),
+            _ => stateless(asked),
         }),
         ("initialized-refused", Check::Session, Phase::Initialize, |asked| match &*asked.about {
             "notifications/initialized" => page("500 Internal Server Error", "oh"),
@@ -315,6 +329,46 @@ fn what_is_there_in_place_of_the_path_is_said() {
         // What is given as a header goes nowhere else.
         let report = examined(Link::http(canned.url()).header("Authorization", "Bearer x")).await;
         alone(&report, "wrong-path", Check::Endpoint);
+    });
+}
+
+#[test]
+fn words_in_a_url_are_not_taken_for_words_of_the_server() {
+    run(async {
+        let forbids = Canned::new(|_| page("403 Forbidden", "no")).await;
+        let report = examined(Link::http(format!("http://localhost:{}/origin", forbids.port))).await;
+        let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
+        assert!(ids.contains(&"forbidden") && !ids.contains(&"host-refused"), "{report:#?}");
+        let refuses = Canned::new(|_| page("400 Bad Request", "what?")).await;
+        let report = examined(Link::http(format!("http://127.0.0.1:{}/session", refuses.port))).await;
+        alone(&report, "request-refused", Check::Headers);
+        // What it says in an error counts.
+        let says = Canned::new(|asked| {
+            let body = asked.error(-32000, "Invalid Host: 127.0.0.1");
+            response("403 Forbidden", "Content-Type: application/json\r\n", &body)
+        });
+        alone(&says.await.examined().await, "host-refused", Check::Headers);
+    });
+}
+
+#[test]
+fn a_redirect_and_a_guarded_server_are_not_sent_to_another_path() {
+    run(async {
+        let moved = Canned::new(|asked| match &*asked.method {
+            "GET" => response("405 Method Not Allowed", "", ""),
+            _ => response("302 Found", "Location: https://login.example/in\r\n", ""),
+        });
+        let report = moved.await.examined().await;
+        let finding = alone(&report, "redirected", Check::Endpoint);
+        assert!(finding.advice.contains("https://login.example/in"), "{finding:#?}");
+        // It wants to know who asks before it says that there is nothing.
+        let guarded = Canned::new(|asked| match (&*asked.method, &*asked.about) {
+            ("GET", _) | (_, "server/discover") => page("401 Unauthorized", "who?"),
+            _ => page("404 Not Found", "no"),
+        });
+        let report = guarded.await.examined().await;
+        let finding = &report.findings[0];
+        assert!(!finding.advice.contains("as an MCP server would"), "{finding:#?}");
     });
 }
 

@@ -142,7 +142,7 @@ fn legacy() -> Vec<(&'static str, Instead)> {
                     ended.store(false, Ordering::Relaxed);
                 }
                 let gone = ended.load(Ordering::Relaxed) && body.contains("\"ping\"");
-                if gone { Some(full(404, "text/plain", "no such session")) } else { None }
+                if gone { Some(full(400, "text/plain", "no such session")) } else { None }
             }),
         ),
         (

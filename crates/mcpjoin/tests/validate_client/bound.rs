@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::server;
+use super::{link, server};
 
 /// What stops nobody is not waited for any longer.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -64,6 +64,21 @@ async fn requests_without_a_message_are_counted() {
     let (requests, said, _) = counted(&trace);
     // Each is refused with a message.
     assert_eq!((requests, said), (10_000, 10_000));
+}
+
+#[tokio::test]
+async fn a_client_of_which_no_more_is_noted_has_not_closed_our_input() {
+    let (mut theirs, ours) = tokio::io::duplex(64 * 1024);
+    let looking = ClientValidator::new(server()).serve(link(ours), pending());
+    let telling = async {
+        let line = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/none\"}\n".repeat(100);
+        while theirs.write_all(line.as_bytes()).await.is_ok() {}
+    };
+    let both = async { tokio::join!(looking, telling).0 };
+    let trace = timeout(DEADLINE, both).await.expect("it goes on for ever");
+    let events = || trace.runs.iter().flat_map(|run| &run.events);
+    assert!(events().count() >= 20_000);
+    assert!(!events().any(|event| matches!(event.what, What::InputClosed)));
 }
 
 #[tokio::test]

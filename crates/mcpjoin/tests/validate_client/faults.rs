@@ -47,7 +47,7 @@ const ANSWERS: [(&str, &str); 5] = [
 /// `DROP:` is not sent at all.
 pub(super) type Fault = (&'static str, &'static str, &'static str);
 
-const LEGACY_FAULTS: [Fault; 34] = [
+const LEGACY_FAULTS: [Fault; 35] = [
     ("client-jsonrpc-version", r#""2.0","id":2,"#, r#""1.0","id":2,"#),
     ("client-message-shape", r#""method":"tools/list"}"#, r#""method":"tools/list","params":[]}"#),
     ("client-unique-members", r#""id":2,"#, r#""id":2,"id":2,"#),
@@ -61,6 +61,8 @@ const LEGACY_FAULTS: [Fault; 34] = [
     ("client-response-id", "LOOK-ping\",\"result\"", "PING\",\"result\""),
     ("client-answered-once", r#"no"}}"#, "no\"}}\nAGAIN"),
     ("client-ping-answered", r#""result":{}}"#, r#""error":{"code":-32601,"message":"what"}}"#),
+    // Silent to the ping, and there for long enough.
+    ("client-ping-answered", r#"{"jsonrpc":"2.0","id":"LOOK-ping","result":{}}"#, "WAIT 12"),
     ("client-unknown-method-refused", r#""error":{"code":-32601,"message":"no"}}"#, r#""result":{}}"#),
     ("client-unknown-method-code", "-32601", "-32603"),
     ("client-result-or-error", r#""result":{}}"#, r#""result":{},"error":{"code":1,"message":"a"}}"#),

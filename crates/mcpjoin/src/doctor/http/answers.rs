@@ -48,8 +48,9 @@ impl Unopened<'_> {
             OpeningFailure::Refused { error, .. } => {
                 let mut found = coded(self.phase, error.code, &failure.to_string())
                     .or_else(|| {
-                        self.decisive()
-                            .and_then(|exchange| refused(self.phase, exchange, "", self.authorized))
+                        self.decisive().and_then(|exchange| {
+                            refused(self.phase, exchange, &error.message, self.authorized)
+                        })
                     })
                     .unwrap_or_else(|| diagnosis::opening(self.phase, failure, self.seen));
                 found.evidence.error = Some(error.clone());
@@ -75,7 +76,8 @@ impl Unopened<'_> {
         if let Came::Nothing { kind, what } = &exchange.came {
             return Some(unanswered(self.phase, *kind, what));
         }
-        refused(self.phase, exchange, text, self.authorized).or_else(|| unlike_a_body(self.phase, exchange))
+        refused(self.phase, exchange, words(text), self.authorized)
+            .or_else(|| unlike_a_body(self.phase, exchange))
     }
 
     fn by_cause(&self, text: &str) -> Finding {
@@ -202,14 +204,15 @@ fn says(text: &str, words: &[&str]) -> bool {
     words.iter().any(|word| text.contains(word))
 }
 
-/// What a status says that is no success. `text`: the beginning of the body is in it.
-pub(super) fn refused(phase: Phase, exchange: &Exchange, text: &str, authorized: bool) -> Option<Finding> {
+/// What a status says that is no success. `said`: what the server says in the body, and nothing beside: a URL may have
+/// any word in it.
+pub(super) fn refused(phase: Phase, exchange: &Exchange, said: &str, authorized: bool) -> Option<Finding> {
     let head = exchange.head()?;
     let seen = exchange.to_string();
     let finding = |id, check, meaning: &str, advice: &str| {
         Some(Finding::new(id, check, phase, seen.clone(), meaning, advice))
     };
-    if says(text, &["plain http request was sent to https", "http request to an https server"]) {
+    if says(said, &["plain http request was sent to https", "http request to an https server"]) {
         return finding(
             "tls-port",
             Check::Tls,
@@ -233,7 +236,7 @@ pub(super) fn refused(phase: Phase, exchange: &Exchange, text: &str, authorized:
             };
             finding("not-authorized", Check::Authorization, &meaning, advice)
         }
-        403 | 421 if head.status == 421 || says(text, &["host", "origin", "rebinding"]) => finding(
+        403 | 421 if head.status == 421 || says(said, &["host", "origin", "rebinding"]) => finding(
             "host-refused",
             Check::Headers,
             "the server, or a proxy before it, takes requests for certain names of hosts alone: a guard against pages \
@@ -341,7 +344,7 @@ pub(super) fn refused(phase: Phase, exchange: &Exchange, text: &str, authorized:
             "the server fails in answering: it is broken, or not set up to its end",
             ITS_LOG,
         ),
-        400 if says(text, &["session"]) => finding(
+        400 if says(said, &["session"]) => finding(
             "session-wanted",
             Check::Session,
             "the server wants a session before one can be opened: something before it keeps none, or sends requests to \
@@ -411,9 +414,30 @@ pub(super) fn excerpt(text: &str) -> Option<String> {
     Some(cut(&from[..end]))
 }
 
+/// What the server itself says, as far as the link's words tell it: how the body begins, or the error that it is. What
+/// stands before that names the request, and in a URL there may be any word.
+pub(super) fn words(text: &str) -> &str {
+    let text = text.split_once("; and as HTTP+SSE: ").map_or(text, |(first, _)| first);
+    let after = |mark| text.split_once(mark).map(|(_, after)| after);
+    after("it begins `").or_else(|| after("): ")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::excerpt;
+    use super::{excerpt, words};
+
+    #[test]
+    fn what_a_server_says_is_told_apart_from_what_it_was_asked() {
+        let text = "POST http://localhost/session (initialize): forbidden: 403 Forbidden with an empty body; and as \
+                    HTTP+SSE: GET http://localhost/session (the stream): 404 Not Found; it begins `host`";
+        assert_eq!(words(text), "forbidden: 403 Forbidden with an empty body");
+        let text =
+            "POST http://localhost/mcp (initialize): 400 Bad Request text/html; it begins `no session`";
+        assert_eq!(words(text), "no session`");
+        let text = "POST http://localhost/mcp (initialize): 403 Forbidden: error -32000: Invalid Host";
+        assert_eq!(words(text), "403 Forbidden: error -32000: Invalid Host");
+        assert_eq!(words("the server ended"), "");
+    }
 
     #[test]
     fn the_beginning_of_a_body_is_found_in_the_words_of_the_link() {

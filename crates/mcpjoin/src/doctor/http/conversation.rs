@@ -6,9 +6,15 @@ use super::answers;
 use super::exchanges::{Exchange, lines};
 use crate::link::HttpWay;
 
-/// The number of the exchange that has opened the session, where one was.
-fn opened(all: &[Exchange]) -> Option<usize> {
+/// The number of the exchange in which `initialize` went well.
+fn initialized(all: &[Exchange]) -> Option<usize> {
     all.iter().position(|exchange| exchange.about == "initialize" && exchange.is_success())
+}
+
+/// Whether a session was given out: a server without any cannot lose one.
+fn has_session(all: &[Exchange]) -> bool {
+    all.iter()
+        .any(|exchange| exchange.about == "initialize" && exchange.head().is_some_and(|head| head.session))
 }
 
 /// Which way of HTTP it was. `asked`: HTTP+SSE was asked for.
@@ -51,7 +57,7 @@ pub(super) fn judged(course: &mut Course, all: &[Exchange], streamable: bool) {
     if let Some(location) = redirected {
         course.notes.push(format!("requests are redirected to {location}: that URL saves a way"));
     }
-    let Some(place) = opened(all) else {
+    let Some(place) = initialized(all) else {
         return course.not_run([Check::Session], "there is no session");
     };
     let after = &all[place + 1..];
@@ -59,7 +65,8 @@ pub(super) fn judged(course: &mut Course, all: &[Exchange], streamable: bool) {
     let told = after.iter().find(|exchange| exchange.about == "notifications/initialized");
     let refused = told.filter(|exchange| exchange.status().is_some_and(|status| status >= 400));
     let lost = after.iter().find(|exchange| exchange.method == "POST" && exchange.status() == Some(404));
-    if again || lost.is_some() {
+    let session = has_session(all);
+    if session && (again || lost.is_some()) {
         if course.findings_mut().iter().any(|finding| finding.id == "session-lost") {
             course.not_run([Check::Session], "its loss is told with the list");
         } else {
@@ -71,13 +78,15 @@ pub(super) fn judged(course: &mut Course, all: &[Exchange], streamable: bool) {
             Check::Session,
             Phase::Initialize,
             exchange.to_string(),
-            "the server opens a session and refuses the notification that ends its opening: other clients stop here",
+            "the server answers initialize and refuses the notification that ends the opening: other clients stop here",
             super::super::diagnosis::AUTHORS,
         );
         found.evidence.requests = lines(all);
         course.fault(found);
-    } else {
+    } else if session {
         course.pass(Check::Session);
+    } else {
+        course.not_run([Check::Session], "there is no session");
     }
 }
 
@@ -100,31 +109,35 @@ fn lost_session(phase: Phase, exchange: Option<&Exchange>, all: &[Exchange]) -> 
 
 /// A list that could not be read, where the answer says why.
 pub(super) fn of_list(finding: &mut Finding, all: &[Exchange], authorized: bool) {
-    let session = opened(all).is_some();
     let last = all.iter().rev().find(|exchange| {
         exchange.is_request()
             && finding.seen.contains(&format!("({})", exchange.about))
             && !exchange.is_success()
     });
     let Some(exchange) = last else { return };
+    let body = answers::excerpt(&finding.seen);
     let better = match exchange.status() {
-        Some(404) if session => Some(lost_session(Phase::List, Some(exchange), all)),
-        _ => answers::refused(Phase::List, exchange, &finding.seen, authorized),
+        Some(404) if has_session(all) => Some(lost_session(Phase::List, Some(exchange), all)),
+        // At this path there is an MCP server.
+        Some(404 | 405 | 410 | 501) => None,
+        _ => answers::refused(Phase::List, exchange, answers::words(&finding.seen), authorized),
     };
     if let Some(better) = better {
         let mut evidence = better.evidence;
         evidence.error = finding.evidence.error.take();
-        evidence.body = answers::excerpt(&finding.seen);
+        evidence.body = body;
         evidence.requests = lines(all);
         // It is still this list that could not be read.
         *finding = Finding { check: finding.check, evidence, ..better };
+    } else {
+        finding.evidence.body = body;
+        finding.evidence.requests = lines(all);
     }
 }
 
 /// How the session was left, in one line; what the server has against it.
 pub(super) fn left(course: &mut Course, all: &[Exchange], streamable: bool) {
-    let session = all.iter().any(|exchange| exchange.head().is_some_and(|head| head.session));
-    if !streamable || !session {
+    if !streamable || !has_session(all) {
         course.not_run([Check::Farewell], "there is no session");
         return course.end("nothing to be ended".into());
     }

@@ -69,8 +69,7 @@ pub(super) async fn examine(
         return;
     }
     course.begin(Phase::Connect);
-    let began = course.since;
-    let Some((address, stream)) = place.connect(course).await else { return };
+    let Some((address, stream, began)) = place.connect(course).await else { return };
     if !place.handshake(course, address, stream).await {
         return;
     }
@@ -120,8 +119,9 @@ pub(super) async fn examine(
             if matches!(finding.id, "broken" | "silent") && all.iter().all(|one| one.head().is_none()) {
                 finding = place.strange(course.phase, address).await.unwrap_or(finding);
             }
-            if finding.check == Check::Endpoint
-                && let Some(advice) = paths::elsewhere(&place.url, &place.tls, place.within).await
+            let guarded = all.first().is_some_and(|first| first.status() == Some(401));
+            if matches!(finding.id, "wrong-path" | "html")
+                && let Some(advice) = paths::elsewhere(&place.url, &place.tls, place.within, guarded).await
             {
                 finding.advice = advice;
             }
@@ -194,8 +194,8 @@ impl Place {
         }
     }
 
-    /// A connection, and to which address.
-    async fn connect(&self, course: &mut Course) -> Option<(SocketAddr, TcpStream)> {
+    /// A connection, to which address, and when its making began: what others have cost stands before that.
+    async fn connect(&self, course: &mut Course) -> Option<(SocketAddr, TcpStream, Instant)> {
         let reached = Reached::connect(&course.addresses, self.within).await;
         let proxy = self.proxy.as_ref().map(Proxy::url);
         if !reached.any() {
@@ -214,6 +214,15 @@ impl Place {
                 if addresses == 1 {
                     course.not_run([Check::Families], "there is one address alone");
                 }
+                let silent = reached.silent();
+                if let Some(address) = &silent {
+                    course.not_run([Check::Families], "not every address has answered");
+                    course.notes.push(format!(
+                        "{} is {address} too, which did not answer as soon as another: the network of this machine may \
+                         have no way to it",
+                        self.host
+                    ));
+                }
                 match halves {
                     Some(finding) => {
                         let (from, now) = (course.since, Instant::now());
@@ -221,7 +230,7 @@ impl Place {
                         course.fault(finding);
                     }
                     None => {
-                        if addresses > 1 {
+                        if addresses > 1 && silent.is_none() {
                             course.pass(Check::Families);
                         }
                         course.end(detail);
@@ -229,7 +238,8 @@ impl Place {
                 }
             }
         }
-        reached.stream()
+        let began = course.since;
+        reached.stream().map(|(address, stream, waited)| (address, stream, began + waited))
     }
 
     /// Whether TLS is no reason to stop here.

@@ -16,8 +16,14 @@ const USUAL: [&str; 4] = ["/mcp", "/sse", "/mcp/", "/"];
 /// How long they have to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What to do: the URL at which something answers as an MCP server would. `None`: at none of them.
-pub(super) async fn elsewhere(url: &Url, tls: &rustls::ClientConfig, within: Duration) -> Option<String> {
+/// What to do: the URL at which something answers as an MCP server would. `None`: at none of them. `guarded`: the server
+/// wants to know who asks wherever it is asked, so that a 401 says nothing of a path.
+pub(super) async fn elsewhere(
+    url: &Url,
+    tls: &rustls::ClientConfig,
+    within: Duration,
+    guarded: bool,
+) -> Option<String> {
     let mut client = Client::builder();
     if Proxy::to(url).is_none() {
         client = client.no_proxy();
@@ -46,6 +52,7 @@ pub(super) async fn elsewhere(url: &Url, tls: &rustls::ClientConfig, within: Dur
                     Some(format!("write sse+{}: an event stream answers there", shown(&there)))
                 }
                 200 if streams => Some(format!("write {}: an event stream answers there", shown(&there))),
+                401 if guarded => None,
                 // What Streamable HTTP says to a GET without a session.
                 status @ (400 | 401 | 405 | 406) => Some(format!(
                     "write {}: it answers there as an MCP server would ({status})",

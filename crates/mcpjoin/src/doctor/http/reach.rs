@@ -4,13 +4,14 @@
 //! nothing else.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::report::{Check, Finding, Phase};
 
@@ -19,34 +20,63 @@ const ADDRESSES: usize = 8;
 /// How much of what somebody says first is read, in bytes.
 const FIRST: usize = 200;
 
-/// Addresses, and what came of connecting to each; `None`: no answer in time.
-pub(super) struct Reached(Vec<(SocketAddr, Result<TcpStream, Option<io::Error>>)>);
+/// So long the others have once one has taken a connection: packets that are lost are sent again within it.
+const GRACE: Duration = Duration::from_millis(1500);
+
+/// Addresses, and what came of connecting to each; `None`: no answer in time. With a connection: when it was there.
+pub(super) struct Reached {
+    each: Vec<(SocketAddr, Result<(TcpStream, Instant), Option<io::Error>>)>,
+    /// When all of it was over.
+    over: Instant,
+}
 
 impl Reached {
-    /// Connects to all of them at once.
+    /// Connects to all of them at once. Once one works, the others are not waited for much longer.
     pub(super) async fn connect(addresses: &[SocketAddr], within: Duration) -> Self {
-        let tried = addresses.iter().take(ADDRESSES).map(|address| async move {
-            let outcome = match timeout(within, TcpStream::connect(address)).await {
-                Ok(outcome) => outcome.map_err(Some),
-                Err(_) => Err(None),
-            };
-            (*address, outcome)
-        });
-        Self(join_all(tried).await)
+        let mut each: Vec<_> =
+            addresses.iter().take(ADDRESSES).map(|address| (*address, Err(None))).collect();
+        let mut tried: FuturesUnordered<_> = each
+            .iter()
+            .enumerate()
+            .map(|(place, (address, _))| {
+                let connecting = TcpStream::connect(*address);
+                async move { (place, connecting.await.map(|stream| (stream, Instant::now()))) }
+            })
+            .collect();
+        let mut deadline = Instant::now() + within;
+        while let Ok(Some((place, outcome))) = timeout_at(deadline, tried.next()).await {
+            if let Ok((_, made)) = &outcome {
+                deadline = deadline.min(*made + GRACE);
+            }
+            if let Some((_, slot)) = each.get_mut(place) {
+                *slot = outcome.map_err(Some);
+            }
+        }
+        Self { each, over: Instant::now() }
     }
 
-    /// A connection, where one was made.
-    pub(super) fn stream(self) -> Option<(SocketAddr, TcpStream)> {
-        self.0.into_iter().find_map(|(address, outcome)| outcome.ok().map(|stream| (address, stream)))
+    /// A connection, where one was made, and how long others were waited for when it was there.
+    pub(super) fn stream(self) -> Option<(SocketAddr, TcpStream, Duration)> {
+        let over = self.over;
+        self.each.into_iter().find_map(|(address, outcome)| {
+            let (stream, made) = outcome.ok()?;
+            Some((address, stream, over.saturating_duration_since(made)))
+        })
     }
 
     pub(super) fn any(&self) -> bool {
-        self.0.iter().any(|(_, outcome)| outcome.is_ok())
+        self.each.iter().any(|(_, outcome)| outcome.is_ok())
+    }
+
+    /// An address that did not answer, where another did. Whose fault that is cannot be seen from here.
+    pub(super) fn silent(&self) -> Option<IpAddr> {
+        let silent = self.each.iter().find(|(_, outcome)| matches!(outcome, Err(None)));
+        silent.filter(|_| self.any()).map(|(address, _)| address.ip())
     }
 
     /// Each address with what came of it, in one line.
     pub(super) fn detail(&self) -> String {
-        let each = self.0.iter().map(|(address, outcome)| match outcome {
+        let each = self.each.iter().map(|(address, outcome)| match outcome {
             Ok(_) => address.to_string(),
             Err(Some(error)) => format!("{address}: {error}"),
             Err(None) => format!("{address}: no answer"),
@@ -56,8 +86,8 @@ impl Reached {
 
     /// Where nobody took a connection: why not. `proxy`: it is the proxy that was called.
     pub(super) fn unreached(&self, within: Duration, proxy: Option<&str>) -> Finding {
-        let refused = self.0.iter().any(|(_, outcome)| is_refused(outcome));
-        let silent = self.0.iter().any(|(_, outcome)| matches!(outcome, Err(None)));
+        let refused = self.each.iter().any(|(_, outcome)| is_refused(outcome));
+        let silent = self.each.iter().any(|(_, outcome)| matches!(outcome, Err(None)));
         let (id, meaning, advice) = match (refused, silent, proxy) {
             (true, _, None) => (
                 "refused",
@@ -94,16 +124,13 @@ impl Reached {
         Finding::new(id, check, Phase::Connect, seen, meaning, advice)
     }
 
-    /// Where somebody listens on some of the addresses alone. One that this machine has no way to is not judged.
+    /// Where somebody listens on some of the addresses alone. One that refuses is judged; one that is silent, or that this
+    /// machine has no way to, may be so for the network of this machine.
     pub(super) fn halves(&self, host: &str) -> Option<Finding> {
         let works: Vec<&SocketAddr> =
-            self.0.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(address, _)| address).collect();
-        let deaf: Vec<&SocketAddr> = self
-            .0
-            .iter()
-            .filter(|(_, outcome)| is_refused(outcome) || matches!(outcome, Err(None)))
-            .map(|(address, _)| address)
-            .collect();
+            self.each.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(address, _)| address).collect();
+        let deaf: Vec<&SocketAddr> =
+            self.each.iter().filter(|(_, outcome)| is_refused(outcome)).map(|(address, _)| address).collect();
         let (first, other) = (works.first()?, deaf.first()?);
         let (id, meaning) = if first.is_ipv4() == other.is_ipv4() {
             (
@@ -137,7 +164,7 @@ impl Reached {
     }
 }
 
-fn is_refused(outcome: &Result<TcpStream, Option<io::Error>>) -> bool {
+fn is_refused<T>(outcome: &Result<T, Option<io::Error>>) -> bool {
     matches!(outcome, Err(Some(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
@@ -176,18 +203,35 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let four = listener.local_addr().expect("an address");
         let six: SocketAddr = format!("[::1]:{}", four.port()).parse().expect("an address");
-        let connected = async || TcpStream::connect(four).await.expect("a connection");
+        let over = Instant::now();
+        let connected = async || (TcpStream::connect(four).await.expect("a connection"), over);
         let refused = || Err(Some(io::ErrorKind::ConnectionRefused.into()));
-        let one = Reached(vec![(six, refused()), (four, Ok(connected().await))]);
+        let one = Reached { each: vec![(six, refused()), (four, Ok(connected().await))], over };
+        assert_eq!(one.silent(), None);
         let finding = one.halves("localhost").expect("a finding");
         assert_eq!((finding.id, finding.check), ("one-family", Check::Families));
         assert!(finding.meaning.contains("over IPv4 alone"), "{finding:?}");
         assert!(finding.advice.contains("write 127.0.0.1 in the URL"), "{finding:?}");
         // Where this machine has no IPv6 at all, nobody misses it.
         let unreachable = Err(Some(io::ErrorKind::AddrNotAvailable.into()));
-        let other = Reached(vec![(six, unreachable), (four, Ok(connected().await))]);
+        let other = Reached { each: vec![(six, unreachable), (four, Ok(connected().await))], over };
         assert!(other.halves("localhost").is_none());
-        let both = Reached(vec![(four, Ok(connected().await)), (four, Ok(connected().await))]);
+        let both = Reached { each: vec![(four, Ok(connected().await)), (four, Ok(connected().await))], over };
         assert!(both.halves("localhost").is_none());
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_silent_is_nobodys_fault_and_costs_the_server_no_time() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let four = listener.local_addr().expect("an address");
+        let six: SocketAddr = format!("[2001:db8::1]:{}", four.port()).parse().expect("an address");
+        let made = Instant::now();
+        let stream = TcpStream::connect(four).await.expect("a connection");
+        let each = vec![(six, Err(None)), (four, Ok((stream, made)))];
+        let reached = Reached { each, over: made + GRACE };
+        assert!(reached.halves("localhost").is_none());
+        assert_eq!(reached.silent(), Some(six.ip()));
+        let (address, _, waited) = reached.stream().expect("a connection");
+        assert_eq!((address, waited), (four, GRACE));
     }
 }

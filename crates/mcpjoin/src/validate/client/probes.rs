@@ -40,7 +40,7 @@ pub(super) fn first(session: usize) -> Vec<Prepared> {
 pub(super) fn second(session: usize, version: &Version, capabilities: Option<&Raw>) -> Vec<Prepared> {
     let has = |path: &str| capabilities.is_some_and(|capabilities| has(capabilities, path));
     let last = Revisions::LAST_LEGACY.contains(version);
-    let pinged = format!(r#"{{"requestId":"{PREFIX}{session}-{}"}}"#, Probe::Ping.as_str());
+    let pinged = format!(r#"{{"requestId":"{}"}}"#, pinged(session));
     let mut lines = vec![
         notification(Probe::CompletedCancel, "notifications/cancelled", &pinged),
         notification(
@@ -105,6 +105,11 @@ fn request(session: usize, probe: Probe, method: &str, params: Option<&str>) -> 
 
 fn notification(probe: Probe, method: &str, params: &str) -> Prepared {
     (probe, format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#))
+}
+
+/// The id of the ping that is sent first.
+pub(super) fn pinged(session: usize) -> String {
+    format!("{PREFIX}{session}-{}", Probe::Ping.as_str())
 }
 
 /// Whether an id is one of ours.

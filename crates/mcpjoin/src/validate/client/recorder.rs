@@ -209,7 +209,12 @@ impl Recorder {
     pub(super) fn second(&mut self, run: usize) -> Vec<Prepared> {
         let Some(noted) = self.runs.get_mut(run).filter(|noted| noted.rows == 1) else { return Vec::new() };
         noted.rows = 2;
-        probes::second(run, &noted.run.version, noted.capabilities.as_ref())
+        let mut probes = probes::second(run, &noted.run.version, noted.capabilities.as_ref());
+        if noted.waiting.iter().any(|id| id.as_str() == Some(&probes::pinged(run))) {
+            // What is not answered would be given up by it, and need not be answered any more.
+            probes.retain(|(probe, _)| *probe != Probe::CompletedCancel);
+        }
+        probes
     }
 
     /// Another look at the roots of a client that tells of their changes, when the last was a while ago.

@@ -87,6 +87,14 @@ struct Between {
     opening: Option<(Instant, Line, Probe)>,
 }
 
+/// Why nothing more is passed on.
+enum Over {
+    /// The client has closed its side.
+    Closed,
+    /// As much has been noted as is noted.
+    Full,
+}
+
 pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Output = Leaving>) -> Trace {
     let ClientValidator { server, limits, answer, refuse, disturb } = of;
     let (ours, theirs) = tokio::io::duplex(BUFFER);
@@ -114,7 +122,11 @@ pub(super) async fn serve(of: ClientValidator, link: Link, end: impl Future<Outp
             tokio::select! {
                 biased;
                 leaving = &mut end => break Some(leaving),
-                () = &mut going => break None,
+                over = &mut going => match over {
+                    Over::Closed => break None,
+                    // The client is still there: of its end nothing is known.
+                    Over::Full => break Some(Leaving::Over),
+                },
                 _ = &mut serving, if !served => served = true,
             }
         }
@@ -151,8 +163,8 @@ impl Between {
         self.recorder.note_end(&What::Ended(Ended { exit, forced: false }));
     }
 
-    /// Passes on what either side says until the client has closed its side.
-    async fn go(&mut self) {
+    /// Passes on what either side says until the client has closed its side, or no more of it is noted.
+    async fn go(&mut self) -> Over {
         let mut server_is_there = true;
         loop {
             let wake = match (self.held_until, self.opening.as_ref().map(|(at, ..)| *at)) {
@@ -168,11 +180,11 @@ impl Between {
                 },
                 lines = self.client.recv() => match lines {
                     Some(lines) => lines.into_iter().for_each(|line| self.asked(line)),
-                    None => return,
+                    None => return Over::Closed,
                 },
             }
             if self.recorder.is_full() {
-                return;
+                return Over::Full;
             }
         }
     }

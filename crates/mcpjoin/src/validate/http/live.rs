@@ -5,6 +5,8 @@ mod polling;
 mod reading;
 mod stress;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -30,7 +32,7 @@ use crate::link::{Way, refusal};
 /// So many requests may stay without an answer until no more is asked.
 const PATIENCE: usize = 2;
 /// So much may come in one run until no more is asked.
-const MOST_EVENTS: usize = 20_000;
+const MOST_MESSAGES: usize = 20_000;
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// How long to look for what comes late.
 pub(super) const MOMENT: Duration = Duration::from_millis(200);
@@ -59,8 +61,8 @@ pub(super) struct Live<'w> {
     /// How long an answer may take.
     answer: Duration,
     silences: usize,
-    count: usize,
-    bytes: usize,
+    /// What has come in this run, over all of its connections.
+    amount: Arc<Amount>,
     /// What the server asks, and has not been answered yet.
     asked: Vec<(RequestId, Method)>,
     /// That is being answered: what is asked meanwhile is not, or there would be no end of it.
@@ -68,6 +70,35 @@ pub(super) struct Live<'w> {
     /// How it is sent and read.
     pub(super) pace: Pace,
     over: bool,
+}
+
+/// How much has come.
+#[derive(Default)]
+struct Amount {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Amount {
+    fn message(&self) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes that have really come: their sum does not overflow.
+    fn bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// As much has come as is looked at.
+    fn is_full(&self) -> bool {
+        self.is_full_without(0)
+    }
+
+    /// The same, were it not for so many of the bytes.
+    fn is_full_without(&self, bytes: usize) -> bool {
+        self.messages.load(Ordering::Relaxed) >= MOST_MESSAGES
+            || self.bytes.load(Ordering::Relaxed).saturating_sub(bytes) >= MOST_BYTES
+    }
 }
 
 /// What a request came to.
@@ -129,8 +160,7 @@ impl<'w> Live<'w> {
             stream: None,
             answer,
             silences: 0,
-            count: 0,
-            bytes: 0,
+            amount: Arc::default(),
             asked: Vec::new(),
             answering: false,
             pace: Pace::default(),
@@ -227,7 +257,7 @@ impl<'w> Live<'w> {
         until: Until,
         within: Duration,
     ) -> Reply {
-        self.over |= self.count >= MOST_EVENTS || self.bytes >= MOST_BYTES;
+        self.over |= self.amount.is_full();
         if self.over {
             return Reply::nothing("the server has ended".into());
         }
@@ -455,4 +485,21 @@ fn asked(line: &Line, broken: bool) -> Vec<RequestId> {
 
 fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Amount, MOST_BYTES, MOST_MESSAGES};
+
+    #[test]
+    fn what_one_body_brings_ends_the_others_and_not_itself() {
+        let amount = Amount::default();
+        amount.bytes(MOST_BYTES);
+        assert!(amount.is_full() && !amount.is_full_without(MOST_BYTES));
+        let amount = Amount::default();
+        (1..MOST_MESSAGES).for_each(|_| amount.message());
+        assert!(!amount.is_full());
+        amount.message();
+        assert!(amount.is_full());
+    }
 }

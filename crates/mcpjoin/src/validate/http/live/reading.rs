@@ -12,7 +12,7 @@ use reqwest::{Response, Url};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::wire;
-use super::{Live, MOMENT, MOST_BYTES, MOST_EVENTS, Reply, Until};
+use super::{Live, MOMENT, Reply, Until};
 use crate::link::{Way, readable};
 
 /// So many requests of the server wait to be answered.
@@ -103,7 +103,7 @@ impl Live<'_> {
             if if any { came } else { waiting.is_empty() } {
                 return Stopped::Answered;
             }
-            if self.count >= MOST_EVENTS || self.bytes >= MOST_BYTES {
+            if self.amount.is_full() {
                 self.over = true;
                 return Stopped::TimedOut;
             }
@@ -111,7 +111,7 @@ impl Live<'_> {
             match timeout_at(deadline, stream.response.chunk()).await {
                 Err(_) => return Stopped::TimedOut,
                 Ok(Ok(Some(piece))) => {
-                    self.bytes = self.bytes.saturating_add(piece.len());
+                    self.amount.bytes(piece.len());
                     stream.decoder.push(piece);
                 }
                 Ok(Ok(None)) => {
@@ -218,7 +218,7 @@ impl Live<'_> {
     /// Notes a message that has come.
     fn came(&mut self, number: u32, line: Line, waiting: &mut Vec<RequestId>) {
         self.wire.crossed(Way::In, line.bytes());
-        self.count += 1;
+        self.amount.message();
         for part in line.parts() {
             let id = match part {
                 Ok(Message::Response(response)) => response.id.as_ref(),
@@ -252,7 +252,13 @@ impl Live<'_> {
             self.pace.pause().await;
             match timeout_at(deadline, response.chunk()).await {
                 Err(_) => break BodyEnd::Broken("it did not end in time".into()),
+                // One body alone is bounded by its own limit.
+                Ok(Ok(Some(_))) if self.amount.is_full_without(body.len()) => {
+                    self.over = true;
+                    break BodyEnd::Left;
+                }
                 Ok(Ok(Some(piece))) if body.len() + piece.len() <= self.limit => {
+                    self.amount.bytes(piece.len());
                     body.extend_from_slice(&piece);
                 }
                 Ok(Ok(Some(_))) => {
@@ -262,7 +268,6 @@ impl Live<'_> {
                 Ok(Err(error)) => break BodyEnd::Broken(wire::told(&error).into()),
             }
         };
-        self.bytes = self.bytes.saturating_add(body.len());
         let body = body.freeze();
         let json = matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
         let line = Line::new(body.clone());

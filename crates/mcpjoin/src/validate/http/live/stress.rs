@@ -1,5 +1,6 @@
 //! What is done to a server under stress: much at once, connections that are lost on purpose, streams that are cut.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::super::wire::{self, Head};
 use super::pace::{Pace, Pieces};
 use super::reading::Stream;
-use super::{Live, Reply, asked};
+use super::{Live, PATIENCE, Reply, asked};
 use crate::link::Way;
 
 /// When we leave.
@@ -36,6 +37,8 @@ impl<'w> Live<'w> {
         fork.session.clone_from(&self.session);
         fork.agreed.clone_from(&self.agreed);
         fork.pace = pace;
+        // All of them together bring no more than one alone may.
+        fork.amount = Arc::clone(&self.amount);
         fork
     }
 
@@ -50,11 +53,16 @@ impl<'w> Live<'w> {
         });
         join_all(asking).await;
         let mut events = Vec::new();
+        let full = self.amount.is_full();
         for fork in forks {
             let first = self.next_exchange;
             self.next_exchange += fork.next_exchange;
-            self.count += fork.count;
-            self.bytes = self.bytes.saturating_add(fork.bytes);
+            self.silences += fork.silences;
+            self.over |= fork.over || self.silences >= PATIENCE;
+            if full && fork.over {
+                // We have stopped reading: that there is no answer says nothing of the server.
+                continue;
+            }
             events.extend(fork.run.events.into_iter().map(|mut event| {
                 event.exchange = event.exchange.map(|number| number + first);
                 event
