@@ -187,8 +187,11 @@ fn summary(report: &Report) -> String {
     }
     let counts = report.lists.iter().filter(|list| list.items > 0);
     parts.extend(counts.map(|list| {
-        let what = list.method.as_str().trim_end_matches("/list");
-        format!("{} {}", list.items, what.trim_start_matches("resources/"))
+        let what = match list.method.as_str() {
+            "resources/templates/list" => "resource templates",
+            method => method.trim_end_matches("/list"),
+        };
+        format!("{} {}", list.items, if list.items == 1 { what.trim_end_matches('s') } else { what })
     }));
     parts.join(", ")
 }
