@@ -81,7 +81,7 @@ impl<'s, 'w> Doubt<'s, 'w> {
                     })
             }
             "eval" => tools::evaluates(self.shell, &words[place + 1..]),
-            "break" | "continue" => !self.in_loop,
+            "break" | "continue" => !self.in_loop && self.shell.counts,
             // A later `$1` may be another.
             "shift" | "set" => {
                 let first = words.get(place + 1).map(|word| self.shell.expand(word));

@@ -89,6 +89,8 @@ pub(super) struct Shell<'a> {
     functions: BTreeMap<String, Rc<List>>,
     /// Functions that there may be, and that may set `PATH`.
     doubtful: BTreeSet<String>,
+    /// Whether we are in a `for` that sets `PATH`, so that it matters how often it is gone through.
+    counts: bool,
     positional: Vec<String>,
     file: PathBuf,
     line: usize,
@@ -146,6 +148,7 @@ impl<'a> Shell<'a> {
             variables,
             functions: BTreeMap::new(),
             doubtful: BTreeSet::new(),
+            counts: false,
             positional: Vec::new(),
             file: PathBuf::new(),
             line: 0,
@@ -315,21 +318,11 @@ impl<'a> Shell<'a> {
                 Flow::On(Holds::Yes)
             }
             Command::For { name, words, body } => {
-                let values: Vec<String> = words.iter().flat_map(|word| self.fields(word)).collect();
-                for value in values {
-                    self.steps += 1;
-                    if self.steps > STEPS || self.is_spent() {
-                        self.not_computed("more is done there than is followed");
-                        return Flow::Exit;
-                    }
-                    self.variables.insert(name.clone(), value);
-                    match self.list(body) {
-                        Flow::On(_) | Flow::Continue => {}
-                        Flow::Break => break,
-                        flow => return flow,
-                    }
-                }
-                Flow::On(Holds::Yes)
+                let counts = Doubt::of(self, true).list(body);
+                let before = std::mem::replace(&mut self.counts, counts);
+                let flow = self.turns(name, words, body);
+                self.counts = before;
+                flow
             }
             Command::Group(list) => self.list(list),
             Command::Function(name, body) => {
@@ -343,6 +336,25 @@ impl<'a> Shell<'a> {
                 Flow::On(Holds::Unknown)
             }
         }
+    }
+
+    /// Goes through a `for`.
+    fn turns(&mut self, name: &str, words: &[Word], body: &List) -> Flow {
+        let values: Vec<String> = words.iter().flat_map(|word| self.fields(word)).collect();
+        for value in values {
+            self.steps += 1;
+            if self.steps > STEPS || self.is_spent() {
+                self.not_computed("more is done there than is followed");
+                return Flow::Exit;
+            }
+            self.variables.insert(name.to_owned(), value);
+            match self.list(body) {
+                Flow::On(_) | Flow::Continue => {}
+                Flow::Break => break,
+                flow => return flow,
+            }
+        }
+        Flow::On(Holds::Yes)
     }
 
     fn simple(&mut self, assignments: &[Assignment], words: &[Word]) -> Flow {

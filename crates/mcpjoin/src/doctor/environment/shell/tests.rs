@@ -68,6 +68,7 @@ fn assignments_conditions_and_functions_are_followed() {
         ("[[ $HOME =~ ^[[:space:]]+$ ]]; PATH=/a:$PATH", "/a:/bin"),
         ("x=$'it\\'s'; PATH=/a:$PATH", "/a:/bin"),
         ("x=$(echo $'it\\'s'); PATH=/a:$PATH", "/a:/bin"),
+        ("for d in /x /y; do thing && break; x=$d; done; PATH=/a:$PATH", "/a:/bin"),
         (
             "thing && eval \"$(dircolors -b)\"; thing && . /nowhere; thing && export A=1; PATH=/a:$PATH",
             "/a:/bin",
@@ -152,7 +153,7 @@ fn what_cannot_be_computed_is_told_with_its_line() {
         ("thing && eval \"$(thing activate)\"", "/bin", "rc:1: PATH may be set there"),
         ("f() { PATH=/a; }; g() { f; }\nthing && g", "/bin", "rc:2: PATH may be set there"),
         ("if thing; then f() { PATH=/a; }; fi\nf", "/bin", "rc:2: PATH may be set by a function"),
-        ("for d in /a; do\nthing && break\ndone", "/bin", "rc:2: PATH may be set there"),
+        ("for d in /a; do\nthing && break\nPATH=/bin\ndone", "/bin", "rc:2: PATH may be set there"),
         ("f() { PATH=/a; }\n)\nf", "/bin", "rc:2: what follows is not understood"),
         (")\n. /etc/more", "/bin", "rc:1: what follows is not understood"),
         (")\neval $x", "/bin", "rc:1: what follows is not understood"),
