@@ -23,9 +23,12 @@ const FIRST: usize = 200;
 /// So long the others have once one has taken a connection: packets that are lost are sent again within it.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// Addresses, and what came of connecting to each; `None`: no answer in time. With a connection: when it was there.
+/// What came of connecting; `None`: no answer in time. With a connection: when it was there.
+type Tried = Result<(TcpStream, Instant), Option<io::Error>>;
+
+/// Addresses, and what came of connecting to each.
 pub(super) struct Reached {
-    each: Vec<(SocketAddr, Result<(TcpStream, Instant), Option<io::Error>>)>,
+    each: Vec<(SocketAddr, Tried)>,
     /// When all of it was over.
     over: Instant,
 }
@@ -164,7 +167,7 @@ impl Reached {
     }
 }
 
-fn is_refused<T>(outcome: &Result<T, Option<io::Error>>) -> bool {
+fn is_refused(outcome: &Tried) -> bool {
     matches!(outcome, Err(Some(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
