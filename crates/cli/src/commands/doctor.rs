@@ -107,7 +107,7 @@ async fn shown(
     // What a server wrote to standard error may hold what it was told.
     let text = if ui.json {
         let mut document = document::of(name, &report, &surroundings);
-        document::hide(ui, &mut document, false);
+        document::hide(ui, &mut document);
         visible::json(&document.to_string())
     } else {
         ui.hidden(&page::of(&report, &surroundings, ui.verbosity() > 0, ui.width())).into_owned()

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 #[cfg(feature = "quic")]
 use super::orchestra::Orchestrator;
-use super::report::{Check, Finding, Listing, Outcome, Phase, Report, Step};
+use super::report::{Check, Finding, Listing, Outcome, Phase, Report, Step, mark};
 use super::resolve::Resolved;
 use super::way::Way;
 use super::wire::Seen;
@@ -149,13 +149,8 @@ impl Course {
         self.checks.contains(&(check, Outcome::Failed))
     }
 
-    /// What has failed has failed.
     fn mark(&mut self, check: Check, outcome: Outcome) {
-        match self.checks.iter_mut().find(|(known, _)| *known == check) {
-            Some((_, known)) if *known == Outcome::Failed => {}
-            Some((_, known)) => *known = outcome,
-            None => self.checks.push((check, outcome)),
-        }
+        mark(&mut self.checks, check, outcome);
     }
 
     pub(super) fn resolved(&mut self, resolved: &Resolved) {

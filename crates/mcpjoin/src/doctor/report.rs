@@ -392,3 +392,12 @@ impl Report {
         })
     }
 }
+
+/// Notes how a check went. What has failed has failed.
+pub(super) fn mark<C: PartialEq>(checks: &mut Vec<(C, Outcome)>, check: C, outcome: Outcome) {
+    match checks.iter_mut().find(|(known, _)| *known == check) {
+        Some((_, known)) if *known == Outcome::Failed => {}
+        Some((_, known)) => *known = outcome,
+        None => checks.push((check, outcome)),
+    }
+}

@@ -202,13 +202,16 @@ const FREE: [&str; 22] = [
 
 /// Takes what must not be shown out of what a server may have said. Nothing else is touched: a value that hides in a
 /// word of ours would break the document.
-pub(super) fn hide(ui: &Ui, value: &mut Value, free: bool) {
+pub(super) fn hide(ui: &Ui, value: &mut Value) {
     match value {
-        Value::String(text) if free => *text = ui.hidden(text).into_owned(),
-        Value::Array(items) => items.iter_mut().for_each(|item| hide(ui, item, free)),
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(ui, item)),
         Value::Object(members) => {
             for (name, member) in members {
-                hide(ui, member, free || FREE.contains(&name.as_str()));
+                if FREE.contains(&name.as_str()) {
+                    ui.hide_in(member);
+                } else {
+                    hide(ui, member);
+                }
             }
         }
         _ => {}

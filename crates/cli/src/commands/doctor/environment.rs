@@ -25,7 +25,7 @@ pub(super) fn run(ui: &Ui, args: &Doctor) -> Result<Exit, Failure> {
     };
     let text = if ui.json {
         let mut document = document(&report);
-        document::hide(ui, &mut document, false);
+        document::hide(ui, &mut document);
         visible::json(&document.to_string())
     } else {
         let mut page = Page::new(ui.width(), labels(&report));

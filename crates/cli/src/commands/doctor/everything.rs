@@ -51,7 +51,7 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
                 && outcomes.iter().all(|outcome| matches!(outcome, Ok((report, _)) if report.is_healthy()));
             let text = if ui.json {
                 let mut document = document(healthy, &machine, &configuration, &outcomes);
-                document::hide(ui, &mut document, false);
+                document::hide(ui, &mut document);
                 visible::json(&document.to_string())
             } else {
                 ui.hidden(&page(ui, &machine, &configuration, &outcomes)).into_owned()

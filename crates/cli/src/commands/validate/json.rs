@@ -36,7 +36,7 @@ fn fill(ui: &Ui, out: &mut Map<String, Value>, server: &Server, document: &Docum
         Ok(Seen::Openers(rows)) => _ = out.insert("openers".into(), rows.iter().map(Row::json).collect()),
         Err(failure) => {
             let mut error = failure.json();
-            hide(ui, &mut error);
+            ui.hide_in(&mut error);
             out.insert("error".into(), error["error"].take());
         }
     }
@@ -123,14 +123,4 @@ fn baseline(compared: &Compared) -> Value {
 /// How binding it is, as documents for programs write it.
 pub(super) fn level(level: Level) -> String {
     level.as_str().to_lowercase()
-}
-
-/// Takes secrets out of every text of a failure.
-fn hide(ui: &Ui, value: &mut Value) {
-    match value {
-        Value::String(text) => *text = ui.hidden(text).into_owned(),
-        Value::Array(items) => items.iter_mut().for_each(|item| hide(ui, item)),
-        Value::Object(members) => members.values_mut().for_each(|member| hide(ui, member)),
-        _ => {}
-    }
 }

@@ -31,6 +31,7 @@ pub use world::{System, World};
 
 pub(super) use self::world::within;
 use super::Outcome;
+use super::report::mark;
 use crate::link::ChildCommand;
 
 /// How long looking at the files of one part may take.
@@ -180,13 +181,8 @@ impl Looked {
         self.findings.push(EnvironmentFinding { id, check, seen, meaning, advice });
     }
 
-    /// What has failed has failed.
     fn mark(&mut self, check: EnvironmentCheck, outcome: Outcome) {
-        match self.checks.iter_mut().find(|(known, _)| *known == check) {
-            Some((_, known)) if *known == Outcome::Failed => {}
-            Some((_, known)) => *known = outcome,
-            None => self.checks.push((check, outcome)),
-        }
+        mark(&mut self.checks, check, outcome);
     }
 
     fn into_report(self, report: &mut EnvironmentReport, part: EnvironmentPart, took: Duration) {
