@@ -6,6 +6,7 @@
 //! (<https://github.com/modelcontextprotocol/conformance>), and the last argument is the server's URL.
 #![allow(clippy::print_stderr, reason = "the suite shows what a client says on standard error")]
 
+mod authorization;
 mod form;
 mod scenario;
 
@@ -14,6 +15,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use authorization::Authorization;
 use scenario::{Scenario, Told};
 use tokio::time::timeout;
 
@@ -26,7 +28,7 @@ type Fault = Box<dyn Error + Send + Sync>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let outcome = match told() {
-        Ok((scenario, told)) => timeout(LONGEST, scenario.run(&told))
+        Ok((wanted, told)) => timeout(LONGEST, run(wanted, &told))
             .await
             .unwrap_or_else(|_| Err(format!("not over after {} s", LONGEST.as_secs()).into())),
         Err(fault) => Err(fault),
@@ -40,17 +42,33 @@ async fn main() -> ExitCode {
     }
 }
 
+/// What is wanted.
+enum Wanted {
+    Scenario(Scenario),
+    Authorization(Authorization),
+}
+
+async fn run(wanted: Wanted, told: &Told) -> Result<(), Fault> {
+    match wanted {
+        Wanted::Scenario(scenario) => scenario.run(told).await,
+        Wanted::Authorization(authorization) => authorization.run(told).await,
+    }
+}
+
 /// What the suite says: which scenario, where, and what is known of it.
-fn told() -> Result<(Scenario, Told), Fault> {
+fn told() -> Result<(Wanted, Told), Fault> {
     let name = variable("MCP_CONFORMANCE_SCENARIO")?.ok_or("the suite names no scenario")?;
-    let scenario = Scenario::parse(&name).ok_or_else(|| format!("no scenario that is known: {name}"))?;
+    let wanted = Scenario::parse(&name)
+        .map(Wanted::Scenario)
+        .or_else(|| Authorization::parse(&name).map(Wanted::Authorization))
+        .ok_or_else(|| format!("no scenario that is known: {name}"))?;
     let url = std::env::args().next_back().filter(|url| url.starts_with("http"));
     let told = Told {
         url: url.ok_or("the last argument is the URL of the server, and there is none")?,
         version: variable("MCP_CONFORMANCE_PROTOCOL_VERSION")?,
         context: variable("MCP_CONFORMANCE_CONTEXT")?,
     };
-    Ok((scenario, told))
+    Ok((wanted, told))
 }
 
 fn variable(name: &str) -> Result<Option<String>, Fault> {

@@ -1,4 +1,4 @@
-//! What the client does in each scenario of the suite. Scenarios of authorization are not among them.
+//! What the client does in each scenario of the suite. Those of authorization are in `authorization`.
 //!
 //! Beside what the suite looks at, each looks at what it gets: a result that did not arrive is an error here, too.
 
@@ -21,6 +21,18 @@ pub(crate) struct Told {
     pub(crate) version: Option<String>,
     /// What only some scenarios have: JSON.
     pub(crate) context: Option<String>,
+}
+
+impl Told {
+    /// Whether the one revision is spoken.
+    pub(crate) fn is_agreed(&self, client: &Client) -> Result<(), Fault> {
+        match self.version.as_deref() {
+            Some(version) if client.profile().version.as_str() != version => {
+                Err(format!("agreed on {} and not on {version}", client.profile().version).into())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A scenario that is known.
@@ -75,11 +87,9 @@ impl Scenario {
     pub(crate) async fn run(self, told: &Told) -> Result<(), Fault> {
         let link = Link::http(&told.url).build()?;
         let client = self.builder().connect(link).await?;
-        let outcome = match told.version.as_deref() {
-            Some(version) if client.profile().version.as_str() != version => {
-                Err(format!("agreed on {} and not on {version}", client.profile().version).into())
-            }
-            _ => self.act(&client, told).await,
+        let outcome = match told.is_agreed(&client) {
+            Ok(()) => self.act(&client, told).await,
+            Err(fault) => Err(fault),
         };
         // Also after an error: the suite waits for its server.
         client.close().await;
@@ -146,13 +156,13 @@ impl Scenario {
 }
 
 /// Lists the tools; gives the input schema of the one that is looked for.
-async fn list_and_find(client: &Client, name: &str) -> Result<Raw, Fault> {
+pub(crate) async fn list_and_find(client: &Client, name: &str) -> Result<Raw, Fault> {
     let tools = client.list_tools().all().await?;
     let found = tools.into_iter().find(|tool| tool.name == name);
     found.map(|tool| tool.input_schema).ok_or_else(|| format!("the tool {name} is not listed").into())
 }
 
-async fn call(client: &Client, name: &str, arguments: &str) -> Result<CallToolResult, Fault> {
+pub(crate) async fn call(client: &Client, name: &str, arguments: &str) -> Result<CallToolResult, Fault> {
     let result = client.call_tool(name, Some(Raw::parse(arguments.to_owned())?)).await?;
     if result.is_error == Some(true) {
         return Err(format!("the tool {name} failed: {}", text(&result)).into());
@@ -167,7 +177,7 @@ fn text(result: &CallToolResult) -> &str {
     }
 }
 
-fn expect(result: CallToolResult, beginning: &str) -> Result<(), Fault> {
+pub(crate) fn expect(result: CallToolResult, beginning: &str) -> Result<(), Fault> {
     if text(&result).starts_with(beginning) {
         return Ok(());
     }
@@ -237,9 +247,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_not_there_is_an_error() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/mcp", free.local_addr().unwrap());
-        drop(free);
+        // Bound and not listened on: the system refuses for it.
+        let closed = tokio::net::TcpSocket::new_v4().unwrap();
+        closed.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let url = format!("http://{}/mcp", closed.local_addr().unwrap());
         let told = Told { url, version: None, context: None };
         assert!(Scenario::Initialize.run(&told).await.is_err());
     }

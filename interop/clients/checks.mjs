@@ -20,18 +20,21 @@ export function version(name) {
 }
 
 /**
- * The era, and where the server is: `command` and `args` from `SCRIPT ERA -- SERVER WORDS...`, or `url` and whether it
- * is one of HTTP+SSE from `SCRIPT ERA URL`.
+ * The era, whether an account is asked for instead of the checks (the word `account` behind the era), and where the
+ * server is: `command` and `args` from `SCRIPT ERA -- SERVER WORDS...`, or `url` and whether it is one of HTTP+SSE from
+ * `SCRIPT ERA URL`.
  */
 export function words() {
-    const [era, first, ...rest] = process.argv.slice(2);
+    const [era, ...behind] = process.argv.slice(2);
+    const accounts = behind[0] === 'account';
+    const [first, ...rest] = accounts ? behind.slice(1) : behind;
     if (first === '--') {
         const [command, ...args] = rest;
-        return { era, command, args };
+        return { era, accounts, command, args };
     }
     assert.deepEqual(rest, []);
     const sse = first.startsWith('sse+');
-    return { era, url: sse ? first.slice('sse+'.length) : first, sse };
+    return { era, accounts, url: sse ? first.slice('sse+'.length) : first, sse };
 }
 
 /** What a client has no means for, and why. */

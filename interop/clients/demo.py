@@ -14,6 +14,8 @@ from pathlib import Path
 import anyio
 from exceptiongroup import BaseExceptionGroup
 
+from account import account
+
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 
@@ -411,8 +413,12 @@ class Server:
 
 
 def run(version, peer):
-    """The script: `ERA -- SERVER WORDS...`, or `ERA URL`; `peer` makes a client from the era and the server."""
+    """The script: `ERA [account] -- SERVER WORDS...`, or `ERA [account] URL`; `peer` makes a client from the era and the
+    server."""
     era, *words = sys.argv[1:]
+    if words[0] == "account":
+        print(json.dumps(asyncio.run(account(peer(era, Server(words[1:])), era))))
+        return
     server = Server(words)
 
     async def checks():

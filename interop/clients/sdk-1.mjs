@@ -1,4 +1,5 @@
-// The TypeScript SDK 1.x: SCRIPT ERA -- SERVER WORDS..., or SCRIPT ERA URL. It knows the legacy era alone.
+// The TypeScript SDK 1.x: SCRIPT ERA [account] -- SERVER WORDS..., or SCRIPT ERA [account] URL. It knows the legacy era
+// alone.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
@@ -11,6 +12,7 @@ import {
     ResourceUpdatedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 
+import { account } from './account.mjs';
 import { run, version, words } from './checks.mjs';
 import { checks, transport } from './sdk.mjs';
 
@@ -21,31 +23,34 @@ const SCHEMAS = {
     'notifications/resources/updated': ResourceUpdatedNotificationSchema,
 };
 
-const connection = transport(words(), { StdioClientTransport, StreamableHTTPClientTransport, SSEClientTransport });
+const { era, accounts, ...server } = words();
+const connection = transport(server, { StdioClientTransport, StreamableHTTPClientTransport, SSEClientTransport });
 const client = new Client(
     { name: 'interop', version: '0' },
-    { capabilities: { sampling: {}, elicitation: { form: {} }, roots: {} } },
+    { capabilities: { sampling: {}, elicitation: { form: {} }, roots: { listChanged: true } } },
 );
 
 const complaints = [];
 client.onerror = (error) => complaints.push(error.message);
 
-await run(
-    version('@modelcontextprotocol/sdk'),
-    checks(client, {
-        connect: () => client.connect(connection),
-        close: async () => {
-            // Over Streamable HTTP a session goes on until it is ended.
-            await connection.terminateSession?.();
-            await client.close();
-        },
-        call: (params, options) => client.callTool(params, undefined, options),
-        handle: (method, handler) => client.setRequestHandler(SCHEMAS[method], handler),
-        hear: (method, handler) => client.setNotificationHandler(SCHEMAS[method], handler),
-        watch: async (uri) => {
-            await client.subscribeResource({ uri });
-            return () => client.unsubscribeResource({ uri });
-        },
-    }),
-    complaints,
-);
+const means = {
+    connect: () => client.connect(connection),
+    close: async () => {
+        // Over Streamable HTTP a session goes on until it is ended.
+        await connection.terminateSession?.();
+        await client.close();
+    },
+    call: (params, options) => client.callTool(params, undefined, options),
+    handle: (method, handler) => client.setRequestHandler(SCHEMAS[method], handler),
+    hear: (method, handler) => client.setNotificationHandler(SCHEMAS[method], handler),
+    watch: async (uri) => {
+        await client.subscribeResource({ uri });
+        return () => client.unsubscribeResource({ uri });
+    },
+};
+
+if (accounts) {
+    await account(era, client, connection, means);
+} else {
+    await run(version('@modelcontextprotocol/sdk'), checks(client, means), complaints);
+}

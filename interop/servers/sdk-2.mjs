@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 
 import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
-import { McpServer, createMcpHandler } from '@modelcontextprotocol/server';
+import { McpServer, createMcpHandler, inputRequired, inputResponse } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 
 import { Events, listen, tools } from './listen.mjs';
@@ -25,6 +25,28 @@ function server() {
             }),
         );
     }
+    // Asks the user and the model in one round, and remembers what it was called with in a second.
+    server.registerTool('asks', { inputSchema: z.object({ message: z.string() }) }, ({ message }, context) => {
+        const { inputResponses, requestState } = context.mcpReq;
+        const said = inputResponse(inputResponses, 'model');
+        if (said.kind === 'sampling') {
+            return { content: [{ type: 'text', text: `${requestState()} ${said.result.content.text}` }] };
+        }
+        const user = inputResponse(inputResponses, 'user');
+        if (user.kind === 'elicit') {
+            return inputRequired({
+                inputRequests: {
+                    model: inputRequired.createMessage({
+                        messages: [{ role: 'user', content: { type: 'text', text: message } }],
+                        maxTokens: 10,
+                    }),
+                },
+                requestState: `${user.action} ${JSON.stringify(user.content)}`,
+            });
+        }
+        const requestedSchema = z.object({ name: z.string(), check: z.boolean(), integer: z.number() });
+        return inputRequired({ inputRequests: { user: inputRequired.elicit({ message, requestedSchema }) } });
+    });
     return server;
 }
 

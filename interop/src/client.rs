@@ -1,4 +1,4 @@
-//! A foreign client against `mcpjoin serve demo`, over pipes or over HTTP: runs its script in `interop/clients/`, hears what became of each check,
+//! A foreign client against `mcpjoin serve demo`, over pipes or over HTTP, or through `mcpjoin bridge`: runs its script in `interop/clients/`, hears what became of each check,
 //! and holds that `interop/clients/table.md` says just that.
 //!
 //! Used by the tests of clients, and by nothing else. A script is started as `SCRIPT ERA -- SERVER WORDS...`, and opens
@@ -73,10 +73,12 @@ enum Outside {
 }
 
 impl Outside {
-    fn new(name: &str, binary: &Path, way: Way) -> Self {
+    fn new(name: &str, binary: &Path, way: Way, bridged: bool) -> Self {
         match way {
             Way::Stdio => Self::Pipes(Witness::new(name)),
-            Way::Http | Way::Sse => Self::Http(Box::new(Overheard::new(name, binary.as_os_str(), way))),
+            Way::Http | Way::Sse => {
+                Self::Http(Box::new(Overheard::new(name, binary.as_os_str(), way, bridged)))
+            }
         }
     }
 
@@ -94,10 +96,10 @@ impl Outside {
     }
 
     /// The words that name the server for the script.
-    fn words(&self, binary: &Path) -> Vec<OsString> {
+    fn words(&self, binary: &Path, bridged: bool) -> Vec<OsString> {
         match self {
             Self::Pipes(witness) => {
-                iter::once("--".into()).chain(witness.words(binary.as_os_str())).collect()
+                iter::once("--".into()).chain(witness.words(binary.as_os_str(), bridged)).collect()
             }
             Self::Http(overheard) => overheard.words(),
         }
@@ -127,6 +129,7 @@ pub struct Client {
     program: PathBuf,
     args: Vec<OsString>,
     way: Way,
+    bridged: bool,
 }
 
 impl Client {
@@ -144,13 +147,26 @@ impl Client {
     /// The client that the table calls `name`, with the program that runs the script.
     #[must_use]
     pub fn new(name: &str, program: impl Into<PathBuf>) -> Self {
-        Self { name: name.to_owned(), program: program.into(), args: Vec::new(), way: Way::Stdio }
+        Self {
+            name: name.to_owned(),
+            program: program.into(),
+            args: Vec::new(),
+            way: Way::Stdio,
+            bridged: false,
+        }
     }
 
     /// By this way instead of stdio.
     #[must_use]
     pub fn by(mut self, way: Way) -> Self {
         self.way = way;
+        self
+    }
+
+    /// Through `mcpjoin bridge`, which is to make no difference.
+    #[must_use]
+    pub fn bridged(mut self) -> Self {
+        self.bridged = true;
         self
     }
 
@@ -184,40 +200,45 @@ impl Client {
         );
     }
 
+    /// What starts the script in a folder of its own, up to the era; what it writes is kept there.
+    pub(crate) fn command(&self, folder: &Path, mark: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .env(MARK, mark)
+            // Whatever proxy there may be, these servers are on this machine.
+            .env("NO_PROXY", "127.0.0.1")
+            .env("no_proxy", "127.0.0.1")
+            .env("HOME", folder)
+            .env("NO_COLOR", "1")
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            // Files, because whatever the script leaves behind could keep a pipe open.
+            .stdout(File::create(folder.join("said")).unwrap())
+            .stderr(File::create(folder.join("complained")).unwrap());
+        command
+    }
+
     /// The client's version, and what became of the checks, in their order.
     fn run(&self, era: &str) -> (String, Vec<Outcome>) {
         static BINARY: OnceLock<PathBuf> = OnceLock::new();
         let binary = BINARY.get_or_init(|| crate::mcpjoin().unwrap());
-        let name: String = format!("{}-{era}-{}", self.name, self.way.name())
+        let through = if self.bridged { "-bridged" } else { "" };
+        let name: String = format!("{}-{era}-{}{through}", self.name, self.way.name())
             .chars()
             .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
             .collect();
-        let mut outside = Outside::new(&name, binary, self.way);
+        let mut outside = Outside::new(&name, binary, self.way, self.bridged);
         let mark = outside.mark();
-        let child = Command::new(&self.program)
-            .args(&self.args)
+        let child = self
+            .command(outside.folder(), &mark)
             .arg(era)
-            .args(outside.words(binary))
-            .env(MARK, &mark)
-            // Whatever proxy there may be, these servers are on this machine.
-            .env("NO_PROXY", "127.0.0.1")
-            .env("no_proxy", "127.0.0.1")
-            .env("HOME", outside.folder())
-            .env("NO_COLOR", "1")
-            .current_dir(outside.folder())
-            .stdin(Stdio::null())
-            // Files, because whatever the script leaves behind could keep a pipe open.
-            .stdout(File::create(outside.folder().join("said")).unwrap())
-            .stderr(File::create(outside.folder().join("complained")).unwrap())
+            .args(outside.words(binary, self.bridged))
             .spawn()
             .unwrap();
         let success = wait(child, &mark);
         let left = outside.finish();
-        let text = |name: &str| {
-            String::from_utf8_lossy(&std::fs::read(outside.folder().join(name)).unwrap()).into_owned()
-        };
-        let stdout = text("said");
-        let said = format!("it wrote:\n{stdout}\nand to stderr:\n{}", text("complained"));
+        let (stdout, said) = said(outside.folder());
         let seen = read(&stdout).map(|(version, seen)| {
             let seen = CHECKS.iter().zip(seen).map(|(check, outcome)| match outside.bears_out(check, era) {
                 Err(why) if outcome == Outcome::Right => Outcome::FaultSeen(why),
@@ -233,8 +254,16 @@ impl Client {
     }
 }
 
+/// What a script has written, alone and with what it wrote to stderr.
+pub(crate) fn said(folder: &Path) -> (String, String) {
+    let text = |name: &str| String::from_utf8_lossy(&std::fs::read(folder.join(name)).unwrap()).into_owned();
+    let stdout = text("said");
+    let both = format!("it wrote:\n{stdout}\nand to stderr:\n{}", text("complained"));
+    (stdout, both)
+}
+
 /// Waits for the script's end, and says whether it was a success; past the limit everything of it is ended.
-fn wait(mut child: Child, mark: &str) -> bool {
+pub(crate) fn wait(mut child: Child, mark: &str) -> bool {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let _ = sender.send(child.wait().unwrap().success());

@@ -1,15 +1,19 @@
 //! Where the published servers and clients, the binary `mcpjoin` and its packages are, what a run came to, what was said
 //! over HTTP, and which processes it has left behind.
 //!
-//! Used by the tests beside it, one file for each family of SDKs, and by nothing else; it never speaks the protocol, so
+//! Used by the tests beside it, one file for each family of SDKs, and by nothing else but for [`Port`]; it never speaks the protocol, so
 //! that the binary alone is what is tested (and the library, where a test holds it), but for asking a server whether it
 //! still knows a session. The peers are pinned in `package-lock.json`, `requirements.txt`, `requirements-1.txt` and
 //! `rmcp/Cargo.lock` and installed by `cargo xtask interop install`; `cargo xtask test` does so itself.
 
+mod account;
 mod client;
 mod exchange;
 mod listening;
 mod overheard;
+mod port;
+#[cfg(test)]
+mod port_tests;
 mod relay;
 mod run;
 mod sessions;
@@ -23,8 +27,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+pub use account::{Account, Bridge};
 pub use client::{Client, Way};
 pub use listening::{Listening, URL};
+pub use port::Port;
 pub use run::{Folder, LEGACY, MODERN, Peer, Ran, first_text};
 pub use table::rows_are;
 

@@ -8,7 +8,7 @@
 )]
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Way;
 use crate::exchange::Exchange;
+use crate::port::Port;
 use crate::relay::Relay;
 use crate::run::{mcpjoin, ran};
 use crate::sessions::{SESSION, Session, asks};
@@ -33,11 +34,11 @@ const START: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Listening {
     server: Peer,
-    /// The port that it was told.
-    port: Option<u16>,
     running: Running,
     way: Way,
     relay: Relay,
+    /// The port that it was told. Given back once it has ended.
+    port: Option<Port>,
 }
 
 /// The process of a server that listens. Ended when this is dropped.
@@ -72,14 +73,14 @@ impl Listening {
     /// When it does not.
     #[must_use]
     pub fn on_a_port(server: &Peer, way: Way, path: &str) -> Self {
-        // Free now, and as good as certainly a moment later.
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        Self::of(server, Some(port), way, Running::on(server, port, path))
+        let port = Port::claim().unwrap();
+        let running = Running::on(server, port.number(), path);
+        Self::of(server, Some(port), way, running)
     }
 
-    fn of(server: &Peer, port: Option<u16>, way: Way, running: Running) -> Self {
+    fn of(server: &Peer, port: Option<Port>, way: Way, running: Running) -> Self {
         let relay = Relay::to(running.address).unwrap();
-        Self { server: server.clone(), port, running, way, relay }
+        Self { server: server.clone(), running, way, relay, port }
     }
 
     /// Where the server itself listens, with no relay before it.
@@ -100,12 +101,13 @@ impl Listening {
     /// When it does not start, or was not told its port.
     pub fn start_again(&mut self) {
         self.running.end();
-        let port = self.port.unwrap();
-        self.running = Running::on(&self.server, port, &self.running.path);
+        let port = self.port.as_ref().unwrap();
+        self.running = Running::on(&self.server, port.number(), &self.running.path);
     }
 
     /// Its address, as the binary is given it.
-    fn url(&self) -> String {
+    #[must_use]
+    pub fn url(&self) -> String {
         let scheme = if self.way == Way::Sse { "sse+http" } else { "http" };
         format!("{scheme}://{}{}", self.relay.address(), self.running.path)
     }
@@ -186,17 +188,26 @@ impl Listening {
 
     /// Holds that nothing is left of a run that has ended.
     fn holds_nothing_of(&self, words: &[&str], ran: Ran) -> Ran {
-        assert!(self.relay.is_left_within(GRACE), "a connection of mcpjoin {words:?} is still open");
+        self.is_left(&format!("mcpjoin {words:?}, {ran:?}"));
+        ran
+    }
+
+    /// Holds that whoever spoke to it has ended all sessions and closed all connections.
+    ///
+    /// # Panics
+    ///
+    /// When one is left.
+    pub fn is_left(&self, by: &str) {
+        assert!(self.relay.is_left_within(GRACE), "a connection is still open: {by}");
         for session in self.sessions() {
-            assert!(session.ended, "mcpjoin {words:?} has not ended its session: {ran:?}");
+            assert!(session.ended, "a session was not ended: {by}");
             if self.way == Way::Http {
                 let header = format!("{SESSION}: {}\r\n", session.id);
                 let ping = r#"{"jsonrpc":"2.0","id":"after the end","method":"ping"}"#;
                 let status = ask(self.address(), "POST", &self.running.path, &header, ping).unwrap();
-                assert!(status >= 400, "the server still knows a session of mcpjoin {words:?}");
+                assert!(status >= 400, "the server still knows a session: {by}");
             }
         }
-        ran
     }
 
     /// How many sessions there have been.

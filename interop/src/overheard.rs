@@ -21,11 +21,11 @@ use crate::client::Way;
 use crate::exchange::{Answer, Exchange};
 use crate::relay::Relay;
 use crate::sessions::{SESSION, Session, asks};
-use crate::witness::{GRACE, kill, left};
+use crate::witness::{self, GRACE, kill, left};
 use crate::{Folder, LEGACY, MARK, MODERN, ask};
 
 /// What a server that was told to end by SIGTERM, and has ended in good order, exits with.
-const TERMINATED: i32 = 143;
+pub(crate) const TERMINATED: i32 = 143;
 
 const VERSION: &str = "mcp-protocol-version";
 
@@ -42,10 +42,15 @@ pub(crate) struct Overheard {
 
 impl Overheard {
     /// Starts the server.
-    pub(crate) fn new(name: &str, binary: &OsStr, way: Way) -> Self {
+    pub(crate) fn new(name: &str, binary: &OsStr, way: Way, bridged: bool) -> Self {
         let folder = Folder::new(name);
+        let listen = ["--listen", "http://127.0.0.1:0/mcp"].map(OsStr::new);
+        let mut words = witness::server(binary, bridged);
+        // Behind the verb, for what follows `--` is the server's.
+        let place = if bridged { 1 } else { words.len() };
+        words.splice(place..place, listen);
         let mut server = Command::new(binary)
-            .args(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"])
+            .args(words)
             .env(MARK, mark_of_the_server(folder.path()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -93,7 +98,7 @@ impl Overheard {
             self.end = stopped;
         }
         let of_the_server = mark_of_the_server(self.folder());
-        left.extend(crate::witness::left(&of_the_server));
+        left.extend(witness::left(&of_the_server));
         kill(&of_the_server);
         left
     }
@@ -118,7 +123,8 @@ impl Overheard {
         if status.code() != Some(TERMINATED) {
             return Err(format!("the server ended with {status}"));
         }
-        if said.is_empty() { Ok(()) } else { Err(format!("the server wrote to stderr: {}", said.trim_end())) }
+        let said = witness::complaints(&said);
+        if said.is_empty() { Ok(()) } else { Err(format!("the server wrote to stderr: {said}")) }
     }
 
     /// Whether what was heard of this check bears out that it was right.

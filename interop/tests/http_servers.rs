@@ -5,6 +5,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
 
+mod login;
+
 use interop::{LEGACY, Listening, MODERN, Peer, URL, Way, first_text};
 
 fn everything(mode: &str, way: Way, path: &str) -> Listening {

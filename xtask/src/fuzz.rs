@@ -22,8 +22,8 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
         bail!("fuzz/Cargo.toml names no [[bin]]: there is nothing to run");
     }
     // Once for all of them, so that nobody waits for another's build below.
+    build(root)?;
     let folder = root.join("fuzz");
-    steps::succeed(&mut steps::cargo(&folder, &["build", "--quiet", "--bins"]))?;
     let waiting = Mutex::new(targets.iter());
     let failed = Mutex::new(Vec::new());
     // Each is one thread and has a corpus of its own: as many at once as there are processors.
@@ -46,6 +46,11 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
     }
     println!("    {} targets, {seconds} s each", targets.len());
     Ok(())
+}
+
+/// Builds them.
+pub(crate) fn build(root: &Path) -> Result<()> {
+    steps::succeed(&mut steps::cargo(&root.join("fuzz"), &["build", "--quiet", "--bins"]))
 }
 
 /// The one that nobody has begun yet.

@@ -41,12 +41,13 @@ cargo xtask CHORE
   sentences --settle makes rules of what was owed, where the book has them now
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
-  conformance [--scenario NAME] [--through-nginx]
+  conformance [--scenario NAME] [--through-nginx] [--through-bridge]
                      the official conformance suite, server and client, held against conformance/expected.toml (needs
-                     npm); those of the server a second time through a reverse proxy (needs nginx)
+                     npm); those of the server once more through a reverse proxy (needs nginx), or through our own
+                     bridge
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
-                     mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions, quic
-                     (bench/README.md)
+                     mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions,
+                     quic, bridge (bench/README.md)
   dist [--binary PATH]
                      the archive, the npm package and the wheel, into target/packages; around that binary, to try them
                      out, into target/packages-tried

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// What became of the steps so far.
 #[derive(Default)]
@@ -30,7 +31,19 @@ impl Steps {
         println!("\n==> {name}: {rerun}");
         let began = Instant::now();
         let outcome = work();
-        let took = began.elapsed();
+        self.done(name, rerun, began.elapsed(), outcome)
+    }
+
+    /// Waits for a step that was begun beside others, and keeps what became of it.
+    pub(crate) fn joined<T>(&mut self, beside: Beside<T>) -> Option<T> {
+        let Beside { name, rerun, thread } = beside;
+        println!("\n==> {name}, begun beside the steps before: {rerun}");
+        let (took, outcome) =
+            thread.join().unwrap_or_else(|_| (Duration::ZERO, Err(anyhow!("it has panicked, see above"))));
+        self.done(name, rerun, took, outcome)
+    }
+
+    fn done<T>(&mut self, name: &'static str, rerun: &str, took: Duration, outcome: Result<T>) -> Option<T> {
         let (value, failure) = match outcome {
             Ok(value) => (Some(value), None),
             Err(error) => (None, Some(format!("{error:#}"))),
@@ -54,6 +67,28 @@ impl Steps {
             println!("{:<14} {:>8.1}{verdict}", step.name, step.took.as_secs_f64());
         }
         self.done.iter().filter(|step| step.failure.is_some()).count()
+    }
+}
+
+/// A step that is done beside others: what it waits for is not waited for then. Nothing that is timed runs meanwhile.
+pub(crate) struct Beside<T> {
+    name: &'static str,
+    rerun: &'static str,
+    thread: JoinHandle<(Duration, Result<T>)>,
+}
+
+impl<T: Send + 'static> Beside<T> {
+    pub(crate) fn begin(
+        name: &'static str,
+        rerun: &'static str,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Self {
+        let thread = thread::spawn(move || {
+            let began = Instant::now();
+            let outcome = work();
+            (began.elapsed(), outcome)
+        });
+        Self { name, rerun, thread }
     }
 }
 
@@ -104,4 +139,22 @@ pub(crate) fn detached(root: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::{Beside, Steps};
+
+    #[test]
+    fn a_step_beside_others_counts_like_any_other() {
+        let mut steps = Steps::default();
+        let well = Beside::begin("well", "true", || Ok(7));
+        let badly = Beside::begin("badly", "false", || -> anyhow::Result<()> { bail!("no") });
+        assert_eq!(steps.step("between", "true", || Ok(1)), Some(1));
+        assert_eq!(steps.joined(well), Some(7));
+        assert_eq!(steps.joined(badly), None);
+        assert_eq!(steps.summary(), 1);
+    }
 }

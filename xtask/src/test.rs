@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::counts::{self, Counts};
-use crate::steps::{self, Steps, cargo, succeed};
+use crate::steps::{self, Beside, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
 use crate::{catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tree, wire};
 
@@ -46,6 +46,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let mut steps = Steps::default();
     let mut ran: BTreeMap<String, Tally> = BTreeMap::new();
 
+    // Much of it is waiting for registries, and one compiler after the other uses one processor alone. They have folders of
+    // their own, and are there before the first test begins.
+    let (folder, other) = (root.to_owned(), root.to_owned());
+    let servers = Beside::begin("servers", "cargo xtask interop install", move || interop::install(&folder));
+    let targets = Beside::begin("fuzz targets", "cargo xtask fuzz 0", move || fuzz::build(&other));
+
     steps.step("format", "cargo fmt --all --check", || format(root));
     steps.step("tree", "git ls-files", || tree::check(root));
     steps.step("dependencies", "cargo xtask deny", || dependencies::run(root));
@@ -68,13 +74,15 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     );
 
     let build = "cargo test --workspace --all-features --no-run";
-    if let Some(built) = steps.step("build tests", build, || suite::build(root)) {
+    let built = steps.step("build tests", build, || suite::build(root));
+    let installed = steps.joined(servers);
+    steps.joined(targets);
+    if let Some(built) = built {
         let (published, own): (Vec<&Group>, Vec<&Group>) =
             built.groups.iter().partition(|group| group.package == INTEROP);
         steps.step("test names", "cargo xtask requirements", || compiled(root, &built));
         steps.step("tests", "cargo test --workspace --all-features", || groups(&own, &[], &mut ran));
         steps.step("doc tests", "cargo test --workspace --all-features --doc", || doc_tests(root, &mut ran));
-        let installed = steps.step("servers", "cargo xtask interop install", || interop::install(root));
         // Around the binary that is there: the one for people takes minutes to build, and is packed by the same code.
         let rerun = format!("cargo xtask dist --binary {}", built.mcpjoin.display());
         let packed = steps.step("packages", &rerun, || dist::try_out(root, &built.mcpjoin));
@@ -84,7 +92,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             let places = [("MCPJOIN_BIN", &*built.mcpjoin), ("MCPJOIN_PACKAGES", &*packages)];
             groups(&published, &places, &mut ran)
         });
-        steps.step("conformance", "cargo xtask conformance --through-nginx", || {
+        steps.step("conformance", "cargo xtask conformance --through-nginx --through-bridge", || {
             let client = &*built.conformance_client;
             let programs = conformance::Programs { mcpjoin: &built.mcpjoin, client };
             conformance::run(root, &conformance::Options::all(), programs)

@@ -6,6 +6,7 @@
 //! load wall    -- COMMAND...                                               from the start to the end
 //! load http stateful|stateless [--connections N] [--seconds S] [--warm S] PAYLOAD -- COMMAND...
 //! load sessions COUNT [streams] -- COMMAND...                              the memory of idle sessions
+//! load left COUNT -- COMMAND...                                            the processes of a bridge, and what is left of them
 //! load payload BYTES ascii|other > PAYLOAD                                 a text for echo
 //! ```
 //!
@@ -38,12 +39,12 @@ fn main() -> ExitCode {
             .and_then(|plan| server::Server::start(command)?.load(&plan)),
         ["http", words @ ..] => http::load(words, command),
         ["sessions", words @ ..] => http::sessions(words, command),
+        ["left", words @ ..] => http::left(words, command),
         ["startup"] => server::startup(command),
         ["wall"] => server::wall(command),
         ["payload", size, kind] => return payload(size, kind),
-        _ => {
-            Err("load stdio|http|sessions|startup|wall|payload: see the first lines of its source".to_owned())
-        }
+        _ => Err("load stdio|http|sessions|left|startup|wall|payload: see the first lines of its source"
+            .to_owned()),
     };
     let (printed, code): (Value, _) = match outcome {
         Ok(figures) => (figures, ExitCode::SUCCESS),

@@ -219,7 +219,14 @@ impl<'a> Exchange<'a> {
 
 /// The headers of a response that say something to a reader of findings.
 fn told(response: &HttpResponse) -> Vec<(Box<str>, Bytes)> {
-    let shown = [name::CONTENT_TYPE, name::SESSION_ID, name::ACCEL_BUFFERING, "allow", "location"];
+    let shown = [
+        name::CONTENT_TYPE,
+        name::SESSION_ID,
+        name::ACCEL_BUFFERING,
+        name::WWW_AUTHENTICATE,
+        "allow",
+        "location",
+    ];
     let headers =
         response.headers.iter().filter(|(name, _)| shown.iter().any(|it| name.eq_ignore_ascii_case(it)));
     headers.cloned().collect()

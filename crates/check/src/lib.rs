@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod authorization;
 mod base;
 mod client;
 mod compatibility;
@@ -43,6 +44,10 @@ mod tools;
 mod trace;
 mod utilities;
 
+pub use authorization::{
+    MOST_SERVERS, base_address, named_metadata, named_servers, resource_metadata_addresses,
+    server_metadata_addresses, wants_token,
+};
 pub use client::{client_rules, judge_client};
 pub use compatibility::{
     CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,

@@ -14,7 +14,8 @@ use crate::revisions::Revisions;
 use crate::seen::Seen;
 use crate::trace::{Channel, Trace};
 use crate::{
-    base, content, http, lifecycle, patterns, prompts, resilience, resources, stdio, tools, utilities,
+    authorization, base, content, http, lifecycle, patterns, prompts, resilience, resources, stdio, tools,
+    utilities,
 };
 
 /// How binding a sentence is.
@@ -55,6 +56,8 @@ pub enum Chapter {
     StreamableHttp,
     /// The two endpoints of 2024-11-05.
     HttpSse,
+    /// How a server keeps out whoever has no token, and says where one is to be had.
+    Authorization,
     /// What a server can do for a model, and what it does when it is asked to.
     Tools,
     /// What a server lets be read.
@@ -75,12 +78,13 @@ pub enum Chapter {
 
 impl Chapter {
     /// Every chapter, in the order of the book.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Base,
         Self::Lifecycle,
         Self::Stdio,
         Self::StreamableHttp,
         Self::HttpSse,
+        Self::Authorization,
         Self::Tools,
         Self::Resources,
         Self::Prompts,
@@ -100,6 +104,7 @@ impl Chapter {
             Self::Stdio => "stdio",
             Self::StreamableHttp => "http",
             Self::HttpSse => "http-sse",
+            Self::Authorization => "authorization",
             Self::Tools => "tools",
             Self::Resources => "resources",
             Self::Prompts => "prompts",
@@ -120,6 +125,7 @@ impl Chapter {
             Self::Stdio => "stdio",
             Self::StreamableHttp => "Streamable HTTP",
             Self::HttpSse => "HTTP+SSE",
+            Self::Authorization => "Authorization",
             Self::Tools => "Tools",
             Self::Resources => "Resources",
             Self::Prompts => "Prompts",
@@ -145,7 +151,7 @@ impl Chapter {
             | Self::ClientFeatures
             | Self::Resilience => true,
             Self::Stdio => channel == Channel::Stdio,
-            Self::StreamableHttp => channel == Channel::StreamableHttp,
+            Self::StreamableHttp | Self::Authorization => channel == Channel::StreamableHttp,
             Self::HttpSse => channel == Channel::HttpSse,
         }
     }
@@ -159,6 +165,7 @@ impl Chapter {
             Self::Stdio => "the server was not run as a child",
             Self::StreamableHttp => "the server was not reached over Streamable HTTP",
             Self::HttpSse => "the server was not reached over HTTP+SSE",
+            Self::Authorization => "the server wants no token, or was not reached over Streamable HTTP",
             _ => "no session was opened",
         }
     }
@@ -376,6 +383,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
         .flatten()
         .chain(&stdio::RULES)
         .chain(http)
+        .chain(authorization::RULES.iter().copied().flatten())
         .chain(features.copied().flatten())
         .chain(resilience::RULES.iter().copied().flatten())
 }
@@ -451,15 +459,34 @@ impl Selection {
     }
 }
 
+/// Why nothing else can be said of a server that has let us do nothing.
+const KEPT_OUT: &str =
+    "the server wants a token: see --header 'Authorization: Bearer ...', or mcpjoin auth login URL";
+
 /// Judges a trace by the selected rules.
 #[must_use]
 pub fn judge(trace: &Trace, selection: &Selection) -> Report {
     let runs: Vec<Seen<'_>> = trace.runs.iter().map(|run| Seen::of(trace, run)).collect();
     let stress: Vec<Seen<'_>> = trace.stress.iter().map(|run| Seen::of(trace, run)).collect();
     let selected = rules().filter(|rule| selection.has(rule));
-    let runs_for = |rule: &Rule| if rule.chapter == Chapter::Resilience { &stress } else { &runs };
-    let verdicts = selected.map(|rule| Verdict { rule, outcome: by_runs(rule, runs_for(rule)) }).collect();
-    Report { verdicts }
+    let authorization: Vec<Seen<'_>> = trace.authorization.iter().map(|run| Seen::of(trace, run)).collect();
+    let runs_for = |rule: &Rule| match rule.chapter {
+        Chapter::Resilience => &stress,
+        Chapter::Authorization => &authorization,
+        _ => &runs,
+    };
+    // Who has kept us out is judged by how that was done, and by nothing else.
+    let kept_out = trace.runs.is_empty() && trace.authorization.is_some();
+    let verdicts = selected.map(|rule| {
+        let unseen = kept_out && rule.chapter != Chapter::Authorization;
+        let outcome = if unseen && rule.chapter.judges(Channel::StreamableHttp) {
+            Outcome::Skipped(KEPT_OUT)
+        } else {
+            by_runs(rule, runs_for(rule))
+        };
+        Verdict { rule, outcome }
+    });
+    Report { verdicts: verdicts.collect() }
 }
 
 /// What a rule says of all runs together.

@@ -21,6 +21,8 @@
 //!   1 event name=a id=b < data     an event
 //!   1 retry 500                    how long to wait before the stream is asked for again, in milliseconds
 //!   1 ended, 1 left, 1 broke       how the body ended
+//!   2 GET probe at URL             a request to another address than the server's
+//!   2 document {..}                a document of JSON; `2 404` and the rest work as well
 //! ```
 //!
 //! `~` stands for `"jsonrpc":"2.0"`, `@` for the `_meta` of a modern request, `%` for the members that every modern
@@ -44,7 +46,8 @@ use mcpjoin_check::{
 use mcpjoin_proto::Version;
 use mcpjoin_proto::session::ProcessExit;
 
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
+    ("authorization.txt", include_str!("transcripts/authorization.txt")),
     ("base.txt", include_str!("transcripts/base.txt")),
     ("content.txt", include_str!("transcripts/content.txt")),
     ("http.txt", include_str!("transcripts/http.txt")),
@@ -107,6 +110,10 @@ fn cases() -> Vec<Case> {
     for case in cases.iter_mut().filter(|case| case.place.starts_with("resilience.txt")) {
         case.trace.stress = std::mem::take(&mut case.trace.runs);
     }
+    // What was asked without a token, one chapter alone judges as well.
+    for case in cases.iter_mut().filter(|case| case.place.starts_with("authorization.txt")) {
+        case.trace.authorization = case.trace.runs.pop();
+    }
     cases
 }
 
@@ -153,12 +160,17 @@ fn exchanged(run: &mut Run, number: u32, event: &str, place: &str) {
             let (probe, rest) = rest.split_once(' ').unwrap_or((rest, ""));
             let probe = Probe::ALL.iter().find(|known| known.as_str() == probe);
             let probe = *probe.unwrap_or_else(|| panic!("{place}: no probe {event}"));
+            let url = rest.strip_prefix("at ").unwrap_or("http://localhost/mcp").into();
             let (headers, rest) = headers(rest);
-            let url = "http://localhost/mcp".into();
             note(What::Requested(probe, HttpRequest { method: word.into(), url, headers }));
             if let Some(line) = rest.strip_prefix("> ") {
                 note(What::Sent(probe, Line::new(bytes(line))));
             }
+        }
+        "document" => {
+            note(head(200, &[("content-type", "application/json")]));
+            note(What::Body(rest.to_owned().into()));
+            note(What::BodyEnded(BodyEnd::Complete));
         }
         "head" => {
             let (status, rest) = rest.split_once(' ').unwrap_or((rest, ""));

@@ -92,6 +92,10 @@ impl Visit for Words {
         // Writing to a string does not fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
+            // The library knows its bounds, and here is known how they are set.
+            "limit" if format!("{value:?}") == r#""message""# => {
+                write!(self.fields, "; --max-message-size raises the limit")
+            }
             name => write!(self.fields, ", {name}: {value:?}"),
         };
     }
@@ -132,9 +136,13 @@ mod tests {
     fn an_event_is_its_message_and_then_its_fields() {
         let kept = Kept::default();
         tracing::subscriber::with_default(kept.clone(), || {
+            tracing::warn!(limit = "message", "too long");
             tracing::debug!(violation = %"a rule", count = 3, quoted = "q", "the peer broke {}", "it");
         });
         let said = kept.0.lock().unwrap().concat();
-        assert_eq!(said, r#"[debug] the peer broke it, violation: a rule, count: 3, quoted: "q""#);
+        assert_eq!(
+            said,
+            r#"[debug] too long; --max-message-size raises the limit[debug] the peer broke it, violation: a rule, count: 3, quoted: "q""#
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Where programs keep what belongs to the user, by the conventions of the system
 //! (<https://specifications.freedesktop.org/basedir/latest/>).
 //!
-//! Used by `config` and `verdict`. It looks at variables alone and creates nothing.
+//! Used by `config`, `connect` and `verdict`. It looks at variables alone and creates nothing.
 
 use std::env::var_os;
 use std::path::PathBuf;
@@ -27,7 +27,18 @@ pub(crate) fn cache() -> Option<PathBuf> {
     absolute("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")))
 }
 
+/// The folder of what is kept from run to run, and is neither a setting nor can be lost.
+pub(crate) fn state() -> Option<PathBuf> {
+    if cfg!(target_os = "macos") {
+        return Some(home()?.join("Library/Application Support"));
+    }
+    if cfg!(windows) {
+        return absolute("LOCALAPPDATA");
+    }
+    absolute("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")))
+}
+
 /// A variable with an absolute path; another one counts as missing.
-fn absolute(variable: &str) -> Option<PathBuf> {
+pub(crate) fn absolute(variable: &str) -> Option<PathBuf> {
     var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

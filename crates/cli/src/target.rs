@@ -193,6 +193,10 @@ pub(crate) fn without_operands(
     }
     match Word::of(&first) {
         Word::Demo | Word::Url { .. } if !rest.is_empty() => Err(too_many(verb, &first, &rest)),
+        // What is called as a configuration is, is no program.
+        Word::Entry { file, .. } if !rest.is_empty() && is_configuration(&file) => {
+            Err(too_many(verb, &first, &rest))
+        }
         Word::Entry { .. } if !rest.is_empty() => {
             Ok(Invocation { operands: Vec::new(), notes: notes(&first, &rest), target: command(first, rest) })
         }
@@ -276,12 +280,15 @@ pub(crate) fn with_operands(
     }
 }
 
+/// Whether a file is called as a configuration is.
+fn is_configuration(file: &str) -> bool {
+    let extension = file.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    extension.is_some_and(|extension| matches!(&*extension, "json" | "jsonc" | "json5" | "toml"))
+}
+
 /// `FILE#NAME/TOOL`: a path may look like that, too, so the file must be called as a configuration is.
 fn tool_of_entry(word: &str) -> Option<(&str, &str, &str)> {
-    let (at, _) = word.match_indices('#').find(|(at, _)| {
-        let extension = word[..*at].rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-        extension.is_some_and(|extension| matches!(&*extension, "json" | "jsonc" | "json5" | "toml"))
-    })?;
+    let (at, _) = word.match_indices('#').find(|(at, _)| is_configuration(&word[..*at]))?;
     let (name, tool) = word[at + 1..].split_once('/')?;
     let spelled_so = !name.is_empty() && !tool.is_empty() && !word[..at].contains("://");
     spelled_so.then_some((&word[..at], name, tool))

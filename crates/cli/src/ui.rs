@@ -206,6 +206,13 @@ impl Ui {
         }
     }
 
+    /// Something without which nothing goes on: however quiet it is to be. A line of it stays one, so that it can be copied.
+    pub(crate) fn say(&self, text: &str) {
+        self.line_over();
+        let mut out = AutoStream::new(io::stderr(), self.color).lock();
+        let _ = out.write_all(format!("{}\n", self.hidden_whole(text)).as_bytes());
+    }
+
     /// Something about a result that the result says itself where it is shown as JSON.
     pub(crate) fn remark(&self, text: &str) {
         if !self.json {
@@ -228,6 +235,11 @@ impl Ui {
     /// Something that must not be overlooked, although it worked.
     pub(crate) fn warning(&self, text: &str) {
         self.diagnostic(&format!("{BAD}warning:{BAD:#} {text}"));
+    }
+
+    /// The same of our own words, of which nothing was cut off: whoever is asked sees everything that is no secret.
+    pub(crate) fn warning_in_full(&self, text: &str) {
+        self.tell(&self.hidden_whole(&format!("{BAD}warning:{BAD:#} {text}")));
     }
 
     /// A line of the server's standard error or log.
@@ -283,11 +295,14 @@ impl Ui {
     }
 
     fn diagnostic(&self, text: &str) {
+        self.tell(&self.hidden(text));
+    }
+
+    fn tell(&self, text: &str) {
         self.line_over();
-        let text = self.hidden(text);
         let text = match terminal_size::terminal_size_of(io::stderr()) {
-            Some((width, _)) if !self.json => visible::fold(&text, usize::from(width.0)),
-            _ => text,
+            Some((width, _)) if !self.json => visible::fold(text, usize::from(width.0)),
+            _ => Cow::Borrowed(text),
         };
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
         // One write, so that lines of several threads do not mix. When nobody reads it, nobody misses it.

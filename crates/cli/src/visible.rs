@@ -11,18 +11,56 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Whether a terminal would obey the character or show nothing for it.
 fn hidden(character: char) -> bool {
+    match character {
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true, // C0, DEL, C1: escape sequences begin here
+        ..'\u{ad}' => false,
+        '\u{2028}' | '\u{2029}'                           // separators that few show
+        | '\u{fff9}'..='\u{fffb}' => true,                // interlinear annotations
+        _ => is_ignorable(character),
+    }
+}
+
+/// Whether it has the property `Default_Ignorable_Code_Point`: what does not know it shows nothing for it. The table is that
+/// of Unicode 16.0, <https://www.unicode.org/Public/16.0.0/ucd/DerivedCoreProperties.txt>.
+const fn is_ignorable(character: char) -> bool {
     matches!(
         character,
-        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'    // C0, DEL, C1: escape sequences begin here
-        | '\u{ad}'                                  // soft hyphen
-        | '\u{61c}' | '\u{200e}' | '\u{200f}'       // direction marks
-        | '\u{202a}'..='\u{202e}'                   // direction embeddings and overrides
-        | '\u{2066}'..='\u{206f}'                   // direction isolates, deprecated controls
-        | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}' // no width
-        | '\u{180e}' | '\u{2028}' | '\u{2029}'      // separators that few show
-        | '\u{fff9}'..='\u{fffb}'                   // interlinear annotations
-        | '\u{e0000}'..='\u{e007f}'                 // tags: text that no font shows
+        '\u{ad}'                                  // soft hyphen
+        | '\u{34f}'                               // combining grapheme joiner
+        | '\u{61c}'                               // direction mark
+        | '\u{115f}' | '\u{1160}'                 // fillers of Hangul
+        | '\u{17b4}' | '\u{17b5}'                 // vowels of Khmer that are inherent
+        | '\u{180b}'..='\u{180f}'                 // selectors of variations of Mongolian, and its separator
+        | '\u{200b}'..='\u{200f}'                 // no width, joiners, direction marks
+        | '\u{202a}'..='\u{202e}'                 // direction embeddings and overrides
+        | '\u{2060}'..='\u{206f}'                 // no width, direction isolates, deprecated controls
+        | '\u{3164}' | '\u{ffa0}'                 // fillers of Hangul
+        | '\u{fe00}'..='\u{fe0f}'                 // selectors of variations
+        | '\u{feff}'                              // byte order mark
+        | '\u{fff0}'..='\u{fff8}'                 // not assigned
+        | '\u{1bca0}'..='\u{1bca3}'               // controls of shorthand
+        | '\u{1d173}'..='\u{1d17a}'               // controls of musical notation
+        | '\u{e0000}'..='\u{e0fff}'               // tags, more selectors of variations
     )
+}
+
+/// Whether it does nothing but have the character before it drawn as a picture: `☀️` stays as it is. What it selects is how
+/// the emoji looks, so that at most one of them behind each can be there, and none that can be seen for another text. The
+/// digits with it are left out: they look the same without.
+fn selects_picture(before: Option<char>, character: char) -> bool {
+    character == '\u{fe0f}'
+        && matches!(
+            before,
+            Some(
+                '©' | '®' | '‼' | '⁉' | '™' | 'ℹ'
+                | '\u{2194}'..='\u{21aa}'             // arrows
+                | '\u{231a}'..='\u{23ff}' | 'Ⓜ'      // technical signs
+                | '\u{25aa}'..='\u{27bf}'             // shapes, weather, dingbats
+                | '\u{2934}' | '\u{2935}' | '\u{2b05}'..='\u{2b55}'
+                | '〰' | '〽' | '㊗' | '㊙'
+                | '\u{1f000}'..='\u{1faff}'           // the blocks of emoji
+            )
+        )
 }
 
 /// A text of any number of lines: line feeds and tabs stay, what else is hidden becomes `\u{..}`.
@@ -47,7 +85,8 @@ pub(crate) fn cut(text: &str, room: usize) -> Cow<'_, str> {
     }
     let mut used = 1;
     let fits = text.find(|character: char| {
-        used += character.width().unwrap_or_default();
+        // What it is behind is drawn in two columns with it.
+        used += if character == '\u{fe0f}' { 1 } else { character.width().unwrap_or_default() };
         used > room
     });
     Cow::Owned(format!("{}…", &text[..fits.unwrap_or(text.len())]))
@@ -123,13 +162,15 @@ fn escape(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     };
     let mut out = String::with_capacity(text.len() + 16);
     out.push_str(&text[..first]);
+    let mut before = text[..first].chars().next_back();
     for character in text[first..].chars() {
-        if escaped(character) {
+        if escaped(character) && !selects_picture(before, character) {
             // Writing to a string does not fail.
             let _ = write!(out, "\\u{{{:x}}}", u32::from(character));
         } else {
             out.push(character);
         }
+        before = Some(character);
     }
     Cow::Owned(out)
 }
@@ -152,16 +193,19 @@ pub(crate) struct Indented {
     escaped: bool,
     /// An object or an array has begun, and nothing in it has come yet.
     opened: bool,
+    /// The character before.
+    before: Option<char>,
 }
 
 impl Indented {
     /// Adds the next piece of the text to what is written.
     pub(crate) fn push(&mut self, out: &mut String, text: &str) {
         for character in text.chars() {
+            let before = self.before.replace(character);
             if self.in_string {
                 self.in_string = self.escaped || character != '"';
                 self.escaped = !self.escaped && character == '\\';
-                if hidden(character) {
+                if hidden(character) && !selects_picture(before, character) {
                     for unit in character.encode_utf16(&mut [0; 2]) {
                         let _ = write!(out, "\\u{unit:04x}");
                     }
@@ -224,10 +268,54 @@ mod tests {
             assert_eq!(text(given), shown);
             assert_eq!(line(given), shown);
         }
-        assert_eq!(text("a\tb\nc é 漢 😀"), "a\tb\nc é 漢 😀");
+        for plain in ["a\tb\nc é 漢 😀", "☀\u{fe0f} ok", "✅ 🅰\u{fe0f}", "👍🏽", "한글 ខ្មែរ ᠮᠣᠩᠭᠣᠯ"]
+        {
+            assert_eq!(text(plain), plain);
+        }
         assert_eq!(line("a\nb"), "a\\u{a}b");
         assert_eq!(first_line("\n  one \r\ntwo"), "one");
         assert_eq!(first_line(""), "");
+    }
+
+    #[test]
+    fn i167_what_shows_nothing_is_shown_wherever_unicode_has_it() {
+        let ranges = [
+            (0xad, 0xad),
+            (0x34f, 0x34f),
+            (0x61c, 0x61c),
+            (0x115f, 0x1160),
+            (0x17b4, 0x17b5),
+            (0x180b, 0x180f),
+            (0x200b, 0x200f),
+            (0x202a, 0x202e),
+            (0x2060, 0x206f),
+            (0x3164, 0x3164),
+            (0xfe00, 0xfe0f),
+            (0xfeff, 0xfeff),
+            (0xffa0, 0xffa0),
+            (0xfff0, 0xfff8),
+            (0x1bca0, 0x1bca3),
+            (0x1d173, 0x1d17a),
+            (0xe0000, 0xe0fff),
+        ];
+        // Each alone, behind a letter, and in a JSON text, where the value stays the same.
+        for code in ranges.into_iter().flat_map(|(first, last)| first..=last) {
+            let character = char::from_u32(code).unwrap();
+            assert_eq!(line(&format!("a{character}")), format!("a\\u{{{code:x}}}"));
+            let given = format!("\"a{character}\"");
+            let shown = json(&given);
+            assert!(!shown.contains(character), "{code:x}");
+            assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), format!("a{character}"));
+        }
+        // What selects a picture stays behind an emoji, once.
+        assert_eq!(line("☀\u{fe0f}\u{fe0f}"), "☀\u{fe0f}\\u{fe0f}");
+        assert_eq!(line("☀\u{fe0e}"), "☀\\u{fe0e}");
+        assert_eq!(line("1\u{fe0f}"), "1\\u{fe0f}");
+        assert_eq!(json("\"☀\u{fe0f}x\u{fe0f}\""), "\"☀\u{fe0f}x\\ufe0f\"");
+        for room in 1..6 {
+            let cut = super::cut("☀\u{fe0f}☀\u{fe0f}☀\u{fe0f}", room).into_owned();
+            assert!(unicode_width::UnicodeWidthStr::width(&*cut) <= room, "{room}: {cut}");
+        }
     }
 
     #[test]

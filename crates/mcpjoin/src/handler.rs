@@ -79,6 +79,23 @@ impl<H: Handler> ErasedHandler for Arc<H> {
     }
 }
 
+/// A handler that others keep, too.
+pub(crate) struct Kept(pub(crate) Arc<dyn ErasedHandler>);
+
+impl ErasedHandler for Kept {
+    fn request(&self, request: Request, context: Context) -> Answer {
+        self.0.request(request, context)
+    }
+
+    fn notification(
+        &self,
+        notification: Notification,
+        context: Context,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.0.notification(notification, context)
+    }
+}
+
 impl fmt::Debug for dyn ErasedHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handler")

@@ -22,7 +22,8 @@
 //! # }
 //! ```
 
-#[cfg(feature = "quic")]
+#[cfg(feature = "oauth")]
+pub mod auth;
 pub mod bridge;
 pub mod client;
 pub mod connection;

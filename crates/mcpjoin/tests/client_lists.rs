@@ -2,11 +2,13 @@
 
 mod scripted;
 
+use std::sync::{Arc, Mutex};
+
 use futures_util::StreamExt;
 use mcpjoin::client::{Client, ClientError};
 use mcpjoin::proto::session::{CallError, CallRefused};
 use mcpjoin::proto::types::SubscriptionFilter;
-use mcpjoin::proto::{Method, Request};
+use mcpjoin::proto::{ErrorObject, Method, Request};
 use scripted::{Scripted, builder, legacy, modern, note_notifications, text, value};
 use serde_json::{Value, json};
 
@@ -89,6 +91,55 @@ async fn c66_pages_without_an_end_are_given_up() {
     pages.next().await.expect("an item").expect("the first page");
     let error = pages.next().await.expect("an end").expect_err("one page is too many");
     assert_eq!(error, ClientError::TooManyPages { method: Method::ListTools, limit: 1 });
+}
+
+/// Refuses the last cursor of three pages so often, with this error. What was asked for is told.
+async fn refusing(times: usize, error: ErrorObject) -> (Client, Arc<Mutex<Vec<Value>>>) {
+    let (client, server) = legacy(builder()).await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (seen, mut left) = (asked.clone(), times);
+    drop(server.serve(move |request| {
+        let cursor = cursor(request);
+        seen.lock().expect("nobody panics with it").push(cursor.clone());
+        if cursor == "z" && left > 0 {
+            left -= 1;
+            return Err(error.clone());
+        }
+        let (names, next) = three_pages(&cursor);
+        let tool = |name: u32| json!({"name": name.to_string(), "inputSchema": {"type": "object"}});
+        let tools: Vec<Value> = names.into_iter().map(tool).collect();
+        Ok(if next.is_null() { json!({"tools": tools}) } else { json!({"tools": tools, "nextCursor": next}) })
+    }));
+    (client, asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_cursor_is_refused_is_begun_again_once_and_gives_nothing_twice() {
+    let names = |tools: Vec<mcpjoin::proto::types::Tool>| -> Vec<String> {
+        tools.into_iter().map(|tool| tool.name).collect()
+    };
+    let expired = || ErrorObject::invalid_params("the cursor has expired");
+    let (client, asked) = refusing(1, expired()).await;
+    let streamed: Vec<_> = client.list_tools().map(|tool| tool.expect("a tool")).collect().await;
+    assert_eq!(names(streamed), ["1", "2", "3"]);
+    let again = [Value::Null, json!(""), json!("z"), Value::Null, json!(""), json!("z")];
+    assert_eq!(*asked.lock().unwrap(), again);
+    let (client, _) = refusing(1, expired()).await;
+    assert_eq!(names(client.list_tools().all().await.expect("all of it")), ["1", "2", "3"]);
+    let (client, _) = refusing(1, expired()).await;
+    let mut pages = client.list_tools();
+    assert_eq!(pages.next().await.expect("one").expect("a tool").name, "1");
+    assert_eq!(names(pages.all().await.expect("the rest")), ["2", "3"]);
+    // The second time it is the error, and no item comes again before it.
+    let (client, asked) = refusing(2, expired()).await;
+    let streamed: Vec<_> = client.list_tools().collect().await;
+    assert_eq!(streamed.len(), 3, "{streamed:?}");
+    assert!(matches!(streamed[2], Err(ClientError::Call(CallError::Remote(_)))), "{streamed:?}");
+    assert_eq!(*asked.lock().unwrap(), again);
+    // What has nothing to do with the cursor is told as it is.
+    let (client, asked) = refusing(1, ErrorObject::internal("out of order")).await;
+    client.list_tools().all().await.expect_err("out of order");
+    assert_eq!(asked.lock().unwrap().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

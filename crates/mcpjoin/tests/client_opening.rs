@@ -9,7 +9,7 @@ use mcpjoin::client::{ConnectError, Phase};
 use mcpjoin::link::Link;
 use mcpjoin::proto::session::{Ask, CloseCause, Limits, OpeningFailure, State};
 use mcpjoin::proto::types::{Implementation, Root};
-use mcpjoin::proto::{Era, ErrorObject, Message, Method, Version};
+use mcpjoin::proto::{Era, ErrorObject, Message, Method, Raw, Version};
 use scripted::{Scripted, builder, legacy, modern, note_violations, text, value};
 use serde_json::json;
 
@@ -208,6 +208,10 @@ async fn f20_what_is_declared_is_what_was_registered() {
         (json!({"roots": {"listChanged": true}}), rooted),
         (json!({"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}), full(builder())),
         (json!({"sampling": {}, "elicitation": {"form": {}}}), bare),
+        (
+            json!({"extensions": {"a.example/b": {"c": 1}, "io.modelcontextprotocol/tasks": {}}}),
+            builder().tasks(true).extension("a.example/b", Raw::parse(r#"{"c":1}"#).unwrap()),
+        ),
         // A flag without its answerer declares nothing.
         (json!({}), builder().sampling_tools(true).sampling_context(true).elicitation_url(true)),
     ];

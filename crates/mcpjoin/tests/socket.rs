@@ -2,6 +2,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "support/ports.rs"]
+mod ports;
 mod support;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -15,6 +17,7 @@ use mcpjoin::link::{Link, ListenAddress, Listener, SocketErrorKind};
 use mcpjoin::proto::session::{Ask, CloseCause, Inbound, Limits, LinkEndKind};
 use mcpjoin::proto::{Era, Message};
 use mcpjoin::server::{NoArguments, Server, tool};
+use ports::Closed;
 use serde_json::{Value, json};
 use support::{bare, big, end, note, params, run};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -457,8 +460,8 @@ fn a_server_that_closes_at_the_probe_is_reached_again_with_initialize() {
 #[test]
 fn an_address_that_is_not_reached_is_named_with_what_came_of_it() {
     run(async {
-        let (listener, address) = tcp().await;
-        drop(listener);
+        let closed = Closed::tcp();
+        let address = closed.to_string();
         let error = Link::tcp(address.clone()).await.unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with(&format!("tcp://{address}: no connection ({address}: ")), "{text}");

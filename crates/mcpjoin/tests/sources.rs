@@ -23,9 +23,11 @@ const THEIR_OWN: [&str; 3] = [
     "mcpjoin/src/bridge/orchestra/certs/lock.rs",
 ];
 
-/// The dates of tasks, which the specification wants as text, those between which a certificate is good, and the clock that the
-/// doctor looks at.
-const DATES: [&str; 3] = [
+/// The dates of tasks, which the specification wants as text, those between which a certificate is good, the clocks that the
+/// doctor looks at, and until when a token or a secret is good, which is kept for longer than any process runs.
+const DATES: [&str; 5] = [
+    "mcpjoin/src/auth/",
+    "mcpjoin/src/doctor/http/clock.rs",
     "mcpjoin/src/server/task/time.rs",
     "mcpjoin/src/quic/tls/time.rs",
     "mcpjoin/src/doctor/environment/world.rs",
@@ -42,11 +44,15 @@ fn all(folders: &[&str]) -> Vec<(PathBuf, String)> {
     files.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Nobody uses one of these words but these files.
+/// Nobody uses one of these words but these files and folders.
 fn only(words: &[&str], folders: &[&str], allowed: &[&str]) {
     for (path, text) in all(folders) {
         let found = words.iter().find(|word| text.contains(**word));
-        let allowed = allowed.iter().any(|allowed| path.ends_with(allowed));
+        let text_of_path = path.to_string_lossy();
+        let allowed = allowed.iter().any(|allowed| match allowed.ends_with('/') {
+            true => text_of_path.contains(allowed),
+            false => path.ends_with(allowed),
+        });
         assert!(found.is_none() || allowed, "{found:?} stands in {}", path.display());
     }
 }

@@ -403,7 +403,7 @@ fn a_custom_transport_is_pumped_by_hand() {
         let mut link = bare(link);
         link.send(Outbound::Abort { id: RequestId::from(7) }).await.unwrap();
         assert_eq!(driver.recv().await, Some(Outbound::Abort { id: RequestId::from(7) }));
-        let origin = Arc::new(Origin { link: "custom", peer: None, principal: None });
+        let origin = Arc::new(Origin::new("custom"));
         let message = Message::Notification(Notification { method: Method::parse("m"), params: None });
         driver.send(Inbound::Message { message, origin }).await.unwrap();
         driver.send(Inbound::Detached { id: RequestId::from(8) }).await.unwrap();

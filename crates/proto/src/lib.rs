@@ -13,6 +13,7 @@ extern crate alloc;
 
 pub mod codec;
 pub mod decode;
+mod edit;
 pub mod encode;
 pub mod error;
 pub mod http;

@@ -177,7 +177,7 @@ impl Peer {
 
 /// Two of our peers over pipes of 4 KiB, until nothing moves any more.
 fn converse(one: &mut Peer, other: &mut Peer) {
-    let origin = Arc::new(Origin { link: "pipe", peer: None, principal: None });
+    let origin = Arc::new(Origin::new("pipe"));
     let (mut there, mut back) = (Pipe::default(), Pipe::default());
     loop {
         let mut moved = one.act() | other.act();
@@ -235,7 +235,7 @@ fn calls_that_outrun_slow_handlers_are_refused_by_the_name_of_the_bound() {
     let params = payload(64 * 1024);
     let mut client = Peer::new(pair.client, Method::CallTool, &params, 10_000);
     let mut server = pair.server;
-    let origin = Arc::new(Origin { link: "pipe", peer: None, principal: None });
+    let origin = Arc::new(Origin::new("pipe"));
     let (mut there, mut back, mut watch) = (Pipe::default(), Pipe::default(), Watch::default());
     let mut handled = VecDeque::new();
     loop {
@@ -270,7 +270,7 @@ fn two_thousand_calls_that_each_elicit_pass_a_server_that_handles_sixteen() {
     limits.handling = 16;
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), limits);
     let (mut client, mut server) = (pair.client, pair.server);
-    let origin = Arc::new(Origin { link: "pipe", peer: None, principal: None });
+    let origin = Arc::new(Origin::new("pipe"));
     let (mut there, mut back) = (Pipe::default(), Pipe::default());
     let mut watch = Watch::default();
     let mut tools: BTreeMap<RequestId, RequestId> = BTreeMap::new();

@@ -372,7 +372,7 @@ impl World {
     fn deliver(&mut self, place: usize, line: &Bytes) {
         let now = self.now;
         let Some(side) = &mut self.sides[place] else { return };
-        let origin = Arc::new(Origin { link: "memory", peer: None, principal: None });
+        let origin = Arc::new(Origin::new("memory"));
         let limits = side.session.limits().decode.clone();
         let inbound = match decode(line, &limits) {
             Ok(Decoded::Message(message)) => Inbound::Message { message, origin },

@@ -1,5 +1,12 @@
 //! What is measured: the parts, and the cells of each.
 
+/// Clients over HTTP, a server on standard input and output.
+pub(crate) const FROM_HTTP: &[&str] = &["from HTTP to standard input and output"];
+/// The other way.
+pub(crate) const FROM_STDIO: &[&str] = &["from standard input and output to HTTP"];
+/// What is left of sessions that were ended.
+pub(crate) const LEFT: &[&str] = &["left", "20"];
+
 /// A kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -17,10 +24,12 @@ pub(crate) enum Part {
     Sessions,
     /// From standard input over QUIC to standard output, beside a child that is reached at once.
     Quic,
+    /// Bridges between standard input and output and HTTP, with the floor behind them.
+    Bridge,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Servers,
         Self::Clients,
         Self::Startup,
@@ -28,6 +37,7 @@ impl Part {
         Self::Http,
         Self::Sessions,
         Self::Quic,
+        Self::Bridge,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -39,6 +49,7 @@ impl Part {
             Self::Http => "http",
             Self::Sessions => "sessions",
             Self::Quic => "quic",
+            Self::Bridge => "bridge",
         }
     }
 
@@ -46,7 +57,9 @@ impl Part {
     /// more than what is repeated for a second.
     pub(crate) const fn turns(self, repetitions: usize) -> usize {
         match self {
-            Self::Servers | Self::Clients | Self::Http | Self::Sessions | Self::Quic => repetitions,
+            Self::Servers | Self::Clients | Self::Http | Self::Sessions | Self::Quic | Self::Bridge => {
+                repetitions
+            }
             Self::Startup | Self::CommandLines => 4 * repetitions,
         }
     }
@@ -58,6 +71,14 @@ impl Part {
             Self::Servers => &[(64, 1), (64, 16), (64, 256), (KIB_64, 1), (KIB_64, 16), (MIB_4, 1)],
             Self::Clients => &[(64, 1), (64, 64), (KIB_64, 1)],
             Self::Quic => &[(64, 1), (64, 16), (KIB_64, 1), (KIB_64, 16)],
+            Self::Bridge => {
+                let sizes = [(64, 1), (64, 16), (KIB_64, 1), (KIB_64, 16)];
+                let ways: [&'static [&'static str]; 2] = [FROM_HTTP, FROM_STDIO];
+                let cells = ways
+                    .into_iter()
+                    .flat_map(|words| sizes.map(|(size, depth)| Cell { words, ..Cell::new(size, depth) }));
+                return cells.chain([Cell { words: LEFT, ..Cell::new(0, 0) }]).collect();
+            }
             Self::Startup | Self::CommandLines => return vec![Cell::new(0, 0)],
             Self::Http => {
                 let modes: [&'static [&'static str]; 2] = [&["stateful"], &["stateless"]];
@@ -108,6 +129,11 @@ impl Cell {
                 return format!("{} B, {} connections, 2025-11-25 with sessions", self.size, self.depth);
             }
             ["stateless"] => return format!("{} B, {} connections, 2026-07-28", self.size, self.depth),
+            ["left", count] => return format!("the processes for {count} sessions"),
+            _ if self.words == FROM_HTTP || self.words == FROM_STDIO => {
+                let calls = Self { words: &[], ..self.clone() };
+                return format!("{}: {}", self.words[0], calls.title());
+            }
             [count] => return format!("{count} sessions"),
             [count, ..] => return format!("{count} sessions, each with an open stream"),
             [] => {}

@@ -3,6 +3,7 @@
 //! What is measured and how stands in `bench/README.md`. Needs what `cargo xtask interop install` needs, because two of
 //! the peers are a Node and a Python program.
 
+mod bridges;
 mod cells;
 mod far;
 mod peers;
@@ -15,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use cells::Part;
-use peers::Peers;
+use peers::{Candidate, Peers};
 use sample::Samples;
 
 /// What was asked for.
@@ -76,8 +77,13 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     for part in &options.parts {
         let mut samples = Samples::create(&results, part.name())?;
         let far = if *part == Part::Quic { Some(peers.far_side(&results)?) } else { None };
+        let bridges = if *part == Part::Bridge { Some(peers.bridges()?) } else { None };
         for cell in part.cells() {
-            let candidates = peers.of(*part, &cell, far.as_ref(), &options.peers);
+            let candidates = match &bridges {
+                Some(bridges) => bridges.of(&cell),
+                None => peers.of(*part, &cell, far.as_ref()),
+            };
+            let candidates = asked_for(candidates, &options.peers);
             if candidates.is_empty() {
                 continue;
             }
@@ -87,6 +93,13 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         println!("\nSamples: {}", samples.path().display());
     }
     Ok(())
+}
+
+/// Whoever is asked for is measured beside the floor.
+fn asked_for(mut candidates: Vec<Candidate>, wanted: &[String]) -> Vec<Candidate> {
+    let asked = |name: &str| name == "floor" || wanted.iter().any(|part| name.contains(part.as_str()));
+    candidates.retain(|candidate| wanted.is_empty() || asked(candidate.name));
+    candidates
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
 
+use super::bridges::Bridges;
 use super::cells::{Cell, Part};
 use super::far::FarSide;
 use crate::steps::{self, cargo, succeed};
@@ -47,7 +48,7 @@ impl Peers {
             built(root, &["build", "--release", "--manifest-path", "bench/Cargo.toml", "--workspace"])?;
         let programs = load.parent().context("a program lies in a folder")?.to_path_buf();
         let folder = root.join("bench/peers");
-        install_scripts(&folder)?;
+        install_scripts(&folder, "node", "python")?;
         Ok(Self { mcpjoin, programs, folder })
     }
 
@@ -65,7 +66,8 @@ impl Peers {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Ok(format!(
             "{}, {} processors, load {}; {}, node {}, {}; rmcp 3.9.0, TypeScript SDK 2.4.0 and 1.32.2, Python SDK \
-             2.3.0, fastmcp 4.1.2, Inspector 0.15.0",
+             2.3.0, fastmcp 4.1.2, Inspector 0.15.0; supergateway 4.0.0, mcp-proxy 6.7.19 (npm) and 0.13.0 (PyPI), \
+             mcp-remote 0.15.1",
             model.trim_start_matches([' ', '\t', ':']),
             std::thread::available_parallelism()?,
             load.split_whitespace().next().unwrap_or_default(),
@@ -76,13 +78,7 @@ impl Peers {
     }
 
     /// Those that take part in a cell.
-    pub(crate) fn of(
-        &self,
-        part: Part,
-        cell: &Cell,
-        far: Option<&FarSide>,
-        wanted: &[String],
-    ) -> Vec<Candidate> {
+    pub(crate) fn of(&self, part: Part, cell: &Cell, far: Option<&FarSide>) -> Vec<Candidate> {
         let mut all = match part {
             Part::Servers => self.servers(),
             Part::Startup => self.servers(),
@@ -91,13 +87,12 @@ impl Peers {
             Part::Http => self.http(cell.words[0]),
             Part::Sessions => self.http("stateful"),
             Part::Quic => far.map_or_else(Vec::new, |far| self.over_quic(far)),
+            // These have a list of their own.
+            Part::Bridge => Vec::new(),
         };
         // Only where the runtime matters and the cost of a call shows.
         let small = part == Part::Servers && cell.size == 64 && cell.depth == 16;
         all.retain(|candidate| small || !candidate.name.contains("pending"));
-        // Whoever is asked for is measured beside the floor.
-        let asked = |name: &str| name == "floor" || wanted.iter().any(|part| name.contains(part.as_str()));
-        all.retain(|candidate| wanted.is_empty() || asked(candidate.name));
         all
     }
 
@@ -156,6 +151,11 @@ impl Peers {
     /// Starts what listens while the part `quic` is measured.
     pub(crate) fn far_side(&self, folder: &Path) -> Result<FarSide> {
         FarSide::start(&self.mcpjoin, &self.programs.join("floor"), folder)
+    }
+
+    /// Installs the bridges, and starts what listens while they are measured.
+    pub(crate) fn bridges(&self) -> Result<Bridges> {
+        Bridges::start(&self.folder, &self.mcpjoin, &self.programs)
     }
 
     pub(crate) fn ours_client(&self) -> PathBuf {
@@ -228,7 +228,7 @@ impl Peers {
     }
 }
 
-fn candidate(name: &'static str, command: Vec<String>) -> Candidate {
+pub(crate) fn candidate(name: &'static str, command: Vec<String>) -> Candidate {
     Candidate { name, command, generator: false, client: false, beside: None }
 }
 
@@ -236,7 +236,7 @@ fn client(name: &'static str, command: Vec<String>) -> Candidate {
     Candidate { client: true, ..candidate(name, command) }
 }
 
-fn command(program: String, words: &[&str]) -> Vec<String> {
+pub(crate) fn command(program: String, words: &[&str]) -> Vec<String> {
     std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect()
 }
 
@@ -251,11 +251,11 @@ fn built(root: &Path, words: &[&str]) -> Result<PathBuf> {
     executables.next_back().with_context(|| format!("cargo {} built no program", words.join(" ")))
 }
 
-/// Installs what the pins name, unless exactly that is installed already.
-fn install_scripts(folder: &Path) -> Result<()> {
+/// Installs what the pins in these folders below it name, unless exactly that is installed already.
+pub(crate) fn install_scripts(folder: &Path, node: &str, python: &str) -> Result<()> {
     let mut pins = String::new();
-    for file in ["node/package.json", "node/package-lock.json", "python/requirements.txt"] {
-        let path = folder.join(file);
+    for (place, file) in [(node, "package.json"), (node, "package-lock.json"), (python, "requirements.txt")] {
+        let path = folder.join(place).join(file);
         pins += &fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     }
     let stamp = folder.join(".installed");
@@ -270,8 +270,8 @@ fn install_scripts(folder: &Path) -> Result<()> {
         succeed(Command::new(program).args(words).current_dir(folder.join(place)).stdin(Stdio::null()))
     };
     let npm = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
-    run(Path::new("npm"), "node", &npm)?;
-    run(Path::new("python3"), "python", &["-m", "venv", "--clear", "venv"])?;
+    run(Path::new("npm"), node, &npm)?;
+    run(Path::new("python3"), python, &["-m", "venv", "--clear", "venv"])?;
     let pip = [
         "install",
         "--quiet",
@@ -280,6 +280,6 @@ fn install_scripts(folder: &Path) -> Result<()> {
         "--requirement",
         "requirements.txt",
     ];
-    run(&folder.join("python/venv/bin/pip"), "python", &pip)?;
+    run(&folder.join(python).join("venv/bin/pip"), python, &pip)?;
     fs::write(&stamp, pins).with_context(|| format!("cannot write {}", stamp.display()))
 }

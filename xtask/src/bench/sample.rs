@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json, json};
 
 use super::Options;
-use super::cells::{Cell, Part};
+use super::cells::{Cell, FROM_HTTP, FROM_STDIO, Part};
 use super::peers::{Candidate, Peers};
 
 /// The samples of one candidate, or why it could not be measured.
@@ -124,11 +124,16 @@ impl Samples {
                     .collect()
             }
             Part::Servers | Part::Quic => under_load(&candidate.command),
-            Part::Http => {
+            Part::Bridge if cell.words == FROM_STDIO => under_load(&candidate.command),
+            Part::Bridge if cell.words != FROM_HTTP => {
+                let words = [&[load.as_str()], cell.words, &["--"]].concat();
+                words.iter().map(|word| (*word).to_owned()).chain(candidate.command.iter().cloned()).collect()
+            }
+            Part::Http | Part::Bridge => {
                 let words = [
-                    &load,
+                    load.as_str(),
                     "http",
-                    cell.words[0],
+                    if self.part == Part::Http { cell.words[0] } else { "stateful" },
                     "--connections",
                     &depth,
                     "--seconds",

@@ -65,6 +65,57 @@ pub(crate) fn print(part: Part, cell: &Cell, rows: &[Row]) {
                 ]
             });
         }
+        Part::Bridge if cell.size == 0 => {
+            println!("\n### {}: {}\n", part.name(), cell.title());
+            println!(
+                "| | open | after 10 of them were ended | ms until then | left after its end | ms of its end | ms per session | MiB |"
+            );
+            println!("|---|--:|--:|--:|--:|--:|--:|--:|");
+            lines(rows, |row| {
+                let shown = |figure| spread(row, figure).map_or_else(|| "never".to_owned(), Spread::shown);
+                let count =
+                    |figure| spread(row, figure).map_or_else(String::new, |spread| whole(spread.most));
+                vec![
+                    count("open"),
+                    count("after_delete"),
+                    shown("delete_ms"),
+                    count("left"),
+                    shown("end_ms"),
+                    shown("open_ms"),
+                    peak(row),
+                ]
+            });
+        }
+        Part::Bridge => {
+            println!("\n### {}: {}\n", part.name(), cell.title());
+            println!(
+                "| | p50 us | more than the floor | p99 us | more than the floor | CPU us per call | / floor | calls per s | ms to the first reply | peak MiB |"
+            );
+            println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+            lines(rows, |row| {
+                let time = |figure| {
+                    let spread = spread(row, figure);
+                    [
+                        spread.map_or_else(String::new, Spread::shown),
+                        more(spread, middle(rows, FLOOR, figure)),
+                    ]
+                };
+                let cpu = spread(row, "cpu_us");
+                let [p50, p50_more] = time("p50_us");
+                let [p99, p99_more] = time("p99_us");
+                vec![
+                    p50,
+                    p50_more,
+                    p99,
+                    p99_more,
+                    cpu.map_or_else(String::new, Spread::shown),
+                    ratio(cpu, middle(rows, FLOOR, "cpu_us")),
+                    spread(row, "per_second").map_or_else(String::new, Spread::shown),
+                    spread(row, "opened_ms").map_or_else(String::new, |spread| number(spread.median)),
+                    peak(row),
+                ]
+            });
+        }
         Part::Sessions => {
             println!("\n### {}: {}\n", part.name(), cell.title());
             println!("| | KiB per session | rmcp / it | CPU us per session | all MiB |");
@@ -123,6 +174,11 @@ fn ratio(value: Option<Spread>, to: Option<f64>) -> String {
 
 fn more(value: Option<Spread>, than: Option<f64>) -> String {
     value.zip(than).map_or_else(String::new, |(value, than)| format!("{:.2}", value.median - than))
+}
+
+/// A count.
+fn whole(value: f64) -> String {
+    format!("{value:.0}")
 }
 
 fn inverse(value: Option<Spread>, of: Option<f64>) -> String {

@@ -19,8 +19,6 @@ pub(crate) enum Expectation {
     Trivial,
     /// It cannot pass, and why.
     Impossible(String),
-    /// It fails until the client can be authorized.
-    Authorization,
 }
 
 impl Expectation {
@@ -89,8 +87,6 @@ impl Expected {
                 }
                 let wrong = match expectation {
                     Expectation::Required => !scored.contains(name),
-                    // What is expected to fail is told by its name, so that nothing else can hide there.
-                    Expectation::Authorization => !name.starts_with("auth/"),
                     Expectation::Unscored | Expectation::Trivial | Expectation::Impossible(_) => {
                         scored.contains(name)
                     }
@@ -133,7 +129,6 @@ fn scenarios(kinds: &toml::Value) -> Result<BTreeMap<String, Expectation>> {
             "required" => Expectation::Required,
             "unscored" => Expectation::Unscored,
             "trivial" => Expectation::Trivial,
-            "authorization" => Expectation::Authorization,
             "impossible" => {
                 for (name, why) in table(names)? {
                     let why = why.as_str().filter(|why| !why.is_empty());

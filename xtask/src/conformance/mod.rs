@@ -35,20 +35,44 @@ const LONGEST: Duration = Duration::from_secs(90);
 /// How many scenarios of a server run at once. Those of a client run one after the other: their servers are the suite's,
 /// and share a processor with it.
 const AT_ONCE: usize = 2;
+/// Where servers listen.
+const ANY_PORT: &str = "http://127.0.0.1:0/mcp";
 
 /// What was asked for.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
     /// One scenario alone.
     scenario: Option<String>,
-    /// Those of the server a second time, through a proxy.
+    /// Those of the server once more, through a reverse proxy.
     through_nginx: bool,
+    /// And once more, through our own bridge, with the server as its child.
+    through_bridge: bool,
+}
+
+/// What stands between the suite and a server.
+#[derive(Clone, Copy, PartialEq)]
+enum Between {
+    Nothing,
+    Nginx,
+    Bridge,
+}
+
+impl Between {
+    const ALL: [Self; 3] = [Self::Nothing, Self::Nginx, Self::Bridge];
+
+    const fn said(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Nginx => " via nginx",
+            Self::Bridge => " via our bridge",
+        }
+    }
 }
 
 impl Options {
     /// All that there is.
     pub(crate) const fn all() -> Self {
-        Self { scenario: None, through_nginx: true }
+        Self { scenario: None, through_nginx: true, through_bridge: true }
     }
 
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
@@ -61,10 +85,21 @@ impl Options {
                     options.scenario = Some((*name).to_owned());
                 }
                 "--through-nginx" => options.through_nginx = true,
-                other => bail!("`conformance` knows no `{other}`: only --scenario NAME and --through-nginx"),
+                "--through-bridge" => options.through_bridge = true,
+                other => bail!(
+                    "`conformance` knows no `{other}`: only --scenario NAME, --through-nginx and --through-bridge"
+                ),
             }
         }
         Ok(options)
+    }
+
+    const fn wants(&self, between: Between) -> bool {
+        match between {
+            Between::Nothing => true,
+            Between::Nginx => self.through_nginx,
+            Between::Bridge => self.through_bridge,
+        }
     }
 }
 
@@ -106,11 +141,20 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
     let results = root.join("target/conformance/results");
     empty(&results)?;
 
-    let log = results.join("server.txt");
     let mut command = Command::new(programs.mcpjoin);
-    command.args(["serve", "demo", "--listen", "http://127.0.0.1:0/mcp"]);
-    let mut server = Running::start(&mut command, "mcpjoin serve demo", &log)?;
-    let url = server.wait_for(&log, || listening(&fs::read_to_string(&log).ok()?))?;
+    command.args(["serve", "demo", "--listen", ANY_PORT]);
+    let (mut server, url) = listens(&mut command, "mcpjoin serve demo", &results.join("server.txt"))?;
+    let mut bridge = match options.through_bridge {
+        true => {
+            let mut command = Command::new(programs.mcpjoin);
+            command
+                .args(["bridge", "--listen", ANY_PORT, "--"])
+                .arg(programs.mcpjoin)
+                .args(["serve", "demo"]);
+            Some(listens(&mut command, "mcpjoin bridge", &results.join("bridge.txt"))?)
+        }
+        false => None,
+    };
     let mut proxy = match options.through_nginx {
         true => Some(Nginx::start(root, &url, &results.join("nginx"))?),
         false => None,
@@ -123,13 +167,24 @@ pub(crate) fn run(root: &Path, options: &Options, programs: Programs<'_>) -> Res
 
     let began = Instant::now();
     let proxied = proxy.as_ref().map(|proxy| proxy.url.as_str());
-    let bench = Bench { suite: &suite, results: &results, url: &url, proxied, client };
+    let bridged = bridge.as_ref().map(|(_, url)| url.as_str());
+    let bench = Bench { suite: &suite, results: &results, url: &url, proxied, bridged, client };
     let done = bench.run_all(jobs)?;
     server.runs()?;
+    if let Some((bridge, _)) = &mut bridge {
+        bridge.runs()?;
+    }
     if let Some(proxy) = &mut proxy {
         proxy.runs()?;
     }
     report(&scenarios, &done, began.elapsed(), &results)
+}
+
+/// Starts a server, and waits until it says where it listens.
+fn listens(command: &mut Command, name: &'static str, log: &Path) -> Result<(Running, String)> {
+    let mut server = Running::start(command, name, log)?;
+    let url = server.wait_for(log, || listening(&fs::read_to_string(log).ok()?))?;
+    Ok((server, url))
 }
 
 fn is_plain(c: char) -> bool {
@@ -140,7 +195,7 @@ fn is_plain(c: char) -> bool {
 #[derive(Clone)]
 struct Job {
     leg: Leg,
-    proxied: bool,
+    between: Between,
     name: String,
     expectation: Expectation,
 }
@@ -148,21 +203,21 @@ struct Job {
 impl Job {
     /// The row of the table that it belongs to.
     fn row(&self) -> String {
-        format!("{}{}", self.leg, if self.proxied { " via nginx" } else { "" })
+        format!("{}{}", self.leg, self.between.said())
     }
 }
 
 fn jobs(expected: &Expected, options: &Options) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
-    for proxied in [false, true] {
+    for between in Between::ALL.into_iter().filter(|between| options.wants(*between)) {
         for (leg, scenarios) in &expected.0 {
-            if proxied && !(options.through_nginx && leg.side == Side::Server) {
+            if between != Between::Nothing && leg.side != Side::Server {
                 continue;
             }
             let wanted = |name: &&String| options.scenario.as_ref().is_none_or(|only| only == *name);
             for name in scenarios.keys().filter(wanted) {
                 let (name, expectation) = (name.clone(), scenarios[name].clone());
-                jobs.push(Job { leg: leg.clone(), proxied, name, expectation });
+                jobs.push(Job { leg: leg.clone(), between, name, expectation });
             }
         }
     }
@@ -195,6 +250,7 @@ struct Bench<'a> {
     results: &'a Path,
     url: &'a str,
     proxied: Option<&'a str>,
+    bridged: Option<&'a str>,
     client: &'a str,
 }
 
@@ -232,7 +288,11 @@ impl Bench<'_> {
 
     fn run(&self, job: &Job) -> Result<Outcome> {
         let Job { leg, name, .. } = job;
-        let url = if job.proxied { self.proxied.context("there is no proxy")? } else { self.url };
+        let url = match job.between {
+            Between::Nothing => self.url,
+            Between::Nginx => self.proxied.context("there is no proxy")?,
+            Between::Bridge => self.bridged.context("there is no bridge")?,
+        };
         let folder = self.results.join(job.row().replace(' ', "-")).join(name.replace('/', "-"));
         fs::create_dir_all(&folder)?;
         let mut command = self.suite.command();
@@ -281,8 +341,6 @@ struct Row {
     /// Passed, of all that the suite has for the revision.
     required: (usize, usize),
     unscored: (usize, usize),
-    /// How many of these wait for authorization.
-    waiting: usize,
     /// The checks that succeeded in those that passed.
     checks: usize,
 }
@@ -290,14 +348,11 @@ struct Row {
 /// Prints what came of it; an error where the list is not kept.
 fn report(scenarios: &Scenarios, done: &[Done], took: Duration, results: &Path) -> Result<()> {
     let (rows, notes, faults) = judge(scenarios, done);
-    println!(
-        "    {:<28} {:>9} {:>9} {:>22} {:>7}",
-        "", "required", "unscored", "await authorization", "checks"
-    );
+    println!("    {:<32} {:>9} {:>9} {:>7}", "", "required", "unscored", "checks");
     for (name, row) in &rows {
         let of = |(passed, total): (usize, usize)| format!("{passed}/{total}");
         let (required, unscored) = (of(row.required), of(row.unscored));
-        println!("    {name:<28} {required:>9} {unscored:>9} {:>22} {:>7}", row.waiting, row.checks);
+        println!("    {name:<32} {required:>9} {unscored:>9} {:>7}", row.checks);
     }
     for note in notes {
         println!("    {note}");
@@ -338,7 +393,6 @@ fn judge(
         }
         match expectation {
             Expectation::Required | Expectation::Unscored => {}
-            Expectation::Authorization => row.waiting += 1,
             Expectation::Trivial => {
                 notes.insert(format!(
                     "{leg} {name}: passes and shows nothing, what it is about is not declared"
@@ -360,13 +414,13 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::suite::{Leg, Scenarios, Side};
-    use super::{Checks, Expectation, Job, Options, Outcome, Row, judge, listening};
+    use super::{Between, Checks, Expectation, Job, Options, Outcome, Row, judge, listening};
 
     #[test]
     fn options_are_read_and_others_refused() {
         assert_eq!(Options::parse(&[]).unwrap(), Options::default());
         assert_eq!(Options::parse(&["--scenario", "ping"]).unwrap().scenario.unwrap(), "ping");
-        assert_eq!(Options::parse(&["--through-nginx"]).unwrap(), Options::all());
+        assert_eq!(Options::parse(&["--through-nginx", "--through-bridge"]).unwrap(), Options::all());
         assert!(Options::parse(&["--scenario"]).is_err());
         assert!(Options::parse(&["--all"]).is_err());
     }
@@ -388,23 +442,26 @@ mod tests {
             unscored: BTreeMap::from([(leg.clone(), set(&["auth/dpop"]))]),
         };
         let run = |name: &str, expectation: Expectation, checks: &str| {
-            let job = Job { leg: leg.clone(), proxied: false, name: name.into(), expectation };
+            let job = Job { leg: leg.clone(), between: Between::Nothing, name: name.into(), expectation };
             (job, Outcome { checks: Ok(Checks::parse(checks).unwrap()), ended: None })
         };
         let good = r#"[{"id":"a","status":"SUCCESS"},{"id":"b","status":"SUCCESS"}]"#;
         let done = [
             run("initialize", Expectation::Required, good),
             run("sse-retry", Expectation::Required, "[]"),
-            run("auth/flow", Expectation::Authorization, "[]"),
-            run("auth/dpop", Expectation::Authorization, good),
+            run("auth/flow", Expectation::Required, good),
+            run("auth/dpop", Expectation::Impossible("because".into()), good),
             run("skills", Expectation::Trivial, good),
         ];
         let (rows, notes, faults) = judge(&scenarios, &done);
-        let row = Row { required: (1, 3), unscored: (1, 1), waiting: 2, checks: 4 };
+        let row = Row { required: (2, 3), unscored: (1, 1), checks: 6 };
         assert_eq!(rows, BTreeMap::from([("client 2025-11-25".to_owned(), row)]));
         assert_eq!(
             notes,
-            set(&["client 2025-11-25 skills: passes and shows nothing, what it is about is not declared"])
+            set(&[
+                "client 2025-11-25 auth/dpop: cannot pass: because",
+                "client 2025-11-25 skills: passes and shows nothing, what it is about is not declared",
+            ])
         );
         let told: Vec<&str> = faults.iter().map(String::as_str).collect();
         assert!(told[0].starts_with("client 2025-11-25 auth/dpop: passes although"), "{told:?}");

@@ -1,11 +1,12 @@
 //! A plain reverse proxy in front of the server: nginx with `conformance/nginx.conf`.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use interop::Port;
 
 use super::process::Running;
 
@@ -17,6 +18,8 @@ pub(crate) struct Nginx {
     process: Running,
     /// The server's URL, as it is seen through the proxy.
     pub(crate) url: String,
+    /// Its own until the process has ended.
+    _port: Port,
 }
 
 impl Nginx {
@@ -30,9 +33,8 @@ impl Nginx {
         let template =
             fs::read_to_string(&template).with_context(|| format!("cannot read {}", template.display()))?;
         let (origin, path) = parts(server).with_context(|| format!("{server} is no URL of a server"))?;
-        // Free until a moment ago; nginx cannot be given none.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let listen = format!("{}:{port}", Ipv4Addr::LOCALHOST);
+        let port = Port::claim().context("nginx must be told a port")?;
+        let listen = format!("{}:{}", Ipv4Addr::LOCALHOST, port.number());
         let configuration = folder.join("nginx.conf");
         let text = template
             .replace("@FOLDER@", &folder.display().to_string())
@@ -49,7 +51,7 @@ impl Nginx {
             let started = fs::read_to_string(&number).is_ok_and(|number| !number.trim().is_empty());
             (started && TcpStream::connect(&listen).is_ok()).then_some(())
         })?;
-        Ok(Self { process, url: format!("http://{listen}{path}") })
+        Ok(Self { process, url: format!("http://{listen}{path}"), _port: port })
     }
 
     /// Whether it has not ended by itself.

@@ -75,6 +75,12 @@ impl Connection {
         Ok(())
     }
 
+    /// Ends the session, as a client does that has no more use for it.
+    pub(super) fn close_session(&mut self) -> Result<(), String> {
+        let head = format!("DELETE /mcp HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.address, self.headers());
+        self.exchange(head.as_bytes(), "")
+    }
+
     /// The headers of everything behind the handshake.
     pub(super) fn headers(&self) -> String {
         match (self.mode, &self.session) {

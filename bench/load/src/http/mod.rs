@@ -1,18 +1,21 @@
 //! Calls of the tool echo over HTTP: as many connections as were asked for, one call after the other on each.
 
 mod connection;
+mod left;
 mod reply;
 mod sessions;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use interop::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 use self::connection::Connection;
+pub(crate) use self::left::left;
 pub(crate) use self::sessions::sessions;
 use crate::latency::Latencies;
 use crate::messages::{check, id};
@@ -22,9 +25,11 @@ use crate::server::{cpu, own_cpu, peak};
 /// A server that does not listen by then never will.
 const STARTING: Duration = Duration::from_secs(20);
 /// How often it is looked whether it listens.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(1);
 /// So many of the first replies are checked in full, the others by id and length.
 const CHECKED: u64 = 3;
+/// The environment variable by which the children of a server are known.
+const MARK: &str = "MCPJOIN_BENCH_MARK";
 /// Where the number of the port stands in the words of a command.
 const PORT: &str = "{port}";
 
@@ -41,25 +46,35 @@ pub(crate) enum Mode {
 struct Listening {
     child: Child,
     address: SocketAddr,
+    /// When it was started.
+    began: Instant,
+    /// Its own until it has ended.
+    _port: Port,
 }
 
 impl Listening {
     /// Starts it with a free port in the place of `{port}`, and waits until it listens.
     fn start(command: &[String]) -> Result<Self, String> {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.map_err(|error| error.to_string())?;
+        Self::start_marked(command, "")
+    }
+
+    /// The same with a mark that its children inherit.
+    fn start_marked(command: &[String], mark: &str) -> Result<Self, String> {
+        let port = Port::claim().map_err(|error| error.to_string())?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
         let words: Vec<String> =
             command.iter().map(|word| word.replace(PORT, &address.port().to_string())).collect();
         let (program, arguments) = words.split_first().ok_or("no command follows --")?;
+        let began = Instant::now();
         let child = Command::new(program)
             .args(arguments)
+            .env(MARK, mark)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| format!("{program}: {error}"))?;
-        let mut server = Self { child, address };
-        let began = Instant::now();
+        let mut server = Self { child, address, began, _port: port };
         while std::net::TcpStream::connect(address).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(format!("{program}: {status}"));
@@ -93,13 +108,17 @@ pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> 
     };
     let plan = Plan::parse(words, "--connections", 16)?;
     let server = Listening::start(command)?;
+    let mut opened = None;
     let mut connections = (0..plan.at_once)
         .map(|_| {
             let mut connection = Connection::open(server.address, mode)?;
+            opened.get_or_insert_with(|| server.began.elapsed());
             connection.prepare(&plan.text)?;
             Ok(connection)
         })
         .collect::<Result<Vec<_>, String>>()?;
+    // Without sessions nothing was answered yet.
+    let opened = opened.filter(|_| mode == Mode::Stateful).map(|opened| opened.as_secs_f64() * 1e3);
     let mut run = Run { text: &plan.text, replies: 0, length: 0, next: 1, latencies: Latencies::default() };
     for connection in &mut connections {
         run.call(connection)?;
@@ -127,6 +146,7 @@ pub(crate) fn load(words: &[&str], command: &[String]) -> Result<Value, String> 
                     "cpu_us": (cpu(server.pid()) - *spent).as_secs_f64() * 1e6 / calls,
                     "generator_cpu_us": (own_cpu() - *own).as_secs_f64() * 1e6 / calls,
                     "peak_kib": peak(server.pid()),
+                    "opened_ms": opened,
                 }));
             }
             _ if elapsed > limit => return Err(format!("no progress after {} replies", run.replies)),

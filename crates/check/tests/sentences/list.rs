@@ -22,15 +22,22 @@ pub(crate) const REVISIONS: [&str; 5] =
 const BOUND: [&str; 4] = ["client", "server", "both", "others"];
 
 /// Why a sentence has no rule.
-pub(crate) const REASONS: [(&str, &str); 8] = [
+pub(crate) const REASONS: [(&str, &str); 9] = [
     ("unseen", "what a program does inside: nothing crosses the wire by which it could be told"),
     ("chance", "it shows only in a moment that cannot be brought about from outside"),
     ("user", "about a person, or what a person is shown"),
     ("intent", "depends on what the author of a server meant, or on what a text means"),
     ("host", "what the application, or its model, makes of what has come"),
-    ("authorization", "of OAuth, which validate does not judge"),
+    (
+        "token",
+        "shows with a token that nobody gives us: one of another audience, of somebody else, of fewer scopes, or one that has expired",
+    ),
+    ("client-oauth", "what a client does to get a token: validate --client plays no authorization server"),
     ("umbrella", "says no more than other sentences together, or explains one"),
-    ("others", "binds those who write extensions, transports or documents, or a program in between"),
+    (
+        "others",
+        "binds those who write extensions, transports or documents, an authorization server, or a program in between",
+    ),
 ];
 
 /// Where a rule stands when no sentence with a key word says it.

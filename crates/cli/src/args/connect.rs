@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use mcpjoin::proto::{Era, Version};
 
+use crate::config::Readings;
+
 use super::values::{Pin, duration, pin, size, version};
 
 // Which configuration is read. No doc comment: clap would have a verb say it of itself.
@@ -26,6 +28,9 @@ pub(crate) struct Configured {
     /// A configuration as JSON on the command line, or a file of one, in which the server is an entry; may be repeated
     #[arg(long, value_name = "JSON or FILE")]
     pub(crate) mcp_config: Vec<OsString>,
+    /// What was read of it: all clones share it.
+    #[arg(skip)]
+    pub(crate) readings: Readings,
 }
 
 impl Configured {
@@ -48,6 +53,9 @@ pub(crate) struct Connect {
     /// keeps secrets off the command line. Values are never shown
     #[arg(short = 'H', long, value_name = "HEADER")]
     pub(crate) header: Vec<OsString>,
+    /// Uses nothing that `auth login` has stored for a server over HTTP
+    #[arg(long)]
+    pub(crate) no_auth: bool,
     /// Trusts the authorities in this file: beside those of the system over HTTPS, and alone over QUIC. Certificates in
     /// PEM
     #[arg(long, value_name = "FILE")]
@@ -101,6 +109,34 @@ pub(crate) struct Connect {
     /// the values of -e, of an entry's variables and of headers replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+}
+
+impl Connect {
+    /// Nothing is said but which configuration is read, and what it names.
+    pub(crate) fn to(configured: Configured, server: Option<String>) -> Self {
+        Self {
+            configured,
+            server,
+            header: Vec::new(),
+            no_auth: false,
+            ca: None,
+            pin: None,
+            cert: None,
+            key: None,
+            certs_dir: None,
+            server_name: None,
+            env: Vec::new(),
+            env_clean: false,
+            cwd: None,
+            era: EraChoice::Auto,
+            no_cache: false,
+            protocol_version: None,
+            timeout: None,
+            connect_timeout: None,
+            max_message_size: None,
+            trace: None,
+        }
+    }
 }
 
 /// The era of the protocol.

@@ -16,7 +16,8 @@ have not trusted. --environment is the first of these alone: no server is starte
 
 A program is looked up and started, an address resolved and connected to; then the era is found out, every list read, and \
 the server left: with the time of each phase, and for each fault what was seen, what it means and one thing to do. No \
-tool is called. Exit code 1 when anything is wrong.
+tool is called. The exit code is 1 when anything is wrong, which an entry is, too, that cannot be used (servers ends with 2 \
+on it), and 0 when there are warnings alone.
 
 Over HTTP (http://, https://, sse+http://) every address of the name is tried, a proxy named, the certificate looked at, \
 and each answer that is none of a server told for what it is: a wrong path, a login, a guard of hosts, a limit, a page. \

@@ -3,6 +3,8 @@
 //!
 //! An option stands here only when it does something.
 
+mod auth;
+mod authorization;
 mod bridge;
 mod call;
 mod complete;
@@ -27,6 +29,10 @@ mod words;
 use clap::builder::styling::{AnsiColor, Effects, Styles};
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use auth::{
+    Auth, AuthWhat, Callback, Client as AuthClient, Explain, Login, Logout, Named, Reach, Status,
+};
+pub(crate) use authorization::Authorization;
 pub(crate) use bridge::{Bridge, Poll};
 pub(crate) use call::Call;
 pub(crate) use complete::Complete;
@@ -63,6 +69,8 @@ const STYLES: Styles = Styles::styled()
 #[derive(Debug, Parser)]
 #[command(
     name = "mcpjoin",
+    // However the file is called, or the link to it: what is shown can be typed.
+    bin_name = "mcpjoin",
     version,
     styles = STYLES,
     disable_help_subcommand = true,
@@ -119,7 +127,9 @@ pub(crate) enum Verb {
     Ping(Ping),
     /// Finds out what is wrong with a server, phase by phase
     Doctor(Doctor),
-    /// Joins MCP and Orchestra, in either direction
+    /// Logs in to servers over HTTP, and explains why that fails
+    Auth(Auth),
+    /// Joins any client to any server: stdio, HTTP, sockets, QUIC, Orchestra
     Bridge(Bridge),
     /// Shows what the configuration holds, or writes it in another dialect
     Servers(Servers),
@@ -134,10 +144,12 @@ pub(crate) enum Verb {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  mcpjoin help call\n  mcpjoin help targets")]
+#[command(
+    after_help = "Examples:\n  mcpjoin help call\n  mcpjoin help servers convert\n  mcpjoin help targets"
+)]
 pub(crate) struct Help {
-    /// A verb, or `targets`
-    pub(crate) topic: Option<String>,
+    /// A verb, with what stands below it, or `targets`
+    pub(crate) topic: Vec<String>,
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@ Shows what the configuration holds, or writes it in another dialect
 
 Every file in which an entry would be looked for is shown, in that order, with each entry, the line of each of its values, \
 and why it cannot be used: what is wrong with it, the variables that are not set, or an entry of the same name that comes \
-first. Values of variables and headers are not shown, and nothing is started. The exit code is 2 when an entry cannot be \
-used.
+first. Values of variables and headers are not shown, and nothing is started. The exit code is 2 when a file cannot be used, or \
+an entry that is neither disabled nor behind another of its name; with warnings alone it is 0. On the same faults mcpjoin \
+doctor, which looks for the programs, too, ends with 1.
 
 In texts, ${NAME}, ${NAME:-default}, ${env:NAME} and {env:NAME} stand for variables, ${workspaceFolder} and ${userHome} for \
 folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${input:ID}, is taken from the variable \
@@ -41,7 +42,10 @@ Writes entries in another dialect, to standard output
 
 Variables are spelled as the other program reads them. In the place of each value of a variable or a header, and of each \
 secret among arguments and in a url, a variable is written, and standard error says which of them have to be set; --values \
-writes all of it as it stands. What the other dialect has no word for is told on standard error, too. No file is changed.";
+writes all of it as it stands. What the other dialect has no word for is told on standard error, too. No file is changed.
+
+An entry that cannot be converted is left out and told; one that is named is an error. With --json, which is for the dialects \
+in JSON, what is wrong is told as JSON, too: the result is the same.";
 
 #[derive(Debug, Args)]
 #[command(

@@ -15,7 +15,8 @@ Judges servers by the specification's own sentences
 
 A server is started several times: for a session in each era that it speaks, for each version of the legacy era, and \
 for lines that are no messages. One that is reached over HTTP is asked in as many sessions, and beside that without \
-headers, with wrong ones, as a page of another origin would ask it, and in sessions that have ended. No tool is called, \
+headers, with wrong ones, as a page of another origin would ask it, and in sessions that have ended; one that wants a token \
+also as somebody who has none, who is told how it wants one and no more. No tool is called, \
 no listed resource read, no listed prompt filled in, unless --call or --read-only-tools say so. Rules that need what the \
 server does not declare are skipped, and the report says why.
 
@@ -40,6 +41,7 @@ usable, and findings: tool, problem, consequence, source and seen (where and whe
   openers         with --eras, in place of all that: one object for each opener: method, protocolVersion, opens, \
 answer (version, versions, result, refused, unreadable, lost, closed or silent), elapsedMs, and what came: version, \
 versions, code, message
+  error           where nobody was let in without a token: the rules of authorization are judged, and no others
   baseline        with --baseline: file, and stale, the findings that it has and nobody finds any more
 Of several servers it is an object with servers, an array of these objects: each with server, its name, and, in place \
 of runs and rules, error where it was not judged.

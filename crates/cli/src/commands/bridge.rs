@@ -3,6 +3,8 @@
 mod go;
 mod host;
 mod orchestrator;
+mod relay;
+mod starting;
 
 pub(super) use go::{Typed, read as read_go};
 
@@ -16,5 +18,36 @@ pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure>
     if args.orchestrator_addr.is_some() || args.tcp_addr.is_some() {
         return orchestrator::run(ui, &args);
     }
+    let of_orchestra = args.listen.iter().filter(|word| is_of_orchestra(word)).count();
+    if of_orchestra == 0 {
+        return relay::run(ui, args, escaped);
+    }
+    if of_orchestra < args.listen.len() {
+        return Err(Failure::usage(
+            "clients of Orchestra and clients of MCP are not served by one bridge",
+            "run it twice: with --listen orchestra://... alone, and with the other addresses",
+        ));
+    }
     host::run(ui, args, escaped)
+}
+
+fn is_of_orchestra(word: &str) -> bool {
+    let scheme = word.split_once(':').map_or("", |(scheme, _)| scheme);
+    ["orchestra", "orchestra+tcp"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+/// The options that say how HTTP is served, and whether they are given.
+fn of_http(args: &Bridge) -> [(&'static str, bool); 4] {
+    [
+        ("--allow-host", !args.allow_host.is_empty()),
+        ("--allow-origin", !args.allow_origin.is_empty()),
+        ("--session-idle", args.session_idle.is_some()),
+        ("--auth-issuer", args.authorization.auth_issuer.is_some()),
+    ]
+}
+
+/// Options that can do nothing are refused.
+fn misplaced(options: &[(&str, bool)], meant: &str, instead: &str) -> Result<(), Failure> {
+    let Some((option, _)) = options.iter().find(|(_, given)| *given) else { return Ok(()) };
+    Err(Failure::usage(format!("{option} is {meant}"), format!("{instead}, or leave out {option}")))
 }

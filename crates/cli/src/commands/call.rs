@@ -100,7 +100,13 @@ pub(crate) fn run(ui: &Ui, args: Call, argv: &[OsString], separated: bool) -> Re
 /// The call, once it is known what the tool takes.
 async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Result<ToolCall, Failure> {
     let listed = if arguments.need_schema() {
-        Waiting::new(ui, "waiting").wait(list::find(client, &list::TOOLS, &tool)).await?
+        match Waiting::new(ui, "waiting").wait(list::find(client, &list::TOOLS, &tool)).await? {
+            Ok(listed) => Some(listed),
+            Err(absent) => {
+                exchange::say_absent(ui, "tool", &tool, absent);
+                None
+            }
+        }
     } else {
         None
     };
@@ -249,7 +255,11 @@ async fn print(ui: &Ui, what: &str, result: &Raw, spill: Option<usize>) -> Resul
     if members.value("content").is_some_and(|content| content.kind() != Kind::Array) {
         return Err(Failure::bad_reply("the result has no array content", Phase::Call));
     }
-    let exit = printed(ui, result, || page(&members, &mut Spill::new(ui, spill))).await;
+    let mut spill = Spill::new(ui, spill);
+    let exit = printed(ui, result, || page(&members, &mut spill)).await;
+    if let Some(failure) = spill.broken().filter(|_| exit == Exit::Done) {
+        return Err(failure);
+    }
     if exit == Exit::Done && members.value("isError").is_some_and(|error| error.as_str() == "true") {
         ui.remark(&format!("{what} says that it has failed"));
         return Ok(Exit::ServerError);

@@ -7,7 +7,10 @@ mod everything;
 mod orchestra;
 mod page;
 
-use mcpjoin::doctor::{Doctor, EnvironmentFinding, Phase, Report};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use mcpjoin::doctor::{Doctor, EnvironmentFinding, Phase, Report, Step};
 
 use super::{misused, written};
 use crate::args;
@@ -17,6 +20,9 @@ use crate::failure::{self, Failure};
 use crate::target;
 use crate::ui::Ui;
 use crate::visible;
+
+/// What is found in what was typed, before anything is reached.
+const UNUSABLE: [&str; 2] = ["unusable", "no-address"];
 
 /// Examines the server, or, where none is named, the machine and every server of the configuration. `escaped`: `--` stood
 /// before the first word.
@@ -42,7 +48,9 @@ pub(crate) fn run(ui: &Ui, args: args::Doctor, escaped: bool) -> Result<Exit, Fa
 async fn examine(plan: Plan, ui: &Ui) -> Exit {
     let child = plan.way.child();
     let trace = plan.way.trace().cloned();
-    let mut doctor = Doctor::new(plan.way.examined(), plan.client).on_phase(drawn(ui));
+    let watch = Watch::new(ui);
+    let mut doctor =
+        Doctor::new(plan.way.examined(), plan.client).on_phase(watch.phase()).on_step(watch.step());
     if let (Some(trace), None) = (trace, &child) {
         // What a child is told is written down by whatever starts it.
         doctor = doctor.tapped(trace.tap());
@@ -54,29 +62,75 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
     };
     let examined = async {
         let report = doctor.examine().await;
-        let surroundings = environment::about(&plan.way, &plan.shown, &report).await;
+        let surroundings = environment::about(&plan.way, &report).await;
         (report, surroundings)
     };
-    shown(ui, &plan.shown, examined, ended).await
+    shown(&watch, &plan.shown, examined, ended).await
 }
 
-/// Draws each phase as it begins.
-fn drawn(ui: &Ui) -> impl Fn(Phase) + Send + Sync + 'static {
-    let ui = ui.clone();
-    move |phase| {
-        if ui.has_line() {
-            ui.line(&format!("{phase} ..."));
+/// Follows an examination: draws each phase as it begins, and keeps what has come of those that are over.
+struct Watch {
+    ui: Ui,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    steps: Vec<Step>,
+    /// What is being done.
+    under_way: Option<(Phase, Instant)>,
+}
+
+impl Watch {
+    fn new(ui: &Ui) -> Self {
+        Self { ui: ui.clone(), known: Arc::default() }
+    }
+
+    fn phase(&self) -> impl Fn(Phase) + Send + Sync + 'static {
+        let (ui, known) = (self.ui.clone(), Arc::clone(&self.known));
+        move |phase| {
+            known.lock().unwrap_or_else(PoisonError::into_inner).under_way = Some((phase, Instant::now()));
+            if ui.has_line() {
+                ui.line(&format!("{phase} ..."));
+            }
         }
+    }
+
+    fn step(&self) -> impl Fn(&Step) + Send + Sync + 'static {
+        let known = Arc::clone(&self.known);
+        move |step| {
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.steps.retain(|earlier| earlier.phase != step.phase);
+            known.steps.push(step.clone());
+        }
+    }
+
+    /// What was found out until it was stopped, for a person. Nothing for a program, which takes a document or none.
+    fn stopped(&self) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.ui.json || known.steps.is_empty() {
+            return;
+        }
+        let under_way =
+            known.under_way.filter(|(phase, _)| !known.steps.iter().any(|step| step.phase == *phase));
+        let page = page::stopped(
+            &known.steps,
+            under_way.map(|(phase, since)| (phase, since.elapsed())),
+            self.ui.width(),
+        );
+        // It is stopped: that its words go nowhere changes nothing.
+        let _ = self.ui.page(&self.ui.hidden(&page));
     }
 }
 
 /// Waits for the report and shows it. A signal ends it all; `ended` is waited for then, until the next signal.
 async fn shown(
-    ui: &Ui,
+    watch: &Watch,
     name: &str,
     examined: impl Future<Output = (Report, Vec<EnvironmentFinding>)>,
     ended: impl Future<Output = ()>,
 ) -> Exit {
+    let ui = &watch.ui;
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -95,6 +149,7 @@ async fn shown(
         Ok(report) => report,
         Err(signal) => {
             ui.line_over();
+            watch.stopped();
             tokio::select! {
                 biased;
                 _ = signals.next() => {}
@@ -104,6 +159,14 @@ async fn shown(
         }
     };
     ui.line_over();
+    if let Some(finding) = report.findings.iter().find(|finding| UNUSABLE.contains(&finding.id)) {
+        // What was typed is wrong, as for every other verb.
+        let mut failure =
+            Failure::usage(ui.hidden(&finding.seen), finding.advice.clone()).with(name, report.took);
+        failure.seen.listening = true;
+        ui.failure(&failure);
+        return Exit::Usage;
+    }
     // What a server wrote to standard error may hold what it was told.
     let text = if ui.json {
         let mut document = document::of(name, &report, &surroundings);

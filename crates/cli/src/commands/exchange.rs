@@ -7,9 +7,11 @@ use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::LoggingLevel;
 
+use super::list::Absent;
 use crate::connect::show;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
+use crate::target::shown;
 use crate::ui::Ui;
 
 /// From this level on log messages are asked for with `-v`.
@@ -57,5 +59,13 @@ pub(super) fn show_event(ui: &Ui, waiting: &mut Waiting<'_>, event: CallEvent) {
         CallEvent::Notification(notification) => show(ui, &notification),
         CallEvent::Task(task) => waiting.task(&task),
         _ => {}
+    }
+}
+
+/// Says that the server does not list what is asked for all the same, where it was probably mistyped.
+pub(super) fn say_absent(ui: &Ui, what: &str, name: &str, absent: Absent) {
+    if let Some(similar) = absent.similar {
+        let (name, similar) = (shown(name.as_ref()), shown(similar.as_ref()));
+        ui.note(&format!("the server lists no {what} {name}; did you mean {similar}?"));
     }
 }

@@ -1,4 +1,4 @@
-//! `mcpjoin help [VERB | targets]`.
+//! `mcpjoin help [VERB... | targets]`.
 
 use std::fmt::Write;
 
@@ -8,26 +8,33 @@ use super::written;
 use crate::args::{Cli, Help};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::TARGETS;
+use crate::target::{TARGETS, shown};
 use crate::ui::{HEADING, NAME, Ui};
 
 /// Prints what was asked about.
 pub(crate) fn run(args: &Help) -> Exit {
     let ui = Ui::plain();
-    if args.topic.as_deref() == Some("targets") {
+    if args.topic == ["targets"] {
         return written(&ui, ui.page(&targets()));
     }
     // What `VERB --help` says.
-    let known = |topic: &str| Cli::command().find_subcommand(topic).is_some();
-    let words = match args.topic.as_deref() {
-        None => vec!["mcpjoin", "--help"],
-        Some(topic) if known(topic) => vec!["mcpjoin", topic, "--help"],
-        Some(topic) => {
-            let failure = Failure::usage(format!("there is no help on {topic}"), "mcpjoin help");
+    let mut root = Cli::command();
+    root.build();
+    let mut command = &root;
+    for (place, topic) in args.topic.iter().enumerate() {
+        let Some(below) = command.find_subcommand(topic) else {
+            let hint = match &args.topic[..place] {
+                [] => "mcpjoin help".to_owned(),
+                above => format!("mcpjoin help {}", above.join(" ")),
+            };
+            let words: Vec<String> = args.topic.iter().map(|word| shown(word.as_ref())).collect();
+            let failure = Failure::usage(format!("there is no help on {}", words.join(" ")), hint);
             ui.failure(&failure);
             return failure.exit;
-        }
-    };
+        };
+        command = below;
+    }
+    let words = ["mcpjoin"].into_iter().chain(args.topic.iter().map(String::as_str)).chain(["--help"]);
     match Cli::try_parse_from(words) {
         Ok(_) => Exit::Done,
         Err(help) => written(&ui, ui.clap(&help)),
@@ -48,8 +55,9 @@ fn targets() -> String {
     }
     out.push_str(
         "\nOptions stand before the target; after the first word of a COMMAND nothing is ours.\n\
-         validate and bridge take several servers: after a URL, demo: or FILE#NAME more of them may follow, and\n\
-         --also TARGET names one more by one word. validate --config FILE alone means every entry of the file.\n",
+         validate and bridge --listen orchestra://... take several servers: after a URL, demo: or FILE#NAME more of\n\
+         them may follow, and --also TARGET names one more by one word. validate --config FILE alone means\n\
+         every entry of the file.\n",
     );
     out
 }

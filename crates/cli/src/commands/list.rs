@@ -1,8 +1,10 @@
 //! `mcpjoin list`: what a server has, as it comes.
 
+mod items;
 mod reading;
 mod writing;
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use mcpjoin::client::Client;
@@ -11,18 +13,19 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{misused, written};
 use crate::args::{Connect, List};
 use crate::config::{self, ToolFilter};
-use crate::connect::{Coming, with_each_server, with_tools};
-use crate::exit::Exit;
+use crate::connect::{Coming, Stop, with_each_server, with_tools};
+use crate::exit::{Exit, Signal};
 use crate::failure::Failure;
 use crate::progress::Waiting;
 use crate::target;
 use crate::ui::Ui;
 
+pub(super) use items::{NAMES, table};
 pub(super) use reading::{
-    Enough, PAGES, PROMPTS, Part, RESOURCES, Section, TEMPLATES, TOOLS, broken, find, read,
+    Absent, Enough, PAGES, PROMPTS, Part, RESOURCES, Section, TEMPLATES, TOOLS, broken, find, read,
 };
+pub(super) use writing::failed;
 use writing::{Facts, Writing};
-pub(super) use writing::{NAMES, failed, table};
 
 /// Everything, in the order in which it is shown.
 pub(super) static ALL: [&Section; 4] = [&TOOLS, &RESOURCES, &TEMPLATES, &PROMPTS];
@@ -36,8 +39,8 @@ pub(crate) fn run(ui: &Ui, args: List, escaped: bool) -> Result<Exit, Failure> {
     let invocation = target::without_operands("list", args.connect.server.as_deref(), args.words, escaped)
         .map_err(misused)?;
     invocation.notes.iter().for_each(|note| ui.note(note));
-    Ok(with_tools(ui, &invocation.target, &args.connect, async |client, tools| {
-        list(ui, client, tools, describe, pages).await
+    Ok(with_tools(ui, &invocation.target, &args.connect, async |client, tools, stop| {
+        list(ui, client, tools, describe, pages, stop).await
     }))
 }
 
@@ -47,6 +50,7 @@ async fn list(
     filter: &ToolFilter,
     describe: bool,
     pages: usize,
+    stop: &Stop,
 ) -> Result<Exit, Failure> {
     let facts = Facts::of(client);
     ui.remark(&facts.header);
@@ -57,17 +61,28 @@ async fn list(
     let (parts, mut coming) = mpsc::channel(1);
     let turn = Semaphore::new(0);
     let reading = async {
-        let parts = parts;
         let tell = async |part| {
             parts.send(part).await.map_err(|_| Enough)?;
             turn.acquire().await.map_err(|_| Enough)?.forget();
             Ok(())
         };
-        read(ui, client, filter, &ALL, pages, tell).await
+        // What ends the connection is told as a part, too.
+        let _ = read(ui, client, filter, &ALL, pages, tell).await;
+        drop(parts);
+        std::future::pending::<Infallible>().await
     };
     let mut failures = Vec::new();
     let showing = async {
-        while let Some(part) = Waiting::new(ui, "waiting").wait(coming.recv()).await {
+        loop {
+            let part = tokio::select! {
+                biased;
+                signal = stop.raised() => {
+                    writing.interrupted(signal);
+                    break;
+                }
+                part = Waiting::new(ui, "waiting").wait(coming.recv()) => part,
+            };
+            let Some(part) = part else { break };
             if let Part::Broken(_, failure) = &part {
                 failures.push((**failure).clone());
             }
@@ -82,7 +97,10 @@ async fn list(
         let _ = writing.server_over().await;
         writing.over().await
     };
-    let (_, outcome) = tokio::join!(reading, showing);
+    let outcome = tokio::select! {
+        outcome = showing => outcome,
+        never = reading => match never {},
+    };
     match written(ui, outcome) {
         Exit::Done => failed(ui, failures),
         exit => Ok(exit),
@@ -101,7 +119,7 @@ pub(super) fn read_each(
     connect: &Connect,
     wanted: &'static [&'static Section],
     pages: usize,
-    told: impl AsyncFnOnce(Vec<Coming<Told>>) -> ControlFlow<Exit, Exit>,
+    told: impl AsyncFnOnce(Vec<Coming<Told>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Result<Exit, Failure> {
     if connect.trace.is_some() {
         let problem =
@@ -122,19 +140,28 @@ pub(super) fn read_each(
 /// Tells why some of them could not be read; the exit is that of the first.
 pub(super) fn tell_failures(ui: &Ui, failures: &[(String, Failure)]) -> Exit {
     // In a document they stand with the others.
-    for (name, failure) in failures.iter().filter(|_| !ui.json) {
-        let message = format!("{name}: {}", failure.message);
+    let mut rest: Vec<&(String, Failure)> = failures.iter().filter(|_| !ui.json).collect();
+    while let Some((_, failure)) = rest.first().copied() {
+        // What several have in common, as that they lie where nobody trusts them, is told once.
+        let same = |other: &Failure| {
+            (other.id, &other.message, &other.seen.server)
+                == (failure.id, &failure.message, &failure.seen.server)
+        };
+        let (alike, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, other)| same(other));
+        rest = others;
+        let names: Vec<&str> = alike.iter().map(|(name, _)| name.as_str()).collect();
+        let message = format!("{}: {}", names.join(", "), failure.message);
         ui.failure(&Failure { message, ..failure.clone() });
     }
     failures.first().map_or(Exit::Done, |(_, failure)| failure.exit)
 }
 
 fn every(ui: &Ui, connect: &Connect, describe: bool, pages: usize) -> Result<Exit, Failure> {
-    read_each(ui, connect, &ALL, pages, async |servers| {
+    read_each(ui, connect, &ALL, pages, async |servers, stop| {
         let mut writing = Writing::new(ui, describe, true);
         let mut failures = Vec::new();
         for server in servers {
-            if let Err(Enough) = one(ui, &mut writing, server, &mut failures).await {
+            if let Err(Enough) = one(ui, &mut writing, server, &mut failures, stop).await {
                 break;
             }
         }
@@ -156,11 +183,18 @@ async fn one(
     writing: &mut Writing<'_>,
     mut server: Coming<Told>,
     failures: &mut Vec<(String, Failure)>,
+    stop: &Stop,
 ) -> Result<(), Enough> {
     let name = server.name.clone();
     let mut has_begun = false;
     let mut is_broken = false;
-    while let Some(told) = server.next(ui).await {
+    loop {
+        let told = tokio::select! {
+            biased;
+            signal = stop.raised() => return interrupted(writing, has_begun, signal).await,
+            told = server.next(ui) => told,
+        };
+        let Some(told) = told else { break };
         match told {
             Told::Server(facts) => {
                 has_begun = true;
@@ -175,7 +209,11 @@ async fn one(
             }
         }
     }
-    let outcome = server.outcome(ui).await;
+    let outcome = tokio::select! {
+        biased;
+        signal = stop.raised() => return interrupted(writing, has_begun, signal).await,
+        outcome = server.outcome(ui) => outcome,
+    };
     if has_begun {
         writing.server_over().await?;
     }
@@ -190,4 +228,13 @@ async fn one(
         failures.push((name, failure));
     }
     Ok(())
+}
+
+/// A signal has come: of the server of which something was told there is no more.
+async fn interrupted(writing: &mut Writing<'_>, has_begun: bool, signal: Signal) -> Result<(), Enough> {
+    writing.interrupted(signal);
+    if has_begun {
+        writing.server_over().await?;
+    }
+    Err(Enough)
 }

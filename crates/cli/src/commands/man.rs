@@ -7,6 +7,7 @@ use super::written;
 use crate::args::{Cli, Man};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
+use crate::target::shown;
 use crate::ui::Ui;
 
 /// Prints a page.
@@ -15,15 +16,10 @@ pub(crate) fn run(args: &Man) -> Exit {
     let mut all = Cli::command();
     // Gives each verb its full name, by which its page is called: `mcpjoin-call`, as those of git are.
     all.build();
-    let command = match args.verb.as_deref() {
-        None => Some(all),
-        Some(verb) => all.find_subcommand(verb).cloned(),
-    };
-    let Some(command) = command else {
-        let failure = Failure::usage(
-            format!("there is no verb {}", args.verb.as_deref().unwrap_or_default()),
-            "mcpjoin help",
-        );
+    let below = args.verb.iter().try_fold(&all, |command, verb| command.find_subcommand(verb));
+    let Some(command) = below.cloned() else {
+        let words: Vec<String> = args.verb.iter().map(|word| shown(word.as_ref())).collect();
+        let failure = Failure::usage(format!("there is no verb {}", words.join(" ")), "mcpjoin help");
         ui.failure(&failure);
         return failure.exit;
     };

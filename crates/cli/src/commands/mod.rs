@@ -1,6 +1,7 @@
 //! One file for each verb, and what leads to them.
 
 mod again;
+mod auth;
 mod bridge;
 mod call;
 mod complete;
@@ -11,6 +12,7 @@ mod exchange;
 mod help;
 mod info;
 mod list;
+mod listening;
 mod man;
 mod ping;
 mod prompt;
@@ -29,7 +31,7 @@ use clap::{CommandFactory, Parser};
 use mcpjoin::proto::Raw;
 
 use self::bridge::Typed;
-use crate::args::{Cli, Output, Verb, What, When, Words};
+use crate::args::{AuthWhat, Cli, Output, Verb, What, When, Words};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, Target, shown};
@@ -80,6 +82,15 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Doctor(args) => {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| doctor::run(ui, args, escaped))
+        }
+        Verb::Auth(args) => {
+            let output = match &args.what {
+                AuthWhat::Login(args) => &args.output,
+                AuthWhat::Status(args) => &args.output,
+                AuthWhat::Logout(args) => &args.output,
+                AuthWhat::Explain(args) => &args.output,
+            };
+            told(&Ui::new(output), |ui| auth::run(ui, args))
         }
         Verb::Bridge(args) => {
             let escaped = escaped(&args.words);

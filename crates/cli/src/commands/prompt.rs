@@ -41,8 +41,12 @@ async fn prompt(
 ) -> Result<Exit, Failure> {
     // A prompt that the server does not list, or cannot list, is asked for all the same: the server is the judge.
     let listed = match Waiting::new(ui, "waiting").wait(list::find(client, &list::PROMPTS, &name)).await {
-        Ok(listed) => listed,
-        Err(failure) if failure.exit == Exit::ServerError => None,
+        Ok(Ok(listed)) => Some(listed),
+        Ok(Err(absent)) => {
+            exchange::say_absent(ui, "prompt", &name, absent);
+            None
+        }
+        Err(failure) if failure.is_of_one_request() => None,
         Err(failure) => return Err(failure),
     };
     if let Some(listed) = &listed {

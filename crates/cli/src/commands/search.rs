@@ -42,7 +42,7 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
     let whole = args.pattern.contains('/');
     let describe = args.describe;
     static WANTED: [&Section; 1] = [&TOOLS];
-    read_each(ui, &args.connect, &WANTED, PAGES, async |servers| {
+    read_each(ui, &args.connect, &WANTED, PAGES, async |servers, _| {
         let (mut found, mut failures) = (Vec::new(), Vec::new());
         for mut server in servers {
             let name = server.name.clone();
@@ -62,7 +62,7 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
                         }));
                     }
                     // One that ends the connection, too, is told with what is known of that.
-                    Told::Part(Part::Broken(_, failure)) if failure.exit == Exit::ServerError => {
+                    Told::Part(Part::Broken(_, failure)) if failure.is_of_one_request() => {
                         failures.push((name.clone(), *failure));
                     }
                     _ => {}
@@ -77,8 +77,9 @@ pub(crate) fn run(ui: &Ui, args: &Search) -> Result<Exit, Failure> {
             (false, true) => described(&found),
             (false, false) => page(&found, ui.width()),
         };
-        if found.is_empty() && failures.is_empty() && !ui.json {
-            ui.note("no tool has such a name");
+        if found.is_empty() && !ui.json {
+            let of = if failures.is_empty() { "" } else { " of the servers that answered" };
+            ui.note(&format!("no tool{of} has such a name"));
         }
         let text = if ui.json { ui.hidden_json(&text) } else { ui.hidden_whole(&text) }.into_owned();
         let exit =

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::written;
 use crate::args::{Servers, Shown, What, WrittenAs};
-use crate::config::{self, Dialect};
+use crate::config::{self, Dialect, Found};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::shown as quoted;
@@ -56,13 +56,18 @@ fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
     }
     let text = if ui.json { page::json(&files) } else { page::text(&files) };
     let exit = written(ui, ui.page(&ui.hidden(&text)));
-    let unusable = files
-        .iter()
-        .any(|file| file.problem.is_some() || file.entries.iter().any(|entry| !entry.problems.is_empty()));
+    // As for `doctor`, what nobody would use is no fault.
+    let is_faulty =
+        |entry: &Found| !entry.problems.is_empty() && entry.disabled.is_none() && entry.shadowed.is_none();
+    let unusable = files.iter().any(|file| file.problem.is_some() || file.entries.iter().any(is_faulty));
     Ok(if exit == Exit::Done && unusable { Exit::Usage } else { exit })
 }
 
 fn convert(ui: &Ui, to: WrittenAs, values: bool, shown: &Shown) -> Result<Exit, Failure> {
+    if ui.json && matches!(to, WrittenAs::ServersToml | WrittenAs::Codex) {
+        let problem = "--json is one JSON document, and this dialect is TOML";
+        return Err(Failure::usage(problem, "leave out --json, or write mcp-servers, vscode or opencode"));
+    }
     let to = match to {
         WrittenAs::McpServers => Dialect::McpServersJson,
         WrittenAs::Vscode => Dialect::VsCodeJson,

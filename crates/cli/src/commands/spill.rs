@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use mcpjoin::proto::Raw;
 
 use super::contents;
+use crate::failure::{Failure, Phase};
 use crate::object::Object;
 use crate::target::shown;
 use crate::ui::Ui;
@@ -41,13 +42,15 @@ pub(super) struct Spill<'a> {
     /// Made for the first of them.
     folder: Option<PathBuf>,
     count: usize,
+    /// The last piece that is not what it is said to be.
+    broken: Option<Failure>,
 }
 
 impl<'a> Spill<'a> {
     /// `asked`: the limit that was asked for. Without it a terminal has one, and nothing else has.
     pub(super) fn new(ui: &'a Ui, asked: Option<usize>) -> Self {
         let limit = asked.or_else(|| ui.shows_results().then_some(ON_A_TERMINAL));
-        Self { ui, limit, folder: None, count: 0 }
+        Self { ui, limit, folder: None, count: 0, broken: None }
     }
 
     /// The contents of a result for a person, as [`contents::page`] has them, without those that are too large.
@@ -89,7 +92,11 @@ impl<'a> Spill<'a> {
         if !self.is_over(longest) {
             return None;
         }
-        let bytes = contents::bytes(facts)?.ok().filter(|bytes| self.is_over(bytes.len()))?;
+        let bytes = match contents::bytes(facts)? {
+            Ok(bytes) if self.is_over(bytes.len()) => bytes,
+            Ok(_) => return None,
+            Err(error) => return self.undecoded(piece, facts, &error.to_string()),
+        };
         let kind = facts.text("mimeType").unwrap_or_default().to_ascii_lowercase();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let known = EXTENSIONS.iter().find(|(known, _)| *known == kind).map(|(_, extension)| *extension);
@@ -97,6 +104,30 @@ impl<'a> Spill<'a> {
         let path = self.keep(&bytes, extension)?;
         let line = contents::line(piece);
         Some(format!("{}, in {}]", line.strip_suffix(']').unwrap_or(&line), shown(path.as_os_str())))
+    }
+
+    /// The same for a piece that is said to be base64, and is none: its text goes to the file as it came.
+    fn undecoded(&mut self, piece: &Object, facts: &Object, why: &str) -> Option<String> {
+        let text = facts.text("blob").or_else(|| facts.text("data"))?;
+        let kind = piece.text("type").unwrap_or_else(|| "content".into());
+        let path = self.keep(text.as_bytes(), "base64.txt");
+        let failure =
+            Failure::bad_reply(format!("what stands for the {kind} is not base64: {why}"), Phase::Call);
+        let kept = path.as_ref().map(|path| shown(path.as_os_str()));
+        self.broken = Some(match &kept {
+            Some(path) => {
+                failure.hint(format!("what came is in {path}, as it is; tell the authors of the server"))
+            }
+            None => failure.hint("--json shows what came, as it is; tell the authors of the server"),
+        });
+        let line = contents::line(piece);
+        let line = line.strip_suffix(']').unwrap_or(&line);
+        Some(format!("{line}, not base64, as it came in {}]", kept?))
+    }
+
+    /// Why a piece is not what it is said to be, where one is not.
+    pub(super) fn broken(self) -> Option<Failure> {
+        self.broken
     }
 
     /// The file in which they are now; when they cannot be written, that is said, and they are shown.

@@ -8,6 +8,7 @@ use super::list::{TOOLS, find};
 use super::{misuse, operands, unicode, written};
 use crate::args::Tool;
 use crate::arguments::kinds;
+use crate::config::ToolFilter;
 use crate::connect::with_tools;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -25,9 +26,9 @@ pub(crate) fn run(ui: &Ui, args: Tool, separated: bool) -> Result<Exit, Failure>
     if let Some(word) = words.next() {
         return Err(misuse("tool", format!("{} is one word too many", shown(&word))));
     }
-    Ok(with_tools(ui, &invocation.target, &args.connect, async |client, filter| {
+    Ok(with_tools(ui, &invocation.target, &args.connect, async |client, filter, _| {
         filter.permit(&name)?;
-        let found = Waiting::new(ui, "waiting").wait(read(client, &name)).await?;
+        let found = Waiting::new(ui, "waiting").wait(read(client, filter, &name)).await?;
         let text = object::write(found.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let raw =
             Raw::parse(text).map_err(|_| Failure::bad_reply("the tool cannot be shown", Phase::List))?;
@@ -36,17 +37,17 @@ pub(crate) fn run(ui: &Ui, args: Tool, separated: bool) -> Result<Exit, Failure>
     }))
 }
 
-async fn read(client: &Client, name: &str) -> Result<Vec<(String, Raw)>, Failure> {
-    let missing = || {
-        Failure::new(
-            "E_NO_TOOL",
-            Exit::ServerError,
-            Phase::List,
-            format!("the server lists no tool {}", shown(name.as_ref())),
-        )
-        .hint("mcpjoin list shows its tools")
+async fn read(client: &Client, filter: &ToolFilter, name: &str) -> Result<Vec<(String, Raw)>, Failure> {
+    let absent = match find(client, &TOOLS, name).await? {
+        Ok(tool) => return Ok(tool.into_iter().collect()),
+        Err(absent) => absent,
     };
-    Ok(find(client, &TOOLS, name).await?.ok_or_else(missing)?.into_iter().collect())
+    let problem = format!("the server lists no tool {}", shown(name.as_ref()));
+    let hint = match absent.similar.filter(|similar| filter.allows(similar)) {
+        Some(similar) => format!("did you mean {}?", shown(similar.as_ref())),
+        None => "mcpjoin list shows its tools".into(),
+    };
+    Err(Failure::new("E_NO_TOOL", Exit::ServerError, Phase::List, problem).hint(hint))
 }
 
 /// For a person: what it says of itself, then a line for each parameter.

@@ -21,7 +21,7 @@ use mcpjoin::check::{Chapter, Level, Selection, rules};
 
 use self::baseline::Baseline;
 use self::look::Look;
-use self::report::{Document, Seen, Server};
+use self::report::{Document, Judged, Seen, Server};
 use super::written;
 use crate::args::{Format, Validate};
 use crate::connect::{Signals, with_each_plan};
@@ -113,7 +113,7 @@ async fn told(
     }
     // One that stands alone is told as every failure is; of several the document says it, for a program.
     if !(document.several && args.form() == Format::Json) {
-        document.servers.iter().filter_map(|server| server.seen.as_ref().err()).for_each(|it| ui.failure(it));
+        document.servers.iter().filter_map(Server::failure).for_each(|it| ui.failure(it));
     }
     let missing = calls_told(ui, &document);
     let alone = !document.several && document.servers.iter().all(|server| server.seen.is_err());
@@ -197,6 +197,7 @@ fn update(ui: &Ui, baseline: Baseline, path: &std::path::Path, document: &mut Do
 fn exit(server: &Server, least: Level) -> Exit {
     match &server.seen {
         Ok(Seen::Judged(judged)) if judged.has_failed(least) => Exit::Faults,
+        Ok(Seen::Judged(Judged { kept_out: Some(failure), .. })) => failure.exit,
         Ok(Seen::Openers(rows)) if !rows.iter().any(openers::Row::is_open) => Exit::Connection,
         Ok(_) => Exit::Done,
         Err(failure) => failure.exit,

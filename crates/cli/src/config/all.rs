@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Configuration, called, places, source};
+use super::{called, source};
 use crate::args::Configured;
 use crate::config::entry::Definition;
 use crate::failure::Failure;
@@ -12,10 +12,11 @@ use crate::ui::Ui;
 /// The entries of what was named, in their order, each by its name. What is wrong with one is told when it is used; one that
 /// the file calls disabled is said and left out.
 pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failure> {
-    let (configurations, _) = super::read(ui, None, configured)?;
+    let files = super::read(ui, None, configured)?;
+    let configurations = &files.configurations;
     let mut names = BTreeSet::new();
     let mut targets = Vec::new();
-    for configuration in &configurations {
+    for configuration in configurations {
         for entry in &configuration.contents.entries {
             // The second of two is told with the first.
             if !names.insert(entry.name.clone()) {
@@ -45,11 +46,4 @@ pub(crate) fn all(ui: &Ui, configured: &Configured) -> Result<Vec<Target>, Failu
         return Err(source::failure(problem, "name another file with --config FILE"));
     }
     Ok(targets)
-}
-
-/// How many servers are run at once, where a file says that: the first of them counts. What is wrong with one is told when its
-/// entries are used.
-pub(crate) fn at_once(configured: &Configured) -> Option<usize> {
-    let places = places::all(None, configured).ok()?;
-    places.iter().filter_map(|place| Configuration::at(place).ok()).find_map(|found| found.contents.at_once)
 }

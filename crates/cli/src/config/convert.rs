@@ -8,7 +8,7 @@ mod references;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::entry::{Child, Definition, Listening, Remote, Sides, Way};
+use super::entry::{Child, Definition, Listening, Oauth, Remote, Sides, Way};
 use super::rendering::Value;
 use super::source::Problem;
 use super::tree::{Entry, Text};
@@ -59,11 +59,20 @@ pub(crate) fn convert(
                 continue;
             }
             let references = (!values).then_some(&mut to_set);
-            match configuration.written(entry, to, &mut left, references) {
+            let members = match configuration.twice(&entry.name) {
+                Some(problem) => Err(problem),
+                None => configuration.written(entry, to, &mut left, references),
+            };
+            let name = called(&entry.name);
+            match members {
                 Ok(members) => written.push((entry.name.clone(), members)),
-                Err(problem) => {
-                    let name = called(&entry.name);
+                Err(problem) if names.is_empty() => {
                     left.push(format!("{name} is left out: {}", configuration.source.say(&problem)));
+                }
+                // What was asked for by its name is not left out in silence.
+                Err(problem) => {
+                    let text = format!("{name} cannot be converted: {}", problem.text);
+                    return Err(configuration.source.failure(&Problem { text, ..problem }));
                 }
             }
         }
@@ -162,6 +171,27 @@ fn left_out(definition: &Definition, to: Dialect, lost: &mut dyn FnMut(&str)) {
     {
         lost("which authorities are trusted");
     }
+    if let Way::Http(Remote { oauth: Some(oauth), .. }) = &definition.way {
+        let knows_secret =
+            matches!(to, Dialect::McpServersJson | Dialect::OpencodeJson | Dialect::ServersToml);
+        let knows_rest = to != Dialect::VsCodeJson;
+        for (what, is_lost) in [
+            ("the secret of its client", oauth.client_secret.is_some() && !knows_secret),
+            (
+                "the way back from its login",
+                (oauth.callback_port.is_some() || oauth.redirect.is_some()) && !knows_rest,
+            ),
+            ("the scopes of its login", !oauth.scopes.is_empty() && !knows_rest),
+            (
+                "that no login is to be used",
+                oauth.off && matches!(to, Dialect::VsCodeJson | Dialect::CodexToml),
+            ),
+        ] {
+            if is_lost {
+                lost(what);
+            }
+        }
+    }
     if let Way::Child(Child { env_file: Some(_), .. }) = &definition.way
         && matches!(to, Dialect::OpencodeJson | Dialect::CodexToml)
     {
@@ -198,9 +228,9 @@ fn spelled(mut definition: Definition, from: Dialect, to: Dialect, lost: &mut dy
                 |name: &str, text: &Text| to == Dialect::CodexToml && text.text == format!("${{{name}}}");
             env.iter_mut().filter(|(name, text)| !kept(name, text)).for_each(|(_, text)| spell(text));
         }
-        Way::Http(Remote { url, headers, ca, .. }) => {
+        Way::Http(Remote { url, headers, ca, oauth, .. }) => {
             spell(url);
-            ca.iter_mut().for_each(&mut spell);
+            ca.iter_mut().chain(oauth.iter_mut().flat_map(Oauth::texts_mut)).for_each(&mut spell);
             let named = |text: &Text| to == Dialect::CodexToml && variable(&text.text).is_some();
             headers.iter_mut().filter(|(_, text)| !named(text)).for_each(|(_, text)| spell(text));
         }
@@ -289,11 +319,14 @@ fn way(way: &Way, kind: Option<&str>, env_file_as: &str) -> Members {
             put(&mut members, "cwd", text(cwd.as_ref()));
             put(&mut members, env_file_as, text(env_file.as_ref()));
         }
-        Way::Http(Remote { url, headers, sse, ca }) => {
+        Way::Http(Remote { url, headers, sse, ca, oauth }) => {
             put(&mut members, kind.unwrap_or("type"), Value::text(if *sse { "sse" } else { "http" }));
             put(&mut members, "url", Value::text(&url.text));
             put(&mut members, "headers", pairs(headers));
             put(&mut members, "ca", text(ca.as_ref()));
+            if let Some(oauth) = oauth {
+                put(&mut members, "oauth", login(oauth));
+            }
         }
         Way::Listening(Listening { url, scheme, sides: Sides { pin, ca, identity } }) => {
             put(&mut members, kind.unwrap_or("type"), Value::text(scheme.name()));
@@ -307,6 +340,27 @@ fn way(way: &Way, kind: Option<&str>, env_file_as: &str) -> Members {
         }
     }
     members
+}
+
+/// How the server is logged in to, in the words that Claude Code, opencode and VS Code share as far as each knows them.
+fn login(oauth: &Oauth) -> Value {
+    if oauth.off {
+        return Value::Bool(false);
+    }
+    let mut members = Members::new();
+    let text = |text: Option<&Text>| Value::text(text.map_or("", |text| &text.text));
+    put(&mut members, "clientId", text(oauth.client_id.as_ref()));
+    put(&mut members, "clientSecret", text(oauth.client_secret.as_ref()));
+    members.extend(oauth.callback_port.map(|port| ("callbackPort".into(), Value::Number(port.to_string()))));
+    put(&mut members, "redirectUri", text(oauth.redirect.as_ref()));
+    put(&mut members, "scopes", scopes(oauth));
+    Value::Table(members)
+}
+
+/// All of them in one text, which is what most programs read.
+fn scopes(oauth: &Oauth) -> Value {
+    let scopes: Vec<&str> = oauth.scopes.iter().map(|scope| scope.text.as_str()).collect();
+    Value::text(&scopes.join(" "))
 }
 
 fn bindings(members: &mut Members, definition: &Definition, names: [&str; 2]) {
@@ -328,7 +382,10 @@ fn mcp_servers(definition: &Definition) -> Value {
 
 fn vs_code(definition: &Definition) -> Value {
     let mut members = way(&definition.way, Some("type"), "envFile");
-    members.retain(|(name, _)| name != "ca");
+    members.retain(|(name, _)| name != "ca" && name != "oauth");
+    if let Way::Http(Remote { oauth: Some(Oauth { client_id: Some(id), .. }), .. }) = &definition.way {
+        put(&mut members, "oauth", Value::table([("clientId", Value::text(&id.text))]));
+    }
     Value::Table(members)
 }
 
@@ -344,10 +401,20 @@ fn opencode(definition: &Definition) -> Value {
             put(&mut members, "environment", pairs(env));
             put(&mut members, "cwd", Value::text(cwd.as_ref().map_or("", |cwd| &cwd.text)));
         }
-        Way::Http(Remote { url, headers, .. }) => {
+        Way::Http(Remote { url, headers, oauth, .. }) => {
             put(&mut members, "type", Value::text("remote"));
             put(&mut members, "url", Value::text(&url.text));
             put(&mut members, "headers", pairs(headers));
+            match oauth.as_ref().map(login) {
+                Some(Value::Table(mut login)) => {
+                    for (name, _) in login.iter_mut().filter(|(name, _)| name == "scopes") {
+                        "scope".clone_into(name);
+                    }
+                    put(&mut members, "oauth", Value::Table(login));
+                }
+                Some(off) => put(&mut members, "oauth", off),
+                None => {}
+            }
         }
     }
     members.extend(definition.opening.map(|time| ("timeout".into(), milliseconds(time))));
@@ -369,7 +436,8 @@ fn servers_toml(name: &str, definition: &Definition) -> Value {
 
 fn codex(definition: &Definition) -> Value {
     let mut members = way(&definition.way, None, "envFile");
-    members.retain(|(name, _)| !["type", "env", "headers", "ca", "envFile"].contains(&name.as_str()));
+    members
+        .retain(|(name, _)| !["type", "env", "headers", "ca", "envFile", "oauth"].contains(&name.as_str()));
     match &definition.way {
         Way::Listening(_) => {}
         Way::Child(Child { env, .. }) => {
@@ -379,7 +447,7 @@ fn codex(definition: &Definition) -> Value {
             put(&mut members, "env", pairs(&set));
             put(&mut members, "env_vars", Value::List(passed));
         }
-        Way::Http(Remote { headers, .. }) => {
+        Way::Http(Remote { headers, oauth, .. }) => {
             let (mut written, mut named) = (Members::new(), Members::new());
             for (name, text) in headers {
                 match variable(&text.text) {
@@ -392,6 +460,17 @@ fn codex(definition: &Definition) -> Value {
             }
             put(&mut members, "http_headers", Value::Table(written));
             put(&mut members, "env_http_headers", Value::Table(named));
+            if let Some(oauth) = oauth {
+                let mut login = Members::new();
+                put(&mut login, "client_id", Value::text(oauth.client_id.as_ref().map_or("", |id| &id.text)));
+                let port = oauth.callback_port.map(|port| Value::Number(port.to_string()));
+                login.extend(port.map(|port| ("callback_port".into(), port)));
+                let redirect = oauth.redirect.as_ref().map_or("", |redirect| &redirect.text);
+                put(&mut login, "callback_url", Value::text(redirect));
+                put(&mut members, "oauth", Value::Table(login));
+                let scopes = oauth.scopes.iter().flat_map(|scopes| scopes.text.split_whitespace());
+                put(&mut members, "scopes", Value::List(scopes.map(Value::text).collect()));
+            }
         }
     }
     members.extend(definition.opening.map(|time| ("startup_timeout_sec".into(), seconds(time))));

@@ -2,6 +2,7 @@
 
 mod codex;
 mod listening;
+mod oauth;
 mod opencode;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use super::tree::{Fields, Member, Node, Text, Value};
 use super::{Dialect, called};
 
 pub(super) use listening::{Listening, Scheme, Sides};
+pub(super) use oauth::Oauth;
 
 /// What an entry says, nothing expanded yet.
 #[derive(Debug, PartialEq)]
@@ -62,6 +64,8 @@ pub(super) struct Remote {
     pub(super) sse: bool,
     /// The authorities that are trusted beside the system's.
     pub(super) ca: Option<Text>,
+    /// How it is logged in to, where that is said.
+    pub(super) oauth: Option<Oauth>,
 }
 
 /// The spellings of `type`, and what they mean.
@@ -177,6 +181,7 @@ impl Way {
         let env_file = fields.take(&["envFile", "env_file"])?;
         let url = fields.take(&["url", "httpUrl", "serverUrl", "baseUrl"])?;
         let header = fields.take(&["headers"])?;
+        let login = fields.take(&["oauth"])?;
         let sides = listening::Members::take(fields)?;
         let kind = match (kind, command, url) {
             (Some(member), ..) => {
@@ -206,7 +211,7 @@ impl Way {
             let of_a_child = [command, args, env, env_file, cwd];
             if let Some(scheme) = scheme {
                 warnings.extend(unused(&of_a_child, scheme.reached()));
-                warnings.extend(unused(&[header], scheme.reached()));
+                warnings.extend(unused(&[header, login], scheme.reached()));
                 return Ok(Self::Listening(Listening::read(url, scheme, &sides, warnings)?));
             }
             let text = address(url, kind == Type::ByUrl)?;
@@ -218,10 +223,11 @@ impl Way {
                 headers: headers(header)?,
                 sse: kind == Type::Sse,
                 ca,
+                oauth: oauth::read(login, None, warnings)?,
             }));
         }
         let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
-        let of_a_listener = [url, header, sides.pin, sides.ca, sides.cert, sides.key];
+        let of_a_listener = [url, header, login, sides.pin, sides.ca, sides.cert, sides.key];
         warnings.extend(unused(&of_a_listener, "the server is started as a program"));
         let command = command.node.text("command").map_err(|mut problem| {
             problem.text.push_str("; its arguments stand in args");

@@ -11,7 +11,7 @@ use super::filter::ToolFilter;
 use super::source::Problem;
 use super::tree::Text;
 use super::variables::{Expansion, Names};
-use crate::args::Pin;
+use crate::args::{Callback, Pin};
 use crate::secret;
 use crate::target::{Http, Quic, Socket, shown};
 
@@ -82,6 +82,20 @@ pub(crate) struct Remote {
     pub(crate) headers: Vec<(String, String)>,
     /// The authorities that are trusted beside the system's.
     pub(crate) ca: Option<PathBuf>,
+    pub(crate) oauth: Oauth,
+}
+
+/// How a server is logged in to, as far as its entry says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Oauth {
+    /// The client that was registered with the authorization server before.
+    pub(crate) client_id: Option<String>,
+    pub(crate) client_secret: Option<String>,
+    /// What is registered for the way back from the browser.
+    pub(crate) callback: Option<Callback>,
+    pub(crate) scopes: Vec<String>,
+    /// Nothing that is stored is to be used.
+    pub(crate) off: bool,
 }
 
 pub(super) fn launch(way: &Way, names: Names<'_>) -> Result<Launch, Problem> {
@@ -101,7 +115,8 @@ pub(super) fn missing(way: &Way, names: Names<'_>) -> Vec<Problem> {
         }
         Way::Http(remote) => {
             let headers = remote.headers.iter().map(|(_, text)| text);
-            std::iter::once(&remote.url).chain(headers).chain(&remote.ca).collect()
+            let oauth = remote.oauth.iter().flat_map(entry::Oauth::texts);
+            std::iter::once(&remote.url).chain(headers).chain(&remote.ca).chain(oauth).collect()
         }
         Way::Listening(listening) => listening.texts().collect(),
     };
@@ -120,6 +135,19 @@ pub(super) fn without_directory(way: &Way, launch: &Launch) -> Option<Problem> {
         Problem::new(written.at, text).hint("make the directory, mend cwd, or name another one with --cwd")
     };
     (!cwd.is_dir()).then(problem)
+}
+
+/// A server over QUIC of which nothing says whom to take for it.
+pub(super) fn without_trust(way: &Way) -> Option<Problem> {
+    let Way::Listening(entry::Listening { url, scheme: entry::Scheme::Quic, sides }) = way else {
+        return None;
+    };
+    let problem = || {
+        Problem::new(url.at, "nothing says whom to take for this server: pin or ca is missing").hint(
+            "pin is the server's key as it prints it (sha256:HEX), ca a file whose authorities have signed its certificate",
+        )
+    };
+    (sides.pin.is_none() && sides.ca.is_none()).then(problem)
 }
 
 /// The variables of the file that an entry names; none where it names none.
@@ -196,7 +224,7 @@ fn of_child(child: &Child, names: Names<'_>) -> Result<Launch, Problem> {
 
 fn of_remote(remote: &entry::Remote, names: Names<'_>) -> Result<Launch, Problem> {
     let mut expansion = Expansion::new(names);
-    let entry::Remote { url, headers, sse, ca } = remote;
+    let entry::Remote { url, headers, sse, ca, oauth } = remote;
     let mut secrets = written_secrets(&[OsString::from(&url.text)]);
     let display = shown(url.text.as_ref());
     let address = unicode(expansion.expand(url)?, url.at, "url")?;
@@ -212,8 +240,13 @@ fn of_remote(remote: &entry::Remote, names: Names<'_>) -> Result<Launch, Problem
         values.push((name.clone(), value));
     }
     let ca = expansion.path(ca.as_ref())?;
+    let oauth = match oauth {
+        Some(oauth) => login(oauth, &mut expansion)?,
+        None => Oauth::default(),
+    };
+    secrets.extend(oauth.client_secret.iter().map(OsString::from));
     Ok(Launch {
-        to: To::Remote(Remote { address, headers: values, ca }),
+        to: To::Remote(Remote { address, headers: values, ca, oauth }),
         timeout: None,
         opening: None,
         tools: ToolFilter::default(),
@@ -223,6 +256,32 @@ fn of_remote(remote: &entry::Remote, names: Names<'_>) -> Result<Launch, Problem
         place: None,
         unasked: false,
         untrusted: None,
+    })
+}
+
+fn login(oauth: &entry::Oauth, expansion: &mut Expansion<'_>) -> Result<Oauth, Problem> {
+    let mut expand = |text: &Text| unicode(expansion.expand(text)?, text.at, "oauth");
+    let mut callback = match &oauth.redirect {
+        Some(text) => {
+            let wrong = |why| Problem::new(text.at, format!("oauth.redirectUri: {why}"));
+            Some(Callback::parse(&expand(text)?).map_err(wrong)?)
+        }
+        None => None,
+    };
+    if let Some(port) = oauth.callback_port {
+        let other = || Callback { by_name: oauth.by_name, ..Callback::default() };
+        callback.get_or_insert_with(other).port = Some(port);
+    }
+    let mut scopes = Vec::new();
+    for text in &oauth.scopes {
+        scopes.extend(expand(text)?.split_whitespace().map(str::to_owned));
+    }
+    Ok(Oauth {
+        client_id: oauth.client_id.as_ref().map(&mut expand).transpose()?,
+        client_secret: oauth.client_secret.as_ref().map(&mut expand).transpose()?,
+        callback,
+        scopes,
+        off: oauth.off,
     })
 }
 

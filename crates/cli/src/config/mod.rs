@@ -13,6 +13,7 @@ mod in_json;
 mod in_toml;
 mod launch;
 mod places;
+mod readings;
 mod rendering;
 mod source;
 mod survey;
@@ -22,23 +23,29 @@ mod variables;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::args::{Configured, Connect};
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::secret::{self, Secrets};
 use crate::target::{Named, Target, shown};
 use crate::ui::Ui;
 use crate::visible;
 
-pub(crate) use all::{all, at_once};
+pub(crate) use all::all;
 pub(crate) use convert::convert;
 use entry::Definition;
 pub(crate) use filter::ToolFilter;
-pub(crate) use launch::{Launch, Place, Program, Remote, Secured, To};
+pub(crate) use launch::{Launch, Oauth, Place, Program, Remote, Secured, To};
 use places::{Candidate, Origin};
+use readings::Files;
+pub(crate) use readings::Readings;
 use source::{Problem, Source};
 pub(crate) use survey::{File, Found, survey};
-use tree::{Contents, Entry, similar};
+pub(crate) use tree::similar;
+use tree::{Contents, Entry};
 pub(crate) use trust::trust;
 use variables::Names;
 
@@ -90,11 +97,14 @@ impl Dialect {
 }
 
 /// A file that has been understood as far as the names of its entries.
+#[derive(Debug)]
 struct Configuration {
     source: Source,
     dialect: Dialect,
     origin: Origin,
     contents: Contents,
+    /// What is wrong with the file as a whole has been told.
+    told: AtomicBool,
 }
 
 /// A file that cannot be used.
@@ -104,14 +114,22 @@ struct Unread {
     empty: bool,
 }
 
-/// How the entry that is meant is started or reached; `None` when no entry is meant, and the words are a command.
-pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Option<Launch>, Failure> {
+/// What a target means where configurations are.
+pub(crate) enum Meant {
+    /// An entry: how it is started or reached.
+    Entry(Box<Launch>),
+    /// What its words say. `no_entry`: that it is no entry either, where it could have been one.
+    Words { no_entry: Option<String> },
+}
+
+/// Whether an entry is meant, and how it is started or reached.
+pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Meant, Failure> {
     let Target::Entry(named) = target else {
         if let Some(failure) = followed(target, &connect.configured) {
             return Err(failure);
         }
         return match (&connect.configured.config, connect.configured.mcp_config.is_empty()) {
-            (None, true) => Ok(None),
+            (None, true) => Ok(Meant::Words { no_entry: None }),
             (Some(file), _) => Err(Failure::usage(
                 format!("--config {} is for an entry, and none is named", shown(file.as_os_str())),
                 "name an entry, or leave out --config",
@@ -122,13 +140,14 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Opti
             )),
         };
     };
-    let (configurations, broken) = read(ui, named.file.as_deref(), &connect.configured)?;
+    let files = read(ui, named.file.as_deref(), &connect.configured)?;
+    let configurations = &files.configurations;
     let mut found = configurations.iter().filter_map(|configuration| {
         let entry = configuration.contents.entries.iter().find(|entry| entry.name == named.name)?;
         Some((configuration, entry))
     });
     let Some((configuration, entry)) = found.next() else {
-        return absent(ui, named, &configurations, broken);
+        return absent(ui, named, &files).map(|no_entry| Meant::Words { no_entry: Some(no_entry) });
     };
     for (shadowed, entry) in found {
         ui.detail(&format!("{} is not used", shadowed.source.place(entry.at)));
@@ -137,7 +156,7 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Opti
     if let Some(problem) = configuration.twice(&entry.name) {
         return Err(configuration.source.failure(&problem));
     }
-    let launch = configuration.launch(ui, entry, connect.cwd.as_deref())?;
+    let launch = configuration.launch(ui, entry, connect)?;
     if named.or_program && on_path(&named.name) {
         ui.note(&format!(
             "{} is an entry of {} and a program, too: the entry is used (-- {0} is the program)",
@@ -145,7 +164,7 @@ pub(crate) fn launch(ui: &Ui, target: &Target, connect: &Connect) -> Result<Opti
             configuration.source.name(),
         ));
     }
-    Ok(Some(launch))
+    Ok(Meant::Entry(Box::new(launch)))
 }
 
 /// What is typed behind the name of an entry. With more words behind it, it is a program; where there is no such program,
@@ -176,55 +195,53 @@ fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
 }
 
 /// Every file that is to be looked at, understood as far as its entries, and the last one that cannot be.
-fn read(
-    ui: &Ui,
-    file: Option<&OsStr>,
-    configured: &Configured,
-) -> Result<(Vec<Configuration>, Option<Failure>), Failure> {
-    let (mut configurations, mut broken) = (Vec::new(), None);
-    for place in places::all(file, configured)? {
-        match Configuration::at(&place) {
-            Ok(configuration) => configurations.push(configuration),
-            Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
-            Err(Unread { empty: true, .. }) if place.shared => {}
-            // What nobody chose cannot keep the user's other files from being read.
-            Err(Unread { failure, .. }) => {
-                ui.warning(&failure.message);
-                broken = Some(failure);
+fn read(ui: &Ui, file: Option<&OsStr>, configured: &Configured) -> Result<Arc<Files>, Failure> {
+    configured.readings.of(file, || {
+        let (mut configurations, mut broken) = (Vec::new(), None);
+        for place in places::all(file, configured)? {
+            match Configuration::at(&place) {
+                Ok(configuration) => configurations.push(configuration),
+                Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
+                Err(Unread { empty: true, .. }) if place.shared => {}
+                // What nobody chose cannot keep the user's other files from being read.
+                Err(Unread { failure, .. }) => {
+                    ui.warning(&failure.message);
+                    broken = Some(failure);
+                }
             }
         }
-    }
-    Ok((configurations, broken))
+        Ok(Files { configurations, broken })
+    })
 }
 
-/// There is no such entry: a program, where that can be meant, or a failure that says what there is.
-fn absent(
-    ui: &Ui,
-    named: &Named,
-    configurations: &[Configuration],
-    broken: Option<Failure>,
-) -> Result<Option<Launch>, Failure> {
+/// There is no such entry: that is said of what may be a program, and otherwise a failure that says what there is.
+fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
+    let Files { configurations, broken } = files;
+    let name = called(&named.name);
     let names = || {
         let entries = configurations.iter().flat_map(|configuration| &configuration.contents.entries);
         entries.map(|entry| entry.name.as_str())
     };
+    let files: Vec<String> = configurations.iter().map(|configuration| configuration.source.name()).collect();
     let meant = similar(&named.name, names());
-    if named.or_program && (meant.is_none() && broken.is_none() || on_path(&named.name)) {
+    let is_program = named.or_program && on_path(&named.name);
+    if is_program || named.or_program && meant.is_none() && broken.is_none() {
         let chosen = configurations.iter().filter(|configuration| configuration.origin == Origin::Chosen);
-        for configuration in chosen {
-            let name = called(&named.name);
+        // Where there is no such program either, both are said at once.
+        for configuration in chosen.filter(|_| is_program) {
             ui.note(&format!(
                 "{name} is no entry of {}: it is taken for a program",
                 configuration.source.name()
             ));
         }
-        return Ok(None);
+        return Ok(match files.as_slice() {
+            [] => format!("{name} is no entry, since there is no configuration"),
+            files => format!("{name} is no entry of {}", files.join(" or ")),
+        });
     }
-    if let Some(broken) = broken.filter(|_| meant.is_none()) {
-        return Err(broken);
+    if let Some(broken) = broken.as_ref().filter(|_| meant.is_none()) {
+        return Err(broken.clone());
     }
-    let name = called(&named.name);
-    let files: Vec<String> = configurations.iter().map(|configuration| configuration.source.name()).collect();
     let message = match (files.is_empty(), named.or_program) {
         (true, _) => {
             format!("{name} is no target, and there is no configuration in which to look for an entry")
@@ -246,6 +263,10 @@ fn absent(
     };
     let mut failure = source::failure(message, hint);
     failure.id = "E_NO_ENTRY";
+    if named.or_program {
+        // As of every program that is not there, whatever entries are called.
+        failure.exit = Exit::Connection;
+    }
     Err(failure)
 }
 
@@ -262,22 +283,30 @@ impl Configuration {
     fn of(source: Source, origin: Origin) -> Result<Self, Unread> {
         let read = if in_json(&source) { in_json::read(&source) } else { in_toml::read(&source) };
         match read {
-            Ok((dialect, contents)) => Ok(Self { source, dialect, origin, contents }),
+            Ok((dialect, contents)) => {
+                Ok(Self { source, dialect, origin, contents, told: AtomicBool::new(false) })
+            }
             Err(problem) => Err(Unread { failure: source.failure(&problem), empty: problem.empty }),
         }
     }
 
     /// What is wrong where several entries of the file have that name: which of them is meant, nobody knows.
     fn twice(&self, name: &str) -> Option<Problem> {
-        let mut entries = self.contents.entries.iter().filter(|entry| entry.name == name);
-        let (first, second) = (entries.next()?, entries.next()?);
-        let line = self.source.line(first.at);
-        let text = format!("there are several entries {}; the first is in line {line}", called(name));
-        Some(Problem::new(second.at, text))
+        let same: Vec<_> = self.contents.entries.iter().filter(|entry| entry.name == name).collect();
+        let second = same.get(1)?;
+        let lines: Vec<String> =
+            same.iter().take(SHOWN).map(|entry| self.source.line(entry.at).to_string()).collect();
+        let (count, name, lines) = (same.len(), called(name), lines.join(", "));
+        let text =
+            format!("{count} entries are called {name}, in lines {lines}: which one is meant is not clear");
+        Some(Problem::new(second.at, text).hint("leave one of them, or give each a name of its own"))
     }
 
-    /// Says what is not as it should be with the file as a whole.
+    /// Says what is not as it should be with the file as a whole, once.
     fn warn(&self, ui: &Ui) {
+        if self.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
         if self.writable_by_all() {
             ui.warning(&format!("anybody may write to {}: chmod o-w it", self.source.name()));
         }
@@ -320,8 +349,8 @@ impl Configuration {
         Names { lookup, workspace, inputs: &self.contents.inputs, files }
     }
 
-    /// `cwd`: the directory that takes the place of the entry's.
-    fn launch(&self, ui: &Ui, entry: &Entry, cwd: Option<&Path>) -> Result<Launch, Failure> {
+    /// `connect`: what was typed takes the place of what the entry says, or lacks.
+    fn launch(&self, ui: &Ui, entry: &Entry, connect: &Connect) -> Result<Launch, Failure> {
         let name = called(&entry.name);
         let fail = |problem: Problem| {
             let text = format!("server {name}: {}", problem.text);
@@ -335,7 +364,10 @@ impl Configuration {
         let lookup = |name: &str| std::env::var_os(name);
         let workspace = places::workspace(self.source.path());
         let mut launch = launch::launch(&definition.way, self.names(&lookup, &workspace)).map_err(fail)?;
-        if let Some(problem) = launch::without_directory(&definition.way, &launch).filter(|_| cwd.is_none()) {
+        let nowhere = launch::without_directory(&definition.way, &launch).filter(|_| connect.cwd.is_none());
+        let trusts_somebody = connect.pin.is_some() || connect.ca.is_some();
+        let nobody = launch::without_trust(&definition.way).filter(|_| !trusts_somebody);
+        if let Some(problem) = nowhere.or(nobody) {
             return Err(fail(problem));
         }
         let line = self.source.line(entry.at);

@@ -51,7 +51,7 @@ pub(crate) struct Found {
 /// A value of an entry.
 pub(crate) struct Part {
     /// What it is: `command`, `args`, `env`, `cwd`, `envFile`, `env_vars`, `url`, `headers`, `pin`, `ca`, `cert`, `key`,
-    /// `allowed_tools`, `disabled_tools`.
+    /// `oauth`, `allowed_tools`, `disabled_tools`.
     pub(crate) what: &'static str,
     /// As it is written; of variables and headers the name alone.
     pub(crate) text: String,
@@ -131,9 +131,10 @@ impl Configuration {
         let names = self.names(&lookup, &workspace);
         found.problems = match launch::launch(&definition.way, names) {
             Ok(launch) => {
-                let problem = launch::without_directory(&definition.way, &launch);
+                let nowhere = launch::without_directory(&definition.way, &launch);
+                let nobody = launch::without_trust(&definition.way);
                 found.secrets = launch.secrets;
-                problem.iter().map(|problem| self.source.say(problem)).collect()
+                nowhere.iter().chain(&nobody).map(|problem| self.source.say(problem)).collect()
             }
             Err(problem) => {
                 let missing = launch::missing(&definition.way, names);
@@ -179,6 +180,14 @@ impl Configuration {
                 found.parts.push(part("url", &remote.url));
                 found.parts.extend(remote.headers.iter().map(|pair| named("headers", pair)));
                 found.parts.extend(remote.ca.iter().map(|file| part("ca", file)));
+                if let Some(oauth) = &remote.oauth {
+                    let id = oauth.client_id.iter().map(|id| part("oauth", id));
+                    let secret = oauth.client_secret.iter();
+                    let secret = secret.map(|text| called("oauth", "clientSecret", text.at));
+                    let scopes = oauth.scopes.iter().map(|scopes| part("oauth", scopes));
+                    found.parts.extend(id.chain(secret).chain(scopes));
+                    found.secrets.extend(oauth.client_secret.iter().filter_map(literal));
+                }
                 found.secrets.extend(written_secrets(&[OsString::from(&remote.url.text)]));
                 found.secrets.extend(remote.headers.iter().filter_map(|(_, text)| literal(text)));
             }

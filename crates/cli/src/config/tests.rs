@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::entry::{Definition, Way};
-use super::launch::{Launch, Program, Remote, Secured, To, launch};
+use super::launch::{Launch, Oauth, Program, Remote, Secured, To, launch};
 use super::places::Origin;
 use super::source::Source;
 use super::{Configuration, Dialect, called};
-use crate::args::Pin;
+use crate::args::{Callback, Pin};
 use crate::target::{Http, Quic, Socket};
 
 fn read(name: &str, text: &str) -> Result<Configuration, String> {
@@ -107,7 +107,7 @@ fn c18_r85_both_formats_become_one_model() {
             let launch = started(&configuration, "web");
             let headers = vec![("Authorization".into(), "Bearer hunter2hunter2".into())];
             let address = Http::parse("https://host/mcp?key=set!").unwrap();
-            assert_eq!(launch.to, To::Remote(Remote { address, headers, ca: None }));
+            assert_eq!(launch.to, To::Remote(Remote { address, headers, ca: None, oauth: Oauth::default() }));
             assert_eq!(launch.shown, "'https://host/mcp?key=${SET}'");
             assert!(launch.say.ends_with(", with Authorization sent"), "{}", launch.say);
             for secret in ["hunter2hunter2", "Bearer hunter2hunter2", "set!"] {
@@ -208,7 +208,7 @@ fn program(args: &[&str], env: &[(&str, &str)]) -> To {
 fn web(headers: &[(&str, &str)]) -> To {
     let address = Http::parse("https://host/mcp").unwrap();
     let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    To::Remote(Remote { address, headers, ca: None })
+    To::Remote(Remote { address, headers, ca: None, oauth: Oauth::default() })
 }
 
 #[test]
@@ -678,4 +678,47 @@ fn a_name_that_nobody_would_read_is_cut_and_its_length_told() {
     let text = "{\"mcpServers\": {\"a\": {\"command\": \"a\", \"\\u001b[2J\": 1}}}";
     let told = warnings(&read("a.json", text).unwrap(), "a");
     assert_eq!(told, ["a.json:1:39: '\\u{1b}[2J' is not known and not used"]);
+}
+
+#[test]
+fn how_a_server_is_logged_in_to_is_read_in_every_dialect() {
+    let login = |text: &str, name: &str| {
+        let configuration = read(if text.starts_with('{') { "x.json" } else { "x.toml" }, text).unwrap();
+        let To::Remote(Remote { oauth, .. }) = started(&configuration, name).to else { panic!("{name}") };
+        (oauth, warnings(&configuration, name).len())
+    };
+    let full = Oauth {
+        client_id: Some("me".into()),
+        client_secret: Some("hunter2".into()),
+        callback: Some(Callback { by_name: true, port: Some(8085), path: None }),
+        scopes: vec!["a".into(), "b".into()],
+        off: false,
+    };
+    let table = r#"{"clientId": "me", "clientSecret": "hunter2", "callbackPort": 8085, "scopes": "a b"}"#;
+    let claude = format!(r#"{{"mcpServers": {{"x": {{"url": "https://h/m", "oauth": {table}}}}}}}"#);
+    assert_eq!(login(&claude, "x"), (full.clone(), 0));
+    let code = r#"{"servers": {"x": {"type": "http", "url": "https://h/m", "oauth": {"clientId": "me"}}}}"#;
+    let id = Oauth { client_id: Some("me".into()), ..Oauth::default() };
+    assert_eq!(login(code, "x"), (id.clone(), 0));
+    let opencode = r#"{"mcp": {
+        "x": {"type": "remote", "url": "https://h/m", "oauth": {"clientId": "me", "scope": "a b"}},
+        "off": {"type": "remote", "url": "https://h/m", "oauth": false},
+        "any": {"type": "remote", "url": "https://h/m", "oauth": {}}}}"#;
+    assert_eq!(login(opencode, "x"), (Oauth { scopes: full.scopes.clone(), ..id }, 0));
+    assert_eq!(login(opencode, "off"), (Oauth { off: true, ..Oauth::default() }, 0));
+    assert_eq!(login(opencode, "any"), (Oauth::default(), 0));
+    let codex = "[mcp_servers.x]\nurl = \"https://h/m\"\nscopes = [\"a\", \"b\"]\noauth_resource = \"r\"\n\
+                 oauth = { client_id = \"me\", callback_port = 8085 }\n";
+    let callback = Some(Callback { by_name: false, port: Some(8085), path: None });
+    assert_eq!(login(codex, "x"), (Oauth { client_secret: None, callback, ..full.clone() }, 0));
+    let whole = codex.replace("callback_port", "callback_url = \"http://localhost/cb/x\", callback_port");
+    let callback = Some(Callback { by_name: true, port: Some(8085), path: Some("/cb/x".into()) });
+    assert_eq!(login(&whole, "x"), (Oauth { client_secret: None, callback, ..full.clone() }, 0));
+    // What cannot be done is told, and what cannot be meant is refused.
+    let other = claude.replace("\"scopes\"", "\"authServerMetadataUrl\": \"https://h/\", \"scope\"");
+    assert_eq!(login(&other, "x"), (full, 1));
+    for wrong in ["0", "70000", "\"8085\""] {
+        let problem = definition(&read("x.json", &claude.replace("8085", wrong)).unwrap(), "x").unwrap_err();
+        assert!(problem.contains("oauth.callbackPort"), "{problem}");
+    }
 }

@@ -200,7 +200,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The known word that was probably meant.
-pub(super) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Names are not compared beyond this length: it takes the product of both lengths.
     const LONGEST: usize = 128;
     /// As alike as clap wants it for its own suggestions.

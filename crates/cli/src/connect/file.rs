@@ -1,13 +1,13 @@
 //! A file that is named on the command line, read up to a bound: a device or a pipe may have no end.
 //!
-//! Called by `connect::headers` and `connect::http`.
+//! Called by `connect::headers`, `connect::http` and the verb `auth`.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 /// The file's bytes, of which there are at most so many. Otherwise why not.
-pub(super) fn read(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn read(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| error.to_string())?;
     file.take(largest.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| error.to_string())?;

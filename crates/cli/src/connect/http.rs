@@ -3,10 +3,12 @@
 //! Called by `connect::plan`.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use mcpjoin::Link;
 use mcpjoin::link::{HttpConnect, HttpSetupError};
 
+use super::authorization::Access;
 use super::file;
 use super::headers::headers;
 use crate::args::Connect;
@@ -14,37 +16,56 @@ use crate::config::Remote;
 use crate::failure::Failure;
 use crate::secret;
 use crate::target::shown;
+use crate::ui::Ui;
 
 /// A file of certificates is no larger: the authorities that systems bring along have a tenth of that.
 const LARGEST: u64 = 4 << 20;
 
-/// What connects, and what must not be shown from then on. A header that is typed takes the place of its namesake in the
-/// entry.
-pub(super) fn link(remote: &Remote, connect: &Connect) -> Result<(HttpConnect, Vec<OsString>), Failure> {
+/// What connects, who is asked for our authorization, and what must not be shown from then on. A header that is typed takes
+/// the place of its namesake in the entry. `named`: the entry as it is to be typed.
+pub(super) fn link(
+    ui: &Ui,
+    remote: &Remote,
+    connect: &Connect,
+    named: Option<&str>,
+) -> Result<(HttpConnect, Access, Vec<OsString>), Failure> {
     let address = &remote.address;
     let typed = headers(&connect.header)?;
     let is_typed = |name: &str| typed.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
     let entry = remote.headers.iter().filter(|(name, _)| !is_typed(name));
     let mut link = Link::http(&address.url);
     let mut hidden = secret::values(&[OsString::from(&address.url)]);
+    let mut has_header = false;
     for (name, value) in entry.chain(&typed) {
+        has_header |= name.eq_ignore_ascii_case("authorization");
         hidden.extend(secret::of_header(value));
         link = link.header(name, value);
     }
     if address.sse {
         link = link.legacy_sse();
     }
+    let mut extra_ca = None;
     if let Some(path) = &connect.ca {
-        let pem = file::read(path, LARGEST).map_err(|why| {
-            let problem = format!("the certificates in {} cannot be read: {why}", shown(path.as_os_str()));
-            Failure::usage(problem, "--ca FILE, where FILE is in PEM")
-        })?;
-        link = link.extra_ca(pem);
+        let pem = certificates("--ca", path)?;
+        link = link.extra_ca(pem.clone());
+        extra_ca = Some(pem);
     }
     if let Some(time) = connect.connect_timeout {
         link = link.connect_timeout(time);
     }
-    Ok((link, hidden))
+    let access = Access::new(ui, remote, connect, has_header, extra_ca, named)?;
+    if let Some(credentials) = access.credentials() {
+        link = link.credentials(credentials);
+    }
+    Ok((link, access, hidden))
+}
+
+/// The authorities in a file that this option names.
+pub(crate) fn certificates(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    file::read(path, LARGEST).map_err(|why| {
+        let problem = format!("the certificates in {} cannot be read: {why}", shown(path.as_os_str()));
+        Failure::usage(problem, format!("{option} FILE, where FILE is in PEM"))
+    })
 }
 
 /// The link, made.

@@ -3,6 +3,8 @@
 //!
 //! Called by the commands that talk to a server. It judges no result and prints only what it takes to connect.
 
+mod authorization;
+mod consent;
 mod file;
 mod headers;
 mod http;
@@ -12,6 +14,7 @@ mod plan;
 mod quic;
 mod several;
 mod signals;
+mod stop;
 mod trace;
 mod way;
 
@@ -34,12 +37,16 @@ use crate::ui::Ui;
 use crate::visible;
 
 pub(crate) use crate::config::Place;
-pub(crate) use http::refused;
+pub(crate) use authorization::{Access, folder as logins_folder, unusable as unusable_login};
+pub(crate) use file::read as read_file;
+pub(crate) use http::{certificates, refused};
 pub(crate) use orchestra::certificates_folder;
 pub(crate) use plan::{Plan, limits};
 pub(crate) use quic::unusable;
 pub(crate) use several::{Coming, with_each, with_each_server};
 pub(crate) use signals::Signals;
+pub(crate) use stop::Stop;
+pub(crate) use trace::stamp;
 pub(crate) use way::Way;
 
 /// How long the keeper of the child may take once everything has been killed at once.
@@ -55,19 +62,23 @@ pub(crate) fn with_server(
     connect: &Connect,
     work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
 ) -> Exit {
-    with_plan(ui, target, connect, async |plan| run(plan, ui, async |_| {}, work).await)
+    with_plan(ui, target, connect, async |plan| {
+        run(plan, ui, async |_| {}, async |client: &Client, _: &Stop| work(client).await).await
+    })
 }
 
-/// [`with_server`] for verbs that see tools: `work` is told which of them the configuration allows.
+/// [`with_server`] for verbs that see tools: `work` is told which of them the configuration allows, and when a signal has
+/// come: who waits for that is given a moment to end by itself.
 pub(crate) fn with_tools(
     ui: &Ui,
     target: &Target,
     connect: &Connect,
-    work: impl AsyncFnOnce(&Client, &ToolFilter) -> Result<Exit, Failure>,
+    work: impl AsyncFnOnce(&Client, &ToolFilter, &Stop) -> Result<Exit, Failure>,
 ) -> Exit {
     with_plan(ui, target, connect, async |plan| {
         let tools = plan.tools.clone();
-        run(plan, ui, async |_| {}, async |client: &Client| work(client, &tools).await).await
+        run(plan, ui, async |_| {}, async |client: &Client, stop: &Stop| work(client, &tools, stop).await)
+            .await
     })
 }
 
@@ -100,7 +111,7 @@ pub(crate) fn with_about(
             entry: plan.place.clone().map(|place| (target.label(), place)),
             tools: plan.tools.clone(),
         };
-        run(plan, ui, async |_| {}, async |client: &Client| work(client, &about).await).await
+        run(plan, ui, async |_| {}, async |client: &Client, _: &Stop| work(client, &about).await).await
     })
 }
 
@@ -120,7 +131,7 @@ pub(crate) fn with_tasks(
             ui.failure(&failure);
             return failure.exit;
         }
-        run(plan.taking_tasks(), ui, farewell, work).await
+        run(plan.taking_tasks(), ui, farewell, async |client: &Client, _: &Stop| work(client).await).await
     })
 }
 
@@ -147,7 +158,13 @@ pub(crate) fn with_plans(
 ) -> Exit {
     let plans: Result<Vec<Plan>, Failure> =
         targets.iter().map(|target| plan::plan(ui, target, connect)).collect();
-    let plans = match plans {
+    // What cannot be meant is told before anybody is asked.
+    let asked = plans.and_then(|plans| {
+        let mut plans: Vec<_> = plans.into_iter().map(Ok).collect();
+        consent::ask(ui, &mut plans);
+        plans.into_iter().collect()
+    });
+    let plans: Vec<Plan> = match asked {
         Ok(plans) => plans,
         Err(failure) => {
             ui.failure(&failure);
@@ -170,7 +187,8 @@ pub(crate) fn with_each_plan(
     let others = Connect { configured: Configured::default(), ..connect.clone() };
     let others = if targets.iter().any(is_entry) { &others } else { connect };
     let plan = |target| plan::plan(ui, target, if is_entry(target) { connect } else { others });
-    let plans: Vec<_> = targets.iter().map(plan).collect();
+    let mut plans: Vec<_> = targets.iter().map(plan).collect();
+    consent::ask(ui, &mut plans);
     let ways = plans.iter().flatten().map(|plan| plan.way.clone()).collect();
     within(ui, ways, work(plans))
 }
@@ -206,19 +224,12 @@ async fn run(
     plan: Plan,
     ui: &Ui,
     farewell: impl AsyncFnOnce(Signal),
-    work: impl AsyncFnOnce(&Client) -> Result<Exit, Failure>,
+    work: impl AsyncFnOnce(&Client, &Stop) -> Result<Exit, Failure>,
 ) -> Exit {
     let started = Instant::now();
     let (child, shown) = (plan.way.child(), plan.shown.clone());
-    let over_http = plan.way.http().is_some();
-    let fail = |failure: Failure| {
-        let failure = match &child {
-            Some(child) => failure.stderr(&child.stderr()),
-            None if over_http => failure.over_http(),
-            None => failure.over_a_socket(),
-        };
-        ui.failure(&failure.with(&shown, started.elapsed()));
-    };
+    let way = plan.way.clone();
+    let fail = |failure: Failure| ui.failure(&way.told(failure).with(&shown, started.elapsed()));
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -262,24 +273,38 @@ async fn run(
             return Exit::Signal(signal);
         }
     };
-    let exit = tokio::select! {
+    let stop = Stop::default();
+    let mut working = Box::pin(work(&client, &stop));
+    let outcome = tokio::select! {
         biased;
-        signal = signals.next() => {
+        signal = signals.next() => Err(signal),
+        outcome = working.as_mut() => Ok(outcome),
+    };
+    let exit = match outcome {
+        Ok(Ok(exit)) => exit,
+        Ok(Err(failure)) => {
+            let exit = failure.exit;
+            fail(failure);
+            exit
+        }
+        Err(signal) => {
+            stop.raise(signal);
+            let ending = async {
+                let mut working = working;
+                if stop.is_heard() {
+                    // How it ended matters no more.
+                    let _ = timeout(stop::PRINTED, working.as_mut()).await;
+                }
+                drop(working);
+                farewell(signal).await;
+            };
             tokio::select! {
                 biased;
                 _ = signals.next() => {}
-                () = farewell(signal) => {}
+                () = ending => {}
             }
             Exit::Signal(signal)
         }
-        outcome = work(&client) => match outcome {
-            Ok(exit) => exit,
-            Err(failure) => {
-                let exit = failure.exit;
-                fail(failure);
-                exit
-            }
-        },
     };
     tokio::select! {
         biased;

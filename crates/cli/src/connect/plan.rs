@@ -1,7 +1,6 @@
 //! From what was typed to what is started or reached and how it is talked to: checked, and nothing done yet.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use mcpjoin::Link;
@@ -10,6 +9,7 @@ use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits};
 
+use super::consent::Consent;
 use super::http;
 use super::opening::Remembered;
 use super::orchestra;
@@ -18,7 +18,7 @@ use super::show;
 use super::trace::Trace;
 use super::way::{To, Way};
 use crate::args::Connect;
-use crate::config::{self, Place, Program, Remote, Secured, ToolFilter};
+use crate::config::{self, Meant, Oauth, Place, Program, Remote, Secured, ToolFilter};
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
@@ -44,8 +44,14 @@ pub(crate) struct Plan {
     pub(crate) first: Phase,
     /// Which of its tools may be seen and called.
     pub(crate) tools: ToolFilter,
+    /// What has to be said or asked before anything of it is used.
+    pub(crate) consent: Consent,
     /// What is remembered of the server, where that decides anything.
     pub(crate) remembered: Option<Remembered>,
+    /// The bounds that the options, and the entry, ask for.
+    pub(crate) limits: Limits,
+    /// How long an answer may take, where they say that.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Plan {
@@ -92,7 +98,15 @@ fn limits_over_http(connect: &Connect) -> Limits {
 /// From the options to what is started or reached and how it is talked to. Hides the values of variables and headers from
 /// then on.
 pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, Failure> {
-    let (to, about) = match (config::launch(ui, target, connect)?, target) {
+    let mut no_entry = None;
+    let entry = match config::launch(ui, target, connect)? {
+        Meant::Entry(entry) => Some(*entry),
+        Meant::Words { no_entry: said } => {
+            no_entry = said;
+            None
+        }
+    };
+    let (to, about) = match (entry, target) {
         (Some(entry), _) => {
             // Whatever is said of it from now on.
             ui.hide(Secrets::new(&entry.secrets));
@@ -100,8 +114,9 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
                 shown: entry.shown,
                 place: entry.place,
                 tools: entry.tools,
-                say: Some((entry.say, entry.unasked)),
-                untrusted: entry.untrusted,
+                consent: Consent { say: Some((entry.say, entry.unasked)), untrusted: entry.untrusted },
+                no_entry: None,
+                named: Some(typed(target)),
             };
             let mut connect = Connect {
                 timeout: connect.timeout.or(entry.timeout),
@@ -143,12 +158,14 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
         // Where there is no such entry it is a program.
         (None, Target::Entry(named)) => {
-            (command(OsString::from(&named.name), Vec::new()), About::new(shown(named.name.as_ref())))
+            let about = About { no_entry, ..About::new(shown(named.name.as_ref())) };
+            (command(OsString::from(&named.name), Vec::new()), about)
         }
         (None, Target::Http(address)) => {
             ui.hide(Secrets::new(&secret::values(&[OsString::from(&address.url)])));
             let about = About::new(shown(address.to_string().as_ref()));
-            let remote = Remote { address: address.clone(), headers: Vec::new(), ca: None };
+            let remote =
+                Remote { address: address.clone(), headers: Vec::new(), ca: None, oauth: Oauth::default() };
             return to_remote(ui, remote, about, connect);
         }
         (None, Target::Quic(address)) => {
@@ -179,51 +196,17 @@ struct About {
     shown: String,
     place: Option<Place>,
     tools: ToolFilter,
-    /// What is said of it, and whether without being asked.
-    say: Option<(String, bool)>,
-    /// The folder that the user has to trust first.
-    untrusted: Option<PathBuf>,
+    consent: Consent,
+    /// That it is no entry, where it could have been one.
+    no_entry: Option<String>,
+    /// The entry, as it is to be typed.
+    named: Option<String>,
 }
 
 impl About {
     fn new(shown: String) -> Self {
-        Self { shown, place: None, tools: ToolFilter::default(), say: None, untrusted: None }
-    }
-
-    /// Says what is to be said of it. What lies where somebody else may have put it is used when the user says so.
-    fn announce(&self, ui: &Ui) -> Result<(), Failure> {
-        match &self.say {
-            // What is asked about is shown, however quiet.
-            Some((say, _)) if self.untrusted.is_some() => ui.warning(say),
-            Some((say, true)) => ui.note(say),
-            Some((say, false)) => ui.detail(say),
-            None => {}
-        }
-        let Some(folder) = &self.untrusted else {
-            return Ok(());
-        };
-        let name = shown(folder.as_os_str());
-        match ui.ask(&format!(
-            "You have not trusted {name}. Use this entry? [y]es, [a]lways in this folder, [N]o "
-        )) {
-            Some(answer) if answer.eq_ignore_ascii_case("y") => Ok(()),
-            Some(answer) if answer.eq_ignore_ascii_case("a") => {
-                config::trust(folder).map(|_| ()).map_err(|error| {
-                    Failure::usage(
-                        format!("{name} cannot be trusted: {error}"),
-                        "name the file with --config FILE",
-                    )
-                })
-            }
-            answer => {
-                let why = if answer.is_some() { "" } else { ", and there is no terminal to ask on" };
-                let problem = format!("the entry lies in {name}, which is not trusted{why}");
-                let hint = format!("mcpjoin servers trust {name}, or name the file: --config FILE");
-                let mut failure = Failure::usage(problem, hint);
-                failure.id = "E_NOT_TRUSTED";
-                Err(failure)
-            }
-        }
+        let (tools, consent) = (ToolFilter::default(), Consent::default());
+        Self { shown, place: None, tools, consent, no_entry: None, named: None }
     }
 }
 
@@ -242,7 +225,6 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
     let hidden: Vec<OsString> = variables.iter().map(|(_, value)| value.clone()).collect();
     set.extend(variables);
     ui.hide(Secrets::new(&hidden));
-    about.announce(ui)?;
 
     let verdict = verdict(&connect, &program, &args, &set);
     let mut command = ChildCommand::new(program).args(args);
@@ -266,19 +248,26 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
         command = command.tapped(trace.tap());
     }
     if ui.verbosity() > 0 || trace.is_some() {
-        let (ui, trace) = (ui.clone(), trace.clone());
-        command = command.stderr(move |line| {
-            if let Some(trace) = &trace {
-                trace.stderr(line);
-            }
-            if ui.verbosity() > 0 {
-                ui.server_line(&String::from_utf8_lossy(line));
-            }
-        });
+        command = command.stderr(said(ui, trace.clone()));
     }
     let remembered = remembered(ui, &connect, verdict)?;
-    let way = Way { to: To::Child(command), trace };
-    Ok(Plan { way, client, shown: about.shown, place: about.place, first, tools: about.tools, remembered })
+    let About { shown, place, tools, consent, no_entry, .. } = about;
+    let way = Way { to: To::Child(command), trace, no_entry, access: None };
+    let (limits, timeout) = (limits(&connect), connect.timeout);
+    Ok(Plan { way, client, shown, place, first, tools, consent, remembered, limits, timeout })
+}
+
+/// What is done with each line that a child writes to standard error.
+pub(super) fn said(ui: &Ui, trace: Option<Trace>) -> impl Fn(&[u8]) + Send + Sync + 'static {
+    let ui = ui.clone();
+    move |line| {
+        if let Some(trace) = &trace {
+            trace.stderr(line);
+        }
+        if ui.verbosity() > 0 {
+            ui.server_line(&String::from_utf8_lossy(line));
+        }
+    }
 }
 
 /// A server that listens on a socket: nothing of its surroundings is ours to choose.
@@ -288,7 +277,6 @@ fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Resul
     refuse(&about.shown, "is a socket", "over HTTPS or QUIC", &of_tls(connect))?;
     refuse(&about.shown, "is a socket", "over QUIC", &of_quic(connect))?;
     refuse(&about.shown, "is a socket", "of Orchestra", &of_orchestra(connect))?;
-    about.announce(ui)?;
     let mut to = match socket {
         Socket::Tcp(address) => Link::tcp(address),
         Socket::Unix(path) => Link::unix(path),
@@ -297,9 +285,10 @@ fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Resul
         to = to.timeout(time);
     }
     let (client, first) = client(ui, connect)?;
-    let way = Way { to: To::Socket(to), trace: trace(ui, connect)? };
-    let About { shown, place, tools, .. } = about;
-    Ok(Plan { way, client, shown, place, first, tools, remembered: None })
+    let way = Way { to: To::Socket(to), trace: trace(ui, connect)?, no_entry: None, access: None };
+    let (limits, timeout) = (limits(connect), connect.timeout);
+    let About { shown, place, tools, consent, .. } = about;
+    Ok(Plan { way, client, shown, place, first, tools, consent, remembered: None, limits, timeout })
 }
 
 /// The options with what the entry says of both sides over QUIC, where the command line says nothing.
@@ -320,12 +309,12 @@ fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<P
     refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
     refuse(&about.shown, "speaks over QUIC", "over HTTP", &of_http(connect))?;
     refuse(&about.shown, "speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
-    about.announce(ui)?;
     let to = To::Quic(Box::new(quic::link(address, connect)?));
     let (client, first) = client(ui, connect)?;
-    let way = Way { to, trace: trace(ui, connect)? };
-    let About { shown, place, tools, .. } = about;
-    Ok(Plan { way, client, shown, place, first, tools, remembered: None })
+    let way = Way { to, trace: trace(ui, connect)?, no_entry: None, access: None };
+    let (limits, timeout) = (limits(connect), connect.timeout);
+    let About { shown, place, tools, consent, .. } = about;
+    Ok(Plan { way, client, shown, place, first, tools, consent, remembered: None, limits, timeout })
 }
 
 /// A server that is reached over HTTP.
@@ -338,15 +327,38 @@ fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result
         let hint = "leave out --era and --protocol-version, or give the http:// address without sse+";
         return Err(Failure::usage(problem, hint));
     }
-    let (to, hidden) = http::link(&remote, connect)?;
+    let (to, access, hidden) = http::link(ui, &remote, connect, about.named.as_deref())?;
     ui.hide(Secrets::new(&hidden));
-    about.announce(ui)?;
     let (client, first) = client(ui, connect)?;
-    let client = client.limits(limits_over_http(connect));
+    let limits = limits_over_http(connect);
+    let client = client.limits(limits.clone());
     let verdict = if asks(connect) { Verdict::of_url(&remote.address.url) } else { None };
     let remembered = remembered(ui, connect, verdict)?;
-    let way = Way { to: To::Http(to), trace: trace(ui, connect)? };
-    Ok(Plan { way, client, shown: about.shown, place: about.place, first, tools: about.tools, remembered })
+    let way = Way { to: To::Http(to), trace: trace(ui, connect)?, no_entry: None, access: Some(access) };
+    let About { shown, place, tools, consent, .. } = about;
+    Ok(Plan {
+        way,
+        client,
+        shown,
+        place,
+        first,
+        tools,
+        consent,
+        remembered,
+        limits,
+        timeout: connect.timeout,
+    })
+}
+
+/// An entry as it is to be typed.
+fn typed(target: &Target) -> String {
+    match target {
+        Target::Entry(named) => match &named.file {
+            Some(file) => format!("{}#{}", file.to_string_lossy(), named.name),
+            None => named.name.clone(),
+        },
+        target => target.label(),
+    }
 }
 
 /// The era that the options ask for, where they do.

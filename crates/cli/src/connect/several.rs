@@ -14,10 +14,12 @@ use mcpjoin::client::Client;
 use mcpjoin::link::ChildHandle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
+use tokio::time::timeout;
 
+use super::stop::{self, Stop};
 use super::{Plan, Signals, opening, with_each_plan};
 use crate::args::Connect;
-use crate::config::{self, ToolFilter};
+use crate::config::ToolFilter;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::progress::Waiting;
@@ -66,13 +68,13 @@ type Outcome = oneshot::Sender<Result<(), Failure>>;
 type Done<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 
 /// Works with all of them, so many at once, while it is told what comes of them, in their order. When that breaks off, or a
-/// signal comes, the rest is ended with everything that was started.
+/// signal comes, for which whoever tells may wait, the rest is ended with everything that was started.
 pub(crate) fn with_each_server<T: 'static, F>(
     ui: &Ui,
     targets: &[Target],
     connect: &Connect,
     work: impl Fn(Ui, Client, ToolFilter, Parts<T>) -> F + Clone + 'static,
-    told: impl AsyncFnOnce(Vec<Coming<T>>) -> ControlFlow<Exit, Exit>,
+    told: impl AsyncFnOnce(Vec<Coming<T>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Exit
 where
     F: Future<Output = Result<(), Failure>> + 'static,
@@ -104,7 +106,7 @@ pub(crate) fn with_each<T: 'static>(
             let _ = done.send(outcome);
         }
     };
-    each(ui, targets, connect, whole, async |servers| {
+    each(ui, targets, connect, whole, async |servers, _: &Stop| {
         let mut answers = Vec::with_capacity(servers.len());
         for mut server in servers {
             let answer = server.next(ui).await;
@@ -119,7 +121,7 @@ fn each<T: 'static, F>(
     targets: &[Target],
     connect: &Connect,
     work: impl Fn(Ui, Plan, Parts<T>, Outcome) -> F + Clone + 'static,
-    told: impl AsyncFnOnce(Vec<Coming<T>>) -> ControlFlow<Exit, Exit>,
+    told: impl AsyncFnOnce(Vec<Coming<T>>, &Stop) -> ControlFlow<Exit, Exit>,
 ) -> Exit
 where
     F: Future<Output = ()> + 'static,
@@ -137,7 +139,7 @@ where
         // A connection is opened by what need not go from thread to thread.
         let local = LocalSet::new();
         let mut running = JoinSet::new();
-        let room = Arc::new(Semaphore::new(config::at_once(&connect.configured).unwrap_or(AT_ONCE)));
+        let room = Arc::new(Semaphore::new(connect.configured.readings.at_once().unwrap_or(AT_ONCE)));
         let mut coming = Vec::new();
         for (target, plan) in targets.iter().zip(plans) {
             let (ui, room, work) = (ui.clone(), room.clone(), work.clone());
@@ -158,11 +160,28 @@ where
                 &local,
             );
         }
+        let stop = Stop::default();
+        let mut telling = Box::pin(local.run_until(told(coming, &stop)));
         let told = tokio::select! {
             biased;
-            signal = signals.next() => ControlFlow::Break(Exit::Signal(signal)),
-            told = local.run_until(told(coming)) => told,
+            signal = signals.next() => Err(signal),
+            told = telling.as_mut() => Ok(told),
         };
+        let told = match told {
+            Ok(told) => told,
+            Err(signal) => {
+                stop.raise(signal);
+                if stop.is_heard() {
+                    tokio::select! {
+                        biased;
+                        _ = signals.next() => {}
+                        _ = timeout(stop::PRINTED, telling.as_mut()) => {}
+                    }
+                }
+                ControlFlow::Break(Exit::Signal(signal))
+            }
+        };
+        drop(telling);
         let (exit, rest) = match told {
             ControlFlow::Continue(exit) => (exit, false),
             ControlFlow::Break(exit) => (exit, true),
@@ -198,8 +217,7 @@ async fn one<T, F>(
     F: Future<Output = Result<(), Failure>>,
 {
     let started = Instant::now();
-    let (child, shown) = (plan.way.child(), plan.shown.clone());
-    let over_http = plan.way.http().is_some();
+    let (child, shown, way) = (plan.way.child(), plan.shown.clone(), plan.way.clone());
     let link = async || plan.way.link().await;
     let opened = opening::open(ui, link, child.as_ref(), plan.client, plan.first, plan.remembered).await;
     let outcome = match opened {
@@ -222,13 +240,6 @@ async fn one<T, F>(
             Err(failure)
         }
     };
-    let outcome = outcome.map_err(|failure| {
-        let failure = match &child {
-            Some(child) => failure.stderr(&child.stderr()),
-            None if over_http => failure.over_http(),
-            None => failure.over_a_socket(),
-        };
-        failure.with(&shown, started.elapsed())
-    });
+    let outcome = outcome.map_err(|failure| way.told(failure).with(&shown, started.elapsed()));
     let _ = done.send(outcome);
 }

@@ -1,7 +1,8 @@
 //! `--trace FILE`: everything that crosses the wire, one JSON object a line, as it happens.
 //!
 //! `{"time": "2026-07-28T09:30:00.123456Z", "direction": "sent", "message": {...}}`, where the direction is `sent`,
-//! `received` or `stderr`, and in place of `message` stands `text` for what is no message. Secrets are replaced. The
+//! `received` or `stderr`, and in place of `message` stands `text` for what is no message. Where one server is started or
+//! reached more than once at a time, by `bridge`, `connection` says which time it was. Secrets are replaced. The
 //! file is written by a thread of its own: neither a full disk nor a slow one holds the session up. What found no room
 //! meanwhile is counted, as `{"time": ..., "leftOut": 3}`, and told; a disk that takes no more is told once.
 //!
@@ -33,7 +34,11 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A file that everything is written to. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Trace(Arc<Shared>);
+pub(crate) struct Trace {
+    shared: Arc<Shared>,
+    /// Stands in each line, where there may be several connections.
+    connection: Option<u64>,
+}
 
 struct Shared {
     ui: Ui,
@@ -65,11 +70,15 @@ impl Trace {
     }
 
     fn writing(file: impl Write + Send + 'static, ui: &Ui) -> io::Result<Self> {
-        let trace =
-            Self(Arc::new(Shared { ui: ui.clone(), state: Mutex::default(), changed: Condvar::new() }));
-        let shared = trace.0.clone();
-        thread::Builder::new().name("trace".into()).spawn(move || shared.write(file))?;
-        Ok(trace)
+        let shared = Arc::new(Shared { ui: ui.clone(), state: Mutex::default(), changed: Condvar::new() });
+        let writing = shared.clone();
+        thread::Builder::new().name("trace".into()).spawn(move || writing.write(file))?;
+        Ok(Self { shared, connection: None })
+    }
+
+    /// The same file, for one of several connections.
+    pub(super) fn numbered(&self, connection: u64) -> Self {
+        Self { shared: self.shared.clone(), connection: Some(connection) }
     }
 
     /// What is to be called with everything that crosses.
@@ -107,7 +116,7 @@ impl Trace {
     }
 
     fn line(&self, direction: &'static str, line: &[u8]) {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         if state.over {
             return;
         }
@@ -119,27 +128,28 @@ impl Trace {
         state.bytes += line.len();
         state.lines.push_back(Crossing {
             time: SystemTime::now(),
+            connection: self.connection,
             direction,
             bytes: Bytes::copy_from_slice(line),
         });
         drop(state);
-        self.0.changed.notify_all();
+        self.shared.changed.notify_all();
     }
 
     /// Nothing more comes: waits until everything is written, but not for long.
     pub(super) fn close(&self) {
         let end = Instant::now() + FAREWELL;
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.closed = true;
-        self.0.changed.notify_all();
+        self.shared.changed.notify_all();
         while !state.over {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 drop(state);
-                self.0.ui.warning("the end of the trace is missing: it is written too slowly");
+                self.shared.ui.warning("the end of the trace is missing: it is written too slowly");
                 return;
             }
-            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -195,6 +205,7 @@ impl Shared {
 /// A line that has crossed.
 struct Crossing {
     time: SystemTime,
+    connection: Option<u64>,
     direction: &'static str,
     bytes: Bytes,
 }
@@ -203,7 +214,11 @@ impl Crossing {
     /// Writes the line of the file.
     fn write(&self, out: &mut impl Write, ui: &Ui) -> io::Result<()> {
         let (time, direction) = (stamp(self.time), self.direction);
-        write!(out, "{{\"time\":\"{time}\",\"direction\":\"{direction}\",")?;
+        write!(out, "{{\"time\":\"{time}\",")?;
+        if let Some(connection) = self.connection {
+            write!(out, "\"connection\":{connection},")?;
+        }
+        write!(out, "\"direction\":\"{direction}\",")?;
         let message = Raw::parse(self.bytes.clone())
             .ok()
             .filter(|message| direction != STDERR && matches!(message.kind(), Kind::Object | Kind::Array));
@@ -276,7 +291,7 @@ fn string_length(bytes: &[u8]) -> usize {
 }
 
 /// The time in UTC, as [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339) writes it, to the microsecond.
-fn stamp(time: SystemTime) -> String {
+pub(crate) fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     // Years are counted from March, so that the day that is not always there comes last; 400 of them have 146,097 days.
@@ -372,14 +387,14 @@ mod tests {
         for _ in 1..100 {
             trace.line("received", &line);
         }
-        let state = trace.0.lock();
+        let state = trace.shared.lock();
         assert_eq!((state.bytes, state.left_out), (super::WAITING, 92));
         drop(state);
         // From now on writing fails, and the end does not wait for it.
         drop(allow);
         trace.close();
-        assert!(trace.0.lock().over);
+        assert!(trace.shared.lock().over);
         trace.line("received", &line);
-        assert!(trace.0.lock().lines.is_empty());
+        assert!(trace.shared.lock().lines.is_empty());
     }
 }

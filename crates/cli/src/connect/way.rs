@@ -6,15 +6,22 @@ use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketC
 use mcpjoin::quic::QuicError;
 use mcpjoin::validate::Validator;
 
+use super::authorization::Access;
 use super::http;
+use super::plan;
 use super::trace::Trace;
 use crate::failure::Failure;
+use crate::ui::Ui;
 
 /// How a server is reached, and where what crosses is written down. Can be gone several times.
 #[derive(Clone)]
 pub(crate) struct Way {
     pub(super) to: To,
     pub(super) trace: Option<Trace>,
+    /// That what is started is no entry of a configuration, where it could have been one.
+    pub(super) no_entry: Option<String>,
+    /// How it is let know who asks, over HTTP.
+    pub(super) access: Option<Access>,
 }
 
 /// What is at the far end.
@@ -35,7 +42,8 @@ impl Way {
     pub(crate) async fn link(&self) -> Result<Link, Failure> {
         let link = match &self.to {
             To::Child(command) => {
-                return command.clone().start().await.map_err(|error| Failure::spawn(&error));
+                let failed = |error| Failure::spawn(&error).and_no_entry(self.no_entry());
+                return command.clone().start().await.map_err(failed);
             }
             To::Socket(socket) => socket.clone().await.map_err(|error| Failure::connect(&error))?,
             To::Quic(connect) => (**connect).clone().await.map_err(|error| Failure::quic(&error))?,
@@ -45,6 +53,40 @@ impl Way {
             Some(trace) => link.tapped(trace.tap()),
             None => link,
         })
+    }
+
+    /// That what is started is no entry of a configuration, where it could have been one.
+    pub(crate) fn no_entry(&self) -> Option<&str> {
+        self.no_entry.as_deref()
+    }
+
+    /// The same for verbs that go it more than once: what crosses is written down with the number of the time.
+    pub(crate) fn numbered(&self, ui: &Ui, number: u64) -> Self {
+        let Some(trace) = self.trace.as_ref().map(|trace| trace.numbered(number)) else {
+            return self.clone();
+        };
+        let to = match self.to.clone() {
+            To::Child(command) => {
+                To::Child(command.tapped(trace.tap()).stderr(plan::said(ui, Some(trace.clone()))))
+            }
+            to => to,
+        };
+        Self { to, trace: Some(trace), ..self.clone() }
+    }
+
+    /// How it is let know who asks, over HTTP.
+    pub(crate) const fn access(&self) -> Option<&Access> {
+        self.access.as_ref()
+    }
+
+    /// A failure with what is known of the way.
+    pub(crate) fn told(&self, failure: Failure) -> Failure {
+        match (&self.to, &self.access) {
+            (To::Child(command), _) => failure.stderr(&command.handle().stderr()),
+            (To::Http(_), Some(access)) => access.told(failure.over_http()),
+            (To::Http(_), None) => failure.over_http(),
+            _ => failure.over_a_socket(),
+        }
     }
 
     /// How messages travel, in a word.

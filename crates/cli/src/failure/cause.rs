@@ -1,6 +1,7 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
 use mcpjoin::client::ClientError;
+use mcpjoin::doctor::foreign_protocol;
 use mcpjoin::link::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin::proto::session::{
     CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, OpeningFailure,
@@ -14,6 +15,7 @@ use crate::exit::Exit;
 
 const SEE_STDERR: &str =
     "run the command by itself in a terminal; -v shows everything that it writes to standard error";
+const INSTALL: &str = "install the program, add its folder to PATH, or give its path";
 const MAYBE_DONE: &str = "the server may have done it or not: look before you try again";
 /// What our bridge says where no orchestrator was reached; what stands before it is which one, and what after it is why.
 const NO_ORCHESTRATOR: &str = ": the orchestrator was not reached within ";
@@ -29,9 +31,7 @@ impl Failure {
             SpawnErrorKind::NotFound { searched } if searched.is_empty() => {
                 ("E_SPAWN_NOT_FOUND", "check the path; it counts from the server's working directory (--cwd)")
             }
-            SpawnErrorKind::NotFound { .. } => {
-                ("E_SPAWN_NOT_FOUND", "install the program, add its folder to PATH, or give its path")
-            }
+            SpawnErrorKind::NotFound { .. } => ("E_SPAWN_NOT_FOUND", INSTALL),
             SpawnErrorKind::NotExecutable { .. } => {
                 ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or name its interpreter first")
             }
@@ -46,6 +46,19 @@ impl Failure {
             _ => ("E_SPAWN", "look at the limits of this system (ulimit -a) and at the command's arguments"),
         };
         Self::new(id, Exit::Connection, Phase::Spawn, error.to_string()).hint(hint)
+    }
+
+    /// The same where the one word that is no program could have been an entry: `no_entry` says that it is none.
+    #[must_use]
+    pub(crate) fn and_no_entry(mut self, no_entry: Option<&str>) -> Self {
+        let is_told = |no_entry: &str| self.message.starts_with(no_entry);
+        if let Some(no_entry) = no_entry.filter(|it| self.id == "E_SPAWN_NOT_FOUND" && !is_told(it)) {
+            self.message = format!("{no_entry}; {}", self.message);
+            if self.hint == INSTALL {
+                self.hint = format!("name an entry (mcpjoin servers shows them), {INSTALL}");
+            }
+        }
+        self
     }
 
     /// Nobody could be reached at the address.
@@ -111,9 +124,14 @@ impl Failure {
 
     /// Nobody can be waited for at the address.
     pub(crate) fn listen(error: &SocketError) -> Self {
+        let is_a_file = error.target.starts_with("unix:");
         let (id, hint) = match &error.kind {
             SocketErrorKind::Address(_) => ("E_USAGE", "tcp://host:port, with an IPv6 address in brackets"),
             SocketErrorKind::NotASocket => ("E_LISTEN", "name another file"),
+            SocketErrorKind::InUse if is_a_file => ("E_LISTEN", "end that server, or name another file"),
+            _ if is_a_file => {
+                ("E_LISTEN", "is the folder there, may you write to it, and is the path short enough?")
+            }
             _ => ("E_LISTEN", "is the address free, and may you use it? port 0 takes any that is free"),
         };
         Self::new(id, Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
@@ -158,11 +176,24 @@ impl Failure {
                     "see what the server itself says about it; is it an MCP server, without TLS or HTTP, that listens there?"
                 }
             }
-            "E_NOT_MCP" | "E_SILENT" => "is it an MCP server, without TLS or HTTP, that listens there?",
+            "E_NOT_MCP" | "E_SILENT" => match self.foreign() {
+                Some("HTTP") => "that is a web server: write http:// in place of tcp://",
+                Some("TLS") => "that port is for TLS: write https:// in place of tcp://, if it is for HTTPS",
+                Some("SSH") => "check the port; a server behind SSH is a command: -- ssh host command",
+                Some(_) => "check the host and the port",
+                None => "is it an MCP server, without TLS or HTTP, that listens there?",
+            },
             "E_STALLED" => "the server has stopped reading: see what it waits for",
             _ => return self,
         };
         self.hint(hint)
+    }
+
+    /// Names the protocol of another kind of server by what it has said, where that is known.
+    fn foreign(&mut self) -> Option<&'static str> {
+        let protocol = foreign_protocol(self.seen.garbage.as_deref()?.as_bytes())?;
+        self.message = format!("what listens there speaks {protocol}, and is no MCP server");
+        Some(protocol)
     }
 
     /// The connection ended, or never began. `phase` says what was being done.
@@ -196,19 +227,14 @@ impl Failure {
             OpeningFailure::NoCommonVersion { .. } => {
                 new("E_VERSION", Phase::Probe, "leave out --protocol-version and --era, or update the server")
             }
-            OpeningFailure::Refused { method, .. } if failure.is_echo() => {
-                let mut failure = new(
-                    "E_NOT_MCP",
-                    asked(method),
-                    "is this command an MCP server on standard input and output? run it by itself in a terminal, and see what it prints",
-                );
-                failure.message = format!(
-                    "{method} was asked, and our own messages came back: what answers is no MCP server"
-                );
-                failure
-            }
+            OpeningFailure::Echo { method } => new(
+                "E_NOT_MCP",
+                asked(method),
+                "is this command an MCP server on standard input and output? run it by itself in a terminal, and see what it prints",
+            ),
+            OpeningFailure::UnknownReply { method, .. } => new("E_BAD_REPLY", asked(method), TELL),
             OpeningFailure::Refused { method, error } => {
-                let mut failure = new("E_REFUSED", asked(method), "try another --era or --protocol-version");
+                let mut failure = new("E_REFUSED", asked(method), advice(error));
                 failure.seen.remote = Some(error.clone());
                 failure
             }
@@ -295,6 +321,11 @@ impl Failure {
                 "a server must keep it open for as long as it is one; -v shows what it writes to standard error",
             ),
             _ if early => ("E_SERVER_EXITED", "the server ended before it could be talked to", SEE_STDERR),
+            (_, Some(ProcessExit::Code(0))) => (
+                "E_SERVER_EXITED",
+                "the server ended by itself, as if all were done, before it had answered",
+                "its main function may return too soon, or something that it calls exits with 0; -v shows what it writes to standard error",
+            ),
             _ => ("E_SERVER_EXITED", "the server ended in the middle of the conversation", SEE_STDERR),
         };
         Self::new(id, Exit::Connection, phase, message).hint(hint)
@@ -338,6 +369,9 @@ impl Failure {
                 let unencrypted = error.message.contains(" http://");
                 let hint = match phase {
                     Phase::Call => MAYBE_DONE,
+                    _ if error.message.contains("go round in a circle") => {
+                        "try https:// in place of http://, and the path with and without a / at its end; then look at the rules of the proxy before the server"
+                    }
                     // What speaks TLS alone hangs up on a request that is none of it.
                     _ if unencrypted && error.message.contains("broke before a response came") => {
                         "write https:// in place of http://, if that port is for HTTPS; otherwise see what the server itself says about it"
@@ -413,11 +447,16 @@ impl Failure {
                 Self::broken(error, phase)
             }
             CallError::Lost(error) => {
-                Self::new("E_LOST", Exit::Connection, phase, format!("no answer came: {error}"))
-                    .hint(MAYBE_DONE)
+                let hint = if phase == Phase::Call {
+                    MAYBE_DONE
+                } else {
+                    "try again; -v shows what the server says"
+                };
+                Self::new("E_LOST", Exit::Connection, phase, format!("no answer came: {error}")).hint(hint)
             }
+            // The limit is ours: the server has done nothing wrong.
             CallError::ReplyTooLarge { .. } => {
-                new("E_TOO_LARGE", Exit::ServerError, "raise the limit with --max-message-size")
+                new("E_TOO_LARGE", Exit::Connection, "raise the limit with --max-message-size")
             }
             CallError::BadReply { .. } => new("E_BAD_REPLY", Exit::ServerError, TELL),
             CallError::Refused(CallRefused::TooLarge { .. }) => {
@@ -467,6 +506,22 @@ impl Failure {
 }
 
 /// Whether it is said by a link of itself.
+/// What to do about the error with which a connection was not opened. A bridge says in `data` that the error is its own:
+/// then the era is not at fault.
+fn advice(error: &ErrorObject) -> &'static str {
+    let kind = error.data.as_ref().and_then(|data| data.member("gateway"));
+    match kind.as_ref().and_then(|kind| kind.to_string_value()).as_deref() {
+        None => "try another --era or --protocol-version",
+        Some("tooManyServers") => {
+            "come again when another client has left, or raise the limit of that bridge with --max-sessions"
+        }
+        Some("closed") => "come again when that bridge runs again",
+        Some(_) => {
+            "look at the server behind that bridge: the bridge itself says on its standard error what is wrong with it"
+        }
+    }
+}
+
 fn is_of_a_link(id: &str) -> bool {
     matches!(id, "E_AUTH" | "E_CONNECT" | "E_LINK" | "E_NO_ENDPOINT" | "E_TLS")
 }

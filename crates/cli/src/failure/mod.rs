@@ -48,6 +48,8 @@ pub(crate) enum Phase {
     Ping,
     /// Being a server.
     Serve,
+    /// Getting to be let in.
+    Authorize,
     /// Writing the result.
     Output,
 }
@@ -67,6 +69,7 @@ impl Phase {
             Self::Complete => "complete",
             Self::Ping => "ping",
             Self::Serve => "serve",
+            Self::Authorize => "authorize",
             Self::Output => "output",
         }
     }
@@ -100,6 +103,8 @@ pub(crate) struct Seen {
     pub(crate) stderr: Vec<String>,
     /// The first bytes that came and were no message.
     pub(crate) garbage: Option<String>,
+    /// What the server wants to know, in its own words: the values of `WWW-Authenticate`.
+    pub(crate) challenge: Option<String>,
     /// What the server answered.
     pub(crate) remote: Option<ErrorObject>,
 }
@@ -124,6 +129,11 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
+    }
+
+    /// Whether it is about one request alone, so that others may be made.
+    pub(crate) fn is_of_one_request(&self) -> bool {
+        self.exit == Exit::ServerError || self.id == "E_TOO_LARGE"
     }
 
     /// Adds which server it was, and how long it took.
@@ -186,6 +196,9 @@ impl Failure {
         if let Some(data) = self.seen.remote.as_ref().and_then(|error| error.data.as_ref()) {
             row("data", &visible::line(&cut(data.as_str())));
         }
+        if let Some(challenge) = &self.seen.challenge {
+            row("asked", &visible::line(challenge));
+        }
         if !self.hint.is_empty() {
             row("try", &visible::line(&self.hint));
         }
@@ -216,6 +229,9 @@ impl Failure {
         }
         if let Some(garbage) = &self.seen.garbage {
             member(self.names().1, json!(garbage));
+        }
+        if let Some(challenge) = &self.seen.challenge {
+            member("challenge", json!(challenge));
         }
         if let Some(remote) = &self.seen.remote {
             // Of the error's own parts all but the data are scalars; data that serde_json refuses is shown as text.

@@ -1,6 +1,9 @@
-//! The address of a server over QUIC: `quic://host:port`, and that of an orchestrator, `orchestra://host:port`. Whether the host and the port are ones, the library says.
+//! The address of a server over QUIC: `quic://host:port`, and that of an orchestrator, `orchestra://host:port`. What the
+//! host and the port lead to, the library finds out.
 
 use std::fmt;
+
+use super::socket::host_and_port;
 
 /// Where a server listens: `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +22,8 @@ impl Quic {
 
     fn after(ours: &str, word: &str) -> Result<Self, String> {
         let address = word.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case(ours));
-        match address.map(|(_, rest)| rest.strip_suffix('/').unwrap_or(rest)) {
-            Some(address) if !address.is_empty() && !address.contains(['/', '?', '#', '@']) => {
-                Ok(Self(address.to_owned()))
-            }
-            _ => Err(format!(
-                "write {ours}://host:port, with nothing before the host and nothing after the port"
-            )),
-        }
+        let address = address.map(|(_, rest)| rest.strip_suffix('/').unwrap_or(rest));
+        host_and_port(ours, address.unwrap_or_default()).map(Self)
     }
 }
 
@@ -50,6 +47,8 @@ mod tests {
             "quic:",
             "quic://",
             "quic:h:1",
+            "quic://h",
+            "quic://h:x",
             "quic://h:1/mcp",
             "quic://h:1?q",
             "quic://me:hunter2@h:1",

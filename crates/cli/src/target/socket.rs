@@ -1,4 +1,4 @@
-//! The address of a socket: `tcp://host:port`, `unix:/path`. Whether the host and the port are ones, the library says.
+//! The address of a socket: `tcp://host:port`, `unix:/path`. What the host and the port lead to, the library finds out.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,15 +17,7 @@ impl Socket {
     pub(crate) fn parse(word: &str) -> Result<Self, String> {
         let (scheme, rest) = word.split_once(':').unwrap_or((word, ""));
         match scheme.to_ascii_lowercase().as_str() {
-            "tcp" => match rest.strip_prefix("//") {
-                Some(address) if !address.is_empty() && !address.contains(['/', '?', '#', '@']) => {
-                    Ok(Self::Tcp(address.to_owned()))
-                }
-                _ => {
-                    Err("write tcp://host:port, with nothing before the host and nothing after the port"
-                        .into())
-                }
-            },
+            "tcp" => host_and_port("tcp", rest.strip_prefix("//").unwrap_or_default()).map(Self::Tcp),
             "unix" => {
                 // `unix:///path` is how others write it.
                 let path = rest.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(rest);
@@ -36,6 +28,27 @@ impl Socket {
             }
             _ => Err("write tcp://host:port or unix:/path".into()),
         }
+    }
+}
+
+/// `host:port` as it was given, or what to write in its place: a number for the port, and an IPv6 address in brackets.
+pub(super) fn host_and_port(scheme: &str, address: &str) -> Result<String, String> {
+    if address.is_empty() || address.contains(['/', '?', '#', '@']) {
+        return Err(format!(
+            "write {scheme}://host:port, with nothing before the host and nothing after the port"
+        ));
+    }
+    let wrong = |why: &str| Err(format!("write {scheme}://host:port: {why}"));
+    let Some((host, port)) = address.rsplit_once(':') else { return wrong("it has no port") };
+    if port.parse::<u16>().is_err() {
+        return wrong("its port is no number below 65536");
+    }
+    match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
+        Some(Some(host)) if !host.is_empty() => Ok(address.to_owned()),
+        Some(_) => wrong("its brackets do not hold an address"),
+        None if host.is_empty() => wrong("it has no host"),
+        None if host.contains(':') => wrong("an IPv6 address stands in brackets"),
+        None => Ok(address.to_owned()),
     }
 }
 
@@ -69,6 +82,14 @@ mod tests {
             "tcp:",
             "tcp://",
             "tcp:localhost:80",
+            "tcp://localhost",
+            "tcp://localhost:",
+            "tcp://:80",
+            "tcp://localhost:65536",
+            "tcp://localhost:http",
+            "tcp://::1:80",
+            "tcp://[::1]",
+            "tcp://[]:80",
             "tcp://localhost:80/",
             "tcp://localhost:80/mcp",
             "tcp://h:1?q",

@@ -114,6 +114,9 @@ fn a_socket_without_an_address_is_refused_and_shows_no_password() {
             assert!(!misuse.problem.contains("hunter2"), "{}", misuse.problem);
         }
     }
+    let misuse = refused(list("some.json#ok extra"), "some.json#ok extra");
+    assert_eq!(misuse.problem, "list takes nothing after some.json#ok");
+    assert_eq!(misuse.instead, "mcpjoin list some.json#ok");
     let misuse = refused(list("tcp://h:1 --json"), "tcp://h:1 --json");
     assert_eq!(misuse.instead, "mcpjoin list --json tcp://h:1");
     let invocation = call("unix:/x echo message=hi").unwrap();

@@ -176,3 +176,60 @@ cat >/dev/null"#;
         .collect();
     assert_eq!(codes, [-1, -2]);
 }
+
+#[test]
+fn what_sends_back_what_it_reads_is_named_by_every_verb() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    for words in [
+        &["list", "cat"][..],
+        &["ping", "cat"],
+        &["validate", "cat"],
+        &["call", "x", "--", "cat"],
+        &["list", &address],
+        &["validate", &address],
+        &["call", &address, "x"],
+    ] {
+        run(words).exits(4).says(&["(E_NOT_MCP)", "our own messages came back"]);
+    }
+    let ran = run(["doctor", "cat"]).exits(1);
+    assert!(ran.stdout.contains("(echo)"), "{}", ran.stdout);
+}
+
+#[test]
+fn an_answer_to_what_nobody_asked_is_no_silence() {
+    let server = r#"while read -r line; do
+        id=${line#*'"id":'}; id=${id%%[,\}]*}
+        printf '{"jsonrpc":"2.0","id":"%s","result":{}}\n' "$id"
+    done"#;
+    for verb in ["list", "ping", "validate"] {
+        let ran = run([verb, "--connect-timeout", "500ms", "sh", "-c", server]).exits(4);
+        ran.says(&["(E_BAD_REPLY)", "which nobody asked"]);
+    }
+}
+
+#[test]
+fn another_kind_of_server_is_named_by_what_it_says() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = std::io::Write::write_all(&mut stream, b"SSH-2.0-OpenSSH_9.6\r\n");
+            kept.push(stream);
+        }
+    });
+    let ran = run(["list", "--connect-timeout", "300ms", &address]).exits(4);
+    ran.says(&["what listens there speaks SSH", "received SSH-2.0-OpenSSH_9.6", "-- ssh host command"]);
+}
+
+#[test]
+fn a_server_that_ends_with_0_before_it_has_answered_is_told_what_that_may_come_of() {
+    let ran = call_legacy(&[], "exit 0").exits(4);
+    ran.says(&["(E_SERVER_EXITED)", "as if all were done", "exit code 0"]);
+}

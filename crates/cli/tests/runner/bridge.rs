@@ -12,6 +12,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair, PKCS_
 use serde_json::{Value, json};
 
 use super::bridge_backend::Backend;
+use super::ports::Closed;
 use super::support::{Ran, Running, command, line, program, run, scratch, start};
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
@@ -102,8 +103,10 @@ fn host_of(folder: &Folder, target: &str) -> (Running, String) {
     (host, address.to_owned())
 }
 
-fn unused_address() -> String {
-    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+/// An address on which nobody listens for as long as the other is held.
+fn closed() -> (String, Closed) {
+    let closed = Closed::udp();
+    (closed.to_string(), closed)
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn r24_r34_r36_tools_of_an_orchestrator_on_standard_input_and_output() {
 
 #[test]
 fn h159_it_stays_while_the_orchestrator_is_away_and_says_where_it_looks_for_it() {
-    let (folder, address) = (Folder::new(), unused_address());
+    let (folder, (address, _held)) = (Folder::new(), closed());
     let mut bridge = Bridge::new(&["bridge", "--orchestrator-addr", &address, "--certs-dir", folder.name()]);
     assert_eq!(bridge.ask(INITIALIZE)["id"], 1);
     assert_eq!(bridge.ask(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#)["result"], json!({}));
@@ -170,7 +173,7 @@ fn h159_it_stays_while_the_orchestrator_is_away_and_says_where_it_looks_for_it()
 #[test]
 fn r36_a_signal_ends_it_at_once_also_while_it_waits_for_a_line() {
     for (signal, code) in [("TERM", 143), ("INT", 130)] {
-        let (folder, address) = (Folder::new(), unused_address());
+        let (folder, (address, _held)) = (Folder::new(), closed());
         let mut bridge =
             Bridge::new(&["bridge", "--orchestrator-addr", &address, "--certs-dir", folder.name()]);
         assert_eq!(bridge.ask(INITIALIZE)["id"], 1);
@@ -198,7 +201,7 @@ fn what_cannot_be_used_ends_it_at_once_with_two() {
         (vec!["--orchestrator-addr", "h:1", "--cert", "x"], "--key"),
         (vec!["--orchestrator-addr", "h:1", "demo:"], "TARGET"),
         (vec!["--listen", "orchestra://localhost:1", "--lossy-numbers", "demo:"], "orchestrator-addr"),
-        (vec![], "--listen"),
+        (vec![], "no server is named"),
     ] {
         let all = ["bridge"].iter().chain(&certs).copied().chain(words.iter().copied());
         let ran = run(all).exits(2);
@@ -226,8 +229,9 @@ fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both
     let (mut host, address) = host(&theirs);
     let mut said = BufReader::new(host.child.stderr.take().unwrap());
     let file = |folder: &Folder, name: &str| folder.0.join(name).to_str().unwrap().to_owned();
+    let (closed, _held) = closed();
     // It makes the certificates of a client there.
-    Bridge::new(&["bridge", "--orchestrator-addr", &unused_address(), "--certs-dir", ours.name()]).finish();
+    Bridge::new(&["bridge", "--orchestrator-addr", &closed, "--certs-dir", ours.name()]).finish();
     let (ca, crt, key) = (
         file(&theirs, "ca.crt"),
         file(&ours, &format!("{CLIENT}.crt")),
@@ -453,7 +457,7 @@ fn called_as_transport_stdio_it_reads_flags_as_go_does() {
     assert!(help.stderr.contains("Usage of transport-stdio:") && help.stdout.is_empty(), "{}", help.stderr);
     let wrong = start(program(name, ["-nothing"])).finish().exits(2);
     assert!(wrong.stderr.contains("flag provided but not defined: -nothing"), "{}", wrong.stderr);
-    let address = unused_address();
+    let (address, _held) = closed();
     let certs = folder.0.join("certs");
     let certs = format!("-certs-dir={}", certs.display());
     let mut bridge = program(name, ["-orchestrator-addr", &address, &certs]);

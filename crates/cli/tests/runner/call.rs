@@ -150,3 +150,12 @@ fn a_result_whose_content_is_no_array_is_no_result() {
         ran.says(&["E_BAD_REPLY", "the result has no array content"]);
     }
 }
+
+#[test]
+fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
+    line("tool demo: ech").exits(5).says(&["(E_NO_TOOL)", "try      did you mean echo?"]);
+    line("tool demo: nothing-like-it").exits(5).says(&["try      mcpjoin list shows its tools"]);
+    // It is asked for all the same: the server is the judge.
+    line("call demo: ech message=hi").exits(5).says(&["the server lists no tool ech; did you mean echo?"]);
+    line("prompt demo: test_simple_promt").exits(5).says(&["did you mean test_simple_prompt?"]);
+}

@@ -354,13 +354,23 @@ fn f30_what_is_not_right_with_one_entry_hides_no_other() {
                 "try      set",
             ],
         ),
-        ("twice", &["(E_CONFIG)", ".mcp.json:7:1: there are several entries twice; the first is in line 6"]),
+        ("twice", &["(E_CONFIG)", ".mcp.json:7:1: 2 entries are called twice, in lines 6, 7: which one"]),
         ("godo", &["(E_NO_ENTRY)", "did you mean good?"]),
-        ("nothing-like-it", &["(E_SPAWN_NOT_FOUND)"]),
+        (
+            "nothing-like-it",
+            &["(E_SPAWN_NOT_FOUND)", "nothing-like-it is no entry of .mcp.json; cannot start"],
+        ),
     ] {
         let ran = folder.run(&["list", name]).says(told);
-        assert_eq!(ran.code, Some(if matches!(name, "nothing-like-it" | "web") { 4 } else { 2 }), "{name}");
+        let nobody = matches!(name, "nothing-like-it" | "godo" | "web");
+        assert_eq!(ran.code, Some(if nobody { 4 } else { 2 }), "{name}");
     }
+    // One word that is nothing ends as one with arguments behind it does, and says what else it could have been.
+    for words in ["list nothing-like-it", "ping nothing-like-it", "validate nothing-like-it"] {
+        folder.line(words).exits(4).says(&["is no entry of .mcp.json; ", "name an entry (mcpjoin servers"]);
+    }
+    let ran = folder.line("list nothing-like-it argument").exits(4);
+    assert!(!ran.stderr.contains("entry"), "{}", ran.stderr);
     folder
         .line("call nothing-like-it x")
         .exits(2)

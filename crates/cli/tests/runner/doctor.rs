@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 
+use super::ports::Closed;
 use super::sockets::Demo;
 use super::support::{command, line, run, scratch, start};
 
@@ -150,7 +151,8 @@ fn a_wrong_path_is_told_with_the_right_one() {
     assert_eq!(document["findings"][0]["id"], "wrong-path");
     assert_eq!(document["findings"][0]["requests"].as_array().unwrap().len(), 3);
     server.ends("TERM", 143);
-    let ran = run(["doctor", &url]).exits(1);
+    let closed = Closed::tcp();
+    let ran = run(["doctor", &format!("http://{closed}/mcp")]).exits(1);
     assert!(ran.stdout.contains("(refused)"), "{}", ran.stdout);
 }
 
@@ -176,9 +178,8 @@ fn a_proxy_that_stands_before_the_server_is_named() {
         "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     );
     let refuses = answering("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let gone = closed.local_addr().unwrap().to_string();
-    drop(closed);
+    let closed = Closed::tcp();
+    let gone = closed.to_string();
     for (proxy, url, id) in [
         (&wants, "http://server.invalid/mcp", "proxy-authorization"),
         (&wants, "https://server.invalid/mcp", "proxy-authorization"),
@@ -223,6 +224,57 @@ fn a_signal_ends_the_wait_for_a_silent_server() {
         }
         stream.read_exact(&mut byte).unwrap();
         running.signal("INT");
-        assert_eq!(running.finish().exits(130).stdout, "");
+        // What was found out until then is kept.
+        let ran = running.finish().exits(130);
+        for part in ["resolve  ", "connect  ", "stopped here"] {
+            assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+        }
+        assert!(!ran.stdout.contains("fault"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn what_is_typed_wrongly_is_no_fault_of_a_server() {
+    let junk = scratch("doctor-usage.pem");
+    std::fs::write(&junk, "junk\n").unwrap();
+    let junk = junk.to_str().unwrap();
+    for (words, said) in [
+        (&["--ca", junk, "https://127.0.0.1:1/mcp"][..], "no certificate in the PEM"),
+        (&["tcp://127.0.0.1"], "it has no port"),
+        (&["tcp://127.0.0.1:99999"], "no number below 65536"),
+    ] {
+        // As of every other verb.
+        let mut codes = Vec::new();
+        for verb in ["doctor", "list", "validate"] {
+            let ran = run([verb].iter().chain(words)).says(&[said, "(E_USAGE)"]);
+            assert_eq!(ran.stdout, "");
+            codes.push(ran.code);
+        }
+        assert_eq!(codes, [Some(2); 3]);
+    }
+}
+
+#[test]
+fn an_answer_of_the_proxys_own_is_told_from_one_of_the_server() {
+    let squid = answering(
+        "HTTP/1.1 404 Not Found\r\nServer: squid/5.7\r\nX-Squid-Error: ERR_DNS_FAIL 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    );
+    let passes = answering(
+        "HTTP/1.1 404 Not Found\r\nServer: nginx\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    );
+    for (proxy, id, meaning, advice) in [
+        (&squid, "proxy-answered", "the proxy's own (squid/5.7, ", "NO_PROXY"),
+        (&passes, "wrong-path", "may be the proxy's own", "look for the path"),
+    ] {
+        let mut doctor = command(["doctor", "--json", "http://server.invalid/mcp"]);
+        for name in ["HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"] {
+            doctor.env_remove(name);
+        }
+        doctor.env("http_proxy", format!("http://{proxy}"));
+        let document = start(doctor).finish().exits(1).json();
+        let finding = &document["findings"][0];
+        assert_eq!(finding["id"], id, "{document}");
+        assert!(finding["meaning"].as_str().unwrap().contains(meaning), "{document}");
+        assert!(finding["advice"].as_str().unwrap().contains(advice), "{document}");
     }
 }

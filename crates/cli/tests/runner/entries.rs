@@ -40,7 +40,11 @@ fn r85_entries_without_http_are_used_like_any_other_and_their_filters_hold() {
     assert_eq!(folder.run(&["list", "--json", "-q", "other"]).exits(4).failure()["id"], "E_TLS");
     // What is typed goes before what is written.
     folder.run(&["ping", "-q", "--pin", pin, "other"]).exits(0);
-    folder.run(&["list", "nobody"]).exits(2).says(&["in an entry, pin or ca"]);
+    folder
+        .run(&["list", "nobody"])
+        .exits(2)
+        .says(&[".mcp.json:4:19: server nobody: nothing says whom to take"]);
+    folder.run(&["ping", "-q", "--pin", pin, "nobody"]).exits(0);
     folder.run(&["list", "gone"]).exits(2).says(&["no-such-file.pem"]);
     // All of them at once: what is wrong with some hides none of the others.
     let json = folder.run(&["list", "--json", "-q"]).exits(4).json();

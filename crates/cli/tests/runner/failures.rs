@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::support::{call_legacy, command, legacy, line, run, start};
+use super::support::{call_legacy, command, legacy, legacy_with, line, run, start};
 
 /// Answers `tools/list` with no tool.
 const NO_TOOL: &str =
@@ -135,8 +135,19 @@ fn a_version_that_the_server_does_not_speak_is_told() {
 #[test]
 fn a_message_above_the_limit_names_the_limit() {
     let big = r#"read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%05000d"}]}}\n' 1; cat >/dev/null"#;
-    let ran = call_legacy(&["--max-message-size", "4KiB", "--timeout", "5s"], big).exits(5);
+    let ran = call_legacy(&["--max-message-size", "4KiB", "--timeout", "5s"], big).exits(4);
     ran.says(&["(E_TOO_LARGE)", "4096", "--max-message-size"]);
+    // A list that is too long hides no other one.
+    let lists = r#"read -r line; read -r line; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"%05000d"}]}}\n' 1
+printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{"prompts":[{"name":"there"}]}}'; cat >/dev/null"#;
+    let script = legacy_with(r#""tools":{},"prompts":{}"#, lists);
+    let list = ["list", "--json", "--max-message-size", "4KiB", "--era", "legacy", "sh", "-c", &script];
+    let ran = run(list).exits(4);
+    let json = ran.json();
+    assert_eq!(
+        (&json["errors"][0]["id"], &json["prompts"][0]["name"]),
+        (&"E_TOO_LARGE".into(), &"there".into())
+    );
     // And so it is with what we send.
     let argument = format!("a={}", "x".repeat(8192));
     let ran = run([
@@ -235,6 +246,6 @@ fn a_server_that_closes_its_output_and_lives_has_not_ended() {
 fn both_refusals_of_a_size_give_its_unit() {
     line("list --max-message-size 1 demo:").exits(2).says(&["above the limit `message` of 1 bytes"]);
     line("call --max-message-size 1KiB demo: echo message=hi")
-        .exits(5)
+        .exits(4)
         .says(&["above the limit `message` of 1024 bytes"]);
 }

@@ -66,6 +66,9 @@ const REFUSED: &[(&str, &str)] = &[
     (r#"{"url": "quic://h:1", "ca": "y", "key": "z"}"#, "41: cert and key go together"),
     (r#"{"url": "quic://h:1", "pin": "md5:x"}"#, "37: pin: write sha256: and 64 hexadecimal digits"),
     (r#"{"url": "quic://h:1/path", "ca": "y"}"#, "16: url is none that can be used: write quic://host:port"),
+    (r#"{"url": "quic://h:1"}"#, "16: nothing says whom to take for this server: pin or ca is missing"),
+    (r#"{"url": "quic://h", "ca": "y"}"#, "16: url is none that can be used: write quic://host:port"),
+    (r#"{"url": "tcp://h"}"#, "16: url is none that can be used: write tcp://host:port"),
     (r#"{"url": "tcp:h:1"}"#, "16: url is none that can be used: write tcp://host:port"),
     (r#"{"type": "unix", "url": "tcp://h:1"}"#, "32: url must begin with unix:"),
 ];
@@ -149,8 +152,10 @@ fn f30_every_fault_of_an_entry_is_told_with_its_place_and_hides_no_other() {
         expected.push(((*name).to_owned(), format!("{file}:{told}")));
     }
     let twice = REFUSED.len() + WARNED.len() + 2;
-    let second =
-        format!(".mcp.json:{}:1: there are several entries twice; the first is in line {twice}", twice + 1);
+    let second = format!(
+        ".mcp.json:{0}:1: 2 entries are called twice, in lines {twice}, {0}: which one is",
+        twice + 1
+    );
     expected.push(("twice".into(), second));
 
     let survey = folder.run(&["servers", "--json"]).exits(2);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::support::{line, run};
+use super::support::{line, program, run, start};
 
 #[test]
 fn the_reference_is_what_is_checked_in() {
@@ -20,6 +20,11 @@ fn the_reference_is_what_is_checked_in() {
         "complete --help",
         "ping --help",
         "doctor --help",
+        "auth --help",
+        "auth login --help",
+        "auth status --help",
+        "auth logout --help",
+        "auth explain --help",
         "bridge --help",
         "servers --help",
         "servers convert --help",
@@ -44,17 +49,41 @@ fn the_reference_is_what_is_checked_in() {
 
 #[test]
 fn help_is_found_in_every_way() {
-    for (one, other) in [("help", "--help"), ("help list", "list --help"), ("help call", "call --help")] {
+    for (one, other) in [
+        ("help", "--help"),
+        ("help list", "list --help"),
+        ("help call", "call --help"),
+        ("help servers convert", "servers convert --help"),
+        ("help servers", "servers --help"),
+    ] {
         assert_eq!(line(one).exits(0).stdout, line(other).exits(0).stdout, "{one}");
     }
     assert_eq!(line("--version").exits(0).stdout, format!("mcpjoin {}\n", env!("CARGO_PKG_VERSION")));
     run(["-V"]).exits(0);
+    line("help servers nothing")
+        .exits(2)
+        .says(&["there is no help on servers nothing", "mcpjoin help servers"]);
+    line("help nothing").exits(2).says(&["there is no help on nothing", "try      mcpjoin help"]);
+}
+
+#[test]
+fn what_can_be_typed_is_shown_under_the_name_of_the_program() {
+    let link = super::support::scratch("other-name");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mcpjoin"), &link).unwrap();
+    for words in
+        [&["servers", "convert", "--help"][..], &["list", "--no-such"], &["-h"], &["servers", "convert"]]
+    {
+        let ran = start(program(link.to_str().unwrap(), words)).finish();
+        let text = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(text.contains("Usage: mcpjoin") && !text.contains("other-name"), "{words:?}: {text}");
+    }
+    std::fs::remove_file(&link).unwrap();
 }
 
 #[test]
 fn what_is_not_built_is_not_in_the_help() {
     let reference = include_str!("../reference.txt");
-    for word in ["auth login", "--oauth"] {
+    for word in ["--oauth", "mcpjoin record", "mcpjoin replay"] {
         assert!(!reference.contains(word), "{word}");
     }
 }

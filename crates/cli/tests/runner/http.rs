@@ -29,6 +29,30 @@ fn r73_a_server_over_http_is_asked_like_any_other() {
 }
 
 #[test]
+fn a_server_that_asks_for_a_token_lets_nobody_in_without_one() {
+    let mut running = start(command([
+        "serve",
+        "demo",
+        "--listen",
+        "http://127.0.0.1:0/mcp",
+        "--auth-issuer",
+        "http://127.0.0.1:1",
+    ]));
+    let mut said = BufReader::with_capacity(1, running.child.stderr.take().unwrap()).lines();
+    let listening = said.next().unwrap().unwrap();
+    let url = listening.strip_prefix("listening on ").unwrap();
+    // The resource is where it listens, unless it is said.
+    assert_eq!(said.next().unwrap().unwrap(), format!("asks for tokens of http://127.0.0.1:1 for {url}"));
+    line(&format!("list {url}")).exits(3).says(&["(E_AUTH)", "401"]);
+    line("serve demo --listen tcp://127.0.0.1:0 --auth-issuer https://a.example")
+        .exits(2)
+        .says(&["--auth-issuer"]);
+    line("serve demo --auth-issuer https://a.example").exits(2).says(&["--listen"]);
+    running.signal("TERM");
+    assert_eq!(running.finish().exits(143).stdout, "");
+}
+
+#[test]
 fn an_entry_with_a_url_is_used_and_its_filters_hold() {
     let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
     let file = scratch("http-entry");
@@ -321,7 +345,7 @@ fn the_paths_of_http_sse_are_not_listened_on_for_anything_else() {
         refused.says(&["(E_USAGE)", "write another path"]);
     }
     let refused = line("serve demo --listen https://127.0.0.1:0/mcp").exits(2);
-    refused.says(&["write tcp://host:port, unix:/path, quic://host:port or http://host:port/path"]);
+    refused.says(&["write tcp://host:port, unix:/path, quic://host:port, http://host:port/path or sse+http://host:port/sse"]);
 }
 
 #[test]

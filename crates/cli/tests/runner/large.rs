@@ -22,7 +22,7 @@ fn a4_a_result_of_9_mib_is_right_and_one_of_11_names_the_limit_and_the_flag() {
     assert!((9 * MIB - 200..9 * MIB).contains(&nine.stdout.len()), "{}", nine.stdout.len());
     assert!(nine.stdout.trim_end().bytes().all(|byte| byte == b'x'));
 
-    let eleven = bytes(&[], "eleven").exits(5);
+    let eleven = bytes(&[], "eleven").exits(4);
     assert_eq!(eleven.stdout, "");
     eleven.says(&["(E_TOO_LARGE)", "10485760", "--max-message-size", "doing    call"]);
     let raised = bytes(&["--max-message-size", "12MiB"], "eleven").exits(0);

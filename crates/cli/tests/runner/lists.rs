@@ -151,7 +151,7 @@ fn listed(options: &[&str], pages: usize) -> (u64, usize) {
 }
 
 #[test]
-fn a_hundred_thousand_tools_are_shown_as_they_come_in_memory_that_does_not_grow() {
+fn i178_a_hundred_thousand_tools_are_shown_as_they_come_in_memory_that_does_not_grow() {
     const GROWN: u64 = 4 * 1024;
     let (short, count) = listed(&[], 3);
     assert_eq!(count, 300);

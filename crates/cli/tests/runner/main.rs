@@ -5,10 +5,13 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+mod auth;
+mod authority;
 mod block;
 mod bridge;
 mod bridge_backend;
 mod bridge_host;
+mod bridge_relay;
 mod bytes;
 mod call;
 mod complete;
@@ -31,6 +34,8 @@ mod orphans;
 mod pages;
 mod ping;
 mod planted;
+#[path = "../../../mcpjoin/tests/support/ports.rs"]
+mod ports;
 mod prompt;
 mod quic;
 mod read;

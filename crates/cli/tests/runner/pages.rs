@@ -46,4 +46,6 @@ fn there_is_a_page_for_each_verb() {
         assert!(page.contains(&format!(".TH mcpjoin-{verb} 1")), "{page}");
     }
     line("man nothing").exits(2).says(&["no verb nothing"]);
+    assert!(line("man servers convert").exits(0).stdout.contains(".TH mcpjoin-servers-convert 1"));
+    line("man servers nothing").exits(2).says(&["no verb servers nothing"]);
 }

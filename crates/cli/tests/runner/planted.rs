@@ -259,6 +259,8 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
             &["validate", "-vv", target],
             &["validate", "--json", target],
             &["bridge", "--listen", "orchestra+tcp://127.0.0.1:0", "-vv", target],
+            &["bridge", "-vv", "--listen", "tcp://127.0.0.1:0", target],
+            &["bridge", "--json", "--listen", "tcp://127.0.0.1:0", target],
             // An option that can do nothing for it.
             &[
                 "list",
@@ -314,6 +316,28 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
     let pin = format!("sha256:{}", "ab".repeat(32));
     planted.run(&["list", "-vv", "--pin", &pin, "--cert", path, "--key", path, "quic://127.0.0.1:1"]);
     planted.run(&["list", "-vv", "--ca", path, "https://127.0.0.1:1/mcp"]);
+}
+
+#[test]
+fn f25_i166_no_secret_is_found_in_what_a_bridge_tells_its_client_of_its_server() {
+    let planted = Planted::new("planted-bridge");
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+"#;
+    let said = planted.folder.file("hello", hello);
+    for (target, says) in [("dies", "exit code 3"), ("missing", "/no/such/program")] {
+        let mut command = planted.folder.command(&["bridge", "--era", "legacy", target]);
+        command.envs(PLANTED[..2].iter().copied()).stdin(std::fs::File::open(&said).unwrap());
+        let Ran { stdout, stderr, .. } = start(command).finish();
+        // What the server itself says to its client is the client's.
+        let error = stdout.lines().last().unwrap_or_default();
+        assert!(error.contains("\"error\"") && error.contains(says), "{target}: {stdout} {stderr}");
+        assert!(!error.contains(MARK) && !stderr.contains(MARK), "{target}: {stdout} {stderr}");
+        if target == "dies" {
+            assert!(error.contains("asked, with") && error.contains("***"), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
+use super::ports::Closed;
 use super::support::{Ran, Running, command, line, run, scratch, start};
 
 /// The demonstration over QUIC. Ended when this is dropped.
@@ -111,9 +112,9 @@ fn who_is_not_trusted_or_not_there_is_named_with_what_to_do() {
         assert!(ran.stderr.contains("over QUIC"), "{}", ran.stderr);
     }
     // A port that nobody listens on is noticed at once.
-    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = Closed::udp();
     let began = Instant::now();
-    let ran = line(&format!("list --json --pin sha256:{other} quic://{free}")).exits(4);
+    let ran = line(&format!("list --json --pin sha256:{other} quic://{closed}")).exits(4);
     assert_eq!(ran.failure()["id"], "E_CONNECT");
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     let ran = line(&format!("list --json --pin sha256:{other} quic://localhost")).exits(2);
@@ -121,14 +122,14 @@ fn who_is_not_trusted_or_not_there_is_named_with_what_to_do() {
 }
 
 /// A folder with an authority and certificates of it.
-struct Certificates {
+pub(crate) struct Certificates {
     folder: PathBuf,
     params: CertificateParams,
     key: KeyPair,
 }
 
 impl Certificates {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let folder = scratch(name);
         fs::create_dir_all(&folder).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -140,7 +141,7 @@ impl Certificates {
         Self { folder, params, key }
     }
 
-    fn make(&self, name: &str) {
+    pub(crate) fn make(&self, name: &str) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -151,7 +152,7 @@ impl Certificates {
         fs::set_permissions(Path::new(&path), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.folder.join(name).to_str().unwrap().to_owned()
     }
 }

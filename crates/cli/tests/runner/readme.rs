@@ -2,10 +2,14 @@
 //!
 //! In their `console` blocks a line `$ mcpjoin ...` with lines below it is a promise: the command is run in a shell, as the
 //! reader would, and both outputs together must be those lines. Times and processes differ from run to run, so every number
-//! before ` ms` or ` s`, and after `process `, counts as the same.
+//! before ` ms` or ` s`, and after `process `, counts as the same. A command with ` &` at its end goes on until all others
+//! have been run; it listens on a port that is free, and those that name its port find it there.
 
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+
+use super::support::{Running, command, program, run, start};
 
 /// The commands of the README that have an output, each with it.
 fn shown(readme: &str) -> Vec<(String, String)> {
@@ -69,6 +73,75 @@ fn what_the_page_on_closed_connections_shows_is_printed() {
     printed(&page("docs/connection-closed.md"), 6);
 }
 
+#[test]
+fn what_the_page_on_stdio_on_http_shows_is_printed() {
+    printed(&page("docs/stdio-on-http.md"), 9);
+}
+
+#[test]
+fn the_configuration_on_the_page_on_stdio_on_http_works() {
+    let page = page("docs/stdio-on-http.md");
+    let json = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let mut ports = Ports::default();
+    ports.listen("mcpjoin bridge --listen http://127.0.0.1:8080/mcp demo: &", 1);
+    let json = ports.there(json).replace("\"mcpjoin\"", &format!("{:?}", env!("CARGO_BIN_EXE_mcpjoin")));
+    assert_eq!(run(["call", "--mcp-config", &json, "remote", "echo", "message=hi"]).exits(0).stdout, "hi\n");
+}
+
+/// What listens in the background, and where: the ports of the page, and those that were free.
+#[derive(Default)]
+struct Ports {
+    free: BTreeMap<String, String>,
+    running: Vec<Running>,
+}
+
+impl Ports {
+    /// The first port that a text names behind an address.
+    fn named(text: &str) -> &str {
+        let after = text.split("//").nth(1).unwrap().split_once(':').unwrap().1;
+        &after[..after.find(|c: char| !c.is_ascii_digit()).unwrap()]
+    }
+
+    /// The text with the ports of the page replaced by those that were free.
+    fn there(&self, text: &str) -> String {
+        self.free.iter().fold(text.to_owned(), |text, (port, free)| text.replace(&format!(":{port}"), free))
+    }
+
+    /// The text with the ports of the page.
+    fn back(&self, text: &str) -> String {
+        self.free.iter().fold(text.to_owned(), |text, (port, free)| text.replace(free, &format!(":{port}")))
+    }
+
+    /// Starts a command that listens, and gives so many of its first lines.
+    fn listen(&mut self, line: &str, lines: usize) -> String {
+        let port = Self::named(line);
+        let words = line.strip_prefix("mcpjoin ").unwrap().strip_suffix(" &").unwrap();
+        let words = words.replace(&format!(":{port}"), ":0");
+        let mut running = start(command(words.split(' ')));
+        let mut stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
+        let mut said = String::new();
+        for _ in 0..lines {
+            stderr.read_line(&mut said).unwrap();
+        }
+        // What follows is not read: the pipe holds more than is said here.
+        running.child.stderr = Some(stderr.into_inner());
+        self.running.push(running);
+        let listening = said.lines().last().unwrap_or_default();
+        self.free.insert(port.to_owned(), format!(":{}", Self::named(listening)));
+        self.back(&said)
+    }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        for running in &mut self.running {
+            // The marks that are dropped then end what is left.
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}
+
 /// Runs every command of the page whose output it shows; there are at least so many.
 fn printed(page: &str, least: usize) {
     let commands = shown(page);
@@ -77,18 +150,19 @@ fn printed(page: &str, least: usize) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path =
         std::env::join_paths(std::iter::once(folder.into()).chain(std::env::split_paths(&path))).unwrap();
-    for (command, expected) in commands {
-        assert!(command.starts_with("mcpjoin "), "{command} is none of ours");
-        let output = Command::new("sh")
-            .arg("-c")
-            .arg(format!("{command} 2>&1"))
-            .env("PATH", &path)
-            .env_remove("NO_COLOR")
-            .env_remove("CLICOLOR_FORCE")
-            .output()
-            .unwrap();
-        let printed = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(timeless(&printed), timeless(&expected), "{command} printed:\n{printed}");
+    let mut ports = Ports::default();
+    for (line, expected) in commands {
+        assert!(line.starts_with("mcpjoin "), "{line} is none of ours");
+        let printed = if line.ends_with(" &") {
+            ports.listen(&line, expected.lines().count())
+        } else {
+            let shell = format!("{} 2>&1", ports.there(&line));
+            let mut shell = program("sh", ["-c", &shell]);
+            // Where it begins, and what it is told of its surroundings, is the reader's.
+            shell.env("PATH", &path);
+            ports.back(&start(shell).finish().stdout)
+        };
+        assert_eq!(timeless(&printed), timeless(&expected), "{line} printed:\n{printed}");
     }
 }
 

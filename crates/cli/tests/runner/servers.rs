@@ -155,3 +155,101 @@ fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says
     let list = std::fs::read_to_string(folder.path().join("config/mcpjoin/trusted")).unwrap();
     assert_eq!(list, format!("{here}\n"));
 }
+
+#[test]
+fn r85_what_is_not_trusted_is_told_and_asked_about_once_for_a_folder() {
+    let folder = Folder::untrusted("servers-trust-once");
+    let entry = |name: &str| {
+        format!(r#""{name}": {{"command": "sh", "args": ["-c", "echo {name} >> ran; exit 3"]}}"#)
+    };
+    let entries = ["a", "b", "c"].map(entry).join(",\n");
+    // A word of one that begins like a value of another is no part of it that was cut off.
+    let entries = entries.replacen("exit 3\"]", "exit 3\", \"/srv/data\"]", 1).replacen(
+        "exit 3\"]}",
+        "exit 3\"], \"env\": {\"KEEP\": \"/srv/data/file.json\"}}",
+        1,
+    );
+    folder.file(".mcp.json", format!("{{\"mcpServers\": {{\n{entries}}}}}"));
+    let ran = folder.run(&["list"]).exits(2).says(&["exit 3' /srv/data\n", "with KEEP set"]);
+    assert!(!ran.stderr.contains("file.json"), "{}", ran.stderr);
+    let count = |text: &str, what: &str| text.matches(what).count();
+    for once in ["warning: you have not trusted", "(E_NOT_TRUSTED)", "error: a, b, c: the entry lies in"] {
+        assert_eq!(count(&ran.stderr, once), 1, "{once}: {}", ran.stderr);
+    }
+    // Each of them is shown before anybody says yes.
+    for name in ["a", "b", "c"] {
+        let shown = format!(
+            "{name} of .mcp.json:{}:1: sh -c 'echo {name}",
+            2 + usize::from(name.as_bytes()[0] - b'a')
+        );
+        assert_eq!(count(&ran.stderr, &shown), 1, "{shown}: {}", ran.stderr);
+    }
+    assert!(!folder.path().join("here/ran").exists());
+    let mut terminal = terminal::typed("[N]o ", "y\n", &["list"]);
+    folder.place(&mut terminal);
+    let told = start(terminal).finish().exits(0).json();
+    assert_eq!(told["exit"], 4, "{told}");
+    let ran = std::fs::read_to_string(folder.path().join("here/ran")).unwrap();
+    let mut ran: Vec<&str> = ran.lines().collect();
+    ran.dedup();
+    ran.sort_unstable();
+    ran.dedup();
+    assert_eq!(ran, ["a", "b", "c"]);
+}
+
+#[test]
+fn f30_what_is_wrong_with_a_file_is_told_once_however_many_entries_are_used() {
+    let folder = Folder::new("servers-once");
+    let entries = ["a", "b"]
+        .map(|name| format!("[[servers]]\nname = \"{name}\"\ntransport = {{ command = \"false\" }}\n"));
+    folder.file("mcp_servers.toml", format!("retry_max = \"x\"\n{}", entries.concat()));
+    folder.file("opencode.json", "{");
+    let ran = folder.run(&["list"]).exits(4);
+    for once in ["warning: mcp_servers.toml:1:13: retry_max", "warning: opencode.json:1:"] {
+        assert_eq!(ran.stderr.matches(once).count(), 1, "{once}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn r85_an_entry_that_cannot_be_converted_is_there_and_says_why() {
+    let folder = Folder::new("servers-unconverted");
+    folder.file(
+        ".mcp.json",
+        "{\"mcpServers\": {\n\"bad\": {\"command\": 7},\n\"two\": {\"command\": \"a\"},\n\"two\": {\"command\": \"b\"},\n\
+         \"ok\": {\"command\": \"c\"}}}",
+    );
+    let convert = |to: &str, more: &[&str]| folder.run(&[&["servers", "convert", "--to", to], more].concat());
+    convert("codex", &["bad"])
+        .exits(2)
+        .says(&[".mcp.json:2:20: bad cannot be converted: command must be a string", "(E_CONFIG)"]);
+    convert("codex", &["ok", "two"]).exits(2).says(&[
+        ".mcp.json:4:1: two cannot be converted: 2 entries are called two, in lines 3, 4",
+        "try      leave one of them",
+    ]);
+    convert("codex", &["nobody"]).exits(2).says(&["there is no entry nobody to convert"]);
+    let ran = convert("codex", &[]).exits(0).says(&["bad is left out: ", "two is left out: "]);
+    assert_eq!(ran.stdout, "[mcp_servers.ok]\ncommand = \"c\"\n");
+    // One JSON document, or none.
+    for to in ["codex", "servers-toml"] {
+        let ran = convert(to, &["--json", "ok"]).exits(2);
+        assert_eq!((ran.stdout.as_str(), &ran.failure()["id"]), ("", &"E_USAGE".into()), "{to}");
+    }
+    for to in ["mcp-servers", "vscode", "opencode"] {
+        assert!(convert(to, &["--json", "ok"]).exits(0).json().is_object(), "{to}");
+    }
+}
+
+#[test]
+fn servers_and_doctor_agree_on_what_is_a_fault() {
+    let folder = Folder::new("servers-agree");
+    for (entry, is_faulty) in [
+        (r#""x": {"command": "true", "comand": 1}"#, false),
+        (r#""x": {"url": "tcp://h"}"#, true),
+        (r#""x": {"command": "true", "disabled": true, "cwd": "/no/such"}"#, false),
+    ] {
+        folder.file(".mcp.json", format!("{{\"mcpServers\": {{{entry}}}}}"));
+        folder.run(&["servers"]).exits(if is_faulty { 2 } else { 0 });
+        let found = folder.run(&["doctor", "--json"]).json()["configuration"]["findings"].clone();
+        assert_eq!(!found.as_array().unwrap().is_empty(), is_faulty, "{entry}: {found}");
+    }
+}

@@ -1,8 +1,12 @@
 //! Signals: what was started is gone, whatever it does.
 
 use std::io::{BufRead, BufReader, Read};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
+use super::config::Folder;
 use super::support::{Running, command, legacy, start};
 
 /// Says that it is there, and then does not go away when it is asked to.
@@ -84,4 +88,63 @@ fn i170_a_reader_that_does_not_read_holds_nothing_up() {
     running.signal("TERM");
     running.finish().exits(143);
     drop(stdout);
+}
+
+/// A list of which the second page never comes.
+fn unending(name: &str) -> String {
+    legacy(&format!(
+        r#"read -r line; printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{"tools":[{{"name":"{name}","x":["\u007d"]}}],"nextCursor":"more"}}}}'; cat >/dev/null"#
+    ))
+}
+
+/// Sends the signal when the tool has been printed, and gives all of what was printed.
+fn interrupted(command: Command, tool: &str, signal: &str, code: i32) -> String {
+    let mut running = start(command);
+    let mut stdout = running.child.stdout.take().unwrap();
+    let mut printed = Vec::new();
+    while !String::from_utf8_lossy(&printed).contains(tool) {
+        let mut piece = [0; 4096];
+        let length = stdout.read(&mut piece).unwrap();
+        assert_ne!(length, 0, "it ended without the tool");
+        printed.extend(&piece[..length]);
+    }
+    running.signal(signal);
+    stdout.read_to_end(&mut printed).unwrap();
+    running.finish().exits(code);
+    String::from_utf8(printed).unwrap()
+}
+
+#[test]
+fn i170_a_document_that_a_signal_ends_is_whole_and_says_so() {
+    let script = unending("first");
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let list = command(["list", "--json", "--era", "legacy", "sh", "-c", &script]);
+        let text = interrupted(list, "first", signal, code);
+        let json: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!(json["tools"][0]["name"], "first");
+        assert_eq!(
+            (&json["errors"][0]["id"], &json["errors"][0]["exitCode"]),
+            (&"E_INTERRUPTED".into(), &code.into())
+        );
+    }
+    // For a person, what had come is there.
+    let list = command(["list", "--describe", "--era", "legacy", "sh", "-c", &script]);
+    assert_eq!(interrupted(list, "first", "INT", 130).lines().next(), Some("Tools"));
+}
+
+#[test]
+fn i170_a_document_of_several_servers_that_a_signal_ends_is_whole_and_says_so() {
+    let folder = Folder::new("signals-several");
+    let entry = |name: &str| {
+        let script = Value::from(unending(&format!("of-{name}")));
+        format!(r#""{name}": {{"command": "sh", "args": ["-c", {script}]}}"#)
+    };
+    let entries = [entry("a"), entry("b")].join(",");
+    folder.file(".mcp.json", format!("{{\"mcpServers\": {{{entries}}}}}"));
+    let list = folder.command(&["list", "--json", "--era", "legacy"]);
+    let text = interrupted(list, "of-a", "INT", 130);
+    let json: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(json["error"]["id"], "E_INTERRUPTED");
+    assert_eq!(json["servers"][0]["server"]["errors"][0]["id"], "E_INTERRUPTED");
+    assert_eq!(json["servers"].as_array().map(Vec::len), Some(1));
 }

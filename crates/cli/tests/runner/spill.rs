@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::support::{command, line, scratch, start};
+use super::support::{answering, command, legacy, line, run, scratch, start};
 use super::terminal::{remaining, seen};
 
 /// A folder for what a test writes, gone with it.
@@ -52,6 +52,28 @@ fn a_part_that_is_too_large_goes_to_a_file_that_nobody_else_reads() {
     let picture = files.iter().find(|file| file.extension().is_some_and(|end| end == "png")).unwrap();
     assert!(std::fs::read(picture).unwrap().starts_with(b"\x89PNG"));
     line("call --spill 20 --json demo: echo message=hi").exits(2).says(&["--spill", "--json"]);
+}
+
+#[test]
+fn what_is_no_base64_is_kept_as_it_came_and_told() {
+    let place = Place::new("spill-undecoded");
+    let data = "!not-base64!".repeat(4);
+    let script = legacy(&answering(&format!(
+        r#"{{"content":[{{"type":"text","text":"seen"}},{{"type":"image","mimeType":"image/png","data":"{data}"}}]}}"#
+    )));
+    let words = ["call", "--spill", "20", "--era", "legacy", "x", "--", "sh", "-c", &script];
+    let mut call = command(words);
+    call.env("TMPDIR", &place.0);
+    let ran = start(call).finish().exits(5);
+    let files = place.written();
+    assert_eq!(std::fs::read_to_string(&files[0]).unwrap(), data);
+    let path = files[0].to_str().unwrap();
+    assert!(ran.stdout.starts_with("seen\n[image, image/png, "), "{}", ran.stdout);
+    assert!(ran.stdout.contains(&format!("not base64, as it came in {path}]")), "{}", ran.stdout);
+    let ran = ran.says(&["(E_BAD_REPLY)", "what stands for the image is not base64", path]);
+    assert!(!ran.stderr.contains(&data), "{}", ran.stderr);
+    // Where it is not decoded, nothing is judged.
+    run(words.into_iter().filter(|word| !matches!(*word, "--spill" | "20"))).exits(0);
 }
 
 #[test]

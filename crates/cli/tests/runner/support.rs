@@ -82,6 +82,9 @@ pub(crate) fn program(name: &str, words: impl IntoIterator<Item = impl AsRef<OsS
     }
     command
         .env_remove("MCP_CONFIG_PATH")
+        .env_remove("MCPJOIN_AUTH_DIR")
+        .env_remove("MCPJOIN_CLIENT_SECRET")
+        .env("XDG_STATE_HOME", "/nowhere/state")
         .env("XDG_CONFIG_HOME", "/nowhere")
         .env("XDG_CACHE_HOME", "/nowhere/cache");
     command

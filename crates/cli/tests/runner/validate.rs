@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use super::ports::Closed;
 use super::support::{Ran, command, legacy, line, run, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
@@ -383,29 +384,103 @@ fn what_crosses_over_http_is_written_down_without_the_headers() {
     assert!(!lines.contains("hunter2") && !ran.stdout.contains("hunter2"), "{lines}");
 }
 
+/// A server that wants a token, and whose metadata are where it says, or are not. It ends with the test.
+fn guarded(documents: bool) -> String {
+    use std::io::{BufRead as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let url = format!("{origin}/mcp");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = String::new();
+            let mut lines = std::io::BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut head).is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let _ = std::io::Read::read_exact(&mut lines, &mut vec![0; length.unwrap_or(0)]);
+            let named = "/.well-known/oauth-protected-resource/mcp";
+            let (status, body) = match head.split(' ').nth(1).unwrap_or_default() {
+                "/mcp" => ("401 Unauthorized", String::new()),
+                path if path == named && documents => (
+                    "200 OK",
+                    format!(r#"{{"resource":"{origin}/mcp","authorization_servers":["{origin}"]}}"#),
+                ),
+                "/.well-known/oauth-authorization-server" => (
+                    "200 OK",
+                    format!(
+                        concat!(
+                            r#"{{"issuer":"{0}","authorization_endpoint":"{0}/a","token_endpoint":"{0}/t","#,
+                            r#""response_types_supported":["code"],"code_challenge_methods_supported":["S256"],"#,
+                            r#""client_id_metadata_document_supported":true}}"#
+                        ),
+                        origin
+                    ),
+                ),
+                _ => ("404 Not Found", String::new()),
+            };
+            let challenge = format!(
+                "Bearer error=\"invalid_token\", error_description=\"it ended yesterday\", \
+                 resource_metadata=\"{origin}{named}\""
+            );
+            let reply = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+                 www-authenticate: {challenge}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(reply.as_bytes());
+        }
+    });
+    url
+}
+
+#[test]
+fn f22_a_server_that_wants_a_token_is_judged_by_how_it_does_and_exits_with_3_or_1() {
+    let right = guarded(true);
+    let told =
+        ["(E_AUTH)", "status 401, invalid_token: it ended yesterday", "--header", "mcpjoin auth login"];
+    let ran = line(&format!("validate {right}")).exits(3).says(&told);
+    let page = ran.stdout;
+    assert!(page.contains("1 run in") && page.contains("\nAuthorization: 1"), "{page}");
+    assert!(page.contains("--header 'Authorization: Bearer ...', or mcpjoin auth login URL"), "{page}");
+    let ran = line(&format!("validate --json {right}")).exits(3);
+    let report = ran.json();
+    assert_eq!((&report["error"]["id"], &report["failed"]), (&"E_AUTH".into(), &0.into()), "{report}");
+    let ran = line(&format!("validate --format junit {right}")).exits(3);
+    assert!(ran.stdout.contains("<error type=\"E_AUTH\""), "{}", ran.stdout);
+    let report = line(&format!("validate --format sarif {right}")).exits(3).json();
+    assert_eq!(report["runs"][0]["invocations"][0]["executionSuccessful"], false, "{report}");
+    let wrong = guarded(false);
+    let ran = line(&format!("validate {wrong}")).exits(1).says(&told);
+    assert!(ran.stdout.contains("MUST resource-metadata-found"), "{}", ran.stdout);
+    line(&format!("validate --skip resource-metadata-found {wrong}")).exits(3);
+}
+
 #[test]
 fn f22_the_exit_code_says_how_it_went_over_http() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    line(&format!("validate http://{port}/mcp")).exits(4).says(&["(E_CONNECT)", "does not answer"]);
+    let closed = Closed::tcp();
+    line(&format!("validate http://{closed}/mcp")).exits(4).says(&["(E_CONNECT)", "does not answer"]);
     line("validate http://me:hunter2@localhost/mcp").exits(2).says(&["is no address", "password"]);
-    let guarded = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", guarded.local_addr().unwrap());
-    let answering = std::thread::spawn(move || {
-        let (mut stream, _) = guarded.accept().unwrap();
-        let mut head = [0; 16];
-        std::io::Read::read_exact(&mut stream, &mut head).unwrap();
-        let reply = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nwww-authenticate: Bearer \
-            error=\"invalid_token\", error_description=\"it ended yesterday\"\r\n\r\n";
-        std::io::Write::write_all(&mut stream, reply).unwrap();
-        // Until the other side has read it and left.
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
-    });
-    line(&format!("validate {url}")).exits(3).says(&[
-        "(E_AUTH)",
-        "--header",
-        "status 401, invalid_token: it ended yesterday",
-    ]);
-    answering.join().unwrap();
+    // Where a redirect leads is worth a try, unless it leads back.
+    for (to, advice) in [("/mcp?again", "that is the address itself"), ("/mcp/", "name that address if")] {
+        let circular = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", circular.local_addr().unwrap());
+        let reply = format!(
+            "HTTP/1.1 307 Go\r\nlocation: {origin}{to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        std::thread::spawn(move || {
+            for stream in circular.incoming() {
+                let (mut stream, reply) = (stream.unwrap(), reply.clone());
+                std::thread::spawn(move || {
+                    let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+                    let _ = std::io::Write::write_all(&mut stream, reply.as_bytes());
+                    let _ = stream.shutdown(std::net::Shutdown::Write);
+                    // Until the other side has read it and left.
+                    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+                });
+            }
+        });
+        line(&format!("validate {origin}/mcp")).exits(4).says(&["(E_NO_ENDPOINT)", "307", advice]);
+    }
     let demo = Demo::start();
     let wrong = demo.url.replace("/mcp", "/elsewhere");
     line(&format!("validate {wrong}")).exits(4).says(&["(E_NO_ENDPOINT)", "status 404"]);

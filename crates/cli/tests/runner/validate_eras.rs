@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::ports::Closed;
 use super::support::{Ran, command, line, run, start};
 
 /// The demonstration where it listens. Ended when this is dropped.
@@ -135,8 +136,8 @@ fn a_server_behind_a_socket_is_judged() {
     std::fs::remove_file(&trace).unwrap();
     assert!(lines.lines().count() > 20 && lines.contains("server/discover"), "{lines}");
     drop(demo);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    line(&format!("validate tcp://{port}")).exits(4).says(&["(E_CONNECT)", "url"]);
+    let closed = Closed::tcp();
+    line(&format!("validate tcp://{closed}")).exits(4).says(&["(E_CONNECT)", "url"]);
 }
 
 #[test]

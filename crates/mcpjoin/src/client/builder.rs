@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use mcpjoin_proto::session::{Ask, ClientRole, Limits, Violation};
+use mcpjoin_proto::session::{Ask, ClientRole, Limits, Presents, Violation};
 use mcpjoin_proto::types::{
-    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation, Root,
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, Implementation,
+    Root,
 };
-use mcpjoin_proto::{ErrorObject, Notification, Profile, Version};
+use mcpjoin_proto::{ErrorObject, Notification, Profile, Raw, Version};
 
 use super::input::{Answers, OnNotification};
 use super::opening::Plan;
@@ -16,6 +17,7 @@ use super::remembered::{Caching, Store};
 use super::{Cache, Client, ConnectError};
 use crate::connection::OnViolation;
 use crate::connection::rounds::MAX_ROUNDS;
+use crate::handler::{ErasedHandler, Handler};
 use crate::link::Link;
 
 /// Pages of one list (adversarial case 66).
@@ -33,9 +35,18 @@ pub struct ClientBuilder {
     max_rounds: usize,
     max_pages: usize,
     answers: Answers,
+    elsewhere: Option<Elsewhere>,
     on_notification: Option<OnNotification>,
     on_violation: Option<OnViolation>,
     caching: Caching,
+}
+
+/// Who answers and hears in place of what is registered, and what it can do for a server.
+struct Elsewhere {
+    capabilities: ClientCapabilities,
+    handler: Arc<dyn ErasedHandler>,
+    /// It stands for another client, and says of itself what that one says.
+    relayed: Option<Arc<Presents>>,
 }
 
 impl ClientBuilder {
@@ -48,6 +59,7 @@ impl ClientBuilder {
             max_rounds: MAX_ROUNDS,
             max_pages: MAX_PAGES,
             answers: Answers::default(),
+            elsewhere: None,
             on_notification: None,
             on_violation: None,
             caching: Caching::default(),
@@ -189,6 +201,39 @@ impl ClientBuilder {
         self
     }
 
+    /// Declares an extension by its name (`io.modelcontextprotocol/oauth-client-credentials`), with its settings, which are
+    /// an object. This is said and nothing else: what an extension demands is done by whoever declares it.
+    pub fn extension(mut self, name: impl Into<String>, settings: Raw) -> Self {
+        self.answers.extensions.insert(name.into(), settings);
+        self
+    }
+
+    /// Answers whatever a legacy server asks, and hears whatever a server tells, in place of what else is registered here
+    /// (roots, sampling, elicitation, tasks, extensions, notifications). `capabilities` is what is declared. The handler is called by
+    /// every connection that the builder makes; its context says by which.
+    ///
+    /// A modern server asks with its results: [`Client::send_request`] gives them as they are.
+    pub fn handler(mut self, capabilities: ClientCapabilities, handler: impl Handler) -> Self {
+        let handler: Arc<dyn ErasedHandler> = Arc::new(Arc::new(handler));
+        self.elsewhere = Some(Elsewhere { capabilities, handler, relayed: None });
+        self
+    }
+
+    /// The same for a client that stands for another one: nothing is held against what it declares, and results and
+    /// progress come as they are. `presents` says word for word what it says of itself.
+    pub(crate) fn relay(
+        mut self,
+        capabilities: ClientCapabilities,
+        presents: Presents,
+        handler: impl Handler,
+    ) -> Self {
+        self = self.handler(capabilities, handler);
+        if let Some(elsewhere) = &mut self.elsewhere {
+            elsewhere.relayed = Some(Arc::new(presents));
+        }
+        self
+    }
+
     /// Hears what the server tells by itself: changes of lists and resources, log messages. What belongs to a
     /// [`Subscription`](super::Subscription) does not come here. Must not block.
     pub fn on_notification(mut self, hear: impl Fn(Notification) + Send + Sync + 'static) -> Self {
@@ -241,10 +286,17 @@ impl ClientBuilder {
 
     pub(super) fn plan(self) -> (Plan, Ask) {
         let answers = Arc::new(self.answers);
-        let mut role = ClientRole::new(self.info, answers.capabilities());
+        let (capabilities, handler, relayed) = match self.elsewhere {
+            Some(Elsewhere { capabilities, handler, relayed }) => (capabilities, Some(handler), relayed),
+            None => (answers.capabilities(), None, None),
+        };
+        let mut role = ClientRole::new(self.info, capabilities);
         role.version = self.version;
+        role.relays = relayed.is_some();
+        role.presents = relayed;
         let plan = Plan {
             role,
+            handler,
             limits: self.limits,
             max_rounds: self.max_rounds,
             max_pages: self.max_pages,

@@ -226,6 +226,8 @@ fn phase(cause: &CloseCause) -> Phase {
         OpeningFailure::Unsent { method, .. }
         | OpeningFailure::Refused { method, .. }
         | OpeningFailure::BadReply { method, .. }
+        | OpeningFailure::Echo { method }
+        | OpeningFailure::UnknownReply { method, .. }
         | OpeningFailure::TimedOut { method, .. } => match method {
             Method::Initialize => Phase::Initialize,
             _ => Phase::Probe,

@@ -41,6 +41,8 @@ pub(super) struct Answers {
     pub(super) elicitation_url: bool,
     /// Results may come later: declared as an extension. In 2025-11-25 a client declares only tasks of its own.
     pub(super) takes_tasks: bool,
+    /// What else is declared, by name, with its settings.
+    pub(super) extensions: BTreeMap<String, Raw>,
 }
 
 /// Why a question has no answer.
@@ -101,8 +103,11 @@ impl Answers {
             elicitation.url = self.elicitation_url.then(Raw::empty_object);
             capabilities = capabilities.with_elicitation(elicitation);
         }
+        let mut extensions = self.extensions.clone();
         if self.takes_tasks {
-            let extensions = BTreeMap::from([(task::EXTENSION.to_owned(), Raw::empty_object())]);
+            extensions.insert(task::EXTENSION.to_owned(), Raw::empty_object());
+        }
+        if !extensions.is_empty() {
             capabilities = capabilities.with_extensions(extensions);
         }
         capabilities

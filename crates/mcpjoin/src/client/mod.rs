@@ -380,6 +380,7 @@ impl Client {
         call.params = params.map(Payload::from_raw);
         match self.inner.connection.call(call).await? {
             Reply::Complete(result) | Reply::Task(result) => Ok(result),
+            Reply::Verbatim(result) => Ok(result.into_raw()),
             Reply::NeedInput(input) => Raw::from_value(&*input)
                 .map_err(|error| ClientError::BadResult { method, what: error.to_string() }),
         }
@@ -490,6 +491,7 @@ fn decode<R: DeserializeOwned>(method: &Method, result: &Raw) -> Result<R, Clien
 fn complete(method: &Method, reply: Reply) -> Result<Raw, ClientError> {
     match reply {
         Reply::Complete(result) => Ok(result),
+        Reply::Verbatim(result) => Ok(result.into_raw()),
         Reply::NeedInput(_) | Reply::Task(_) => Err(ClientError::BadResult {
             method: method.clone(),
             what: "it is not a complete result, which this method always has".into(),

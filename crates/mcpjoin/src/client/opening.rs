@@ -15,6 +15,7 @@ use super::subscription::Watched;
 use super::task::Board;
 use super::{Client, ConnectError, Inner, OpenConnection};
 use crate::connection::{Connection, OnViolation, Overhears, Setup};
+use crate::handler::{ErasedHandler, Kept};
 #[cfg(unix)]
 use crate::link::ChildHandle;
 use crate::link::{Link, Standing};
@@ -26,6 +27,8 @@ const PROMPT: Duration = Duration::from_millis(100);
 /// What each connection of a client is made of.
 pub(super) struct Plan {
     pub(super) role: ClientRole,
+    /// Who answers and hears in place of `answers` and `on_notification`.
+    pub(super) handler: Option<Arc<dyn ErasedHandler>>,
     pub(super) limits: Limits,
     pub(super) max_rounds: usize,
     pub(super) max_pages: usize,
@@ -64,16 +67,19 @@ impl Plan {
             overhears: cache.clone().map(|cache| -> Overhears { Box::new(move |told| cache.hear(told)) }),
         };
         let tasks = Arc::<Board>::default();
-        let handler = ClientHandler {
-            answers: self.answers.clone(),
-            on_notification: self.on_notification.clone(),
-            tasks: tasks.clone(),
+        let handler: Arc<dyn ErasedHandler> = match &self.handler {
+            Some(handler) => handler.clone(),
+            None => Arc::new(Arc::new(ClientHandler {
+                answers: self.answers.clone(),
+                on_notification: self.on_notification.clone(),
+                tasks: tasks.clone(),
+            })),
         };
         #[cfg(unix)]
         let child = link.child();
         let headers = link.has_headers();
         let standing = link.standing();
-        let (connection, driver) = Connection::new(link, setup, Arc::new(handler));
+        let (connection, driver) = Connection::new(link, setup, Kept(handler));
         let connection = OpenConnection(connection);
         tokio::spawn(driver);
         Opening {

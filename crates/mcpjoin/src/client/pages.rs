@@ -3,9 +3,10 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination>. A cursor means nothing to
 //! a client: every text is one, the empty one too, and only its absence ends a list.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -15,7 +16,7 @@ use mcpjoin_proto::types::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListTasksResult, ListToolsResult,
     PageParams, Prompt, Resource, ResourceTemplate, Task, Tool,
 };
-use mcpjoin_proto::{Method, Raw};
+use mcpjoin_proto::{Method, Raw, code};
 use tokio::time::Instant;
 
 use super::cache::is_public;
@@ -30,8 +31,11 @@ use crate::connection::Calling;
 ///
 /// Pages that are remembered as fresh are not asked for, each for itself ([`Cache`](super::Cache)); when the list has
 /// changed meanwhile, items may come twice or be missing, as with a list that changes while it is read.
-/// [`Client::anew`] reads a list as it is. When the server refuses the cursor of a remembered page, all pages of the list
-/// are forgotten, and it is read from the beginning as long as no item has been handed out.
+/// [`Client::anew`] reads a list as it is.
+///
+/// When the server refuses a cursor (-32602, or any error behind a remembered page), all pages of the list are forgotten,
+/// and it is read from the beginning, [once](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination):
+/// items with the name or the address of one that was handed out do not come again. The second refusal is an error.
 #[must_use = "nothing is asked before it is polled"]
 pub struct Pages<T: Listed> {
     client: Client,
@@ -43,8 +47,11 @@ pub struct Pages<T: Listed> {
     from_memory: bool,
     /// An earlier page was for this client alone, and so is the whole list.
     private: bool,
-    /// Items were handed out that cannot be taken back.
-    handed_out: bool,
+    /// What was handed out and cannot be taken back: of each item a number that stands for its name.
+    handed_out: HashSet<u64>,
+    numbers: RandomState,
+    /// A cursor was refused, and the list begun again for it.
+    has_restarted: bool,
     /// The list was begun again, and what was read before is void.
     begun_again: bool,
 }
@@ -76,13 +83,17 @@ pub trait Listed: sealed::Sealed + Unpin + Send + Sized {
     #[doc(hidden)]
     fn page(result: &Raw) -> Result<(Vec<Self>, Option<String>), ClientError>;
 
+    /// By what it is known among the others: its name or its address.
+    #[doc(hidden)]
+    fn listed_as(&self) -> &str;
+
     /// Leaves out what this connection cannot use.
     #[doc(hidden)]
     fn retain(client: &Client, items: &mut Vec<Self>);
 }
 
 macro_rules! listed {
-    ($($item:ident, $method:ident => $result:ident.$items:ident, $retain:expr;)*) => {$(
+    ($($item:ident.$key:ident, $method:ident => $result:ident.$items:ident, $retain:expr;)*) => {$(
         impl sealed::Sealed for $item {}
 
         impl Listed for $item {
@@ -93,6 +104,10 @@ macro_rules! listed {
                 Ok((page.$items, page.next_cursor))
             }
 
+            fn listed_as(&self) -> &str {
+                &self.$key
+            }
+
             fn retain(client: &Client, items: &mut Vec<Self>) {
                 $retain(client, items);
             }
@@ -101,11 +116,11 @@ macro_rules! listed {
 }
 
 listed! {
-    Tool, ListTools => ListToolsResult.tools, |client: &Client, tools| client.inner.catalogue.retain(tools);
-    Resource, ListResources => ListResourcesResult.resources, all;
-    ResourceTemplate, ListResourceTemplates => ListResourceTemplatesResult.resource_templates, all;
-    Prompt, ListPrompts => ListPromptsResult.prompts, all;
-    Task, ListTasks => ListTasksResult.tasks, all;
+    Tool.name, ListTools => ListToolsResult.tools, |client: &Client, tools| client.inner.catalogue.retain(tools);
+    Resource.uri, ListResources => ListResourcesResult.resources, all;
+    ResourceTemplate.uri_template, ListResourceTemplates => ListResourceTemplatesResult.resource_templates, all;
+    Prompt.name, ListPrompts => ListPromptsResult.prompts, all;
+    Task.task_id, ListTasks => ListTasksResult.tasks, all;
 }
 
 /// Nothing is left out.
@@ -121,7 +136,9 @@ impl<T: Listed> Pages<T> {
             stage: Stage::Next(None),
             from_memory: false,
             private: false,
-            handed_out: false,
+            handed_out: HashSet::new(),
+            numbers: RandomState::new(),
+            has_restarted: false,
             begun_again: false,
         }
     }
@@ -150,7 +167,9 @@ impl<T: Listed> Pages<T> {
 
     fn poll_handed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, ClientError>>> {
         let item = self.poll_item(cx);
-        self.handed_out |= matches!(item, Poll::Ready(Some(Ok(_))));
+        if let Poll::Ready(Some(Ok(item))) = &item {
+            self.handed_out.insert(self.numbers.hash_one(item.listed_as()));
+        }
         item
     }
 
@@ -215,16 +234,19 @@ impl<T: Listed> Pages<T> {
         self.read(page)
     }
 
-    /// A page that is refused for its cursor shows that nothing is known of the list.
+    /// A page that is refused for its cursor shows that nothing is known of the list: it is begun again, once.
     fn refused(&mut self, error: CallError, first: bool) -> Result<Stage, ClientError> {
-        if first || !matches!(error, CallError::Remote(_)) {
+        let CallError::Remote(remote) = &error else { return Err(error.into()) };
+        if first {
             return Err(error.into());
         }
         self.client.inner.remembered.forget(&T::METHOD);
-        // What is remembered is gone, so that this happens once, and the bound of the pages goes on.
-        if !std::mem::take(&mut self.from_memory) || self.handed_out {
+        // Behind a remembered page the cursor is old, whatever the server says of it.
+        let by_its_cursor = std::mem::take(&mut self.from_memory) || remote.code == code::INVALID_PARAMS;
+        if !by_its_cursor || std::mem::replace(&mut self.has_restarted, true) {
             return Err(error.into());
         }
+        // The bound of the pages goes on.
         self.seen.clear();
         (self.private, self.begun_again) = (false, true);
         Ok(Stage::Next(None))
@@ -232,6 +254,9 @@ impl<T: Listed> Pages<T> {
 
     fn read(&mut self, (mut items, next): (Vec<T>, Option<String>)) -> Result<Stage, ClientError> {
         T::retain(&self.client, &mut items);
+        if self.has_restarted && !self.handed_out.is_empty() {
+            items.retain(|item| !self.handed_out.contains(&self.numbers.hash_one(item.listed_as())));
+        }
         self.items = items.into_iter();
         let Some(cursor) = next else { return Ok(Stage::Over) };
         if !self.seen.insert(cursor.clone()) {

@@ -83,8 +83,20 @@ impl Restart {
         self
     }
 
+    /// Hears of each start and each end, beside whoever hears of them already.
+    pub(crate) fn also_on_event(mut self, hear: impl Fn(&RunEvent<'_>) + Send + Sync + 'static) -> Self {
+        let first = self.on_event.take();
+        self.on_event = Some(Arc::new(move |event| {
+            if let Some(first) = &first {
+                first(event);
+            }
+            hear(event);
+        }));
+        self
+    }
+
     fn tell(&self, event: &RunEvent<'_>) {
-        tracing::info!(target: "mcpjoin", ?event, "a server that is started again when it dies");
+        tracing::debug!(target: "mcpjoin", ?event, "a server that is started again when it dies");
         if let Some(hear) = &self.on_event {
             hear(event);
         }
@@ -281,6 +293,22 @@ impl ClientBuilder {
         S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
+        self.restarting_until(restart, start, watch::channel(false).0).await
+    }
+
+    /// The same, and it ends when `ending` says so, wherever it is on its way: then the first start is
+    /// [`CloseCause::Local`], and nothing of it is left either.
+    pub(crate) async fn restarting_until<F, S, E>(
+        self,
+        restart: Restart,
+        start: F,
+        ending: watch::Sender<bool>,
+    ) -> Result<RestartingClient, RunEnd>
+    where
+        F: Fn() -> S + Send + Sync + 'static,
+        S: IntoFuture<Output = Result<Link, E>, IntoFuture: Send + 'static>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
         let start = Box::new(move || -> Starting {
             let starting = start().into_future();
             Box::pin(
@@ -289,14 +317,15 @@ impl ClientBuilder {
         });
         let (plan, ask) = self.plan();
         let patience = plan.limits.request;
-        let link = start().await?;
-        let opening = plan.begin(link, ask);
-        let peer = opening.opened().await?;
-        let client = opening.client(peer);
-        restart.tell(&RunEvent::Started { run: 1 });
-        let (ending, ends) = watch::channel(false);
-        let (state, shown) = watch::channel(State::Up { client: client.clone(), run: 1 });
-        let keeper = Keeper { plan, ask, restart, start, state, ends };
+        let (state, shown) = watch::channel(State::Over(NoClient::Closed));
+        let ends = ending.subscribe();
+        let mut keeper = Keeper { plan, ask, restart, start, state, ends };
+        let client = keeper.open(ask).await.map_err(|why| match why {
+            NoStart::Failed(why) => why,
+            NoStart::Ending => RunEnd::Ended(CloseCause::Local),
+        })?;
+        keeper.state.send_replace(State::Up { client: client.clone(), run: 1 });
+        keeper.restart.tell(&RunEvent::Started { run: 1 });
         tokio::spawn(keeper.keep(client));
         Ok(RestartingClient(Arc::new(Shared { state: shown, ending, patience })))
     }
@@ -337,6 +366,11 @@ impl RestartingClient {
             Ok(known) => known,
             Err(_) => Err(NoClient::TimedOut { after: patience, last: self.last_end() }),
         }
+    }
+
+    /// The client of the run that is current, if there is one now.
+    pub(crate) fn current(&self) -> Option<Client> {
+        here(&self.0.state.borrow())?.ok()
     }
 
     fn last_end(&self) -> RunEnd {
@@ -527,32 +561,4 @@ impl Drop for Keeper {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_from_a_tenth_of_a_second_to_half_a_minute_and_none_is_like_another() {
-        let restart = Restart::default();
-        let mut all = Vec::new();
-        for before in 0..200 {
-            let least = Duration::from_millis(100).saturating_mul(2_u32.saturating_pow(before));
-            let least = least.min(Duration::from_secs(20));
-            let pause = restart.pause(before);
-            assert!(pause >= least && pause <= least * 3 / 2, "{before}: {pause:?}");
-            all.push(pause);
-        }
-        assert!(all.iter().all(|pause| (100..=30_000).contains(&pause.as_millis())));
-        let late = &all[10..];
-        assert!(late.iter().any(|pause| *pause != late[0]), "no chance in it: {late:?}");
-        // However they are set, none passes the longest.
-        for (first, longest) in [(1, 1), (5, 3), (0, 0), (1000, 1100)] {
-            let (first, longest) = (Duration::from_secs(first), Duration::from_secs(longest));
-            let restart = Restart::default().pauses(first, longest);
-            for before in [0, 1, 2, 31, 32, u32::MAX] {
-                let pause = restart.pause(before);
-                assert!(pause <= longest && pause >= first.min(longest), "{pause:?}");
-            }
-        }
-        let _ = Restart::default().pauses(Duration::MAX, Duration::MAX).pause(3);
-    }
-}
+mod tests;

@@ -349,6 +349,8 @@ impl<P: Question> RoundTrip<P> {
             Ok(Reply::Complete(result)) if self.asks_for_a_task() => self.begun(result),
             Ok(Reply::Complete(result)) => Stage::Done(Ok(result)),
             Ok(Reply::NeedInput(input)) => self.next_round(*input),
+            // Of a client that hands results on, which plays no rounds.
+            Ok(Reply::Verbatim(result)) => Stage::Done(Ok(result.into_raw())),
             Ok(Reply::Task(task)) if self.params.tool().is_some() => self.begun(task),
             Ok(Reply::Task(_)) => Stage::Done(Err(ClientError::BadResult {
                 method: P::METHOD,

@@ -11,6 +11,7 @@ use mcpjoin_proto::types::{ExtensionTask, ProgressParams};
 use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
 
+use super::Connection;
 use super::core::{Core, Locked, Slot};
 
 /// A call in progress: zero or more [`CallEvent`]s, then the result.
@@ -88,6 +89,19 @@ impl Calling {
     /// request when it is not sent yet. Cancel-safe.
     pub async fn next_event(&mut self) -> Option<CallEvent> {
         poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    /// Cancels the request, as dropping it does, and tells the peer why.
+    pub(crate) fn cancel(mut self, reason: Option<&str>) {
+        if let Stage::Sent(id) = self.stage {
+            let mut state = self.core.lock();
+            if state.slots.remove(id).is_some_and(|slot| slot.outcome.is_none()) {
+                state.session.cancel(&RequestId::from(id), reason);
+                state.wake_driver();
+            }
+            drop(state);
+            self.stage = Stage::Over;
+        }
     }
 
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
@@ -202,11 +216,7 @@ impl Future for Calling {
 impl Drop for Calling {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            let mut state = self.core.lock();
-            // Woken and gone: the room that it was told of is for the next one.
-            if !state.room.leave(place.number) {
-                state.wake_driver();
-            }
+            Connection::from_core(self.core.clone()).leave_room(place.number);
         }
         let Stage::Sent(id) = self.stage else { return };
         let mut state = self.core.lock();

@@ -5,9 +5,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext};
+use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext, Route};
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
-use mcpjoin_proto::{Profile, Raw, RequestId};
+use mcpjoin_proto::{Notification, Profile, Raw, RequestId};
 
 use super::aside::Place;
 use super::core::{Core, Inner};
@@ -96,6 +96,25 @@ impl Context {
         let outcome = state.session.log(id, &message);
         state.wake_driver();
         outcome
+    }
+
+    /// Tells the asker something that belongs to its request, in its order with what else belongs to it. Nothing is looked
+    /// at but what the session must: a server that tells what its client has not asked for breaks a rule.
+    ///
+    /// # Errors
+    /// When the request is no longer being handled, when the revision has no such notification or what it needs was not
+    /// declared, and when the asker takes too little.
+    pub fn notify(&self, notification: Notification) -> Result<(), NotifyRefused> {
+        let mut state = self.core.lock();
+        let id = self.handled_in(&state)?.clone();
+        let outcome = state.session.notify(notification, Route::ReplyTo(id));
+        state.wake_driver();
+        outcome
+    }
+
+    /// Why the request is cancelled, in the peer's words: for what is dropped with its handler.
+    pub(crate) fn cancel_reason(&self) -> Option<String> {
+        self.core.lock().reason.clone()
     }
 
     /// Closes the event stream of the request where its sender comes back for the rest: over HTTP in 2025-11-25, where

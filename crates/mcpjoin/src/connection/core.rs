@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) closed: Option<Arc<CloseCause>>,
     /// The link and what it has started are gone too.
     pub(crate) gone: bool,
+    /// Why the request is cancelled whose handler is being dropped.
+    pub(crate) reason: Option<String>,
 }
 
 /// The state, locked. Whoever is to be woken is woken when it is not any more.
@@ -95,6 +97,7 @@ impl Core {
                 opened: false,
                 closed: None,
                 gone: false,
+                reason: None,
             }),
             epoch: Instant::now(),
             aside: Arc::default(),

@@ -4,6 +4,7 @@
 //! and sends everything that is ready in one go; after a bounded amount it lets others have the thread.
 
 mod ending;
+mod timer;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State};
+use mcpjoin_proto::decode::DecodeErrorKind;
+use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State, Violation};
 use mcpjoin_proto::{Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
@@ -75,6 +77,8 @@ pub struct Driver {
     answers: Answers,
     /// Answers that are too large to be finished here.
     large: Vec<Large>,
+    /// How many log messages were dropped when it was told the last time.
+    dropped_logs: u64,
     /// Handlers that have begun in this turn.
     begun: usize,
     wake: Vec<Waker>,
@@ -119,6 +123,7 @@ impl Driver {
             events: VecDeque::new(),
             answers: Answers::default(),
             large: Vec::new(),
+            dropped_logs: 0,
             begun: 0,
             wake: Vec::new(),
         }
@@ -228,11 +233,23 @@ impl Driver {
         self.respond(state);
         let mut pushed = false;
         while self.io.has_room() {
-            let Some(outbound) = state.session.poll_transmit() else { return (pushed, true) };
+            let Some(outbound) = state.session.poll_transmit() else {
+                self.tell_of_dropped_logs(state.session.dropped_logs());
+                return (pushed, true);
+            };
             self.io.push(outbound);
             pushed = true;
         }
         (pushed, false)
+    }
+
+    /// Once there is nothing left to send: so it is said once for all that were dropped meanwhile.
+    fn tell_of_dropped_logs(&mut self, dropped: u64) {
+        let count = dropped - self.dropped_logs;
+        if count > 0 {
+            self.dropped_logs = dropped;
+            tracing::warn!(target: "mcpjoin", count, "log messages were dropped: the peer takes too little");
+        }
     }
 
     /// Notes when to come again.
@@ -368,9 +385,9 @@ impl Driver {
                 Event::Notification { notification, .. } => {
                     self.begin_notification(notification, Context::of_notification(core.clone()));
                 }
-                Event::Cancelled { id, .. } => self.cancel(&id),
+                Event::Cancelled { id, reason } => self.cancel(&id, reason),
                 Event::Violation(violation) => {
-                    tracing::debug!(target: "mcpjoin", %violation, "the peer broke a rule");
+                    noted(&violation);
                     if let Some(on_violation) = &self.on_violation {
                         on_violation(&violation);
                     }
@@ -464,9 +481,16 @@ impl Driver {
     }
 
     /// Nobody waits for the answer any more: the handler's future is dropped where it waits.
-    fn cancel(&mut self, id: &RequestId) {
+    fn cancel(&mut self, id: &RequestId, reason: Option<String>) {
+        let told = reason.is_some();
+        if told {
+            self.core.lock().reason = reason;
+        }
         if let Some(running) = &mut self.running {
             running.cancel(id);
+        }
+        if told {
+            self.core.lock().reason = None;
         }
         self.answers.list.retain(|answered| answered.id != *id);
     }
@@ -525,50 +549,16 @@ impl Driver {
             }
         }
     }
+}
 
-    /// Does what is due, and sets the timer to what is due next.
-    fn keep_time(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) {
-        let deaf = self.deaf_peer.take_if(|deaf| deaf.1 <= now);
-        if deaf.is_some() || self.due.is_some_and(|due| due <= now) {
-            let mut state = core.lock();
-            if let Some((cause, _)) = deaf.map(|deaf| *deaf) {
-                state.session.handle(now, Inbound::Closed { cause });
-            }
-            state.session.handle_timeout(now);
-            self.take_events(&mut state);
-            state.room.take_late(now, &mut self.wake);
-            self.note_due(&state);
-            drop(state);
-            self.run_events(cx, core);
-            // What was done may leave something to send, as a cancellation does, and sending comes before this.
-            cx.waker().wake_by_ref();
-        }
-        let farewell = match &self.stage {
-            Stage::Farewell(_, until) => Some(*until),
-            _ => None,
-        };
-        let deaf = self.deaf_peer.as_ref().map(|deaf| deaf.1);
-        if let Some(at) = [self.due, farewell, deaf].into_iter().flatten().min() {
-            self.ring_at(cx, core, now, at);
-        }
-    }
-
-    /// Has the task woken at that time, or earlier: a timer that rings early costs less than one that is set
-    /// anew for every request.
-    fn ring_at(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time, at: Time) {
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(core.instant(at))));
-        if at < self.timer_at || self.timer_at <= now {
-            timer.as_mut().reset(core.instant(at));
-            self.timer_at = at;
-        } else if self.timer_wakes.will_wake(cx.waker()) {
-            // It knows already whom to wake.
-            return;
-        }
-        if timer.as_mut().poll(cx).is_ready() {
-            self.timer_at = Time::ZERO;
-            cx.waker().wake_by_ref();
-        }
-        self.timer_wakes.clone_from(cx.waker());
+/// What a peer did wrong, for whoever listens. What was refused for its size alone is our doing as much as its own.
+fn noted(violation: &Violation) {
+    if let Violation::Malformed { error, .. } = violation
+        && let DecodeErrorKind::TooLarge { .. } = error.kind
+    {
+        tracing::warn!(target: "mcpjoin", limit = "message", "a message was refused: {}", error.kind);
+    } else {
+        tracing::debug!(target: "mcpjoin", %violation, "the peer broke a rule");
     }
 }
 

@@ -21,7 +21,7 @@ use std::task::{Context as TaskContext, Poll};
 use mcpjoin_proto::session::{
     Call, CloseCause, Limits, NotifyRefused, Peer, Role, Route, Session, State, Violation,
 };
-use mcpjoin_proto::{Method, Notification};
+use mcpjoin_proto::{Method, Notification, RequestId};
 
 pub(crate) use aside::Place as AsidePlace;
 pub use calling::{CallEvent, Calling};
@@ -138,6 +138,15 @@ impl Connection {
         Poll::Pending
     }
 
+    /// Gives such a place back.
+    pub(crate) fn leave_room(&self, place: u64) {
+        let mut state = self.core.lock();
+        // Woken and gone: the room that it was told of is for the next one.
+        if !state.room.leave(place) {
+            state.wake_driver();
+        }
+    }
+
     /// The other side, once the peers agree.
     #[must_use]
     pub fn peer(&self) -> Option<Arc<Peer>> {
@@ -168,6 +177,28 @@ impl Connection {
     pub fn in_flight(&self) -> (usize, usize) {
         let state = self.core.lock();
         (state.session.calls_in_flight(), state.session.requests_in_flight())
+    }
+
+    /// Whether both are handles on the same connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// The requests of the peer that a handler works on: how many, and the oldest of them.
+    pub(crate) fn handled_requests(&self) -> (usize, Option<RequestId>) {
+        self.core.lock().session.handled_requests()
+    }
+
+    /// Tells the peer something on the stream of a request of its own.
+    pub(crate) fn notify_on(
+        &self,
+        request: RequestId,
+        notification: Notification,
+    ) -> Result<(), NotifyRefused> {
+        let mut state = self.core.lock();
+        let outcome = state.session.notify(notification, Route::ReplyTo(request));
+        state.wake_driver();
+        outcome
     }
 
     /// Ends the connection: calls under way fail, the link is closed and what it has started is ended.

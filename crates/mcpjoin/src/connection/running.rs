@@ -1,6 +1,7 @@
 //! Handlers at work: polled where the driver is, with their panics caught and their long polls reported.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::mem;
@@ -18,7 +19,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::aside;
 use crate::handler::Answer;
 
-/// A handler that keeps the thread for longer than this at a time is reported.
+/// A handler that keeps the thread for longer than this at a time is reported; what others on the machine took of it does
+/// not count.
 const LONG_POLL: Duration = Duration::from_millis(50);
 /// So many places are kept when nobody works any more.
 const KEPT_PLACES: usize = 64;
@@ -76,8 +78,10 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn push(&mut self, answered: Answered) {
-        if let Given::Plain(Ok(Reply::Complete(result) | Reply::Task(result))) = &answered.answer {
-            self.bytes += result.len();
+        match &answered.answer {
+            Given::Plain(Ok(Reply::Complete(result) | Reply::Task(result))) => self.bytes += result.len(),
+            Given::Plain(Ok(Reply::Verbatim(result))) => self.bytes += result.raw().len(),
+            _ => {}
         }
         if self.list.capacity() == 0 {
             self.list.reserve_exact(1);
@@ -341,11 +345,25 @@ pub(super) fn poll_answer(
     }
 }
 
+thread_local! {
+    /// How long this thread had waited for a processor when that was last looked at.
+    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// How long this thread has waited for a processor since this was last asked: what a busy machine takes is not the
+/// handler's. Linux alone says it; it is looked at only where something has taken long.
+fn waited() -> Duration {
+    let stated = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanos = stated.and_then(|stated| stated.split_whitespace().nth(1)?.parse().ok());
+    let now = nanos.map_or(Duration::ZERO, Duration::from_nanos);
+    now.saturating_sub(WAITED.replace(now))
+}
+
 /// Says what time it is now.
 fn report_long_poll(method: &Method, started: Instant) -> Instant {
     let now = Instant::now();
     let took = now.saturating_duration_since(started);
-    if took > LONG_POLL {
+    if took > LONG_POLL && took.saturating_sub(waited()) > LONG_POLL {
         tracing::warn!(
             target: "mcpjoin",
             %method,

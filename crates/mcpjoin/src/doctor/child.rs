@@ -51,7 +51,7 @@ pub(super) async fn examine(
     course.begin(Phase::Probe);
     match opening.connect(course, &wire, link, client).await {
         Ok(client) => {
-            course.lists(&client).await;
+            course.lists(&client, &wire).await;
             course.shut_down(client, &handle).await;
             course.heard(&wire.seen());
         }

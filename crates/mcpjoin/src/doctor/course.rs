@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{CloseCause, LinkEnd, LinkEndKind, Peer};
+use mcpjoin_proto::session::{CloseCause, LinkEnd, LinkEndKind, Peer, Violation};
 use mcpjoin_proto::{Method, code};
 use tokio::time::{Instant, timeout};
 
@@ -12,8 +12,8 @@ use super::orchestra::Orchestrator;
 use super::report::{Check, Finding, Listing, Outcome, Phase, Report, Step, mark};
 use super::resolve::Resolved;
 use super::way::Way;
-use super::wire::Seen;
-use super::{Tap, diagnosis};
+use super::wire::{Seen, Wire};
+use super::{Tap, diagnosis, ending};
 use crate::client::{Client, ClientError, Listed, Pages};
 use crate::link::{ChildHandle, Forced};
 #[cfg(feature = "quic")]
@@ -23,6 +23,9 @@ use crate::quic::CertificateFacts;
 const LIST: Duration = Duration::from_secs(600);
 
 const NO_CONNECTION: &str = "there was no connection";
+/// Of a probe.
+pub(super) const NO_ANSWER: &str = "no answer";
+const NOT_AGREED: &str = "client and server did not agree";
 const NOT_STARTED: &str = "the server was not started";
 const NO_ADDRESS: &str = "there is no address";
 const NO_AUTHORITY: &str = "there is no authority to trust";
@@ -32,10 +35,14 @@ const CLOSED: &str = "the connection had ended";
 /// Hears of each phase as it begins.
 pub(super) type Begun = Box<dyn Fn(Phase) + Send + Sync>;
 
+/// Hears of each phase as it is over, or is passed over. What is found out later may change what it says.
+pub(super) type Noted = Box<dyn Fn(&Step) + Send + Sync>;
+
 /// An examination under way.
 pub(super) struct Course {
     pub(super) way: Way,
     begun: Option<Begun>,
+    pub(super) noted: Option<Noted>,
     pub(super) tap: Option<Tap>,
     pub(super) phase: Phase,
     pub(super) since: Instant,
@@ -51,6 +58,8 @@ pub(super) struct Course {
     pub(super) orchestrator: Option<Box<Orchestrator>>,
     pub(super) peer: Option<Peer>,
     lists: Vec<Listing>,
+    /// Why what comes after the phase under way is not run, where that is known better than the phase tells it.
+    pub(super) stopped: Option<&'static str>,
 }
 
 impl Course {
@@ -58,6 +67,7 @@ impl Course {
         Self {
             way,
             begun,
+            noted: None,
             tap: None,
             phase: Phase::Resolve,
             since: Instant::now(),
@@ -73,6 +83,7 @@ impl Course {
             orchestrator: None,
             peer: None,
             lists: Vec::new(),
+            stopped: None,
         }
     }
 
@@ -100,14 +111,35 @@ impl Course {
         self.step(Outcome::Passed, self.since, Instant::now(), detail);
     }
 
+    /// Whether that phase went by without an answer.
+    #[cfg(feature = "http")]
+    pub(super) fn is_unanswered(&self, phase: Phase) -> bool {
+        self.steps.iter().any(|step| step.phase == phase && step.detail == NO_ANSWER)
+    }
+
+    /// What is known better of a phase that is over.
+    #[cfg(feature = "http")]
+    pub(super) fn told(&mut self, phase: Phase, detail: String) {
+        if let Some(step) = self.steps.iter_mut().find(|step| step.phase == phase) {
+            step.detail = detail;
+        }
+    }
+
     pub(super) fn step(&mut self, outcome: Outcome, from: Instant, to: Instant, detail: String) {
         let took = Some(to.saturating_duration_since(from));
-        self.steps.push(Step { phase: self.phase, outcome, took, detail });
+        self.push(Step { phase: self.phase, outcome, took, detail });
+    }
+
+    fn push(&mut self, step: Step) {
+        if let Some(noted) = &self.noted {
+            noted(&step);
+        }
+        self.steps.push(step);
     }
 
     pub(super) fn skip(&mut self, phase: Phase, why: &'static str) {
         let outcome = Outcome::NotRun(why);
-        self.steps.push(Step { phase, outcome, took: None, detail: why.to_owned() });
+        self.push(Step { phase, outcome, took: None, detail: why.to_owned() });
     }
 
     /// The last phase that was run.
@@ -163,8 +195,8 @@ impl Course {
         self.end(resolved.detail());
     }
 
-    /// Reads every list that is declared.
-    pub(super) async fn lists(&mut self, client: &Client) {
+    /// Reads every list that is declared. `wire`: what comes of them and cannot be read is not waited for.
+    pub(super) async fn lists(&mut self, client: &Client, wire: &Wire) {
         self.begin(Phase::List);
         let peer = client.peer();
         let declared = peer.server_capabilities();
@@ -172,11 +204,11 @@ impl Course {
         let resources = declared.is_some_and(|server| server.resources.is_some());
         let prompts = declared.is_some_and(|server| server.prompts.is_some());
         let before = self.findings.len();
-        let alive = (!tools || self.list(Method::ListTools, client.list_tools()).await)
-            && (!resources || self.list(Method::ListResources, client.list_resources()).await)
+        let alive = (!tools || self.list(wire, Method::ListTools, client.list_tools()).await)
+            && (!resources || self.list(wire, Method::ListResources, client.list_resources()).await)
             && (!resources
-                || self.list(Method::ListResourceTemplates, client.list_resource_templates()).await)
-            && (!prompts || self.list(Method::ListPrompts, client.list_prompts()).await);
+                || self.list(wire, Method::ListResourceTemplates, client.list_resource_templates()).await)
+            && (!prompts || self.list(wire, Method::ListPrompts, client.list_prompts()).await);
         let went_well = self.findings.len() == before;
         let items = |method: &Method| {
             self.lists.iter().find(|list| list.method == *method).map_or(0, |list| list.items)
@@ -204,9 +236,17 @@ impl Course {
     }
 
     /// Reads one list. False when the server has ended meanwhile.
-    async fn list<T: Listed>(&mut self, method: Method, pages: Pages<T>) -> bool {
+    async fn list<T: Listed>(&mut self, wire: &Wire, method: Method, pages: Pages<T>) -> bool {
         let began = Instant::now();
-        match timeout(LIST, pages.all()).await {
+        let read = tokio::select! {
+            biased;
+            read = timeout(LIST, pages.all()) => read,
+            () = wire.unreadable(began) => {
+                self.fault(diagnosis::unreadable(&method));
+                return true;
+            }
+        };
+        match read {
             Ok(Ok(items)) => {
                 self.listed(method, items.len(), began);
                 true
@@ -258,10 +298,10 @@ impl Course {
         if report.forced != Forced::No {
             self.not_run([Check::ExitStatus], "the server was ended by a signal");
         }
-        let findings = diagnosis::ending(&report, &handle.stderr());
+        let findings = ending::ending(&report, &handle.stderr());
         let outcome = if findings.is_empty() { Outcome::Passed } else { Outcome::Failed };
         findings.into_iter().for_each(|finding| self.fault(finding));
-        self.step(outcome, self.since, Instant::now(), diagnosis::how(&report));
+        self.step(outcome, self.since, Instant::now(), ending::how(&report));
     }
 
     /// Leaves a server that is none of our children. `Some`: how the connection has ended that we have closed.
@@ -293,10 +333,28 @@ impl Course {
         for check in [Check::Output, Check::ByteOrderMark, Check::Rules] {
             self.pass(check);
         }
+        let misdirected = seen.violations.iter().find_map(|violation| match violation {
+            Violation::UnknownReply { id: Some(id) } => Some(id),
+            _ => None,
+        });
+        if let Some(id) = misdirected {
+            for finding in self.findings.iter_mut().filter(|finding| finding.id == "list-unanswered") {
+                finding.seen.push_str(&format!("; an answer came with the id {id}, which nobody asked"));
+            }
+        }
         let opening = if seen.initialize.is_some() { Phase::Initialize } else { Phase::Probe };
         let phase = if seen.early { opening } else { Phase::List };
-        if seen.noise_lines > 0 {
-            self.fault(diagnosis::noise(self.way, phase, seen));
+        match diagnosis::written(phase, seen) {
+            Some(mut finding) => {
+                let noise = diagnosis::lines(&seen.noise);
+                match self.way.is_remote() {
+                    true => finding.evidence.received = noise,
+                    false => finding.evidence.stdout = noise,
+                }
+                self.fault(finding);
+            }
+            None if seen.noise_lines > 0 => self.fault(diagnosis::noise(self.way, phase, seen)),
+            None => {}
         }
         if seen.byte_order_mark {
             self.fault(diagnosis::byte_order_mark(opening));
@@ -311,6 +369,14 @@ impl Course {
             Phase::Resolve | Phase::Spawn if !self.way.is_remote() => NOT_STARTED,
             Phase::Resolve => NO_ADDRESS,
             Phase::Certificates => NO_AUTHORITY,
+            Phase::Probe | Phase::Initialize | Phase::Authorization => {
+                match (self.stopped, self.has_failed(Check::Life)) {
+                    (Some(why), _) => why,
+                    (None, true) if self.way.is_remote() => CLOSED,
+                    (None, true) => DEAD,
+                    (None, false) => NOT_AGREED,
+                }
+            }
             _ => NO_CONNECTION,
         };
         for phase in self.way.phases() {

@@ -11,7 +11,7 @@ use super::report::{Check, Finding, Phase};
 use super::way::Way;
 use super::wire::Seen;
 use crate::client::ClientError;
-use crate::link::{Forced, ShutdownReport, SpawnError, SpawnErrorKind};
+use crate::link::{SpawnError, SpawnErrorKind};
 
 /// Lines of standard error that are kept.
 const STDERR: usize = 12;
@@ -169,6 +169,11 @@ pub(super) fn unopened(phase: Phase, cause: &CloseCause, seen: &Seen, stderr: &[
 pub(super) fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Finding {
     let what = failure.to_string();
     let mut error: Option<&ErrorObject> = None;
+    if matches!(failure, OpeningFailure::TimedOut { .. } | OpeningFailure::Garbage { .. })
+        && let Some(found) = written(phase, seen)
+    {
+        return found;
+    }
     let (id, check, meaning, advice) = match failure {
         OpeningFailure::TimedOut { .. } if seen.noise_lines > 0 => (
             "not-mcp",
@@ -198,10 +203,22 @@ pub(super) fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Fi
             "client and server have no version of the protocol in common",
             "ask for no version in particular, or update the server",
         ),
-        failure if failure.is_echo() => (
+        OpeningFailure::UnknownReply { asked, given, .. } => (
+            "other-id",
+            Check::Opening,
+            if given.as_str().is_some_and(|given| given == asked.to_string()) {
+                "a number came back as a string: a response has the id of its request, of the same type, or nobody knows \
+                 which request it answers"
+            } else {
+                "a response has the id of its request, or nobody knows which request it answers: clients wait until \
+                 their patience ends"
+            },
+            "let the server send back each id as it came",
+        ),
+        OpeningFailure::Echo { .. } => (
             "echo",
             Check::Opening,
-            "our own messages came back: what answers is no MCP server, and sends what it reads",
+            "whatever runs or listens there sends back what it reads, and understands nothing of it",
             "look at what runs there, or listens there; it may need an option to serve MCP",
         ),
         OpeningFailure::Refused { error: answered, .. } => {
@@ -232,6 +249,39 @@ pub(super) fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Fi
     found
 }
 
+/// Messages that came, and are written in a way in which nobody can read them.
+pub(super) fn written(phase: Phase, seen: &Seen) -> Option<Finding> {
+    if seen.late_marks > 0 {
+        return Some(late_mark(phase, seen.late_marks));
+    }
+    seen.is_spread().then(|| {
+        Finding::new(
+            "several-lines",
+            Check::Output,
+            phase,
+            "a message is spread over several lines",
+            "one message is one line: each line is read by itself, and none of these is a message",
+            "write each message without line ends and indentation, and one line end after it",
+        )
+    })
+}
+
+/// A byte order mark where none is looked for.
+fn late_mark(phase: Phase, count: usize) -> Finding {
+    Finding::new(
+        "byte-order-mark",
+        Check::ByteOrderMark,
+        phase,
+        format!(
+            "{count} {} that the server writes later than the first {} with a byte order mark",
+            plural(count, "line"),
+            begins(count)
+        ),
+        "such a line is no JSON: what it says is read by nobody, and whoever waits for it waits in vain",
+        "write UTF-8 without a byte order mark; it mostly comes of a stream that is opened anew for each message",
+    )
+}
+
 pub(super) fn unclear(phase: Phase, what: &str) -> Finding {
     Finding::new("not-opened", Check::Opening, phase, what, "there is no connection", BY_HAND)
 }
@@ -243,6 +293,7 @@ pub(super) fn ended(way: Way, phase: Phase, end: &LinkEnd) -> Finding {
     }
     let how =
         end.exit.map_or_else(|| "closed its standard output".to_owned(), |exit| format!("ended: {exit}"));
+    let early = !matches!(phase, Phase::Health | Phase::List | Phase::ShutDown);
     let when = match phase {
         Phase::Health | Phase::List | Phase::ShutDown => "in the middle of the conversation",
         _ => "before it could be talked to",
@@ -259,6 +310,12 @@ pub(super) fn ended(way: Way, phase: Phase, end: &LinkEnd) -> Finding {
             "look at the system's log",
         ),
         (_, Some(ProcessExit::Signal(_))) => ("it crashed, or somebody has ended it".into(), BY_HAND),
+        (_, Some(ProcessExit::Code(0))) if !early => (
+            "it ended as if all were done, and was not told to: mostly its main function returns while a request is still \
+             handled, or something that it calls exits (sys.exit(), process.exit()) with 0"
+                .into(),
+            "let main wait for the server's end, and look at what it does last; its standard error may tell",
+        ),
         (_, Some(ProcessExit::Code(0))) => (
             "it thinks that it is done: it is no server, or was given words that make it print and end"
                 .into(),
@@ -409,6 +466,12 @@ pub(super) fn list(way: Way, method: &Method, error: &ClientError) -> Finding {
             "it is longer than what is taken here, which no rule forbids; other clients have bounds of their own",
             "take more (--max-message-size 64MiB), or have the server give it in pages",
         ),
+        ClientError::Call(CallError::Lost(lost)) if lost.message.contains("the body broke off") => (
+            "list-failed",
+            "the reply was cut off: the server died in the middle of it, says a wrong Content-Length, or something on the way \
+             cuts it off",
+            "look at the server's own log; if there is a proxy before it, ask the server without that",
+        ),
         _ if way.is_remote() => ("list-failed", "the list could not be read", "look at the server's own log"),
         _ => ("list-failed", "the list could not be read", BY_HAND),
     };
@@ -417,6 +480,18 @@ pub(super) fn list(way: Way, method: &Method, error: &ClientError) -> Finding {
     let mut found = Finding::new(id, Check::Lists, Phase::List, seen, meaning, advice);
     found.evidence.error = error.remote().cloned();
     found
+}
+
+/// An answer has come that nobody can read: how it is written is told by a finding of its own.
+pub(super) fn unreadable(method: &Method) -> Finding {
+    Finding::new(
+        "list-unanswered",
+        Check::Lists,
+        Phase::List,
+        format!("{}: what came for it is no message", method.as_str()),
+        "the server has answered in a way in which nobody can read it, and no other answer comes",
+        "write each message as one line of JSON",
+    )
 }
 
 /// A list goes on and on.
@@ -453,85 +528,12 @@ pub(super) fn nothing(tools: bool) -> Finding {
     )
 }
 
-// ---- the end ----
-
-/// What was wrong with a server's end, after its input was closed.
-pub(super) fn ending(report: &ShutdownReport, stderr: &[u8]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if report.forced == Forced::No {
-        if report.exit.is_some_and(|exit| exit != ProcessExit::Code(0)) {
-            let how = report.exit.map(|exit| exit.to_string()).unwrap_or_default();
-            let mut found = Finding::new(
-                "exit-status",
-                Check::ExitStatus,
-                Phase::ShutDown,
-                format!("the server ended with {how} when its standard input ended"),
-                "the end of its input is how a client says that it is done: it should end with exit code 0, and not \
-                 fail in what it does then",
-                "mend what its standard error names",
-            );
-            found.evidence.exit = report.exit;
-            found.evidence.stderr = last_lines(stderr);
-            findings.push(found);
-        }
-        if !report.left_behind.is_empty() {
-            let count = report.left_behind.len();
-            let mut found = Finding::new(
-                "left-behind",
-                Check::Family,
-                Phase::ShutDown,
-                format!("the server ended and left {count} {} behind", plural_es(count)),
-                "with clients that look less closely they pile up, one for each start",
-                "let whatever starts them wait for them and end them; a wrapper in shell should `exec` its last command",
-            );
-            found.evidence.processes.clone_from(&report.left_behind);
-            findings.push(found);
-        }
-    } else {
-        let (what, how) = match report.forced {
-            Forced::Killed => ("neither at the end of its standard input nor on SIGTERM", "SIGKILL"),
-            _ => ("not at the end of its standard input", "SIGTERM"),
-        };
-        findings.push(Finding::new(
-            "deaf",
-            Check::EndOfInput,
-            Phase::ShutDown,
-            format!("the server ended {what}, but on {how}"),
-            "clients that send no signal leave it running, and others wait for it each time",
-            "let the server end when reading its standard input says that it is over",
-        ));
-    }
-    if !report.survivors.is_empty() {
-        let mut found = Finding::new(
-            "survivors",
-            Check::Family,
-            Phase::ShutDown,
-            format!("{} {} could not be ended", report.survivors.len(), plural_es(report.survivors.len())),
-            "they run as another user, or hang in the kernel",
-            "end them by hand",
-        );
-        found.evidence.processes.clone_from(&report.survivors);
-        findings.push(found);
-    }
-    findings
-}
-
-/// How a server ended that was told to, in one line.
-pub(super) fn how(report: &ShutdownReport) -> String {
-    let how = match report.forced {
-        Forced::No => "ended by itself when its input ended",
-        Forced::Terminated => "ended on SIGTERM",
-        Forced::Killed => "ended on SIGKILL",
-    };
-    report.exit.map_or_else(|| how.to_owned(), |exit| format!("{how}, {exit}"))
-}
-
 fn plural(count: usize, what: &str) -> String {
     if count == 1 { what.to_owned() } else { format!("{what}s") }
 }
 
-const fn plural_es(count: usize) -> &'static str {
-    if count == 1 { "process" } else { "processes" }
+const fn begins(count: usize) -> &'static str {
+    if count == 1 { "begins" } else { "begin" }
 }
 
 const fn is(count: usize) -> &'static str {

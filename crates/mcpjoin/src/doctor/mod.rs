@@ -26,6 +26,7 @@
 mod child;
 mod course;
 mod diagnosis;
+mod ending;
 mod environment;
 #[cfg(feature = "http")]
 mod http;
@@ -52,9 +53,10 @@ pub use environment::{
 };
 #[cfg(feature = "quic")]
 pub use orchestra::{OrchestraDoctor, Orchestrator};
+pub use remote::foreign_protocol;
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};
 
-use self::course::{Begun, Course};
+use self::course::{Begun, Course, Noted};
 use self::way::Way;
 use crate::client::ClientBuilder;
 #[cfg(feature = "http")]
@@ -115,6 +117,7 @@ pub struct Doctor {
     client: ClientBuilder,
     slow: Duration,
     begun: Option<Begun>,
+    noted: Option<Noted>,
     tap: Option<Tap>,
 }
 
@@ -124,7 +127,7 @@ type Tap = Box<dyn FnMut(link::Way, Crossed<'_>) + Send>;
 impl Doctor {
     /// Examines what this starts or connects to, as this client talks to it.
     pub fn new(target: impl Into<Target>, client: ClientBuilder) -> Self {
-        Self { target: target.into(), client, slow: SLOW, begun: None, tap: None }
+        Self { target: target.into(), client, slow: SLOW, begun: None, noted: None, tap: None }
     }
 
     /// How long a server may take to its first answer before that is a finding: 5 s.
@@ -136,6 +139,13 @@ impl Doctor {
     /// Hears of each phase as it begins. Must not block.
     pub fn on_phase(mut self, begun: impl Fn(Phase) + Send + Sync + 'static) -> Self {
         self.begun = Some(Box::new(begun));
+        self
+    }
+
+    /// Hears of each phase when it is over, so that whoever stops the examination has what was found out until then. One may
+    /// come a second time, when more is known of it; [`Report::steps`] has the last word. Must not block.
+    pub fn on_step(mut self, noted: impl Fn(&Step) + Send + Sync + 'static) -> Self {
+        self.noted = Some(Box::new(noted));
         self
     }
 
@@ -154,7 +164,7 @@ impl Doctor {
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
     pub async fn examine(self) -> Report {
-        let Self { target, client, slow, begun, tap } = self;
+        let Self { target, client, slow, begun, noted, tap } = self;
         let started = Instant::now();
         let way = match &target {
             Target::Child(_) => Way::Child,
@@ -166,6 +176,7 @@ impl Doctor {
         };
         let mut course = Course::new(way, begun);
         course.tap = tap;
+        course.noted = noted;
         match target {
             Target::Child(command) => child::examine(&mut course, command, client, slow).await,
             Target::Socket(connect) => socket::examine(&mut course, connect, client, slow).await,

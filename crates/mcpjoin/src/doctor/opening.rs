@@ -10,11 +10,11 @@ use mcpjoin_proto::Method;
 use mcpjoin_proto::session::Peer;
 use tokio::time::Instant;
 
-use super::course::Course;
+use super::course::{Course, NO_ANSWER};
 use super::diagnosis;
 use super::report::{Check, Outcome, Phase};
 use super::wire::{Answer, Seen, Wire};
-use crate::client::{Client, ClientBuilder, ConnectError};
+use crate::client::{self, Client, ClientBuilder, ConnectError};
 use crate::link::{ChildHandle, Link};
 
 /// The opening of a connection, as it is judged.
@@ -46,7 +46,20 @@ impl Opening {
             }
         });
         let client = client.also_on_violation(move |violation| told.violation(violation));
-        let outcome = client.connect(link).await;
+        let connecting = client.connect(link);
+        let outcome = if course.way.hangs_up() {
+            // What is no MCP server, and has shown it, is not waited for.
+            tokio::select! {
+                outcome = connecting => outcome,
+                () = wire.hopeless(patience) => Err(ConnectError {
+                    phase: client::Phase::Opening,
+                    cause: wire.seen().garbage(),
+                    took: self.began.elapsed(),
+                }),
+            }
+        } else {
+            connecting.await
+        };
         let now = Instant::now();
         wire.opened();
         let seen = wire.seen();
@@ -111,7 +124,7 @@ impl Opening {
                     if connected {
                         course.fault(diagnosis::mute(first.saturating_duration_since(asked)));
                     }
-                    course.step(Outcome::Passed, asked, until, "no answer".into());
+                    course.step(Outcome::Passed, asked, until, NO_ANSWER.into());
                 }
             }
         }

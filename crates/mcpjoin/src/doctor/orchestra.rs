@@ -9,9 +9,9 @@ use std::time::Duration;
 use mcpjoin_proto::Method;
 use tokio::time::{Instant, timeout};
 
-use super::course::{Begun, Course};
+use super::course::{Begun, Course, Noted};
 use super::quic::reached;
-use super::report::{Check, Finding, Outcome, Phase, Report};
+use super::report::{Check, Finding, Outcome, Phase, Report, Step};
 use super::way::Way;
 use crate::bridge::orchestra::certs::{CertificateReport, Certificates};
 use crate::bridge::orchestra::wire::plugin_request::Request;
@@ -64,18 +64,32 @@ pub struct OrchestraDoctor {
     options: QuicOptions,
     answer: Duration,
     begun: Option<Begun>,
+    noted: Option<Noted>,
 }
 
 impl OrchestraDoctor {
     /// Examines the orchestrator at `host:port`, as a client with these certificates.
     pub fn new(address: impl Into<String>, certificates: Certificates) -> Self {
         let address = address.into();
-        Self { address, certificates, options: QuicOptions::default(), answer: ANSWER, begun: None }
+        Self {
+            address,
+            certificates,
+            options: QuicOptions::default(),
+            answer: ANSWER,
+            begun: None,
+            noted: None,
+        }
     }
 
     /// Hears of each phase as it begins. Must not block.
     pub fn on_phase(mut self, begun: impl Fn(Phase) + Send + Sync + 'static) -> Self {
         self.begun = Some(Box::new(begun));
+        self
+    }
+
+    /// Hears of each phase when it is over. Must not block.
+    pub fn on_step(mut self, noted: impl Fn(&Step) + Send + Sync + 'static) -> Self {
+        self.noted = Some(Box::new(noted));
         self
     }
 
@@ -98,6 +112,7 @@ impl OrchestraDoctor {
     pub async fn examine(mut self) -> Report {
         let began = Instant::now();
         let mut course = Course::new(Way::Orchestra, self.begun.take());
+        course.noted = self.noted.take();
         course.begin(Phase::Certificates);
         let certificates = self.certificates.clone();
         // It reads files.

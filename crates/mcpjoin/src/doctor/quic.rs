@@ -53,7 +53,7 @@ pub(super) async fn examine(
     course.begin(Phase::Probe);
     match opening.connect(course, &wire, link, client).await {
         Ok(client) => {
-            course.lists(&client).await;
+            course.lists(&client, &wire).await;
             if course.leave(client).await.is_some() {
                 course.end(format!("closed by us, after {} datagrams from it", connection.received()));
             }

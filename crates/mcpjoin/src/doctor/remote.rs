@@ -15,7 +15,7 @@ pub(super) fn unopened(phase: Phase, cause: &CloseCause, seen: &Seen) -> Finding
     let foreign = seen.noise_lines > 0 && seen.first.is_none();
     let mut found = match cause {
         CloseCause::Opening(OpeningFailure::Garbage { .. } | OpeningFailure::TimedOut { .. }) if foreign => {
-            not_mcp(phase, seen)
+            diagnosis::written(phase, seen).unwrap_or_else(|| not_mcp(phase, seen))
         }
         CloseCause::Opening(OpeningFailure::Ended { .. }) | CloseCause::Link(_) if foreign => {
             not_mcp(phase, seen)
@@ -60,29 +60,58 @@ fn not_mcp(phase: Phase, seen: &Seen) -> Finding {
     })
 }
 
+/// The protocol that somebody speaks who begins with these bytes, where it is a known one and none that MCP goes over as
+/// it is: `SSH`, `HTTP`, `TLS` and others.
+#[must_use]
+pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
+    let has = |word: &[u8]| memchr::memmem::find(&first.to_ascii_uppercase(), word).is_some();
+    Some(match first {
+        [b'H', b'T', b'T', b'P', b'/', ..] => "HTTP",
+        // A record of TLS: an alert or a handshake, of any version.
+        [0x15 | 0x16, 0x03, ..] => "TLS",
+        [b'S', b'S', b'H', b'-', ..] => "SSH",
+        // The greeting of a server that takes commands (RFC 5321, RFC 959).
+        [b'2', b'2', b'0', b' ' | b'-', ..] if has(b"SMTP") => "SMTP",
+        [b'2', b'2', b'0', b' ' | b'-', ..] if has(b"FTP") => "FTP",
+        [b'2', b'2', b'0', b' ' | b'-', ..] => "SMTP or FTP",
+        [b'*', b' ', b'O', b'K', b' ', ..] => "IMAP",
+        [b'+', b'O', b'K', b' ', ..] => "POP3",
+        [b'R', b'F', b'B', b' ', b'0', ..] => "VNC",
+        [b'-', b'E', b'R', b'R', b' ', ..] => "Redis",
+        // The length of a packet, its number 0, and version 10 of the handshake.
+        [_, _, 0, 0, 0x0a, b'0'..=b'9', ..] => "MySQL",
+        _ => return None,
+    })
+}
+
 /// What listens there speaks a protocol that is known by its first bytes.
 pub(super) fn foreign(phase: Phase, first: &[u8]) -> Option<Finding> {
-    let (id, seen, meaning, advice) = match first {
-        [b'H', b'T', b'T', b'P', b'/', ..] => (
+    let protocol = foreign_protocol(first)?;
+    let (id, seen, meaning, advice) = match protocol {
+        "HTTP" => (
             "speaks-http",
-            "what listens there answers in HTTP",
+            "what listens there answers in HTTP".to_owned(),
             "the server is reached over HTTP, or it is a web server",
             "write http://host:port/path, mostly with the path /mcp",
         ),
-        // A record of TLS: an alert or a handshake, of any version.
-        [0x15 | 0x16, 0x03, ..] => (
+        "TLS" => (
             "speaks-tls",
-            "what listens there answers in TLS",
+            "what listens there answers in TLS".to_owned(),
             "the server wants its connections encrypted",
             "write https://host:port/path, or give it a port without TLS",
         ),
-        [b'S', b'S', b'H', b'-', ..] => (
+        "SSH" => (
             "not-mcp",
-            "what listens there speaks SSH",
+            "what listens there is an SSH server".to_owned(),
             "it is no MCP server",
             "check the port; a server behind SSH is a command: mcpjoin doctor -- ssh host command",
         ),
-        _ => return None,
+        other => (
+            "not-mcp",
+            format!("what listens there speaks {other}"),
+            "it is no MCP server",
+            "check the port; `ss -ltnp` shows which program listens on which",
+        ),
     };
     Some(Finding::new(id, Check::Protocol, phase, seen, meaning, advice))
 }

@@ -31,6 +31,8 @@ pub enum Phase {
     Probe,
     /// Opening a session with `initialize`: the legacy era alone.
     Initialize,
+    /// Finding out how a client would log in: a server over HTTP that wants to know who asks, and nobody has said it.
+    Authorization,
     /// Asking how it is: an orchestrator alone.
     Health,
     /// Reading every list that the server declares.
@@ -41,7 +43,7 @@ pub enum Phase {
 
 impl Phase {
     /// All of them, in their order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Certificates,
         Self::Resolve,
         Self::Spawn,
@@ -49,6 +51,7 @@ impl Phase {
         Self::Tls,
         Self::Probe,
         Self::Initialize,
+        Self::Authorization,
         Self::Health,
         Self::List,
         Self::ShutDown,
@@ -65,6 +68,7 @@ impl Phase {
             Self::Tls => "tls",
             Self::Probe => "probe",
             Self::Initialize => "initialize",
+            Self::Authorization => "authorization",
             Self::Health => "health",
             Self::List => "list",
             Self::ShutDown => "shut down",
@@ -135,6 +139,8 @@ pub enum Check {
     ClientCertificate,
     /// What listens there speaks the protocol of this transport.
     Protocol,
+    /// Its clock and ours are not far apart.
+    Clock,
     /// The server does not ask who we are, or knows us.
     Authorization,
     /// The path is that of an MCP server, in the way of HTTP that was asked for.
@@ -183,7 +189,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Program,
         Self::Runtime,
         Self::Start,
@@ -196,6 +202,7 @@ impl Check {
         Self::ServerCertificate,
         Self::ClientCertificate,
         Self::Protocol,
+        Self::Clock,
         Self::Authorization,
         Self::Endpoint,
         Self::Headers,
@@ -236,6 +243,7 @@ impl Check {
             Self::ServerCertificate => "server-certificate",
             Self::ClientCertificate => "client-certificate",
             Self::Protocol => "protocol",
+            Self::Clock => "clock",
             Self::Authorization => "authorization",
             Self::Endpoint => "endpoint",
             Self::Headers => "headers",

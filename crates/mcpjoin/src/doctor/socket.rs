@@ -65,7 +65,7 @@ pub(super) async fn examine(
     match opening.connect(course, &wire, link, client).await {
         Ok(client) => {
             course.pass(Check::Protocol);
-            course.lists(&client).await;
+            course.lists(&client, &wire).await;
             if course.leave(client).await.is_some() {
                 course.end("closed by us".into());
             }

@@ -67,6 +67,7 @@ impl Way {
                 C::Tls,
                 C::ServerCertificate,
                 C::Protocol,
+                C::Clock,
                 C::Authorization,
                 C::Endpoint,
                 C::Headers,

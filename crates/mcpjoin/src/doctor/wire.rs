@@ -7,20 +7,35 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::decode::{DecodeErrorKind, Decoded, Shape, decode};
-use mcpjoin_proto::session::{Inbound, Outbound, Violation};
+use mcpjoin_proto::session::{CloseCause, Inbound, OpeningFailure, Outbound, Violation};
 use mcpjoin_proto::{DecodeLimits, Message, Method, RequestId};
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
 
+use super::remote::foreign_protocol;
 use crate::link::{Crossed, Way};
 
 /// Violations that are kept; further ones are counted.
 const KEPT: usize = 20;
 /// Lines of noise that are kept; further ones are counted.
 const NOISE: usize = 5;
+/// How a byte order mark is written in UTF-8.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+/// What speaks another protocol has so long to go on, once it has said so.
+const FOREIGN: Duration = Duration::from_secs(1);
+/// An answer that cannot be read is followed by one that can within this time, or by none.
+const UNREADABLE: Duration = Duration::from_secs(2);
 
 /// What was seen so far. Cheap to clone; all clones see the same.
 #[derive(Clone, Default)]
-pub(super) struct Wire(Arc<Mutex<Seen>>);
+pub(super) struct Wire(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    seen: Mutex<Seen>,
+    /// Told when something came that is no message.
+    noted: Notify,
+}
 
 #[derive(Clone, Default)]
 pub(super) struct Seen {
@@ -40,9 +55,17 @@ pub(super) struct Seen {
     /// The first lines that were no messages, and how many there were.
     pub(super) noise: Vec<Bytes>,
     pub(super) noise_lines: usize,
+    /// When the last of them came.
+    noise_at: Option<Instant>,
+    /// When the last of them came that was meant to be a message.
+    unreadable_at: Option<Instant>,
+    /// One of them begins a message that goes on in the next.
+    spread: Spread,
     /// Whether the first rule was broken while client and server had not agreed.
     pub(super) early: bool,
     pub(super) byte_order_mark: bool,
+    /// How many lines after the first began with one: those are read by nobody.
+    pub(super) late_marks: usize,
     /// Other violations, and how many there were.
     pub(super) violations: Vec<Violation>,
     pub(super) broken: usize,
@@ -57,12 +80,49 @@ pub(super) enum Answer {
     Foreign,
 }
 
+/// Whether lines that are no messages are one, line by line.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Spread {
+    #[default]
+    None,
+    /// An object has begun and not ended on its line.
+    Begun,
+    Found,
+}
+
+impl Spread {
+    fn line(&mut self, line: &[u8]) {
+        let line = line.trim_ascii();
+        let begins = line.starts_with(b"{") && !line.ends_with(b"}");
+        match self {
+            Self::None if begins && memchr::memmem::find(line, b"\"jsonrpc\"").is_some() => {
+                *self = Self::Found;
+            }
+            Self::None if begins => *self = Self::Begun,
+            Self::Begun if line.starts_with(b"\"jsonrpc\"") => *self = Self::Found,
+            Self::Begun if line == b"}" => *self = Self::None,
+            _ => {}
+        }
+    }
+}
+
 impl Seen {
     /// What came for a request is no message.
     fn foreign(&mut self, id: Option<&RequestId>, now: Instant) {
         if id.is_some_and(|id| self.probe_ids.contains(id)) {
             self.answered.get_or_insert((now, Answer::Foreign));
         }
+    }
+
+    /// Nothing but this came.
+    pub(super) fn garbage(&self) -> CloseCause {
+        let first = self.noise.first().cloned().unwrap_or_default();
+        OpeningFailure::Garbage { lines: self.noise_lines, first }.into()
+    }
+
+    /// Whether a message came in several lines: indented, as people read it.
+    pub(super) const fn is_spread(&self) -> bool {
+        matches!(self.spread, Spread::Found)
     }
 
     /// Whether `initialize` came before the time that the probe had was over, and no answer did: the connection had
@@ -131,6 +191,45 @@ impl Wire {
         }
     }
 
+    /// Over when what answers has shown that it is no MCP server: it has begun with the words of another protocol, or with
+    /// others, and for as long as this no message came after them.
+    pub(super) async fn hopeless(&self, patience: Duration) {
+        loop {
+            let noted = self.0.noted.notified();
+            let left = {
+                let seen = self.lock();
+                let known = seen.noise.first().is_some_and(|first| foreign_protocol(first).is_some());
+                let bound = if known { FOREIGN.min(patience) } else { patience };
+                seen.noise_at.filter(|_| seen.first.is_none()).map(|at| bound.saturating_sub(at.elapsed()))
+            };
+            match left {
+                None => noted.await,
+                Some(left) => {
+                    if timeout(left, noted).await.is_err() && self.lock().first.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Over when something has come since then that was meant to be a message and that nobody can read, and nothing after
+    /// it for a while: whoever waits for it waits in vain.
+    pub(super) async fn unreadable(&self, since: Instant) {
+        loop {
+            let noted = self.0.noted.notified();
+            let at = self.lock().unreadable_at.filter(|at| *at >= since);
+            match at {
+                None => noted.await,
+                Some(at) => {
+                    if timeout(UNREADABLE.saturating_sub(at.elapsed()), noted).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
     pub(super) fn violation(&self, violation: &Violation) {
         let mut seen = self.lock();
         seen.early |= !seen.opened;
@@ -138,10 +237,22 @@ impl Wire {
             Violation::Malformed { error, excerpt }
                 if error.shape == Shape::Unknown && !excerpt.is_empty() =>
             {
-                seen.noise_lines += 1;
+                let now = Instant::now();
+                seen.noise_at = Some(now);
+                let marked = excerpt.strip_prefix(MARK).is_some_and(|rest| rest.starts_with(b"{"));
+                if marked {
+                    seen.late_marks += 1;
+                } else {
+                    seen.spread.line(excerpt);
+                    seen.noise_lines += 1;
+                }
+                if marked || memchr::memmem::find(excerpt, b"\"jsonrpc\"").is_some() {
+                    seen.unreadable_at = Some(now);
+                }
                 if seen.noise.len() < NOISE {
                     seen.noise.push(excerpt.clone());
                 }
+                self.0.noted.notify_one();
             }
             // The bound is ours. What was asked for so is told where it was asked.
             Violation::Malformed { error, .. } if matches!(error.kind, DecodeErrorKind::TooLarge { .. }) => {}
@@ -158,6 +269,6 @@ impl Wire {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

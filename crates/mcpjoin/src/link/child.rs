@@ -173,6 +173,14 @@ impl ChildCommand {
         self.handle.clone()
     }
 
+    /// The file that [`start`](Self::start) would start now: nothing is started.
+    ///
+    /// # Errors
+    /// [`SpawnError`] names the program and says why it cannot be started, as far as that is to be seen beforehand.
+    pub fn resolve(&self) -> Result<PathBuf, SpawnError> {
+        self.spec.resolve().map_err(|kind| self.spec.error(kind))
+    }
+
     /// What is started, for whoever looks at it beforehand.
     pub(crate) const fn spec(&self) -> &Spec {
         &self.spec
@@ -221,8 +229,7 @@ impl ChildCommand {
     /// with I/O and time.
     ///
     /// It is waited for until the program and everything that it has started are gone. When `end` is ready before, they
-    /// are ended as by closing a link, with the times of [`shutdown`](Self::shutdown). Dropped, it kills the program and
-    /// its process group at once.
+    /// are ended as by closing a link, with the times of [`shutdown`](Self::shutdown). Dropped, it kills its group at once.
     ///
     /// # Errors
     /// [`SpawnError`] names the program and says why it did not start.
@@ -361,7 +368,7 @@ async fn launch(
     tokio::spawn(process::drain(stderr, tail.clone(), lines.cloned(), process.observe()));
     *handle.0.lock().unwrap_or_else(PoisonError::into_inner) =
         Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
-    let origin = Origin { link: "child", peer: Some(spec.program.to_string_lossy().into()), principal: None };
+    let origin = Origin { peer: Some(spec.program.to_string_lossy().into()), ..Origin::new("child") };
     Ok(Run {
         stream: Stream::new(stdout, stdin, origin),
         process,

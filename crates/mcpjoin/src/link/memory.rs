@@ -35,7 +35,7 @@ impl Link {
     pub fn memory() -> (Self, Self) {
         let (to_right, from_left) = queue();
         let (to_left, from_right) = queue();
-        let origin = Arc::new(Origin { link: "memory", peer: None, principal: None });
+        let origin = Arc::new(Origin::new("memory"));
         (
             Self::new(Memory { sender: to_right, receiver: from_right, origin: Arc::clone(&origin) }),
             Self::new(Memory { sender: to_left, receiver: from_left, origin }),

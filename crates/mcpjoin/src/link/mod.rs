@@ -7,6 +7,7 @@
 //! There is no transport trait to implement. A custom transport takes [`Link::pair`] and pumps the
 //! [`LinkDriver`]'s side.
 
+pub(crate) mod around;
 mod bare;
 #[cfg(unix)]
 mod child;
@@ -17,6 +18,8 @@ mod http_client;
 pub(crate) mod http_server;
 mod memory;
 mod pair;
+#[cfg(any(feature = "http", unix))]
+pub(crate) mod proxies;
 mod queue;
 #[cfg(feature = "quic")]
 mod quic;
@@ -44,9 +47,11 @@ pub use http_client::{
     HttpHandle, HttpSetupError, HttpWay,
 };
 #[cfg(feature = "http")]
-pub(crate) use http_client::{Checked, Proxy, readable, refusal, shown};
+pub(crate) use http_client::{Checked, ErasedCredentials, Proxy, readable, refusal, shown};
 #[cfg(all(feature = "http", unix))]
-pub(crate) use http_client::{Exchanged, is_an_authoritys, tls_text, untrusted_issuer};
+pub(crate) use http_client::{Exchanged, is_an_authoritys, is_excepted, tls_text, untrusted_issuer};
+#[cfg(feature = "oauth")]
+pub(crate) use http_client::{describe, find, root, tls_config};
 #[cfg(feature = "http")]
 pub use http_server::{
     Event, EventId, EventIdError, EventStore, HttpBody, HttpFuture, HttpListenError, HttpListener,
@@ -129,6 +134,11 @@ pub(crate) trait Io: Send {
     /// With whom it connects, and in whose name.
     fn standing(&self) -> Standing {
         Standing::default()
+    }
+
+    /// Tells, now and later, whether somebody listens to what belongs to no request; `None` where nobody need listen for it.
+    fn heard(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
+        None
     }
 
     /// Shows everything that crosses to `tap`, as the bytes that it is. A link that has none gives the tap back,

@@ -37,7 +37,7 @@ pub struct Closed;
 ///     out: Sender<Outbound>,
 ///     mut incoming: Receiver<mcpjoin::proto::Message>,
 /// ) {
-///     let origin = Arc::new(Origin { link: "channel", peer: None, principal: None });
+///     let origin = Arc::new(Origin::new("channel"));
 ///     loop {
 ///         tokio::select! {
 ///             outbound = driver.recv() => {

@@ -60,7 +60,7 @@ impl Link {
         rustix::stdio::dup2_stdin(&nothing)?;
         // Without a standard error there is nowhere to print to.
         rustix::stdio::dup2_stdout(io::stderr()).or_else(|_| rustix::stdio::dup2_stdout(&nothing))?;
-        Ok(Self::new(Stream::new(reader, writer, Origin { link: "stdio", peer: None, principal: None })))
+        Ok(Self::new(Stream::new(reader, writer, Origin::new("stdio"))))
     }
 }
 

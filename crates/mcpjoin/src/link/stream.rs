@@ -125,7 +125,7 @@ impl Link {
         writer: impl AsyncWrite + Unpin + Send + 'static,
         name: &'static str,
     ) -> Self {
-        Self::new(Stream::new(AnyReader(reader), writer, Origin { link: name, peer: None, principal: None }))
+        Self::new(Stream::new(AnyReader(reader), writer, Origin::new(name)))
     }
 }
 

@@ -4,9 +4,9 @@
 
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound};
+use mcpjoin_proto::session::{Inbound, Outbound};
 
+use super::around::Around;
 use super::{Io, Link};
 
 /// Which way something went.
@@ -64,17 +64,13 @@ struct Tapped {
     tap: Tap,
 }
 
-impl Io for Tapped {
-    fn caps(&self) -> LinkCaps {
-        self.io.caps()
+impl Around for Tapped {
+    fn io(&self) -> &dyn Io {
+        &*self.io
     }
 
-    fn has_headers(&self) -> bool {
-        self.io.has_headers()
-    }
-
-    fn configure(&mut self, limits: &Limits) {
-        self.io.configure(limits);
+    fn io_mut(&mut self) -> &mut dyn Io {
+        &mut *self.io
     }
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
@@ -85,45 +81,8 @@ impl Io for Tapped {
         inbound
     }
 
-    fn has_room(&self) -> bool {
-        self.io.has_room()
-    }
-
     fn push(&mut self, outbound: Outbound) {
         (self.tap)(Way::Out, Crossed::Outbound(&outbound));
         self.io.push(outbound);
-    }
-
-    fn push_bytes(&mut self, bytes: &Bytes) -> bool {
-        self.io.push_bytes(bytes)
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
-        self.io.poll_flush(cx)
-    }
-
-    fn discard(&mut self) {
-        self.io.discard();
-    }
-
-    fn sent(&self) -> u64 {
-        self.io.sent()
-    }
-
-    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<LinkEnd> {
-        self.io.poll_close(cx)
-    }
-
-    fn poll_reopen(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkEnd>> {
-        self.io.poll_reopen(cx)
-    }
-
-    #[cfg(unix)]
-    fn child(&self) -> Option<super::ChildHandle> {
-        self.io.child()
-    }
-
-    fn standing(&self) -> super::Standing {
-        self.io.standing()
     }
 }

@@ -114,7 +114,7 @@ impl Context {
     /// A state to give along with a question by hand
     /// ([`InputRequired::with_request_state`](mcpjoin_proto::types::InputRequired::with_request_state)): everyone can
     /// read it, only this server could have made it, and it is good for this method, this tool, prompt or resource,
-    /// these arguments and ten minutes.
+    /// these arguments, whoever asks where that is proved, and ten minutes.
     ///
     /// # Errors
     /// When the value cannot be written as JSON, or the system gives no random numbers; pass it on with `?`.
@@ -123,7 +123,8 @@ impl Context {
         Raw::from_value(state)
             .map_err(|error| ErrorObject::internal(error.to_string()))
             .and_then(|state| {
-                input::seal(&server.key, server.now(), self.0.method.as_str(), self.params(), &state)
+                let (method, principal) = (self.0.method.as_str(), self.principal());
+                input::seal(&server.key, server.now(), method, self.params(), principal, &state)
             })
             .map_err(InputError::Refused)
     }
@@ -144,7 +145,7 @@ impl Context {
                 Ok(None)
             };
         };
-        input::open(&server.key, now, self.0.method.as_str(), self.params(), &state)
+        input::open(&server.key, now, self.0.method.as_str(), self.params(), self.principal(), &state)
             .map(Some)
             .map_err(InputError::Refused)
     }
@@ -204,8 +205,8 @@ impl Context {
         let rounds = match &mut *rounds {
             Some(rounds) => rounds,
             none => {
-                let read =
-                    Rounds::of(&server.key, server.now(), self.0.method.as_str(), self.0.params.as_ref());
+                let (method, params) = (self.0.method.as_str(), self.0.params.as_ref());
+                let read = Rounds::of(&server.key, server.now(), method, params, self.principal());
                 none.insert(read.map_err(InputError::Refused)?)
             }
         };

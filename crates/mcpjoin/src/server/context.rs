@@ -102,6 +102,20 @@ impl Context {
         self.0.connection.origin()
     }
 
+    /// In whose name it came, where that is proved ([`Origin::principal`]).
+    #[must_use]
+    pub fn principal(&self) -> Option<&str> {
+        self.origin()?.principal.as_deref()
+    }
+
+    /// Whether the credentials of the request have that scope, or one that implies it ([`Origin::scopes`]). `false` where
+    /// nobody has asked for credentials.
+    #[must_use]
+    pub fn has_scope(&self, scope: &str) -> bool {
+        let scopes = self.origin().and_then(|origin| origin.scopes.as_deref());
+        scopes.is_some_and(|scopes| scopes.iter().any(|one| **one == *scope))
+    }
+
     /// The parameters of the request as they came.
     #[must_use]
     pub fn params(&self) -> Option<&Payload> {

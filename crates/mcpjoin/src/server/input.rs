@@ -7,7 +7,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 //!
 //! The answers so far travel with the client (`requestState`), sealed with a key that only this process knows:
-//! for that method, that tool or prompt or resource, those arguments, and ten minutes. An answer counts only beside
+//! for that method, that tool or prompt or resource, those arguments, whoever asks where that is proved, and ten minutes. An answer counts only beside
 //! the state that asked for it, so nobody can answer a question about one call in another.
 
 use std::fmt;
@@ -81,7 +81,7 @@ impl Key {
 
 /// The answers of one request, in the order of its questions.
 pub(super) struct Rounds {
-    /// What the state is good for: the digest of method, target and arguments.
+    /// What the state is good for: the digest of method, target, arguments and principal.
     request: [u8; 32],
     answers: Vec<Raw>,
     /// The answer to the one question that was open.
@@ -96,8 +96,9 @@ impl Rounds {
         now: Duration,
         method: &str,
         params: Option<&Payload>,
+        principal: Option<&str>,
     ) -> Result<Self, ErrorObject> {
-        let request = digest(method, params);
+        let request = asked(method, params, principal);
         let mut rounds = Self { request, answers: Vec::new(), fresh: None, asked: 0 };
         let state = params.and_then(|params| params.raw().member("requestState"));
         let Some(state) = state.filter(|state| state.kind() != Kind::Null) else { return Ok(rounds) };
@@ -158,9 +159,10 @@ pub(super) fn seal(
     now: Duration,
     method: &str,
     params: Option<&Payload>,
+    principal: Option<&str>,
     state: &Raw,
 ) -> Result<String, ErrorObject> {
-    sealed(key, now, Purpose::ByHand, &digest(method, params), state)
+    sealed(key, now, Purpose::ByHand, &asked(method, params, principal), state)
 }
 
 /// What was sealed so, for that request.
@@ -169,9 +171,10 @@ pub(super) fn open<T: DeserializeOwned>(
     now: Duration,
     method: &str,
     params: Option<&Payload>,
+    principal: Option<&str>,
     state: &str,
 ) -> Result<T, ErrorObject> {
-    opened(key, now, Purpose::ByHand, &digest(method, params), state)
+    opened(key, now, Purpose::ByHand, &asked(method, params, principal), state)
 }
 
 /// The answers that a request brings; `null` is none.
@@ -236,8 +239,18 @@ fn opened<T: DeserializeOwned>(
     Raw::parse(content.to_owned()).ok().and_then(|content| content.decode().ok()).ok_or_else(foreign)
 }
 
+/// What a request asks for, and in whose name.
+fn asked(method: &str, params: Option<&Payload>, principal: Option<&str>) -> [u8; 32] {
+    let request = digest(method, params);
+    let Some(principal) = principal else { return request };
+    let mut digest = Sha256::new();
+    digest.update(request);
+    text(&mut digest, b'p', principal);
+    digest.finalize().into()
+}
+
 /// What a request asks for, whatever the order of the members of its arguments.
-fn digest(method: &str, params: Option<&Payload>) -> [u8; 32] {
+pub(crate) fn digest(method: &str, params: Option<&Payload>) -> [u8; 32] {
     let mut digest = Sha256::new();
     text(&mut digest, b'm', method);
     let target = params.and_then(|params| params.name().or_else(|| params.uri()));

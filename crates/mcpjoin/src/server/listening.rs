@@ -8,7 +8,7 @@ use tokio::task::{Id, JoinSet};
 
 use super::Server;
 use crate::connection::Connection;
-use crate::link::Listener;
+use crate::link::{Link, Listener};
 
 impl Server {
     /// Serves everyone who comes to the listener, each in a task of its own, until `end` is ready. Then nobody is
@@ -31,28 +31,39 @@ impl Server {
     ///
     /// # Panics
     /// Outside of a tokio runtime with time enabled.
-    pub async fn serve_all(&self, mut listener: Listener, end: impl Future<Output = ()>) {
-        let mut end = pin!(end);
-        let mut tasks = JoinSet::new();
-        let mut open: HashMap<Id, Connection> = HashMap::new();
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut end => break,
-                Some(ended) = tasks.join_next_with_id() => {
-                    open.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
-                }
-                link = listener.accept() => {
-                    let (connection, serving) = self.open(link, true);
-                    open.insert(tasks.spawn(serving).id(), connection);
-                }
+    pub async fn serve_all(&self, listener: Listener, end: impl Future<Output = ()>) {
+        serve_each(listener, end, |link| self.open(link, true), Connection::drain).await;
+    }
+}
+
+/// Serves everyone who comes to the listener until `end` is ready; then `drain` has each connection end in order. `open`
+/// gives what a connection is acted on by, and what runs it.
+pub(crate) async fn serve_each<C, S>(
+    mut listener: Listener,
+    end: impl Future<Output = ()>,
+    open: impl Fn(Link) -> (C, S),
+    drain: impl Fn(&C),
+) where
+    S: Future<Output = ()> + Send + 'static,
+{
+    let mut end = pin!(end);
+    let mut tasks = JoinSet::new();
+    let mut connections: HashMap<Id, C> = HashMap::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut end => break,
+            Some(ended) = tasks.join_next_with_id() => {
+                connections.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
+            }
+            link = listener.accept() => {
+                let (connection, serving) = open(link);
+                connections.insert(tasks.spawn(serving).id(), connection);
             }
         }
-        let farewell = listener.farewell();
-        for connection in open.values() {
-            connection.drain();
-        }
-        while tasks.join_next().await.is_some() {}
-        farewell.await;
     }
+    let farewell = listener.farewell();
+    connections.values().for_each(drain);
+    while tasks.join_next().await.is_some() {}
+    farewell.await;
 }

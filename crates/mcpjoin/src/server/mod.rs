@@ -24,14 +24,14 @@
 mod asking;
 mod blocking;
 mod builder;
-mod capability;
+pub(crate) mod capability;
 mod completion;
 mod context;
 mod error;
 mod handle;
 #[cfg(feature = "http")]
 mod http;
-mod input;
+pub(crate) mod input;
 mod list;
 mod listening;
 mod output;
@@ -65,9 +65,11 @@ pub use context::Context;
 pub use error::HandlerError;
 pub use handle::{ChangeError, ServerHandle};
 pub use input::{InputError, Pause};
+pub(crate) use listening::serve_each;
 pub use output::{CompletionOutput, Json, PromptOutput, ResourceOutput, ToolOutput, ToolReply};
 pub use prompts::PromptArguments;
 pub use resources::ReadRequest;
+pub(crate) use schema::{is_of_object, wrap, wrapped};
 /// What derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
 pub use template::Variables;

@@ -11,6 +11,7 @@ use mcpjoin_check::{CallNote, Probe, Revisions, template_variables};
 use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw, Version};
 
+#[cfg(feature = "http")]
 pub(super) use self::calls::{Marked, marked};
 use super::probes::{self, Manner};
 use super::runs::{control, member};
@@ -43,6 +44,7 @@ pub(super) struct Question<'q> {
     /// More in `_meta`.
     pub(super) meta: Vec<(&'q str, Raw)>,
     /// More headers: HTTP.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "headers are sent over HTTP alone"))]
     pub(super) headers: Vec<(String, String)>,
     /// What it declares of us, in the modern era.
     capabilities: &'static str,

@@ -79,8 +79,17 @@ pub(super) enum Opened {
     Error(ErrorObject),
     /// Something that is no message, for this reason.
     Broken(DecodeError),
+    /// Our own request.
+    Echo,
+    /// Nothing, but a response with this id, which nobody has asked with.
+    Other(RequestId),
     /// Nothing, in the time that there was.
     Nothing,
+}
+
+/// Whether it is what a client alone asks: a server that does sends back what it reads.
+pub(super) fn is_ours(method: &Method) -> bool {
+    matches!(method, Method::Initialize | Method::Discover)
 }
 
 impl Live {
@@ -400,6 +409,9 @@ impl Live {
                 }
                 Ok(Message::Request(request)) => {
                     requests.push((request.id.clone(), request.method.clone()));
+                    if let Some((_, came)) = self.opening.as_mut().filter(|_| is_ours(&request.method)) {
+                        *came = Opened::Echo;
+                    }
                     (None, Opened::Nothing)
                 }
                 Ok(Message::Notification(_)) => (None, Opened::Nothing),
@@ -408,10 +420,12 @@ impl Live {
             self.spoken |= part.is_ok();
             if let Some(id) = id {
                 waiting.retain(|wanted| wanted != id);
-                if let Some((wanted, came)) = &mut self.opening
-                    && wanted == id
-                {
-                    *came = opened;
+                match &mut self.opening {
+                    Some((wanted, came)) if wanted == id && !matches!(came, Opened::Echo) => *came = opened,
+                    Some((wanted, came @ Opened::Nothing)) if wanted != id && part.is_ok() => {
+                        *came = Opened::Other(id.clone());
+                    }
+                    _ => {}
                 }
             }
         }

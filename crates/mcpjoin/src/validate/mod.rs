@@ -153,6 +153,8 @@ pub enum ValidateError {
         status: u16,
         /// Why it refuses, where it says so: `error` and `error_description` of `WWW-Authenticate`.
         reason: Option<String>,
+        /// How it does that, where it wants a token: [`Trace::authorization`], which can be judged.
+        seen: Box<Trace>,
     },
     /// It says that it is elsewhere. A redirect is not followed: what is looked at is what was named.
     #[error(
@@ -190,7 +192,11 @@ impl Validator {
     /// status 400, 404 or 405 and names an endpoint instead, or where
     /// [nothing else is to be tried](HttpConnect::legacy_sse). The server is running, and is not started.
     ///
-    /// Headers are sent with every request and stand in no trace. Credentials are not asked for.
+    /// Headers are sent with every request and stand in no trace, and so is what the
+    /// [credentials](HttpConnect::credentials) have; they are not asked for more when a request is refused. A server that wants a token
+    /// is also looked at without one, and the documents that say where one is to be had are fetched: at most fifteen
+    /// requests more, with neither `Authorization` nor `Cookie`, of which the documents' have no header of the user's at all.
+    /// Where it has metadata of that kind is asked of every server: two requests.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {

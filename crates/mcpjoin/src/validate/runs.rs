@@ -479,6 +479,11 @@ fn failure(live: &Live, line: &str, outcome: &Opened, within: Duration) -> Openi
             problem: "it is not what this request is answered with".into(),
         },
         (Opened::Broken(error), _) => OpeningFailure::BadReply { method, problem: error.to_string() },
+        (Opened::Echo, _) => OpeningFailure::Echo { method },
+        (Opened::Other(given), _) => {
+            let asked = Live::request_of(line).map_or_else(|| given.clone(), |request| request.id);
+            OpeningFailure::UnknownReply { method, asked, given: given.clone() }
+        }
         (Opened::Nothing, Some(Over::Ended(end))) => {
             OpeningFailure::Ended { last: LinkEnd::clone(end), probe: None, garbage }
         }

@@ -364,7 +364,55 @@ fn a_server_that_does_not_agree_is_found() {
 
 #[test]
 fn a_program_that_sends_back_what_it_reads_is_told_as_such() {
-    only(&run(Doctor::new(sh("exec cat"), client()).examine()), "echo", Check::Opening, Phase::Initialize);
+    only(&run(Doctor::new(sh("exec cat"), client()).examine()), "echo", Check::Opening, Phase::Probe);
+}
+
+#[test]
+fn an_answer_with_another_id_is_no_silence() {
+    // A number that comes back as a string, and one that is always the same.
+    for (id, given) in [("id=\\\"$id\\\"", r#""2""#), ("id=7000", "7000")] {
+        let probe = format!("{id}; {UNKNOWN}").leak();
+        let initialize = format!("{id}; {OPEN}").leak();
+        let server = Shell { probe, initialize, ..HEALTHY };
+        let report = run(Doctor::new(server.command(), waits(Duration::from_millis(400))).examine());
+        let finding = only(&report, "other-id", Check::Opening, Phase::Initialize);
+        assert!(finding.seen.contains(&format!("the id {given}, which nobody asked")), "{finding:?}");
+    }
+    // The same after the opening.
+    let mut limits = Limits::default();
+    limits.request = Duration::from_millis(400);
+    let list = format!("id=7000; {TOOLS}").leak();
+    let doctor = Doctor::new(Shell { list, ..HEALTHY }.command(), client().limits(limits));
+    let report = run(doctor.examine());
+    let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
+    assert_eq!(ids, ["list-unanswered", "violations"], "{report:#?}");
+    assert!(report.findings[0].seen.contains("with the id 7000, which nobody asked"), "{report:#?}");
+}
+
+#[test]
+fn messages_that_are_written_wrongly_are_told_from_noise() {
+    const INDENTED: &str =
+        r#"printf '{\n  "jsonrpc": "2.0",\n  "id": %s,\n  "result": {"tools": []}\n}\n' "$id""#;
+    const MARKED: &str = r#"printf '\357\273\277{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}\n' "$id""#;
+    let limits = Limits::default();
+    for (how, id, check) in
+        [(INDENTED, "several-lines", Check::Output), (MARKED, "byte-order-mark", Check::ByteOrderMark)]
+    {
+        // In the opening, and in the conversation.
+        let server = Shell { initialize: how, ..HEALTHY };
+        let report = run(Doctor::new(server.command(), waits(Duration::from_millis(400))).examine());
+        let finding = only(&report, id, check, Phase::Initialize);
+        assert!(!finding.evidence.stdout.is_empty(), "{finding:?}");
+        let patient = client().limits(limits.clone());
+        let report = run(Doctor::new(Shell { list: how, ..HEALTHY }.command(), patient).examine());
+        let ids: Vec<&str> = report.findings.iter().map(|finding| finding.id).collect();
+        assert_eq!(ids, ["list-unanswered", id], "{report:#?}");
+        // What cannot be read is not waited for: the time of a request, a minute, is longer than this test may take.
+        assert!(report.findings[0].seen.contains("what came for it is no message"), "{report:#?}");
+    }
+    // A log that is indented is none of it.
+    let log = Shell { first: r#"printf '{\n  "level": "info"\n}\n'"#, ..HEALTHY };
+    only(&log.examine(), "stdout-noise", Check::Output, Phase::Initialize);
 }
 
 #[test]
@@ -393,6 +441,29 @@ fn a_server_that_dies_in_the_conversation_is_found() {
     assert_eq!(finding.evidence.exit, Some(ProcessExit::Code(4)));
     assert_eq!(finding.evidence.stderr, ["no more"]);
     assert_eq!(report.steps[5].outcome, Outcome::NotRun("the server had ended"));
+    // One that ends as if all were done was a server until then.
+    let report = Shell { list: "exit 0", ..HEALTHY }.examine();
+    let finding = only(&report, "died", Check::Life, Phase::List);
+    assert!(finding.meaning.contains("main function"), "{finding:?}");
+    assert!(!finding.advice.contains("option that serves MCP"), "{finding:?}");
+}
+
+#[test]
+fn what_is_over_is_told_at_once() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let noted = told.clone();
+    let doctor = Doctor::new(HEALTHY.command(), client())
+        .on_step(move |step| noted.lock().unwrap().push(step.clone()));
+    let report = run(doctor.examine());
+    assert_eq!(*told.lock().unwrap(), report.steps);
+}
+
+#[test]
+fn what_stands_where_a_text_should_is_said_in_the_words_of_json() {
+    let null = r#"say '"result":{"protocolVersion":null,"capabilities":{},"serverInfo":{"name":"x","version":"1"}}'"#;
+    let report = Shell { initialize: null, ..HEALTHY }.examine();
+    let finding = only(&report, "bad-reply", Check::Opening, Phase::Initialize);
+    assert!(finding.seen.contains("protocolVersion: invalid type: null, expected"), "{finding:?}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::alone;
+use crate::ports::Closed;
 use crate::support::run;
 
 /// A request as a test's server sees it.
@@ -167,15 +168,34 @@ type Answer = fn(&Asked) -> Option<String>;
 #[test]
 fn each_answer_that_is_none_of_a_server_is_diagnosed_as_what_it_is() {
     // Whatever is asked, this is the answer.
-    let table: [(&str, Check, Answer); 24] = [
+    let table: [(&str, Check, Answer); 32] = [
         ("not-authorized", Check::Authorization, |_| {
             response("401 Unauthorized", "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n", "")
         }),
         ("forbidden", Check::Authorization, |_| page("403 Forbidden", "no")),
+        ("robots-refused", Check::Authorization, |_| {
+            page("403 Forbidden", "<title>Just a moment...</title>")
+        }),
+        ("not-mcp", Check::Protocol, |_| response("426 Upgrade Required", "Upgrade: websocket\r\n", "")),
         ("host-refused", Check::Headers, |_| page("403 Forbidden", "Invalid Host header")),
         ("host-refused", Check::Headers, |_| page("421 Misdirected Request", "Invalid Host header")),
         ("wrong-path", Check::Endpoint, |_| page("404 Not Found", "<h1>Not Found</h1>")),
-        ("wrong-path", Check::Endpoint, |_| page("405 Method Not Allowed", "no")),
+        ("wrong-path", Check::Endpoint, |asked| match &*asked.method {
+            "GET" => page("404 Not Found", "no"),
+            _ => page("405 Method Not Allowed", "no"),
+        }),
+        ("no-mcp", Check::Endpoint, |_| page("405 Method Not Allowed", "no")),
+        ("redirect-circle", Check::Endpoint, |asked| {
+            response("308 Permanent Redirect", &format!("Location: {}\r\n", asked.path), "")
+        }),
+        ("no-message", Check::Body, |_| {
+            response("200 OK", "Content-Type: text/event-stream\r\n", "data: hello\n\ndata: {bad\n\n")
+        }),
+        ("batch", Check::Rules, |asked| json(&format!("[{}]", asked.error(-32601, "unknown")))),
+        ("echo", Check::Opening, |asked| {
+            json(&format!(r#"{{"jsonrpc":"2.0","id":{},"method":"{}"}}"#, asked.id, asked.about))
+        }),
+        ("other-id", Check::Opening, |_| json(r#"{"jsonrpc":"2.0","id":"x","result":{}}"#)),
         ("redirected", Check::Endpoint, |_| {
             response("302 Found", "Location: https://login.example/in\r\n", "")
         }),
@@ -333,6 +353,80 @@ fn what_is_there_in_place_of_the_path_is_said() {
 }
 
 #[test]
+fn a_redirect_that_leads_back_is_told_as_a_circle() {
+    run(async {
+        let circle = Canned::new(|asked| {
+            let to = if asked.path == "/x" { "/y" } else { "/x" };
+            response("307 Temporary Redirect", &format!("Location: {to}\r\n"), "")
+        });
+        let report = circle.await.examined().await;
+        let finding = alone(&report, "redirect-circle", Check::Endpoint);
+        assert!(finding.seen.contains("/x") && finding.seen.contains("/y"), "{finding:#?}");
+    });
+}
+
+#[test]
+fn a_server_that_is_up_is_said_to_have_answered() {
+    run(async {
+        let busy = Canned::new(|_| response("503 Service Unavailable", "", "busy")).await;
+        let report = busy.examined().await;
+        alone(&report, "unavailable", Check::Capacity);
+        let texts = |report: &Report| {
+            let steps: Vec<String> = report.steps.iter().map(|step| step.detail.clone()).collect();
+            steps.join("; ")
+        };
+        assert!(texts(&report).contains("the server answered 503"), "{report:#?}");
+        let unknown = Canned::new(|_| page("401 Unauthorized", "who?")).await;
+        let report = unknown.examined().await;
+        assert!(texts(&report).contains("the server answered 401"), "{report:#?}");
+        assert!(!texts(&report).contains("there was no connection"), "{report:#?}");
+    });
+}
+
+#[test]
+fn streamable_http_behind_a_url_for_http_sse_is_told() {
+    run(async {
+        // They want a session for whatever is not `initialize`, and say so in two ways.
+        let words: Answer =
+            |_| response("400 Bad Request", "Content-Type: text/plain\r\n", "No valid session ID");
+        let message: Answer = |asked| {
+            let body = asked.error(-32000, "refused");
+            response("404 Not Found", "Content-Type: application/json\r\n", &body)
+        };
+        for (get, ping) in [(words, message), (good, words)] {
+            let server = Canned::new(move |asked| match (&*asked.method, &*asked.about) {
+                ("GET", _) => get(asked),
+                ("POST", "ping") => ping(asked),
+                _ => good(asked),
+            });
+            let server = server.await;
+            let report = examined(Link::http(server.url()).legacy_sse()).await;
+            let finding = alone(&report, "streamable-http", Check::Endpoint);
+            assert_eq!(finding.advice, format!("write {}", server.url()));
+        }
+    });
+}
+
+#[test]
+fn clocks_that_are_far_apart_are_told() {
+    run(async {
+        for (date, ahead) in
+            [("Sun, 06 Nov 1994 08:49:37 GMT", "earlier"), ("Fri, 01 Jan 2100 00:00:00 GMT", "later")]
+        {
+            let server = Canned::new(move |asked| {
+                Some(good(asked)?.replace("Content-Length", &format!("Date: {date}\r\nContent-Length")))
+            });
+            let report = server.await.examined().await;
+            let finding = alone(&report, "clocks-apart", Check::Clock);
+            assert!(finding.seen.contains(ahead), "{finding:#?}");
+        }
+        let report = Canned::new(good).await.examined().await;
+        let untold = Outcome::NotRun("the server does not say what time it is");
+        assert!(report.checks.contains(&(Check::Clock, untold)), "{report:#?}");
+    });
+}
+
+#[test]
 fn words_in_a_url_are_not_taken_for_words_of_the_server() {
     run(async {
         let forbids = Canned::new(|_| page("403 Forbidden", "no")).await;
@@ -384,12 +478,10 @@ fn a_server_that_takes_its_time_is_slow() {
 #[test]
 fn what_cannot_be_reached_is_said() {
     run(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let report = examined(Link::http(format!("http://127.0.0.1:{port}/mcp"))).await;
+        let closed = Closed::tcp();
+        let report = examined(Link::http(format!("http://{closed}/mcp"))).await;
         let finding = alone(&report, "refused", Check::Reached);
-        assert!(finding.seen.contains(&port.to_string()), "{finding:#?}");
+        assert!(finding.seen.contains(&closed.port().to_string()), "{finding:#?}");
         assert_eq!(report.steps.len(), 7);
         let report = examined(Link::http("http://no-such-host.invalid/mcp")).await;
         alone(&report, "unresolved", Check::Address);
@@ -419,7 +511,8 @@ fn a_port_of_another_program_is_told_apart() {
     run(async {
         for (words, id, seen) in [
             (&b"SSH-2.0-OpenSSH_9.6\r\n"[..], "not-mcp", "SSH"),
-            (b"220 mail.example ESMTP\r\n", "not-http", "does not answer in HTTP"),
+            (b"220 mail.example ESMTP\r\n", "not-mcp", "speaks SMTP"),
+            (b"hello\r\n", "not-http", "does not answer in HTTP"),
             (b"", "not-http", "closes the connection"),
         ] {
             let (port, task) = banner(words).await;

@@ -5,6 +5,8 @@
 mod child;
 #[cfg(feature = "http")]
 mod http;
+#[path = "../support/ports.rs"]
+mod ports;
 mod sockets;
 #[path = "../support/mod.rs"]
 mod support;

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinHandle;
 
 use crate::alone;
+use crate::ports::Closed;
 use crate::support::run;
 
 fn client() -> ClientBuilder {
@@ -118,10 +119,8 @@ fn a_socket_that_is_none_is_told() {
 #[test]
 fn a_port_without_a_server_is_told() {
     run(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        drop(listener);
-        alone(&examined(Link::tcp(address)).await, "refused", Check::Reached);
+        let closed = Closed::tcp();
+        alone(&examined(Link::tcp(closed.to_string())).await, "refused", Check::Reached);
         alone(&examined(Link::tcp("no-such-host.invalid:1")).await, "unresolved", Check::Address);
         alone(&examined(Link::tcp("localhost")).await, "no-address", Check::Address);
     });
@@ -139,12 +138,44 @@ fn whoever_speaks_something_else_is_told_apart() {
             (b"\x15\x03\x01\x00\x02\x02\x46\n", "speaks-tls", Check::Protocol),
             (b"SSH-2.0-OpenSSH_9.6\r\n", "not-mcp", Check::Protocol),
             (b"-ERR unknown command\r\n", "not-mcp", Check::Protocol),
+            (b"220 mail.example ESMTP\r\n", "not-mcp", Check::Protocol),
             (b"", "silent", Check::Opening),
         ] {
             let (address, task) = answering(words).await;
             let report = examined(Link::tcp(address)).await;
             let finding = alone(&report, id, check);
             assert_eq!(finding.evidence.received.is_empty(), words.is_empty(), "{finding:#?}");
+            task.abort();
+        }
+    });
+}
+
+#[test]
+fn whoever_says_what_they_are_and_nothing_else_is_not_waited_for() {
+    run(async {
+        for (banner, seen) in [
+            (&b"SSH-2.0-OpenSSH_9.6p1\r\n"[..], "is an SSH server"),
+            (b"220 (vsFTPd 3.0.5)\r\n", "speaks FTP"),
+            (b"hello, who is there?\r\n", "not with messages"),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let task = tokio::spawn(async move {
+                let mut kept = Vec::new();
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    let _ = stream.write_all(banner).await;
+                    kept.push(stream);
+                }
+            });
+            // Without an end of its own it would wait for a minute.
+            let mut limits = Limits::default();
+            limits.probe = Duration::from_millis(400);
+            limits.initialize = Duration::from_secs(60);
+            let client = Client::builder("test", "1.0.0").limits(limits);
+            let report = Doctor::new(Link::tcp(address), client).examine().await;
+            let finding = alone(&report, "not-mcp", Check::Protocol);
+            assert!(finding.seen.contains(seen), "{finding:#?}");
+            assert!(report.took < Duration::from_secs(20), "{report:#?}");
             task.abort();
         }
     });

@@ -287,10 +287,8 @@ fn f118_an_event_without_an_end_fails_its_call() {
 #[test]
 fn nobody_listens() {
     run(async {
-        let port = {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            listener.local_addr().unwrap().port()
-        };
+        let closed = crate::ports::Closed::tcp();
+        let port = closed.port();
         let url = format!("http://127.0.0.1:{port}/mcp?key=secret");
         let error = builder().connect(Link::http(url).build().unwrap()).await.unwrap_err().to_string();
         assert!(error.contains("connection refused") && error.contains(&port.to_string()), "{error}");

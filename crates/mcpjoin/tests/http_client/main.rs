@@ -3,15 +3,20 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod alike;
+mod authorization;
 mod caching;
 mod catalogue;
 mod eras;
 mod errors;
 mod http_sse;
 mod opening;
+#[path = "../support/ports.rs"]
+mod ports;
 mod redirects;
 mod resuming;
 mod scripted;
 mod sessions;
 mod streams;
 mod tls;
+#[path = "../support/told.rs"]
+mod told;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
 
+use crate::ports::port::Port;
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, text};
+use crate::told::Told;
 
 /// In a time that stands still while anything can be done. It is no time of a clock, so the deadline is far away.
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -231,43 +231,15 @@ fn the_stream_of_a_session_goes_on_when_the_events_before_are_not_kept() {
 
 // ---- a server that is gone ----
 
-/// What the library tells through `tracing` about what it does, from the level on that `-v` shows.
-struct Told(mpsc::UnboundedSender<String>);
-
-impl tracing::Subscriber for Told {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::INFO && metadata.target() == "mcpjoin"
-    }
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Words(String);
-        impl Visit for Words {
-            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-                self.0 += &format!("{}: {value:?}; ", field.name());
-            }
-        }
-        let mut words = Words(String::new());
-        event.record(&mut words);
-        let _ = self.0.send(words.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-/// A server whose call has begun, and which is gone then: nobody listens at its port.
+/// A server whose call has begun, and which is gone then: nobody listens at its port, nor can for as long as that is held.
 async fn dies(
     client: impl AsyncFn(&Scripted) -> Client,
-) -> (u16, tokio::task::JoinHandle<Result<String, String>>) {
+) -> (Port, tokio::task::JoinHandle<Result<String, String>>) {
     let began = Arc::new(Notify::new());
     let told = began.clone();
-    let server = Scripted::new(move |seen: Seen, talk: Talk| {
+    let port = Port::claim().unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", port.number())).await.unwrap();
+    let server = Scripted::on(listener, move |seen: Seen, talk: Talk| {
         let told = told.clone();
         async move {
             if seen.about() != "tools/call" {
@@ -281,12 +253,11 @@ async fn dies(
             talk.gone().await;
             None
         }
-    })
-    .await;
+    });
     let client = client(&server).await;
     let calling = tokio::spawn(async move { call(&client, "a").await });
     began.notified().await;
-    (server.port, calling)
+    (port, calling)
 }
 
 #[test]
@@ -295,7 +266,7 @@ fn a_server_that_is_gone_is_given_five_seconds_and_every_attempt_is_told() {
     tracing::subscriber::with_default(Told(tell), || {
         run(async {
             let (heard, mut hears) = mpsc::unbounded_channel();
-            let (_, calling) = dies(async |server| {
+            let (_port, calling) = dies(async |server| {
                 let heard = heard.clone();
                 builder()
                     .on_notification(move |note| drop(heard.send(note)))
@@ -337,7 +308,7 @@ fn a_server_that_is_back_within_five_seconds_goes_on() {
             while refused < 2 {
                 refused += usize::from(told.recv().await.unwrap().contains("refused"));
             }
-            let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+            let listener = TcpListener::bind(("127.0.0.1", port.number())).await.unwrap();
             let server = Scripted::on(listener, |seen: Seen, talk: Talk| async move {
                 assert_eq!((seen.about().as_str(), seen.header("last-event-id")), ("GET", Some("1")));
                 let mut talk = talk.stream(&[]).await;

@@ -158,7 +158,7 @@ fn f110_cve_2026_34237_no_page_may_read_a_reply_unless_it_was_asked_for() {
         assert_eq!(reply.headers["access-control-allow-origin"], "http://localhost:3000");
         let opened = page.post(initialize(LEGACY, json!({}))).await;
         assert_eq!(opened.headers["access-control-allow-origin"], "http://localhost:3000");
-        assert_eq!(opened.headers["access-control-expose-headers"], "Mcp-Session-Id");
+        assert_eq!(opened.headers["access-control-expose-headers"], "Mcp-Session-Id, WWW-Authenticate");
         let evil = page.with("origin", "http://evil.example").post(initialize(LEGACY, json!({}))).await;
         assert_eq!((evil.status, cors(&evil)), (403, 0));
     });

@@ -3,6 +3,8 @@
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[cfg(feature = "oauth")]
+mod authorization;
 mod batches;
 mod fairness;
 mod guards;

@@ -160,6 +160,96 @@ fn f102_a_body_that_does_not_come_is_given_up() {
 }
 
 #[test]
+fn who_sends_all_of_a_body_that_is_too_large_before_it_reads_gets_the_answer_all_the_same() {
+    run_for_real(async {
+        let mut limits = Limits::default();
+        limits.message = 100_000;
+        let listening = Listening::with_limits(HttpOptions::new(), limits).await;
+        // More than the buffers of both systems hold.
+        let body = vec![b' '; 12 * 1024 * 1024];
+        let known = post("", "").replace("content-length: 0", &format!("content-length: {}", body.len()));
+        let chunked = post("", "").replace("content-length: 0", "transfer-encoding: chunked");
+        for (head, ahead, behind) in
+            [(known, String::new(), ""), (chunked, format!("{:x}\r\n", body.len()), "\r\n0\r\n\r\n")]
+        {
+            let mut stream = listening.connect().await;
+            for piece in [head.as_bytes(), ahead.as_bytes(), &body, behind.as_bytes()] {
+                stream.write_all(piece).await.unwrap();
+            }
+            let answer = to_end(&mut stream).await;
+            assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        }
+        // Who asks before it sends anything hears of it before it does.
+        let asks =
+            post("", "").replace("content-length: 0", "content-length: 200000\r\nexpect: 100-continue");
+        let mut stream = listening.connect().await;
+        stream.write_all(asks.as_bytes()).await.unwrap();
+        let answer = to_end(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        listening.is_served().await;
+    });
+}
+
+#[cfg(feature = "oauth")]
+#[test]
+fn authorization_who_sends_all_of_a_body_before_it_reads_hears_that_its_token_is_no_good() {
+    run_for_real(async {
+        let mut limits = Limits::default();
+        limits.message = 32 * 1024 * 1024;
+        let listening = Listening::with_limits(crate::authorization::asking(), limits).await;
+        // More than the buffers of both systems hold, and less than the limit.
+        let body = vec![b' '; 12 * 1024 * 1024];
+        let head = post("", "").replace("content-length: 0", &format!("content-length: {}", body.len()));
+        for (token, status) in
+            [("", "401"), ("authorization: Bearer x\r\n", "401"), ("authorization: Bearer\r\n", "400")]
+        {
+            let mut stream = listening.connect().await;
+            stream.write_all(head.replace("host:", &format!("{token}host:")).as_bytes()).await.unwrap();
+            stream.write_all(&body).await.unwrap();
+            let answer = to_end(&mut stream).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{token}: {answer}");
+        }
+    });
+}
+
+#[cfg(feature = "oauth")]
+#[test]
+fn authorization_each_request_on_a_connection_shows_its_own_token_and_a_refusal_leaves_it_open() {
+    run_for_real(async {
+        let listening = Listening::new(crate::authorization::asking()).await;
+        let mut stream = listening.connect().await;
+        let call = modern_call(1, "echo").replace("connection: close\r\n", "");
+        let (head, body) = call.split_once("\r\n\r\n").unwrap();
+        for (token, status) in [
+            ("", "401"),
+            ("authorization: Bearer alice/a\r\n", "200"),
+            ("", "401"),
+            ("authorization: Bearer alice/b\r\n", "403"),
+            ("authorization: Bearer alice/a\r\n", "200"),
+        ] {
+            // The body comes for itself, as many libraries send it.
+            let head = format!("{}\r\n\r\n", head.replace("host:", &format!("{token}host:")));
+            stream.write_all(head.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+            stream.write_all(body.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            let mut piece = [0; 4096];
+            loop {
+                let length = stream.read(&mut piece).await.unwrap();
+                assert_ne!(length, 0, "{token}: it was closed after {answer}");
+                answer.push_str(&String::from_utf8_lossy(&piece[..length]));
+                let Some((head, body)) = answer.split_once("\r\n\r\n") else { continue };
+                let of_length = |line: &str| line.strip_prefix("content-length: ")?.parse::<usize>().ok();
+                if head.lines().find_map(of_length).expect(&answer) == body.len() {
+                    break;
+                }
+            }
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{token}: {answer}");
+        }
+    });
+}
+
+#[test]
 fn f103_chunks_without_end_and_beyond_all_numbers_are_refused() {
     run_for_real(async {
         let mut limits = Limits::default();

@@ -1,6 +1,5 @@
 //! Connections: made, refused, lost and closed.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mcpjoin::bridge::orchestra::certs::Certificates;
@@ -10,6 +9,7 @@ use mcpjoin::bridge::orchestra::{ALPN, CLIENT_NAME, SERVER_NAME};
 use mcpjoin::quic::{self, ClientTls, Connection, Listener, QuicErrorKind, QuicOptions};
 
 use crate::lossy::{Lossy, Rates};
+use crate::ports::Closed;
 use crate::{Folder, run};
 
 /// A listener that echoes every frame of every stream.
@@ -123,17 +123,13 @@ fn names_and_addresses_of_both_kinds_are_reached() {
     });
 }
 
-/// A UDP port on which nobody listens.
-fn closed_port(host: &str) -> SocketAddr {
-    std::net::UdpSocket::bind((host, 0)).unwrap().local_addr().unwrap()
-}
-
 #[test]
 fn h159_where_nobody_listens_is_said_at_once_with_every_address() {
     let folder = Folder::new("nobody");
     let certificates = Certificates::in_directory(folder.path());
     run(async {
-        let port = closed_port("127.0.0.1").port();
+        let closed = Closed::udp();
+        let port = closed.port();
         let began = Instant::now();
         let options = QuicOptions::default();
         let error =

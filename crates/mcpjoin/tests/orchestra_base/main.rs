@@ -15,6 +15,9 @@ mod frames;
 #[cfg(unix)]
 #[path = "../support/lossy.rs"]
 mod lossy;
+#[cfg(unix)]
+#[path = "../support/ports.rs"]
+mod ports;
 mod values;
 
 use std::path::{Path, PathBuf};

@@ -9,14 +9,16 @@ use mcpjoin::bridge::orchestra::wire::{ListToolsResponse, MAX_FRAME, ToolDefinit
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::ports::Closed;
 use crate::support::{
-    Act, Folder, Stage, Wire, bridge_with, done, free_address, handle, healthy, initialize, of_json, quiet,
-    refusal, run, tool, tools, usual,
+    Act, Folder, Stage, Wire, bridge_with, done, handle, healthy, initialize, of_json, quiet, refusal, run,
+    tool, tools, usual,
 };
 
 #[test]
 fn r25_r26_it_is_opened_and_answers_ping_while_the_orchestrator_is_away() {
-    let (folder, address) = (Folder::new(), free_address());
+    let (folder, closed) = (Folder::new(), Closed::udp());
+    let address = closed.to_string();
     run(async {
         let orchestrator = handle(&address, &folder.certificates()).await;
         let bridge = bridge_with(orchestrator, quiet());

@@ -8,6 +8,7 @@ use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::ports::port::Port;
 use crate::support::{
     Act, Folder, Scripted, Stage, Wire, bridge_with, handle, healthy, modern, quiet, run, tools,
 };
@@ -93,8 +94,9 @@ fn with_polling_off_it_is_looked_after_a_reconnection_and_not_otherwise() {
     let certificates = folder.certificates();
     run(async {
         let (_put, names) = watch::channel(vec!["a"]);
-        let scripted = Scripted::new(&certificates, listing(names)).await;
-        let address = scripted.address.to_string();
+        let port = Port::claim_udp().unwrap();
+        let address = format!("127.0.0.1:{}", port.number());
+        let scripted = Scripted::at(&address, &certificates, listing(names)).await;
         let bridge = bridge_with(handle(&address, &certificates).await, quiet());
         let mut wire = Wire::opened(&bridge, "2025-11-25").await;
         wire.ask("tools/list", &json!({})).await;

@@ -54,6 +54,8 @@ mod faulty_orchestrator;
 mod lossy;
 mod network;
 mod orchestrator;
+#[path = "../support/ports.rs"]
+mod ports;
 mod reconnection;
 mod streams;
 mod support;

@@ -10,13 +10,14 @@ use mcpjoin::bridge::orchestra::wire::{self, PluginRequest, PluginResponse};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::support::{
-    Act, Folder, Scripted, call_of, done, free_address, handle, handle_with, healthy, run, tools, usual,
-};
+use crate::ports::Closed;
+use crate::ports::port::Port;
+use crate::support::{Act, Folder, Scripted, call_of, done, handle, handle_with, healthy, run, tools, usual};
 
 #[test]
 fn it_can_be_used_before_the_orchestrator_is_there() {
-    let (folder, address) = (Folder::new(), free_address());
+    let (folder, port) = (Folder::new(), Port::claim_udp().unwrap());
+    let address = format!("127.0.0.1:{}", port.number());
     let certificates = folder.certificates();
     run(async {
         let orchestrator = handle(&address, &certificates).await;
@@ -40,7 +41,8 @@ async fn orchestrator_without_patience(address: &str, folder: &Folder) -> String
 
 #[test]
 fn without_an_orchestrator_a_call_fails_within_five_seconds_and_says_where_and_why() {
-    let (folder, address) = (Folder::new(), free_address());
+    let (folder, closed) = (Folder::new(), Closed::udp());
+    let address = closed.to_string();
     run(async {
         let orchestrator = handle(&address, &folder.certificates()).await;
         let begun = Instant::now();

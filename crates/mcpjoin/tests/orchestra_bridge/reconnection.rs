@@ -9,6 +9,7 @@ use mcpjoin::bridge::orchestra::client::{OrchestratorErrorKind, OrchestratorOpti
 use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
 
 use crate::lossy::{Lossy, Rates};
+use crate::ports::port::Port;
 use crate::support::{Act, Folder, Scripted, call_of, handle, handle_with, healthy, run, tools, usual};
 
 #[test]
@@ -16,12 +17,13 @@ fn after_a_restart_the_next_call_is_right() {
     let folder = Folder::new();
     let certificates = folder.certificates();
     run(async {
-        let scripted = Scripted::new(&certificates, usual).await;
-        let address = scripted.address;
-        let orchestrator = handle(address, &certificates).await;
+        let port = Port::claim_udp().unwrap();
+        let address = format!("127.0.0.1:{}", port.number());
+        let scripted = Scripted::at(&address, &certificates, usual).await;
+        let orchestrator = handle(&address, &certificates).await;
         assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
         scripted.stop().await;
-        let scripted = Scripted::at(&address.to_string(), &certificates, usual).await;
+        let scripted = Scripted::at(&address, &certificates, usual).await;
         let begun = Instant::now();
         assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());

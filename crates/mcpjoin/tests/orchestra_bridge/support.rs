@@ -121,9 +121,16 @@ impl Scripted {
         let certificates = certificates.clone();
         let mut options = QuicOptions::default();
         options.streams = 100;
-        let listener = Listener::bind(address, move || certificates.server(SERVER_NAME, true, ALPN), options)
-            .await
-            .unwrap();
+        let listener = loop {
+            let certificates = certificates.clone();
+            let tls = move || certificates.server(SERVER_NAME, true, ALPN);
+            match Listener::bind(address, tls, options.clone()).await {
+                Ok(listener) => break listener,
+                // Whoever has listened there before has stopped, and its socket is closed by a task of its own.
+                Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
+            }
+            tokio::task::yield_now().await;
+        };
         let address = listener.address();
         let seen = Arc::new(Seen::default());
         let script: Arc<Script> = Arc::new(script);
@@ -281,11 +288,6 @@ async fn answer(
         Act::Close => connection.close(0, ""),
     }
     seen.at_once.fetch_sub(1, Ordering::SeqCst);
-}
-
-/// An address on which nobody listens, and will not unless the test does.
-pub(crate) fn free_address() -> String {
-    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 /// A handle with the numbers that it has by itself.

@@ -14,6 +14,7 @@ use mcpjoin::{Server, server::NoArguments, server::tool};
 use tokio::net::UdpSocket;
 
 use crate::endpoint::run;
+use crate::ports::Closed;
 use crate::trust::Authority;
 use crate::{BOTH, Gate, Up, builder};
 
@@ -86,8 +87,8 @@ fn each_reason_for_no_connection_has_an_id_and_an_advice() {
         };
         assert_eq!((ran, id), (vec!["resolve", "connect"], "unreached"));
         assert!(text.contains("no answer") && text.contains("UDP"), "{text}");
-        drop(mute);
-        let (_, id, text) = fault(&examined(Link::quic(port.to_string(), Trust::Key(up.pin))).await);
+        let closed = Closed::udp();
+        let (_, id, text) = fault(&examined(Link::quic(closed.to_string(), Trust::Key(up.pin))).await);
         assert_eq!(id, "unreached");
         assert!(text.contains("refused"), "{text}");
         // A name that is none, and an address that is none.

@@ -20,6 +20,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::by_hand::{Wire, modern};
 use crate::lossy::{Lossy, Path, Rates};
+use crate::ports::Closed;
+use crate::ports::port::Port;
 use crate::{BOTH, Gate, Up, arguments, builder, client, limits, text};
 
 /// Of virtual time, which passes when nobody has anything to do.
@@ -423,6 +425,23 @@ fn h162_calls_are_right_over_a_long_narrow_and_bad_way() {
     });
 }
 
+#[test]
+fn a_closed_port_refuses_and_is_nobody_elses() {
+    let tcp = Closed::tcp();
+    for _ in 0..2 {
+        let refused = std::net::TcpStream::connect(tcp.address).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+    let taken = std::net::TcpListener::bind(tcp.address).unwrap_err();
+    assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+    let udp = Closed::udp();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(udp.address).unwrap();
+    socket.send(b"anybody?").unwrap();
+    assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(std::net::UdpSocket::bind(udp.address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+}
+
 /// Listens on that address as soon as it is free.
 async fn listen(address: SocketAddr, identity: &Identity) -> quic::Listener {
     let tls = ServerTls::new(identity.clone(), &ClientsAre::Anybody, ALPN).unwrap();
@@ -454,10 +473,9 @@ fn a_listener_that_was_started_again_says_so_to_its_former_peers_at_once() {
     run(async {
         let identity = Identity::self_signed(["localhost"]).unwrap();
         let tls = ClientTls::new(&Trust::Key(identity.facts().unwrap().key_hash), None, ALPN).unwrap();
-        let listener = listen("127.0.0.1:0".parse().unwrap(), &identity).await;
-        let address = listener.address();
+        let port = Port::claim_udp().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
         let relay = Lossy::to(address, Rates::NONE).await;
-        drop(listener);
         for speaks in [true, false] {
             let listener = listen(address, &identity).await;
             let (ours, theirs) = connected(&listener, relay.address, &tls).await;

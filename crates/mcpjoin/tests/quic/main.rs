@@ -12,6 +12,8 @@ mod large;
 mod limits;
 #[path = "../support/lossy.rs"]
 mod lossy;
+#[path = "../support/ports.rs"]
+mod ports;
 mod trust;
 
 use std::net::SocketAddr;

@@ -7,6 +7,8 @@ mod lifecycle;
 mod lists;
 mod tasks;
 mod tasks_core;
+#[path = "../support/told.rs"]
+mod told;
 mod tools;
 
 use std::time::Duration;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::told::Told;
 use crate::{
     BOTH_ERAS, Wire, ask, builder, call, connect, in_era, in_version, raw, request, run, text, value,
 };
@@ -413,6 +414,55 @@ fn work_that_runs_elsewhere_is_told_when_nobody_waits_any_more() {
             let told = tells.recv().await.unwrap();
             assert_eq!(told.get(..5), name.get(..5));
         }
+    });
+}
+
+#[test]
+fn log_messages_that_are_dropped_because_nobody_takes_them_are_told_of() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    tracing::subscriber::with_default(Told(tell), || {
+        run(async {
+            let mut limits = mcpjoin::proto::session::Limits::default();
+            limits.queued_replies = 64 * 1024;
+            let server = Server::builder("s", "1")
+                .logging()
+                .limits(limits)
+                .tool(tool("talks"), |_: NoArguments, cx: mcpjoin::server::Context| async move {
+                    // Nothing is sent before it is through.
+                    for _ in 0..1000 {
+                        cx.log(LoggingLevel::Info, "x".repeat(1000));
+                    }
+                })
+                .build()
+                .unwrap();
+            for era in BOTH_ERAS {
+                let (heard, mut hears) = mpsc::unbounded_channel();
+                let client =
+                    builder().ask(mcpjoin::proto::session::Ask::Only(era)).on_notification(move |_| {
+                        heard.send(()).unwrap();
+                    });
+                let client = connect(&server, client).await;
+                client.set_level(LoggingLevel::Info).await.unwrap();
+                client.call_tool("talks", None).await.unwrap();
+                let mut came = 0;
+                while hears.try_recv().is_ok() {
+                    came += 1;
+                }
+                assert!((1..1000).contains(&came), "{came}");
+                // That a handler took long is told, too, on a busy machine.
+                let line = loop {
+                    let line = told.recv().await.unwrap();
+                    if line.contains("log messages were dropped") {
+                        break line;
+                    }
+                };
+                assert!(line.contains(&format!("count: {}; ", 1000 - came)), "{came} came: {line}");
+                client.close().await;
+            }
+            while let Ok(line) = told.try_recv() {
+                assert!(!line.contains("dropped"), "once for all that were dropped at once: {line}");
+            }
+        });
     });
 }
 

@@ -3,6 +3,8 @@
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
+#[cfg(feature = "oauth")]
+mod authorization;
 // The server that the faults are put around is the one that the program shows.
 #[path = "../../../cli/src/demo/mod.rs"]
 mod demo;
@@ -11,5 +13,7 @@ mod faults;
 mod front;
 mod lines;
 mod outcomes;
+#[path = "../support/ports.rs"]
+mod ports;
 mod stress;
 mod table;

@@ -7,6 +7,7 @@
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
 
+pub mod challenge;
 pub mod classify;
 pub mod headers;
 pub mod origin;

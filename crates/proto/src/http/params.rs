@@ -219,7 +219,7 @@ fn elements(raw: &Raw) -> impl Iterator<Item = Raw> {
 }
 
 /// A character of a token (RFC 9110, 5.6.2).
-const fn is_token(byte: u8) -> bool {
+pub(super) const fn is_token(byte: u8) -> bool {
     matches!(byte, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`'
         | b'|' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z')
 }

@@ -91,6 +91,18 @@ impl de::Error for ReadError {
     fn custom<T: fmt::Display>(what: T) -> Self {
         Self::new(shortened(&what.to_string(), MAX_DESCRIPTION))
     }
+
+    /// In JSON's own words: serde calls `null` a unit value, and an array a sequence.
+    #[cold]
+    fn invalid_type(given: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let given: &dyn fmt::Display = match &given {
+            de::Unexpected::Unit | de::Unexpected::Option => &"null",
+            de::Unexpected::Seq => &"an array",
+            de::Unexpected::Map => &"an object",
+            given => given,
+        };
+        Self::custom(format_args!("invalid type: {given}, expected {expected}"))
+    }
 }
 
 impl fmt::Display for WriteError {

@@ -135,7 +135,7 @@ fn an_error_says_where_and_what_was_expected() {
     assert_eq!(error.to_string(), "tools[1].name: invalid type: integer `7`, expected a string");
     let error = read::<List>(r#"{"tools":[{}]}"#).unwrap_err();
     assert_eq!(error, "tools[0]: missing field `name`");
-    assert_eq!(read::<List>("[[]]").unwrap_err(), "invalid type: sequence, expected struct List");
+    assert_eq!(read::<List>("[[]]").unwrap_err(), "invalid type: an array, expected struct List");
     // An error never repeats a message as long as it came.
     let long = format!("{{\"{0}\":{{\"{0}\":\"{0}\"}}}}", "k".repeat(100_000));
     assert!(read::<BTreeMap<String, BTreeMap<String, Shape>>>(&long).unwrap_err().len() < 1000);

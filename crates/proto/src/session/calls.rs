@@ -186,12 +186,20 @@ impl Calls {
             return Some(false);
         }
         pending.progress = Some(progress);
+        Some(self.lives(now, id))
+    }
+
+    /// A sign of life of a call that has asked for progress: its time begins anew. Says whether there is such a call.
+    pub(super) fn lives(&mut self, now: Time, id: i64) -> bool {
+        let Some(pending) = self.pending.get_mut(id).filter(|pending| pending.asked_for_progress) else {
+            return false;
+        };
         if pending.deadline < Time::FAR {
             self.deadlines.remove(&(pending.deadline, id));
             pending.deadline = (now + pending.timeout).min(pending.hard);
             self.deadlines.insert((pending.deadline, id));
         }
-        Some(true)
+        true
     }
 
     /// A stream was acknowledged: it may now live for ever. `None` when there is no such stream.

@@ -5,9 +5,10 @@
 
 use alloc::borrow::ToOwned;
 use alloc::format;
+use alloc::string::{String, ToString};
 
-use crate::types::LoggingLevel;
-use crate::{ErrorObject, Kind, Notification, Payload, Raw};
+use crate::types::{InputRequired, LoggingLevel};
+use crate::{ErrorObject, Kind, Method, Notification, Payload, Raw};
 
 /// A result is an object in every revision; anything else a handler made is its fault, not the peer's.
 pub(super) fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
@@ -38,4 +39,18 @@ pub(super) fn too_long_subscription(limit: usize) -> ErrorObject {
     ErrorObject::internal(format!(
         "the name of what is subscribed to is above the limit `subscription_bytes` of {limit}"
     ))
+}
+
+/// A result that asks for input, when it is one.
+pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<InputRequired, String> {
+    if !method.may_need_input() {
+        return Err(format!("{method} may not be answered with `input_required`"));
+    }
+    let input: InputRequired = result.decode().map_err(|error| error.to_string())?;
+    if input.input_requests.as_ref().is_none_or(|requests| requests.is_empty())
+        && input.request_state.is_none()
+    {
+        return Err("`input_required` with neither `inputRequests` nor `requestState`".into());
+    }
+    Ok(input)
 }

@@ -170,6 +170,14 @@ impl Debt {
         })
     }
 
+    /// Of the requests that a handler works on, the one that came first.
+    pub(super) fn oldest_handled(&self) -> Option<RequestId> {
+        let number = |id: &RequestId| {
+            self.place(id).and_then(|place| self.places.get(place)?.as_ref()).map(|incoming| incoming.number)
+        };
+        self.handled_ids().min_by_key(number)
+    }
+
     /// Requests that have no answer yet.
     pub(super) fn len(&self) -> usize {
         self.integers.len() + self.others.len()

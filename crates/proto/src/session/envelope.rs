@@ -4,6 +4,7 @@
 //! `_meta` of requests: <https://modelcontextprotocol.io/specification/2026-07-28/basic#meta>; `resultType`:
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic#resulttype>.
 
+use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -137,6 +138,13 @@ fn merge(out: &mut String, existing: &str, ours: &Additions<'_>) {
         out.push_str(&existing[range]);
     }
     out.push('}');
+}
+
+/// The same parameters with another token of progress in the place of theirs, and no other byte changed; `None` when they
+/// have none.
+pub(super) fn replace_token(params: &Payload, token: &str) -> Option<Payload> {
+    params.meta()?.member("progressToken")?;
+    Some(params.with_meta_member("progressToken", &Raw::trusted(token.to_owned().into())))
 }
 
 /// The kind of a finished result, as the first member.

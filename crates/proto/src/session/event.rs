@@ -15,8 +15,8 @@ use crate::types::{
     ClientCapabilities, Implementation, InputRequired, LoggingLevel, ProgressParams, ServerCapabilities,
 };
 use crate::{
-    DecodeError, DecodeErrorKind, Era, ErrorObject, Method, Notification, Profile, ProgressToken, Raw,
-    Request, RequestId, Version,
+    DecodeError, DecodeErrorKind, Era, ErrorObject, Method, Notification, Payload, Profile, ProgressToken,
+    Raw, Request, RequestId, Version,
 };
 
 /// Something that the owner of a session has to know or to do. In the order in which it became true.
@@ -77,6 +77,9 @@ pub enum Reply {
     NeedInput(Box<InputRequired>),
     /// The request has become a task (a result with `resultType` `task`), which lives on its own.
     Task(Raw),
+    /// A result of any kind, with whatever envelope it has: sent as it is, and what each call of a client that
+    /// [`relays`](super::ClientRole::relays) brings.
+    Verbatim(Payload),
 }
 
 impl Reply {
@@ -126,6 +129,9 @@ pub struct Peer {
     pub instructions: Option<String>,
     /// Every revision that a modern server says it speaks; the agreed one alone in the legacy era.
     pub supported_versions: Vec<Version>,
+    /// How a server has presented itself, word for word: the result of `initialize` or `server/discover`, where this side
+    /// [`relays`](super::ClientRole::relays) it.
+    pub presented: Option<Raw>,
 }
 
 /// What the other side can do.
@@ -314,6 +320,22 @@ pub enum OpeningFailure {
         /// What is wrong.
         problem: String,
     },
+    /// Our own messages came back: whoever answers is no peer, and sends what it reads.
+    #[error("{method} was asked, and our own messages came back: what answers is no MCP server")]
+    Echo {
+        /// `initialize` or `server/discover`.
+        method: Method,
+    },
+    /// A response came with an id that nobody had asked with, and none with that of the opening request.
+    #[error("{method} was asked with the id {asked}, and answered with the id {given}, which nobody asked")]
+    UnknownReply {
+        /// `initialize` or `server/discover`.
+        method: Method,
+        /// The id of that request.
+        asked: RequestId,
+        /// The id of the last response that came.
+        given: RequestId,
+    },
     /// No answer to the opening request came in time.
     #[error("no answer to {method} within {}{}", Seconds(*.after), Noise(.garbage.as_ref()))]
     TimedOut {
@@ -342,17 +364,6 @@ pub enum OpeningFailure {
         /// The first bytes that came and were no message, if any.
         garbage: Option<Bytes>,
     },
-}
-
-/// What a client says to a request that comes before the opening is over.
-pub(super) const UNOPENED: &str = "this client has not finished opening the session";
-
-impl OpeningFailure {
-    /// Whether the refusal is what we ourselves have said: who sends our messages back is no peer.
-    #[must_use]
-    pub fn is_echo(&self) -> bool {
-        matches!(self, Self::Refused { error, .. } if error.message == UNOPENED)
-    }
 }
 
 /// The era a client asks for.

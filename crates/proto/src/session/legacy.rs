@@ -71,12 +71,14 @@ impl Legacy {
         route: Route,
     ) -> Result<(), NotifyRefused> {
         shared.check_outgoing(&notification.method, MethodKind::Notification, self.profile)?;
+        let relays = shared.relays();
         if notification.method == Method::LogMessage
+            && !relays
             && log_level(&notification).is_some_and(|level| !self.wants_log(level))
         {
             return Ok(());
         }
-        if notification.method == Method::ResourceUpdated && shared.is_server() {
+        if notification.method == Method::ResourceUpdated && shared.is_server() && !relays {
             let uri = notification.params.as_ref().and_then(Payload::uri);
             let uri = uri.as_ref().and_then(Raw::to_string_value);
             let uri = uri.ok_or_else(|| NotifyRefused::Invalid("`uri` is missing".into()))?;
@@ -88,7 +90,7 @@ impl Legacy {
             Route::ReplyTo(id) if shared.debt.contains(&id) => shared.send_related(notification, &id),
             Route::ReplyTo(_) => Err(NotifyRefused::NoSuchRequest),
             Route::Session if self.ready => shared.send_notification(notification, Route::Session),
-            Route::Session if self.held.contains(&notification) => Ok(()),
+            Route::Session if !relays && self.held.contains(&notification) => Ok(()),
             Route::Session if self.held.len() >= shared.limits.subscriptions => {
                 let value = shared.limits.subscriptions;
                 Err(CallRefused::Full { limit: "subscriptions", value }.into())
@@ -120,6 +122,9 @@ impl Legacy {
             shared.reply(request.id, batch, Err(error));
             return;
         }
+        if shared.relays() {
+            return self.relay(shared, request, origin, batch);
+        }
         let outcome = match request.method {
             Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
             Method::Initialize if shared.is_server() => {
@@ -148,6 +153,26 @@ impl Legacy {
                     return;
                 }
             },
+        };
+        shared.reply(request.id, batch, outcome);
+    }
+
+    /// A request that another side answers: all but what opens a session and what asks whether this side is alive.
+    fn relay(&mut self, shared: &mut Shared, request: Request, origin: Arc<Origin>, batch: Option<u64>) {
+        let outcome = match request.method {
+            Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
+            Method::Initialize if shared.is_server() => {
+                shared.violation(Violation::InitializedTwice);
+                Err(ErrorObject::invalid_request("this session is already initialized"))
+            }
+            _ => {
+                if request.method == Method::SetLevel && shared.is_server() {
+                    // Remembered for whoever asks; whether it is right, the other side says.
+                    let _ = self.set_level(&request);
+                }
+                let context = self.context(&request, origin);
+                return shared.admit(request, context, batch, None);
+            }
         };
         shared.reply(request.id, batch, outcome);
     }
@@ -192,18 +217,22 @@ impl Legacy {
                 }
             }
             Method::Cancelled => shared.cancelled(&notification),
-            Method::Progress => shared.progress(now, &notification),
+            Method::Progress => shared.progress(now, notification),
             _ => shared.notification(notification, self.profile, None),
         }
     }
 
     pub(super) fn response(&self, shared: &mut Shared, response: Response) {
-        shared.response(response, |_, result| Ok(Reply::Complete(result.into_raw())));
+        let relays = shared.relays();
+        shared.response(response, |_, result| {
+            Ok(if relays { Reply::Verbatim(result.indexed()) } else { Reply::Complete(result.into_raw()) })
+        });
     }
 
     pub(super) fn respond(&mut self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
         let outcome = match reply {
             Ok(Reply::Complete(result)) => result_object(result),
+            Ok(Reply::Verbatim(result)) => Ok(result),
             Ok(Reply::NeedInput(_)) => Err(ErrorObject::internal(
                 "the handler asked for input in a way that this protocol version does not have",
             )),
@@ -213,7 +242,7 @@ impl Legacy {
             Err(error) => Err(error),
         };
         let limit = shared.limits.subscriptions;
-        let mut granted = outcome.is_ok();
+        let mut granted = outcome.is_ok() && !shared.relays();
         let settled = shared.settle(id, |incoming| {
             // Several may have been asked for before one was granted: the bound holds when they are.
             if granted && incoming.method == Method::Subscribe && self.is_full(limit, incoming.uri()) {

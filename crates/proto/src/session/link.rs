@@ -34,6 +34,17 @@ pub struct Origin {
     pub peer: Option<Box<str>>,
     /// In whose name it was said, where that is proved: what the link's owner made of the message's credentials.
     pub principal: Option<Box<str>>,
+    /// What may be done in that name, where that is proved: the scopes of the message's credentials, and what these
+    /// imply. `None` where nobody has asked.
+    pub scopes: Option<Arc<[Box<str>]>>,
+}
+
+impl Origin {
+    /// Over a kind of link; nothing else is known.
+    #[must_use]
+    pub const fn new(link: &'static str) -> Self {
+        Self { link, peer: None, principal: None, scopes: None }
+    }
 }
 
 /// From the link to the session.

@@ -5,8 +5,8 @@
 //! ([`Session::handle_timeout`]), and takes out what to send ([`Session::poll_transmit`]), what happened
 //! ([`Session::poll_event`]) and when to come again ([`Session::poll_timeout`]).
 //!
-//! The era is decided once, in `opening`; afterwards the session is either `legacy` or `modern` and
-//! nobody asks for the version. <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
+//! The era is decided once, in `opening` (a client) or `first` (a server); afterwards the session is either `legacy` or
+//! `modern` and nobody asks for the version. <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
 //!
 //! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
 
@@ -17,6 +17,7 @@ mod declared;
 mod ending;
 mod envelope;
 mod event;
+mod first;
 mod input;
 mod legacy;
 mod limits;
@@ -26,6 +27,7 @@ mod numbered;
 mod opening;
 mod parting;
 mod queue;
+mod relayed;
 mod role;
 mod shared;
 mod state;
@@ -50,14 +52,15 @@ pub use link::{
     Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, Origin, Outbound, ProcessExit, Route,
 };
 pub use numbered::Numbered;
-pub use role::{ClientRole, Role, ServerRole};
+pub use role::{ClientRole, Presents, Role, ServerRole};
 pub use state::{NotifyRefused, State};
 pub use violation::Violation;
 
 use calls::{Expired, Pending, Purpose};
+use first::First;
 use legacy::Legacy;
 use modern::Modern;
-use opening::{ClientOpening, Decided, First};
+use opening::{ClientOpening, Decided};
 use shared::Shared;
 
 use crate::decode::Shape;
@@ -174,7 +177,10 @@ impl Session {
         let shared = &mut self.shared;
         match &mut self.phase {
             Phase::Idle | Phase::Over => {}
-            Phase::Asking(_) => ClientOpening::request(shared, request),
+            Phase::Asking(_) => {
+                let decided = ClientOpening::request(shared, request);
+                self.decide(decided);
+            }
             Phase::Waiting => self.first_request(request, origin),
             // A client that probed, gave up waiting, and then read our answer to the probe after all.
             Phase::Legacy(legacy)
@@ -191,14 +197,16 @@ impl Session {
 
     fn first_request(&mut self, request: Request, origin: Arc<Origin>) {
         let Role::Server(server) = self.shared.role.clone() else { return };
-        match opening::first_request(&mut self.shared, &server, request) {
+        match first::first_request(&mut self.shared, &server, request) {
             First::Answered => {}
             First::Legacy(legacy) => self.phase = Phase::Legacy(legacy),
             First::Modern(mut modern, request) => {
-                // A probe alone decides nothing: its sender may still choose `initialize`.
-                let decides = request.method != Method::Discover && modern::names_our_version(&request);
+                // A probe alone decides nothing: its sender may still choose `initialize`. One that another side answers
+                // does.
+                let decides = (request.method != Method::Discover || server.relays)
+                    && modern::names_our_version(&request);
                 if decides {
-                    self.shared.peer = Some(Arc::new(opening::anybody()));
+                    self.shared.peer = Some(Arc::new(first::anybody()));
                     self.shared.events.push_back(Event::Opened);
                 }
                 modern.request(&mut self.shared, request, origin);

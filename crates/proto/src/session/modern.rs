@@ -12,12 +12,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::calls::{Call, Pending, Purpose};
-use super::content::{covers, log_level, result_object, too_long_subscription, too_many_subscriptions};
+use super::content::{
+    covers, log_level, read_input_required, result_object, too_long_subscription, too_many_subscriptions,
+};
 use super::envelope::{self, Additions, Enclosure};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::role::{ClientRole, Role, ServerRole};
-use super::shared::{Shared, read, read_input_required};
+use super::shared::{Shared, read};
 use super::violation::Violation;
 use super::{NotifyRefused, declared};
 use crate::method::MethodKind;
@@ -91,6 +93,10 @@ impl Modern {
             Method::Listen => Purpose::Listen { acknowledged: false },
             _ => Purpose::Owner,
         };
+        if shared.relays() && call.params.as_ref().and_then(version_in).is_some() {
+            // The whole envelope is there, and is another's.
+            return shared.send_request(now, call, purpose, &[]);
+        }
         let mut meta = self.meta();
         let level;
         if let Some(from) = call.log_level {
@@ -113,12 +119,12 @@ impl Modern {
             let level = log_level(&notification);
             let from = incoming.notes().and_then(|notes| notes.log_level);
             let wanted = from.is_some_and(|from| level.is_some_and(|level| level >= from));
-            if notification.method == Method::LogMessage && !wanted {
+            if notification.method == Method::LogMessage && !wanted && !shared.relays() {
                 return Ok(());
             }
             return shared.send_related(notification, &id);
         }
-        if !shared.is_server() {
+        if !shared.is_server() || shared.relays() {
             return shared.send_notification(notification, Route::Session);
         }
         // What belongs to no request reaches a client only on a stream that asked for it.
@@ -181,12 +187,15 @@ impl Modern {
             shared.reply(request.id, None, Err(error));
             return;
         }
+        let relays = shared.relays();
         match request.method {
-            Method::Discover => {
+            Method::Discover if !relays => {
                 let outcome = self.discover(shared);
                 shared.reply(request.id, None, outcome);
             }
-            Method::Listen => self.listen(shared, request, &meta.asker, origin.principal.clone()),
+            Method::Listen if !relays => {
+                self.listen(shared, request, &meta.asker, origin.principal.clone());
+            }
             _ => {
                 let context = RequestContext {
                     profile: self.profile,
@@ -344,7 +353,7 @@ impl Modern {
 
     /// The server ends every stream: on a shared channel with a notification, and everywhere with the result.
     pub(super) fn end_streams(&mut self, shared: &mut Shared) {
-        for id in core::mem::take(&mut self.streams).into_keys() {
+        for id in core::mem::take(&mut self.streams).into_keys().chain(shared.relayed_streams()) {
             let text = id.to_string();
             if !shared.caps.exchanges {
                 let params = Raw::trusted(format!("{{\"requestId\":{text}}}").into());
@@ -380,7 +389,7 @@ impl Modern {
                     shared.cancelled(&notification);
                 }
             }
-            Method::Progress if !shared.is_server() => shared.progress(now, &notification),
+            Method::Progress if !shared.is_server() => shared.progress(now, notification),
             // Only a server has something to report.
             Method::Progress => {
                 shared.violation(Violation::UnexpectedNotification { method: Method::Progress });
@@ -406,6 +415,9 @@ impl Modern {
 
     pub(super) fn response(&self, shared: &mut Shared, response: Response) {
         let tasks = match &shared.role {
+            Role::Client(client) if client.relays => {
+                return shared.response(response, |_, result| Ok(Reply::Verbatim(result.indexed())));
+            }
             Role::Client(client) => declares_tasks(&client.capabilities),
             Role::Server(_) => false,
         };
@@ -413,6 +425,7 @@ impl Modern {
     }
 
     pub(super) fn respond(&self, shared: &mut Shared, id: &RequestId, reply: Result<Reply, ErrorObject>) {
+        let relays = shared.relays();
         shared.settle(id, |incoming| {
             let (method, asker) =
                 (&incoming.method, incoming.notes().and_then(|notes| notes.asker.as_deref()));
@@ -425,6 +438,8 @@ impl Modern {
                         .map(|task| envelope::enclose(&self.meta(), "\"resultType\":\"task\",", "", &task))
                 }
                 Ok(Reply::Task(_)) => Err(missing_capability(&tasks_capability())),
+                Ok(Reply::Verbatim(result)) => Ok(result),
+                Err(error) if relays => Err(error),
                 Err(error) if error.code == code::RESOURCE_NOT_FOUND => {
                     Err(ErrorObject { code: self.profile.resource_not_found, ..error })
                 }
@@ -463,8 +478,15 @@ impl Modern {
 pub(super) fn client_meta(profile: &Profile, client: &ClientRole) -> Vec<(&'static str, String)> {
     let text = |value: Result<Raw, crate::json::WriteError>| value.map(|raw| String::from(raw.as_str()));
     let mut meta = alloc::vec![(key::PROTOCOL_VERSION, format!("\"{}\"", profile.version))];
-    meta.extend(text(Raw::from_value(&client.info)).map(|info| (key::CLIENT_INFO, info)));
-    let capabilities = text(Raw::from_value(&client.capabilities)).unwrap_or_else(|_| "{}".into());
+    let presents = client.presents.as_deref();
+    let (info, capabilities) = (
+        presents.and_then(|presents| presents.info.clone()),
+        presents.and_then(|presents| presents.capabilities.clone()),
+    );
+    let info = info.map_or_else(|| Raw::from_value(&client.info), Ok);
+    meta.extend(text(info).map(|info| (key::CLIENT_INFO, info)));
+    let capabilities = capabilities.map_or_else(|| Raw::from_value(&client.capabilities), Ok);
+    let capabilities = text(capabilities).unwrap_or_else(|_| "{}".into());
     meta.push((key::CLIENT_CAPABILITIES, capabilities));
     meta
 }
@@ -556,7 +578,11 @@ pub(super) fn names_our_version(request: &Request) -> bool {
 }
 
 fn version_of(request: &Request) -> Option<Raw> {
-    request.params.as_ref().and_then(Payload::meta)?.member(key::PROTOCOL_VERSION)
+    request.params.as_ref().and_then(version_in)
+}
+
+fn version_in(params: &Payload) -> Option<Raw> {
+    params.meta()?.member(key::PROTOCOL_VERSION)
 }
 
 /// The profile that a modern session has.

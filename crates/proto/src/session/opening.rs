@@ -1,11 +1,10 @@
-//! Before the era is known: the decider for streams. Afterwards nobody asks again.
+//! Before the era is known: a client's decider for streams. Afterwards nobody asks again.
 //!
 //! A client on a stream probes with `server/discover` and falls back to `initialize`
 //! (<https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio#backward-compatibility>);
-//! a server is decided by the first request that it gets. What published servers really do with a probe
+//! a server is decided by the first request that it gets (`first`). What published servers really do with a probe
 //! (exit, stay mute, answer late, answer with any code) is part of the rules below.
 
-use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,20 +13,15 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::calls::{Call, Expired, Purpose};
-use super::declared;
-use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities, UNOPENED};
+use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
 use super::legacy::Legacy;
 use super::link::{LinkEnd, LinkError, Route};
 use super::modern::{self, Modern};
-use super::role::{ClientRole, ServerRole};
+use super::role::ClientRole;
 use super::shared::Shared;
 use super::violation::Violation;
 use crate::decode::Shape;
-use crate::json::ReadError;
-use crate::types::{
-    ClientCapabilities, DiscoverResult, Implementation, InitializeParams, InitializeResult,
-    UnsupportedVersionData,
-};
+use crate::types::{DiscoverResult, InitializeParams, InitializeResult, UnsupportedVersionData};
 use crate::{
     DecodeError, Era, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
     Response, Time, Version, code,
@@ -40,8 +34,6 @@ pub(super) enum Decided {
     Failed(CloseCause),
 }
 
-// ---- the client's side ----
-
 /// A client that does not know yet how its server speaks.
 pub(super) struct ClientOpening {
     /// Our `server/discover`, which may still be answered.
@@ -52,6 +44,8 @@ pub(super) struct ClientOpening {
     /// Lines that were no messages, and how the first of them begins.
     garbage: usize,
     first_garbage: Option<Bytes>,
+    /// The id of the last response to what was never asked.
+    unknown: Option<RequestId>,
     /// How the far end ended at the first start, when it is started afresh.
     probe_end: Option<LinkEnd>,
     /// How `initialize` was refused, when the refusal named a modern version: then there is one more probe,
@@ -70,6 +64,7 @@ impl ClientOpening {
             offered: client.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy)),
             garbage: 0,
             first_garbage: None,
+            unknown: None,
             probe_end: None,
             refusal: None,
             insisted: false,
@@ -93,6 +88,7 @@ impl ClientOpening {
     ) -> Option<Decided> {
         self.probe = None;
         self.garbage = 0;
+        self.unknown = None;
         self.send_initialize(shared, client, now)
     }
 
@@ -118,11 +114,15 @@ impl ClientOpening {
 
     fn send_initialize(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) -> Option<Decided> {
         let patience = shared.limits.initialize;
-        let params =
-            InitializeParams::new(self.offered.clone(), client.capabilities.clone(), client.info.clone());
         let mut call = Call::new(Method::Initialize).with_timeout(patience);
         call.total = Some(patience);
-        call.params = Payload::from_value(&params).ok();
+        call.params = match client.presents.as_ref().and_then(|presents| presents.initialize.clone()) {
+            Some(params) => Some(Payload::from_raw(params)),
+            None => {
+                let (capabilities, info) = (client.capabilities.clone(), client.info.clone());
+                Payload::from_value(&InitializeParams::new(self.offered.clone(), capabilities, info)).ok()
+            }
+        };
         match shared.send_request(now, &mut call, Purpose::Opening, &[]) {
             Ok(id) => {
                 self.initialize = Some(id);
@@ -166,6 +166,9 @@ impl ClientOpening {
                 self.initialize_answered(shared, client, now, Err(error))
             }
             (response, ..) => {
+                if response.id.is_some() {
+                    self.unknown.clone_from(&response.id);
+                }
                 shared.violation(Violation::UnknownReply { id: response.id });
                 None
             }
@@ -182,7 +185,10 @@ impl ClientOpening {
         let only_modern = client.ask == Ask::Only(Era::Modern);
         match outcome {
             Ok(result) => match result.raw().decode::<DiscoverResult>() {
-                Ok(discovered) => self.choose(shared, client, now, discovered),
+                Ok(discovered) => {
+                    let presented = client.relays.then(|| result.into_raw());
+                    self.choose(shared, client, now, discovered, presented)
+                }
                 Err(problem) if only_modern => Some(failed(OpeningFailure::BadReply {
                     method: Method::Discover,
                     problem: problem.to_string(),
@@ -224,6 +230,7 @@ impl ClientOpening {
         client: &ClientRole,
         now: Time,
         discovered: DiscoverResult,
+        presented: Option<Raw>,
     ) -> Option<Decided> {
         let profile = modern::newest();
         if discovered.supported_versions.contains(&profile.version) {
@@ -234,6 +241,7 @@ impl ClientOpening {
                 capabilities: PeerCapabilities::Server(discovered.capabilities.into()),
                 instructions: discovered.instructions,
                 supported_versions: discovered.supported_versions,
+                presented,
             }));
             if let Some(id) = self.initialize.take() {
                 shared.calls.take(id);
@@ -283,12 +291,15 @@ impl ClientOpening {
         outcome: Result<Payload, ErrorObject>,
     ) -> Option<Decided> {
         let answered = match outcome {
-            Ok(result) => result.raw().decode::<InitializeResult>().map_err(|problem| {
-                OpeningFailure::BadReply { method: Method::Initialize, problem: problem.to_string() }
-            }),
+            Ok(result) => {
+                let read = result.raw().decode::<InitializeResult>().map_err(|problem| {
+                    OpeningFailure::BadReply { method: Method::Initialize, problem: problem.to_string() }
+                });
+                read.map(|read| (read, client.relays.then(|| result.into_raw())))
+            }
             Err(error) => Err(OpeningFailure::Refused { method: Method::Initialize, error }),
         };
-        let result = match answered {
+        let (result, presented) = match answered {
             Ok(result) => result,
             // A modern-only server that never saw the probe names its versions when it refuses `initialize`.
             Err(OpeningFailure::Refused { error, .. })
@@ -307,7 +318,8 @@ impl ClientOpening {
             Err(failure) => return Some(failed(failure)),
         };
         let profile = Profile::of(&result.protocol_version).filter(|profile| {
-            profile.era == Era::Legacy && client.version.as_ref().is_none_or(|only| *only == profile.version)
+            let only = client.version.as_ref().filter(|_| !client.relays);
+            profile.era == Era::Legacy && only.is_none_or(|only| *only == profile.version)
         });
         let Some(profile) = profile else {
             return Some(failed(OpeningFailure::UnsupportedVersion {
@@ -321,6 +333,7 @@ impl ClientOpening {
             capabilities: PeerCapabilities::Server(result.capabilities.into()),
             instructions: result.instructions,
             supported_versions: alloc::vec![profile.version.clone()],
+            presented,
         }));
         if let Some(probe) = self.probe.take() {
             // From now on a late answer to the probe decides nothing any more.
@@ -332,15 +345,20 @@ impl ClientOpening {
         Some(Decided::Legacy(Legacy::new(profile, Arc::new(Asker::default()), true)))
     }
 
-    /// The server asks while nothing is agreed: a ping is answered, nothing else is.
-    pub(super) fn request(shared: &mut Shared, request: Request) {
+    /// The server asks while nothing is agreed: a ping is answered, nothing else is. What clients alone ask comes from
+    /// whoever sends back what they read.
+    pub(super) fn request(shared: &mut Shared, request: Request) -> Option<Decided> {
+        if matches!(request.method, Method::Initialize | Method::Discover) {
+            return Some(failed(OpeningFailure::Echo { method: request.method }));
+        }
         if request.method == Method::Ping {
             shared.reply(request.id, None, Ok(Payload::from_raw(Raw::empty_object())));
         } else {
             shared.violation(Violation::TooEarly { method: request.method });
-            let error = ErrorObject::invalid_request(UNOPENED);
+            let error = ErrorObject::invalid_request("this client has not finished opening the session");
             shared.reply(request.id, None, Err(error));
         }
+        None
     }
 
     /// Something that is no message came: a bad answer to what we have asked, or noise.
@@ -390,11 +408,21 @@ impl ClientOpening {
             self.probe = None;
             return self.fall_back(shared, client, now);
         }
+        let method = if probed { Method::Discover } else { Method::Initialize };
+        if let Some(failure) = self.misdirected(method, id) {
+            return Some(failed(failure));
+        }
         Some(failed(OpeningFailure::Ended {
             last: LinkEnd::failed(cause),
             probe: self.probe_end.take(),
             garbage: self.first_garbage.clone(),
         }))
+    }
+
+    /// What is told in place of silence, where a response came to something else.
+    fn misdirected(&mut self, method: Method, asked: i64) -> Option<OpeningFailure> {
+        let given = self.unknown.take()?;
+        Some(OpeningFailure::UnknownReply { method, asked: RequestId::from(asked), given })
     }
 
     pub(super) fn expired(
@@ -407,6 +435,9 @@ impl ClientOpening {
         if self.probe == Some(expired.id) && client.ask == Ask::Auto {
             // Silence. The probe may still be answered: a slow start in front of a modern-only server.
             return self.fall_back(shared, client, now);
+        }
+        if let Some(failure) = self.misdirected(expired.method.clone(), expired.id) {
+            return Some(failed(failure));
         }
         Some(failed(OpeningFailure::TimedOut {
             method: expired.method,
@@ -469,107 +500,4 @@ fn is_modern(error: &ErrorObject) -> bool {
 fn supported_versions(error: &ErrorObject) -> Vec<Version> {
     let data = error.data.as_ref().and_then(|data| data.decode::<UnsupportedVersionData>().ok());
     data.map(|data| data.supported).unwrap_or_default()
-}
-
-// ---- the server's side ----
-
-/// What a server does with the first request.
-pub(super) enum First {
-    /// It was answered, or refused, and decides nothing.
-    Answered,
-    /// It opens a legacy session.
-    Legacy(Legacy),
-    /// It is a request of the modern era, to be handled there.
-    Modern(Modern, Request),
-}
-
-/// A request to a server that nobody has opened yet.
-pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> First {
-    let speaks_modern = server.speaks(Era::Modern);
-    let speaks_legacy = server.speaks(Era::Legacy);
-    let modern_way = request.method != Method::Initialize && modern::names_its_version(&request);
-    if speaks_modern && (modern_way || !speaks_legacy) {
-        let modern = Modern::new(modern::newest(), &shared.role);
-        return First::Modern(modern, request);
-    }
-    let outcome = match request.method {
-        Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
-        Method::Initialize => match initialize(server, &request) {
-            Ok((legacy, peer, result)) => {
-                shared.peer = Some(Arc::new(peer));
-                shared.reply(request.id, None, Ok(result));
-                return First::Legacy(legacy);
-            }
-            Err(error) => Err(error),
-        },
-        Method::Discover if speaks_modern => Err(ErrorObject::invalid_params(
-            "every request must carry `io.modelcontextprotocol/protocolVersion` in its _meta",
-        )),
-        Method::Discover => Err(ErrorObject::method_not_found("server/discover")),
-        _ => {
-            let method = request.method.clone();
-            shared.violation(Violation::TooEarly { method });
-            Err(ErrorObject::invalid_request(format!(
-                "{} came before the session was opened: send `initialize` first{}",
-                request.method,
-                if speaks_modern { ", or name the protocol version in _meta" } else { "" }
-            )))
-        }
-    };
-    shared.reply(request.id, None, outcome);
-    First::Answered
-}
-
-fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, Payload), ErrorObject> {
-    let params = request.params.as_ref().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
-    let (version, info, capabilities) = presented(server, params.raw())
-        .map_err(|problem| ErrorObject::invalid_params(problem.to_string()))?;
-    let newest = server.newest(Era::Legacy);
-    let Some(newest) = newest else {
-        return Err(modern::unsupported_version(server, version.as_str()));
-    };
-    let asked_for = Profile::of(&version)
-        .filter(|profile| profile.era == Era::Legacy && server.versions.contains(&profile.version));
-    let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
-    let asker = Arc::new(Asker { info: info.map(Arc::new), capabilities });
-    let capabilities = declared::in_revision(server.capabilities.clone(), profile);
-    let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
-        .with_instructions(server.instructions.clone());
-    let result = Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?;
-    let peer = Peer {
-        profile,
-        info: asker.info.clone(),
-        capabilities: PeerCapabilities::Client(asker.clone()),
-        instructions: None,
-        supported_versions: alloc::vec![profile.version.clone()],
-    };
-    Ok((Legacy::new(profile, asker, false), peer, result))
-}
-
-/// What a client asks for, who it is and what it can.
-fn presented(
-    server: &ServerRole,
-    params: &Raw,
-) -> Result<(Version, Option<Implementation>, ClientCapabilities), ReadError> {
-    if server.lenient_opening {
-        let capabilities = params.member("capabilities").map(|known| known.decode()).transpose()?;
-        let info = params.member("clientInfo").map(|known| known.decode()).transpose()?;
-        if capabilities.is_none() || info.is_none() {
-            let version = params.member("protocolVersion").unwrap_or_else(Raw::null).decode()?;
-            return Ok((version, info, capabilities.unwrap_or_default()));
-        }
-    }
-    let params: InitializeParams = params.decode()?;
-    Ok((params.protocol_version, Some(params.client_info), params.capabilities))
-}
-
-/// The peer of a modern server: whoever asks, as each request says.
-pub(super) fn anybody() -> Peer {
-    Peer {
-        profile: modern::newest(),
-        info: None,
-        capabilities: PeerCapabilities::Client(Arc::new(Asker::default())),
-        instructions: None,
-        supported_versions: alloc::vec![modern::newest().version.clone()],
-    }
 }

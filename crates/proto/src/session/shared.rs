@@ -23,7 +23,7 @@ use super::role::Role;
 use super::violation::Violation;
 use super::{NotifyRefused, declared};
 use crate::method::{MethodFacts, MethodKind, Needs};
-use crate::types::{CancelledParams, InputRequired, ProgressParams};
+use crate::types::{CancelledParams, ProgressParams};
 use crate::{
     Direction, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
     Response, Time, encode,
@@ -67,6 +67,11 @@ impl Shared {
         matches!(self.role, Role::Server(_))
     }
 
+    /// Whether this side stands for another one.
+    pub(super) fn relays(&self) -> bool {
+        self.role.relays()
+    }
+
     pub(super) fn violation(&mut self, violation: Violation) {
         self.events.push_back(Event::Violation(violation));
     }
@@ -92,7 +97,7 @@ impl Shared {
         kind: MethodKind,
         profile: &Profile,
     ) -> Result<(), CallRefused> {
-        let Some(facts) = method.facts() else { return Ok(()) };
+        let Some(facts) = method.facts().filter(|_| !self.relays()) else { return Ok(()) };
         if !may_go(facts, kind, !self.is_server(), profile) {
             return Err(CallRefused::NotInVersion {
                 method: method.clone(),
@@ -153,7 +158,10 @@ impl Shared {
         let may_be_too_large = size + bare_size(&RequestId::from(id), &call.method) > self.limits.message;
         let mut params = if may_be_too_large { call.params.clone() } else { call.params.take() };
         if !additions.is_empty() {
-            params = Some(envelope::splice(params, call.lacks_meta, &additions));
+            let replaced = params.as_ref().filter(|_| self.relays() && meta.is_empty());
+            let replaced =
+                replaced.zip(token).and_then(|(params, (_, token))| envelope::replace_token(params, token));
+            params = replaced.or_else(|| Some(envelope::splice(params, call.lacks_meta, &additions)));
         }
         let message =
             Message::Request(Request { id: RequestId::from(id), method: call.method.clone(), params });
@@ -197,6 +205,9 @@ impl Shared {
         notification: Notification,
         route: Route,
     ) -> Result<(), NotifyRefused> {
+        if self.relays() && self.is_server() {
+            return self.relayed_notification(notification, route);
+        }
         let tells_change = matches!(
             notification.method,
             Method::ToolListChanged
@@ -276,7 +287,7 @@ impl Shared {
 
     /// Whether the peer may ask this of us: else the error to answer with.
     pub(super) fn check_incoming(&mut self, method: &Method, profile: &Profile) -> Result<(), ErrorObject> {
-        let Some(facts) = method.facts() else { return Ok(()) };
+        let Some(facts) = method.facts().filter(|_| !self.relays()) else { return Ok(()) };
         if !may_go(facts, MethodKind::Request, self.is_server(), profile) {
             self.violation(Violation::UnexpectedRequest { method: method.clone() });
             return Err(ErrorObject::method_not_found(facts.name));
@@ -443,8 +454,11 @@ impl Shared {
     }
 
     /// `notifications/progress` about a request of ours.
-    pub(super) fn progress(&mut self, now: Time, notification: &Notification) {
-        let Some(progress) = read::<ProgressParams>(notification) else {
+    pub(super) fn progress(&mut self, now: Time, notification: Notification) {
+        if self.relays() {
+            return self.relayed_progress(now, notification);
+        }
+        let Some(progress) = read::<ProgressParams>(&notification) else {
             self.violation(Violation::BadNotification { method: Method::Progress });
             return;
         };
@@ -465,7 +479,7 @@ impl Shared {
         profile: &Profile,
         call: Option<RequestId>,
     ) {
-        let facts = notification.method.facts();
+        let facts = notification.method.facts().filter(|_| !self.relays());
         let expected =
             facts.is_none_or(|facts| may_go(facts, MethodKind::Notification, self.is_server(), profile));
         if expected {
@@ -581,18 +595,4 @@ fn may_go(facts: &MethodFacts, kind: MethodKind, to_server: bool, profile: &Prof
 /// The parameters of a notification, when they fit.
 pub(super) fn read<T: serde::de::DeserializeOwned>(notification: &Notification) -> Option<T> {
     notification.params.as_ref()?.raw().decode().ok()
-}
-
-/// A result that asks for input, when it is one.
-pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<InputRequired, String> {
-    if !method.may_need_input() {
-        return Err(format!("{method} may not be answered with `input_required`"));
-    }
-    let input: InputRequired = result.decode().map_err(|error| error.to_string())?;
-    if input.input_requests.as_ref().is_none_or(|requests| requests.is_empty())
-        && input.request_state.is_none()
-    {
-        return Err("`input_required` with neither `inputRequests` nor `requestState`".into());
-    }
-    Ok(input)
 }

@@ -64,10 +64,12 @@ impl Session {
         self.shared.has_reply_room()
     }
 
-    /// Whether a call may be made now; if not, room comes with the next answer or when the link takes more.
+    /// Whether a call may be made now; if not, room comes with the next answer or when the link takes more. A server that
+    /// stands for another one has room for what that one tells as long as it has room for replies.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.shared.check_room().is_ok()
+        let relayed = self.shared.relays() && self.shared.is_server();
+        self.shared.check_room().is_ok() && (!relayed || self.shared.has_reply_room())
     }
 
     /// The other side, once the peers agree.

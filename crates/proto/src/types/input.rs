@@ -75,8 +75,14 @@ impl InputRequest {
 
     /// Whether the user is asked with a page in a browser.
     #[must_use]
-    pub const fn is_url_elicitation(&self) -> bool {
-        matches!(self, Self::Elicit(params) if params.is_url())
+    pub fn is_url_elicitation(&self) -> bool {
+        match self {
+            Self::Elicit(params) => params.is_url(),
+            Self::Other { method, params: Some(params) } if **method == *"elicitation/create" => {
+                params.member("mode").is_some_and(|mode| mode.to_string_value().as_deref() == Some("url"))
+            }
+            _ => false,
+        }
     }
 
     /// The parameters as JSON; `None` when there are none.

@@ -86,7 +86,7 @@ pub(crate) fn say(session: &mut Session, text: &str) {
 }
 
 pub(crate) fn say_at(session: &mut Session, now: Time, line: &Bytes) {
-    let origin = Arc::new(Origin { link: "memory", peer: None, principal: None });
+    let origin = Arc::new(Origin::new("memory"));
     let inbound = match decode(line, &session.limits().decode.clone()) {
         Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
         Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
@@ -159,7 +159,7 @@ impl Pair {
 
     /// Moves messages until none is left.
     pub(crate) fn exchange(&mut self) {
-        let origin = Arc::new(Origin { link: "memory", peer: None, principal: None });
+        let origin = Arc::new(Origin::new("memory"));
         let mut quiet = false;
         while !std::mem::replace(&mut quiet, true) {
             while let Some(outbound) = self.client.poll_transmit() {

@@ -100,7 +100,7 @@ fn e89_ten_thousand_replies_in_any_order_find_their_requests() {
 fn e90_a_cancel_that_races_with_its_reply_ends_the_call_once() {
     for version in &ERAS {
         let mut pair = Pair::new(version, Limits::default(), Limits::default());
-        let origin = Arc::new(Origin { link: "memory", peer: None, principal: None });
+        let origin = Arc::new(Origin::new("memory"));
         let mut dice = Dice(7);
         let (mut answered, mut cancelled) = (0_u32, 0_u32);
         for _ in 0..50_000 {

@@ -39,7 +39,7 @@ impl Side {
             handling: Vec::new(),
             reopen: false,
             closed: false,
-            origin: Arc::new(Origin { link: "fuzz", peer: None, principal: None }),
+            origin: Arc::new(Origin::new("fuzz")),
         }
     }
 

@@ -19,10 +19,10 @@ trivial = ["skills"]
 stub = "the suite skips it"
 
 [client."2025-03-26"]
-authorization = ["auth/old"]
+unscored = ["auth/old"]
 
 [client."2026-07-28"]
-authorization = ["auth/flow"]
+required = ["auth/flow"]
 "#;
 
 fn names(names: &[&str]) -> BTreeSet<String> {
@@ -102,8 +102,6 @@ fn nothing_is_listed_among_what_it_is_not() {
     let list =
         LIST.replace("required = [\"ping\"]\nunscored = [\"polling\"]", "required = [\"ping\", \"polling\"]");
     assert_eq!(faults(&list, &suite()), told("server 2025-11-25 polling"));
-    let list = LIST.replace("unscored = [\"polling\"]", "authorization = [\"polling\"]");
-    assert_eq!(faults(&list, &suite()), told("server 2025-11-25 polling"));
     let list = LIST.replace("required = [\"caching\"]\n", "").replace("stub =", "caching = \"no\"\nstub =");
     assert_eq!(faults(&list, &suite()), told("server 2026-07-28 caching"));
 }
@@ -136,10 +134,9 @@ fn a_listed_pass_that_fails_is_a_fault() {
 
 #[test]
 fn an_expected_failure_that_passes_is_a_fault() {
-    for fails in [Expectation::Authorization, Expectation::Impossible("because".into())] {
-        assert_eq!(held(&fails, &["no check succeeded".into()]), Ok(()));
-        assert!(held(&fails, &[]).unwrap_err().contains("out of date"));
-    }
+    let fails = Expectation::Impossible("because".into());
+    assert_eq!(held(&fails, &["no check succeeded".into()]), Ok(()));
+    assert!(held(&fails, &[]).unwrap_err().contains("out of date"));
 }
 
 /// Alpha.12 requires 30 and 37 scenarios of a server, and 18 and 32 of a client.
@@ -153,5 +150,9 @@ fn the_list_names_all_that_is_required() {
     let required = |expectation: &Expectation| *expectation == Expectation::Required;
     assert_eq!(count(Side::Server, "2025-11-25", required), 30);
     assert_eq!(count(Side::Server, "2026-07-28", required), 37);
-    assert_eq!(count(Side::Server, "2025-11-25", |expectation| !expectation.passes()), 0);
+    assert_eq!(count(Side::Client, "2025-11-25", required), 18);
+    assert_eq!(count(Side::Client, "2026-07-28", required), 32);
+    for (side, revision) in [(Side::Server, "2025-11-25"), (Side::Client, "2025-11-25")] {
+        assert_eq!(count(side, revision, |expectation| !expectation.passes()), 0);
+    }
 }

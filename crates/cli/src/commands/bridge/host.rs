@@ -2,22 +2,21 @@
 //! servers are named, started and watched.
 
 use std::ffi::OsString;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Instant;
 
 use mcpjoin::bridge::orchestra::certs::Certificates;
 use mcpjoin::bridge::orchestra::host::{self, Host, HostLimits, Offer};
 use mcpjoin::bridge::orchestra::wire::MAX_FRAME;
 use mcpjoin::bridge::orchestra::{ALPN, SERVER_NAME};
-use mcpjoin::client::{NoClient, Restart, RestartingClient, RunEnd, RunEvent};
+use mcpjoin::client::{Restart, RestartingClient, RunEvent};
 use mcpjoin::quic::{Listener, QuicError, QuicErrorKind};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::starting::Starting;
+use super::{misplaced, of_http};
 use crate::args::Bridge;
+use crate::commands::listening::{all, boxed};
 use crate::commands::misused;
 use crate::connect::{Plan, Signals, certificates_folder, with_plans};
 use crate::events;
@@ -29,6 +28,9 @@ use crate::visible;
 
 /// Offers the servers until a signal comes. `escaped`: `--` stood before the first word.
 pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Failure> {
+    misplaced(&of_http(&args), "for clients of MCP over HTTP", "--listen http://host:port/path")?;
+    let most = [("--max-sessions", args.max_sessions.is_some())];
+    misplaced(&most, "for clients of MCP", "another --listen")?;
     let addresses: Vec<Address> =
         args.listen.iter().map(|word| Address::parse(word)).collect::<Result<_, _>>()?;
     let certificates = certificates(&mut args)?;
@@ -84,7 +86,7 @@ impl Address {
 fn certificates(args: &mut Bridge) -> Result<Certificates, Failure> {
     let directory = certificates_folder(args.connect.certs_dir.take().as_deref())?;
     let mut certificates = Certificates::in_directory(directory);
-    if let Some(file) = &args.clients_ca {
+    if let Some(file) = &args.client_ca {
         certificates = certificates.ca(file);
     }
     if let (Some(certificate), Some(key)) = (args.connect.cert.take(), args.connect.key.take()) {
@@ -122,6 +124,7 @@ fn targets(ui: &Ui, args: &mut Bridge, escaped: bool) -> Result<Vec<Target>, Fai
 /// A server that runs.
 struct Running {
     shown: String,
+    starting: Starting,
     client: RestartingClient,
     offer: Offer,
 }
@@ -203,11 +206,7 @@ async fn given_up(servers: &[Running]) -> Failure {
     let Some(last) = servers.last() else {
         return Failure::usage("no server is named", "mcpjoin help bridge");
     };
-    let mut failure = match last.client.closed().await {
-        NoClient::GivenUp { last: RunEnd::Ended(cause), .. } => Failure::closed(&cause, Phase::Serve),
-        gone => Failure::new("E_CLOSED", Exit::Connection, Phase::Serve, gone.to_string())
-            .hint("see what the server itself says about it: -v shows it"),
-    };
+    let mut failure = last.starting.gone(&last.client.closed().await);
     failure.seen.server = Some(last.shown.clone());
     failure
 }
@@ -217,23 +216,14 @@ async fn running(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, F
     let started = Instant::now();
     let Plan { way, client, shown, first, tools, remembered, .. } = plan;
     let legacy = remembered.and_then(|remembered| remembered.legacy);
-    let failed: Arc<Mutex<Option<Failure>>> = Arc::default();
+    let starting = Starting::new(&ui, way, first);
     let restart = || {
         let (ui, shown) = (ui.clone(), shown.clone());
         Restart::default().on_event(move |event| told(&ui, &shown, event))
     };
     let start = || {
-        let (way, failed) = (way.clone(), failed.clone());
-        move || {
-            let (way, failed) = (way.clone(), failed.clone());
-            async move {
-                way.link().await.map_err(|failure| {
-                    let said = failure.message.clone();
-                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-                    said
-                })
-            }
-        }
+        let starting = starting.clone();
+        move || starting.clone().link()
     };
     // The era that worked the last time; when it does not, as if nothing were remembered.
     let known = match legacy {
@@ -244,25 +234,11 @@ async fn running(ui: Ui, entry: Option<String>, plan: Plan) -> Result<Running, F
         Some(running) => Ok(running),
         None => client.restarting(restart(), start()).await,
     };
-    let client = outcome.map_err(|end| {
-        let not_started = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let failure = match (end, not_started) {
-            (RunEnd::NotStarted(_), Some(failure)) => failure,
-            (RunEnd::NotOpened(error), _) => Failure::closed(&error.cause, first),
-            (RunEnd::Ended(cause), _) => Failure::closed(&cause, first),
-            (end, _) => Failure::new("E_SPAWN", Exit::Connection, Phase::Spawn, end.to_string()),
-        };
-        let failure = match way.child() {
-            Some(child) => failure.stderr(&child.stderr()),
-            None if way.http().is_some() => failure.over_http(),
-            None => failure.over_a_socket(),
-        };
-        failure.with(&shown, started.elapsed())
-    })?;
+    let client = outcome.map_err(|end| starting.failure(&end).with(&shown, started.elapsed()))?;
     let peer = client.client().await.ok().and_then(|client| client.server_name().map(str::to_owned));
     let name = entry.or(peer).unwrap_or_else(|| shown.clone());
     let offer = Offer::restarting(name.as_str(), client.clone()).tools(move |tool| tools.allows(tool));
-    Ok(Running { shown, client, offer })
+    Ok(Running { shown, starting, client, offer })
 }
 
 fn told(ui: &Ui, shown: &str, event: &RunEvent<'_>) {
@@ -341,18 +317,4 @@ fn unheard(error: &QuicError) -> Failure {
         _ => "is the address free, and may you use it? port 0 takes any that is free",
     };
     Failure::new("E_LISTEN", Exit::Usage, Phase::Serve, error.to_string()).hint(hint)
-}
-
-type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-
-fn boxed<'a>(future: impl Future<Output = ()> + 'a) -> Boxed<'a> {
-    Box::pin(future)
-}
-
-/// Ready when all of them are.
-fn all<'a>(mut futures: Vec<Boxed<'a>>) -> Boxed<'a> {
-    boxed(poll_fn(move |cx| {
-        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
-        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    }))
 }

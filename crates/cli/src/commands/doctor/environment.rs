@@ -107,7 +107,7 @@ pub(super) fn examined(ui: &Ui, connect: &Connect) -> Result<EnvironmentReport, 
 }
 
 /// What of the machine bears on a server in which something was found.
-pub(super) async fn about(way: &Way, shown: &str, report: &Report) -> Vec<EnvironmentFinding> {
+pub(super) async fn about(way: &Way, report: &Report) -> Vec<EnvironmentFinding> {
     if report.is_healthy() {
         return Vec::new();
     }
@@ -120,8 +120,8 @@ pub(super) async fn about(way: &Way, shown: &str, report: &Report) -> Vec<Enviro
     if !failed.iter().any(|check| PARTS.iter().any(|part| bears(*part, *check))) {
         return Vec::new();
     }
-    let mut findings = match host(shown).filter(|_| way.http().is_some()) {
-        Some((host, encrypted)) => doctor.about_host(host, encrypted).await,
+    let mut findings = match way.http() {
+        Some(connect) => doctor.about_server(connect).await,
         None => Vec::new(),
     };
     findings.retain(|finding| failed.iter().any(|check| bears(finding.check.part(), *check)));
@@ -142,18 +142,6 @@ const fn bears(part: EnvironmentPart, check: Check) -> bool {
         EnvironmentPart::Loopback => matches!(check, Check::Address | Check::Reached | Check::Families),
         _ => false,
     }
-}
-
-/// The host of a URL, where it is written out, and whether it is reached over TLS.
-fn host(url: &str) -> Option<(&str, bool)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let rest = rest.split(['/', '?', '#']).next()?;
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
-    let host = match rest.strip_prefix('[') {
-        Some(rest) => rest.split_once(']')?.0,
-        None => rest.split(':').next()?,
-    };
-    (!host.is_empty() && !host.contains('$')).then(|| (host, scheme.ends_with("https")))
 }
 
 // ---- for a person ----
@@ -237,7 +225,7 @@ pub(super) fn document(report: &EnvironmentReport) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Check, EnvironmentPart, bears, host};
+    use super::{Check, EnvironmentPart, bears};
 
     #[test]
     fn a_fault_of_the_machine_is_told_with_failures_of_its_kind() {
@@ -250,19 +238,6 @@ mod tests {
             (EnvironmentPart::Path, Check::Reached, false),
         ] {
             assert_eq!(bears(part, check), does, "{part:?} {check:?}");
-        }
-    }
-
-    #[test]
-    fn the_host_of_a_url_is_known_where_it_is_written_out() {
-        for (url, known) in [
-            ("https://me:x@example.org:8443/mcp?a#b", Some(("example.org", true))),
-            ("sse+http://[::1]:80/", Some(("::1", false))),
-            ("http://localhost", Some(("localhost", false))),
-            ("https://${HOST}/mcp", None),
-            ("${URL}", None),
-        ] {
-            assert_eq!(host(url), known, "{url}");
         }
     }
 }

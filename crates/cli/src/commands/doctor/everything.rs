@@ -70,7 +70,7 @@ fn target(server: &Server) -> Target {
 
 async fn examine(plan: Plan) -> Examined {
     let report = Doctor::new(plan.way.examined(), plan.client).examine().await;
-    let surroundings = environment::about(&plan.way, &plan.shown, &report).await;
+    let surroundings = environment::about(&plan.way, &report).await;
     Ok((report, surroundings))
 }
 

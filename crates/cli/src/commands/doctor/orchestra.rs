@@ -3,7 +3,7 @@
 use mcpjoin::bridge::orchestra::certs::Certificates;
 use mcpjoin::doctor::OrchestraDoctor;
 
-use super::{drawn, shown};
+use super::{Watch, shown};
 use crate::args::Doctor;
 use crate::connect::certificates_folder;
 use crate::exit::Exit;
@@ -74,8 +74,9 @@ pub(super) fn run(ui: &Ui, args: &Doctor, address: &str) -> Result<Exit, Failure
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::system(Phase::Connect, &error))?;
-    let doctor = doctor.on_phase(drawn(ui));
+    let watch = Watch::new(ui);
+    let doctor = doctor.on_phase(watch.phase()).on_step(watch.step());
     let name = format!("orchestra://{address}");
     let examined = async { (doctor.examine().await, Vec::new()) };
-    Ok(runtime.block_on(shown(ui, &name, examined, std::future::ready(()))))
+    Ok(runtime.block_on(shown(&watch, &name, examined, std::future::ready(()))))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use mcpjoin::doctor::{EnvironmentFinding, Evidence, Finding, Outcome, Report};
+use mcpjoin::doctor::{EnvironmentFinding, Evidence, Finding, Outcome, Phase, Report, Step};
 use mcpjoin::quic::CertificateFacts;
 use unicode_width::UnicodeWidthStr;
 
@@ -20,6 +20,8 @@ const LONGEST: usize = 24;
 const TIMES: usize = 9;
 /// The width of the labels of a finding, with the blanks before and after them.
 const LABELS: usize = 11;
+/// So many tools of an orchestrator are named unasked.
+const TOOLS: usize = 12;
 /// A narrower terminal than this gets lines that are too long: nobody could read the words.
 const NARROWEST: usize = 40;
 
@@ -54,7 +56,11 @@ pub(super) fn of(
         // Their list is in another order each time.
         let mut names: Vec<&str> = orchestrator.tools.iter().map(|tool| tool.name.as_str()).collect();
         names.sort_unstable();
-        names.into_iter().for_each(|name| page.beside("tool", name));
+        let shown = if everything { names.len() } else { TOOLS.min(names.len()) };
+        names[..shown].iter().for_each(|name| page.beside("tool", name));
+        if let more @ 1.. = names.len() - shown {
+            page.beside("", &format!("and {more} more (-v shows all)"));
+        }
     }
     for note in &report.notes {
         page.beside("note", note);
@@ -74,6 +80,19 @@ pub(super) fn of(
         page.surroundings(count, finding);
     }
     page.verdict(report.checks_run(), report.checks_not_run().map(|(_, why)| why))
+}
+
+/// What was found out of an examination that was stopped in that phase, after so long.
+pub(super) fn stopped(steps: &[Step], under_way: Option<(Phase, Duration)>, width: Option<usize>) -> String {
+    let labels = steps.iter().map(|step| step.phase).chain(under_way.map(|(phase, _)| phase));
+    let mut page = Page::new(width, labels.map(Phase::as_str));
+    for step in steps {
+        page.step(step.phase.as_str(), step.took, step.outcome, &step.detail);
+    }
+    if let Some((phase, after)) = under_way {
+        page.step(phase.as_str(), Some(after), Outcome::Passed, "stopped here: nothing had come of it yet");
+    }
+    page.out
 }
 
 /// A page that is being written.

@@ -12,8 +12,7 @@ use mcpjoin::client::Client;
 use mcpjoin::proto::{Raw, code};
 use tokio::time::timeout;
 
-use crate::config::ToolFilter;
-use crate::exit::Exit;
+use crate::config::{self, ToolFilter};
 use crate::failure::{Failure, Phase};
 use crate::object::{self, Object};
 use crate::ui::Ui;
@@ -110,7 +109,7 @@ pub(crate) async fn read(
             Ok(Err(Enough)) => return Ok(()),
             Err(failure) => {
                 let failure = if client.child().is_none() { failure.over_a_socket() } else { failure };
-                let goes_on = failure.exit == Exit::ServerError;
+                let goes_on = failure.is_of_one_request();
                 let told = tell(Part::Broken(section, Box::new(failure.clone()))).await;
                 match (goes_on, told) {
                     (true, Ok(())) => {}
@@ -135,7 +134,7 @@ async fn one(
 ) -> Result<Result<(), Enough>, Failure> {
     let bad =
         |what: &str| Failure::bad_reply(format!("the result of {}: {what}", section.method), Phase::List);
-    let mut reading = Reading::new();
+    let mut reading = Reading::new(section);
     let (mut hidden, mut all) = (0, 0);
     let mut page = match first.await {
         // Many a server has resources and does not know the method for templates: it has none.
@@ -150,6 +149,7 @@ async fn one(
         // The page itself is not kept while its items are shown.
         drop(page);
         let mut items = items.ok_or_else(|| bad(&format!("it has no array {}", section.member)))?;
+        reading.told_anew(&mut items);
         if section.member == TOOLS.member {
             let came = items.len();
             // What has no name cannot be called, and is shown for what it is.
@@ -167,14 +167,18 @@ async fn one(
         let Some(next) = next else { break };
         reading.turn(&next, pages).map_err(|problem| bad(&problem))?;
         let mut coming = pin!(page_of(client, section, Some(&next)));
-        page = match timeout(PAUSE, &mut coming).await {
-            Ok(page) => page?,
+        let came = match timeout(PAUSE, &mut coming).await {
+            Ok(came) => came,
             Err(_) => {
                 if let Err(enough) = tell(Part::Pause).await {
                     return Ok(Err(enough));
                 }
-                coming.await?
+                coming.await
             }
+        };
+        page = match came {
+            Err(failure) if reading.begins_again(&failure) => page_of(client, section, None).await?,
+            came => came?,
         };
     }
     if hidden > 0 {
@@ -187,15 +191,46 @@ fn is_unknown_method(failure: &Failure) -> bool {
     failure.seen.remote.as_ref().is_some_and(|error| error.code == code::METHOD_NOT_FOUND)
 }
 
-/// How far a list has been read. Of the cursors no more than a number each is kept.
+/// How far a list has been read. Of the cursors and of the items no more than a number each is kept.
 struct Reading {
+    section: &'static Section,
     seen: HashSet<u64>,
+    /// What was told before the list was begun again.
+    told: HashSet<u64>,
+    /// A cursor was refused, and the list begun again for it.
+    has_restarted: bool,
     numbers: RandomState,
 }
 
 impl Reading {
-    fn new() -> Self {
-        Self { seen: HashSet::new(), numbers: RandomState::new() }
+    fn new(section: &'static Section) -> Self {
+        let (seen, told) = (HashSet::new(), HashSet::new());
+        Self { section, seen, told, has_restarted: false, numbers: RandomState::new() }
+    }
+
+    /// Leaves out what was told before the list was begun again, and remembers the rest as long as that may happen.
+    fn told_anew(&mut self, items: &mut Vec<Raw>) {
+        let (numbers, name) = (&self.numbers, self.section.name);
+        let number = |item: &Raw| match Object::of(item).and_then(|item| item.text(name)) {
+            Some(name) => numbers.hash_one(name.as_str()),
+            None => numbers.hash_one(item.as_str()),
+        };
+        if self.has_restarted {
+            items.retain(|item| !self.told.contains(&number(item)));
+        } else {
+            self.told.extend(items.iter().map(number));
+        }
+    }
+
+    /// Whether the list is begun again, because its cursor was refused:
+    /// [once](https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching#interaction-with-pagination).
+    fn begins_again(&mut self, failure: &Failure) -> bool {
+        let refused = failure.seen.remote.as_ref().is_some_and(|error| error.code == code::INVALID_PARAMS);
+        let begins = refused && !std::mem::replace(&mut self.has_restarted, true);
+        if begins {
+            self.seen.clear();
+        }
+        begins
     }
 
     /// Goes on with the page behind this cursor. Says why not.
@@ -223,21 +258,40 @@ async fn page_of(client: &Client, section: &Section, cursor: Option<&str>) -> Re
     })
 }
 
-/// The item of that name as the server lists it; `None` when it lists no such item. Reads no further than it must.
-pub(crate) async fn find(client: &Client, section: &Section, name: &str) -> Result<Option<Object>, Failure> {
-    let mut reading = Reading::new();
+/// The server lists no item of a name.
+pub(crate) struct Absent {
+    /// The name of one that may have been meant.
+    pub(crate) similar: Option<String>,
+}
+
+/// The item of that name as the server lists it. Reads no further than it must.
+pub(crate) async fn find(
+    client: &Client,
+    section: &'static Section,
+    name: &str,
+) -> Result<Result<Object, Absent>, Failure> {
+    let mut reading = Reading::new(section);
     let mut cursor: Option<String> = None;
+    let mut similar: Option<String> = None;
     loop {
-        let page = page_of(client, section, cursor.as_deref()).await?;
-        let found = page.items(section.member).unwrap_or_default().iter().find_map(|item| {
-            Object::of(item).filter(|item| item.text(section.name).as_deref() == Some(name))
-        });
-        if found.is_some() {
-            return Ok(found);
+        let page = match page_of(client, section, cursor.as_deref()).await {
+            Err(failure) if cursor.is_some() && reading.begins_again(&failure) => {
+                cursor = None;
+                continue;
+            }
+            page => page?,
+        };
+        let mut names = similar.take().into_iter().collect::<Vec<_>>();
+        for item in page.items(section.member).unwrap_or_default().iter().filter_map(Object::of) {
+            match item.text(section.name) {
+                Some(known) if known == name => return Ok(Ok(item)),
+                known => names.extend(known),
+            }
         }
+        similar = config::similar(name, names.iter().map(String::as_str)).map(str::to_owned);
         cursor = page.text("nextCursor").filter(|next| reading.turn(next, PAGES).is_ok());
         if cursor.is_none() {
-            return Ok(None);
+            return Ok(Err(Absent { similar }));
         }
     }
 }

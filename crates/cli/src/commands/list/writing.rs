@@ -9,22 +9,16 @@ use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 use unicode_width::UnicodeWidthStr;
 
-use super::reading::{Enough, Part, Section, TOOLS};
-use crate::commands::tool;
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::object::{self, Object};
+use super::items::{NAMES, described, row, table};
+use super::reading::{Enough, Part, Section};
+use crate::exit::{Exit, Signal};
+use crate::failure::{Failure, Phase};
+use crate::object;
 use crate::ui::{HEADING, NAME, Ui, Unwritten};
 use crate::visible;
 
-/// Names are aligned up to this width; longer ones push their description away.
-pub(crate) const NAMES: usize = 56;
-/// Below this width descriptions stand under their names.
-const NARROW: usize = 50;
 /// The names of so many items are looked at before the first is shown.
 const HELD: usize = 256;
-/// The longest first line of a description, in characters.
-const LONGEST: usize = 4096;
 /// Text is handed on as soon as it is longer than this, in bytes.
 const CHUNK: usize = 64 * 1024;
 
@@ -189,11 +183,26 @@ impl<'a> Writing<'a> {
         self.flush().await
     }
 
+    /// A signal has come, and what was told is not all there is: a document says so.
+    pub(crate) fn interrupted(&mut self, signal: Signal) {
+        if let Form::Document(document) = &mut self.form {
+            let message = "a signal ended it: there may be more than this";
+            let failure = Failure::new("E_INTERRUPTED", Exit::Signal(signal), Phase::List, message);
+            let error = failure.json()["error"].to_string();
+            document.errors.push(error.clone());
+            document.interrupted = Some(error);
+        }
+    }
+
     /// There is no more at all. How the writing went.
     pub(crate) async fn over(mut self) -> Result<(), Unwritten> {
         if let Form::Document(document) = &mut self.form {
             if self.several {
-                document.push(&mut self.out, "]}");
+                document.push(&mut self.out, "]");
+                if let Some(error) = document.interrupted.take() {
+                    document.push(&mut self.out, &format!(",\"error\":{error}"));
+                }
+                document.push(&mut self.out, "}");
             }
             self.out.push('\n');
         }
@@ -238,6 +247,8 @@ struct Document {
     /// The list that has begun, and whether it has an item.
     list: Option<(&'static str, bool)>,
     errors: Vec<String>,
+    /// Why it ends before its end, where several servers are told of.
+    interrupted: Option<String>,
 }
 
 impl Document {
@@ -379,101 +390,6 @@ impl Page {
             out.push_str("nothing is offered\n");
         }
         (self.has_items, self.is_broken) = (false, false);
-    }
-}
-
-/// By what it is called, and the first line of what is said about it.
-pub(crate) fn row(section: &Section, item: &Raw) -> (String, String) {
-    let Some(item) = Object::of(item) else {
-        return ("(not an object)".into(), String::new());
-    };
-    (name(section, &item), said(section, &item).map_or_else(String::new, |said| beginning(&said)))
-}
-
-/// The first line of a text, as far as anybody reads it: a document has all of it.
-fn beginning(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", visible::line(&line[..end])),
-        None => visible::first_line(line).into_owned(),
-    }
-}
-
-fn name(section: &Section, item: &Object) -> String {
-    let name = item.text(section.name).filter(|text| !text.trim().is_empty());
-    name.map_or_else(|| "(without a name)".into(), |name| visible::line(&name).into_owned())
-}
-
-fn said(section: &Section, item: &Object) -> Option<String> {
-    let text = |member: &str| item.text(member).filter(|text| !text.trim().is_empty());
-    text("description").or_else(|| text("title")).or_else(|| {
-        // A resource is called by its address, and its name says what it is.
-        if section.name == "name" { None } else { text("name") }
-    })
-}
-
-/// All that is said of an item: of a tool its parameters, too.
-fn described(out: &mut String, section: &Section, item: &Raw) {
-    let mut text = String::new();
-    match Object::of(item) {
-        Some(_) if section.member == TOOLS.member => text.push_str(&tool::page(item)),
-        Some(item) => {
-            let _ = writeln!(text, "{NAME}{}{NAME:#}", name(section, &item));
-            let said = said(section, &item).unwrap_or_default();
-            for line in said.lines() {
-                let _ = writeln!(text, "  {}", visible::line(line));
-            }
-            for argument in item.items("arguments").unwrap_or_default().iter().filter_map(Object::of) {
-                let must = argument.value("required").is_some_and(|value| value.as_str() == "true");
-                let must = if must { "  required" } else { "" };
-                let named = argument.text("name").unwrap_or_default();
-                let _ = writeln!(text, "  {NAME}{}{NAME:#}{must}", visible::line(&named));
-                for line in argument.text("description").unwrap_or_default().lines() {
-                    let _ = writeln!(text, "      {}", visible::line(line));
-                }
-            }
-        }
-        None => text.push_str("(not an object)\n"),
-    }
-    for (place, line) in text.lines().enumerate() {
-        let indent = if place == 0 { "  " } else { "    " };
-        let _ = writeln!(out, "{indent}{line}");
-    }
-}
-
-/// Two columns, or one below the other where there is little room. `indent`: how far from the left; `names`: the width of
-/// the first.
-pub(crate) fn table(
-    out: &mut String,
-    rows: &[(String, String)],
-    indent: usize,
-    names: usize,
-    width: Option<usize>,
-) {
-    let left = " ".repeat(indent);
-    for (name, said) in rows {
-        // A name that does not fit on its line would be wrapped by the terminal, and take the others out of line.
-        let shown = width
-            .map_or_else(|| name.into(), |width| visible::cut(name, width.saturating_sub(indent).max(1)));
-        let _ = write!(out, "{left}{NAME}{shown}{NAME:#}");
-        if !said.is_empty() {
-            let used = match width {
-                Some(width) if width < NARROW || shown.width() + indent + 4 > width => {
-                    let _ = write!(out, "\n{left}  ");
-                    indent + 2
-                }
-                _ => {
-                    let gap = names.saturating_sub(shown.width()) + 2;
-                    out.push_str(&" ".repeat(gap));
-                    indent + shown.width() + gap
-                }
-            };
-            match width {
-                Some(width) => out.push_str(&visible::cut(said, width.saturating_sub(used).max(1))),
-                None => out.push_str(said),
-            }
-        }
-        out.push('\n');
     }
 }
 

@@ -45,7 +45,8 @@ fn of_entry(entry: &Found, out: &mut Vec<String>) {
     if let Some(line) = entry.disabled {
         about.push_str(&format!(", disabled in line {line}"));
     }
-    if let Some(place) = &entry.shadowed {
+    // Of two with one name in one file neither is used.
+    if let Some(place) = entry.shadowed.as_ref().filter(|_| entry.problems.is_empty()) {
         about.push_str(&format!(", not used: {place} comes first"));
     }
     out.push(format!("  {NAME}{name}{NAME:#} line {}, {}", entry.line, visible::line(&about)));

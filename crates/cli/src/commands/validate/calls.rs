@@ -1,8 +1,8 @@
 //! `mcpjoin validate --call`: what became of the calls that were asked for. A call of a tool that is not there judges
 //! nothing, and a report without faults would hide that.
 
-use mcpjoin::check::{CallProblem, Probe, Trace, What};
-use mcpjoin::proto::{Message, Raw, Response};
+use mcpjoin::check::{CallProblem, Probe, Trace};
+use mcpjoin::proto::Raw;
 use serde_json::{Value, json};
 
 use super::report::cut;
@@ -76,26 +76,12 @@ fn is_called(tool: &Raw, name: &str) -> bool {
 fn called(trace: &Trace, tool: &str) -> Called {
     let mut called = Called::Unanswered;
     for run in &trace.runs {
-        let asked = run.events.iter().filter_map(|event| match &event.what {
-            What::Sent(Probe::Call, line) => line.parts().find_map(|part| match part {
-                Ok(Message::Request(request)) => Some(request),
-                _ => None,
-            }),
-            _ => None,
+        let asked = run.asked(Probe::Call);
+        let named = asked.filter(|(request, _)| {
+            request.params.as_ref().is_some_and(|params| is_called(params.raw(), tool))
         });
-        let named =
-            asked.filter(|asked| asked.params.as_ref().is_some_and(|params| is_called(params.raw(), tool)));
-        for asked in named {
-            let answer = run.events.iter().find_map(|event| match &event.what {
-                What::Received(line) => line.parts().find_map(|part| match part {
-                    Ok(Message::Response(Response { id: Some(id), outcome })) if *id == asked.id => {
-                        Some(outcome)
-                    }
-                    _ => None,
-                }),
-                _ => None,
-            });
-            called = match answer {
+        for (_, answer) in named {
+            called = match answer.map(|response| &response.outcome) {
                 Some(Err(error)) => Called::Refused(format!(
                     "the server has refused it: error {}: {}",
                     error.code, error.message

@@ -34,11 +34,12 @@ fn fill(ui: &Ui, out: &mut Map<String, Value>, server: &Server, document: &Docum
     match &server.seen {
         Ok(Seen::Judged(judged)) => fill_judged(out, judged, document),
         Ok(Seen::Openers(rows)) => _ = out.insert("openers".into(), rows.iter().map(Row::json).collect()),
-        Err(failure) => {
-            let mut error = failure.json();
-            ui.hide_in(&mut error);
-            out.insert("error".into(), error["error"].take());
-        }
+        Err(_) => {}
+    }
+    if let Some(failure) = server.failure() {
+        let mut error = failure.json();
+        ui.hide_in(&mut error);
+        out.insert("error".into(), error["error"].take());
     }
 }
 

@@ -29,8 +29,11 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
                     }
                 }
             }
-            Ok(Seen::Openers(_)) => {}
-            Err(failure) => {
+            Ok(Seen::Openers(_)) | Err(_) => {}
+        }
+        match server.failure() {
+            None => {}
+            Some(failure) => {
                 let (name, message) = (attribute(&server.label), ui.hidden(&failure.message));
                 let hint = ui.hidden(&failure.hint);
                 let _ = write!(

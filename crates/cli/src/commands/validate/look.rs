@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mcpjoin::check::{Selection, judge};
 use mcpjoin::link::ChildHandle;
-use mcpjoin::validate::Validator;
+use mcpjoin::validate::{ValidateError, Validator};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -152,18 +152,23 @@ fn unseen(label: String, failure: Failure) -> Server {
 
 async fn one(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progress) -> Server {
     let began = Instant::now();
-    let (over_http, is_child) = (plan.way.http().is_some(), plan.way.child().is_some());
+    let way = plan.way.clone();
     let (name, typed, place) = (label.clone(), plan.shown.clone(), plan.place.clone());
     let seen = seen(ui, name, plan, look, progress).await;
     let took = began.elapsed();
-    let seen = seen.map_err(|failure| {
-        let failure = match (over_http, is_child) {
-            (true, _) => failure.over_http(),
-            (_, true) => failure,
-            _ => failure.over_a_socket(),
-        };
-        failure.with(&typed, took)
-    });
+    let told = |failure: Failure| {
+        // What a child has written it has written to the one that looked.
+        let failure = if way.child().is_some() { failure } else { way.told(failure) };
+        failure.and_no_entry(way.no_entry()).with(&typed, took)
+    };
+    let seen = match seen {
+        Ok(Seen::Judged(mut judged)) => {
+            judged.kept_out = judged.kept_out.map(told);
+            Ok(Seen::Judged(judged))
+        }
+        Ok(seen) => Ok(seen),
+        Err(failure) => Err(told(failure)),
+    };
     Server { label, shown: ui.hidden(&typed).into_owned(), place, took, seen }
 }
 
@@ -185,8 +190,20 @@ async fn seen(ui: &Ui, label: String, plan: Plan, look: &Look, progress: &Progre
         number = now.number;
     });
     let validator = if look.resilience { validator.resilience() } else { validator };
-    let trace = validator.run().await.map_err(failure)?;
+    let (trace, kept_out) = match validator.run().await {
+        Ok(trace) => (trace, None),
+        Err(ValidateError::Unauthorized { status, reason, mut seen }) => {
+            let trace = std::mem::take(&mut *seen);
+            let failure = failure(ValidateError::Unauthorized { status, reason, seen }, &plan.shown);
+            if trace.authorization.is_none() {
+                return Err(failure);
+            }
+            (trace, Some(failure))
+        }
+        Err(error) => return Err(failure(error, &plan.shown)),
+    };
     let mut judged = Judged::new(ui, &trace, judge(&trace, &look.selection));
+    judged.kept_out = kept_out;
     judged.calls = calls::notes(ui, &trace, &look.calls);
     if look.compatibility {
         judged.clients = Clients::new(ui, entry.as_deref(), &trace);

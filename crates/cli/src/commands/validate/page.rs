@@ -100,9 +100,10 @@ fn heading(out: &mut String, shown: &str, judged: &Judged, took: Duration) {
     }
     let versions = versions.join(", ");
     let rest = format!(
-        ", protocol {}, {} runs in {:.1} s",
+        ", protocol {}, {} {} in {:.1} s",
         visible::line(&versions),
         judged.runs.len(),
+        if judged.runs.len() == 1 { "run" } else { "runs" },
         took.as_secs_f64()
     );
     titled(out, shown, &rest);
@@ -286,6 +287,7 @@ fn servers(out: &mut String, document: &Document) {
     for server in &document.servers {
         match &server.seen {
             Ok(Seen::Judged(report)) if report.has_failed(document.least) => faulty += 1,
+            Ok(Seen::Judged(Judged { kept_out: Some(_), .. })) => failed += 1,
             Ok(Seen::Judged(_)) => judged += 1,
             Ok(Seen::Openers(rows)) if rows.iter().any(openers::Row::is_open) => open += 1,
             Ok(Seen::Openers(_)) => shut += 1,

@@ -11,7 +11,8 @@ use crate::failure::{Failure, Phase};
 /// Of what a server answered that is no message, so many characters are shown.
 const GARBAGE: usize = 200;
 
-pub(super) fn failure(error: ValidateError) -> Failure {
+/// `typed`: the server's address, as it is shown.
+pub(super) fn failure(error: ValidateError, typed: &str) -> Failure {
     match error {
         ValidateError::Spawn(error) => Failure::spawn(&error),
         ValidateError::Socket(error) => Failure::connect(&error),
@@ -26,11 +27,18 @@ pub(super) fn failure(error: ValidateError) -> Failure {
         }
         error @ ValidateError::Unauthorized { .. } => {
             Failure::new("E_AUTH", Exit::Authorization, Phase::Probe, error.to_string())
-                .hint("say who you are: --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted")
+                .hint("say who you are: mcpjoin auth login URL, --header 'Authorization: Bearer ...', or --header @FILE; if you did, it is not accepted")
         }
-        error @ ValidateError::Redirected { .. } => {
-            Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string())
-                .hint("nothing was sent there: name that address if it is the right one")
+        ValidateError::Redirected { ref location, .. } => {
+            let hint = match location {
+                // Whoever goes there comes back.
+                Some(location) if without_query(location) == without_query(typed) => {
+                    "that is the address itself: see what the server, or a proxy before it, wants to be asked otherwise"
+                }
+                Some(_) => "nothing was sent there: name that address if it is the right one",
+                None => "see what the server itself says about it",
+            };
+            Failure::new("E_NO_ENDPOINT", Exit::Connection, Phase::Probe, error.to_string()).hint(hint)
         }
         ValidateError::NotMcp { status, ref head, .. } => {
             let (id, hint) = match status {
@@ -48,4 +56,9 @@ pub(super) fn failure(error: ValidateError) -> Failure {
         }
         error => Failure::new("E_VALIDATE", Exit::Connection, Phase::Initialize, error.to_string()),
     }
+}
+
+/// Neither is shown with what stands in it.
+fn without_query(address: &str) -> &str {
+    address.split(['?', '#']).next().unwrap_or(address)
 }

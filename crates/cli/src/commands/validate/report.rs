@@ -62,6 +62,17 @@ pub(super) struct Server {
     pub(super) seen: Result<Seen, Failure>,
 }
 
+impl Server {
+    /// Why it was not judged, or not by all that there is.
+    pub(super) const fn failure(&self) -> Option<&Failure> {
+        match &self.seen {
+            Ok(Seen::Judged(judged)) => judged.kept_out.as_ref(),
+            Ok(Seen::Openers(_)) => None,
+            Err(failure) => Some(failure),
+        }
+    }
+}
+
 /// What was looked for.
 pub(super) enum Seen {
     Judged(Judged),
@@ -70,6 +81,8 @@ pub(super) enum Seen {
 
 /// What the rules say of it.
 pub(super) struct Judged {
+    /// Why nothing could be asked: it wants a token, and is judged by how it says so.
+    pub(super) kept_out: Option<Failure>,
     /// Of the calls that were asked for, those that show less than they were meant to.
     pub(super) calls: Vec<Note>,
     /// What well-known clients make of its tools, where that was asked for and there are any.
@@ -145,6 +158,7 @@ impl Judged {
         let runs = trace
             .runs
             .iter()
+            .chain(&trace.authorization)
             .map(|run| Run { name: run.name.to_string(), version: run.version.as_str().to_owned() });
         let rulings = report.verdicts.into_iter().map(|verdict| Ruling {
             rule: verdict.rule,
@@ -154,7 +168,13 @@ impl Judged {
                 Outcome::Failed(findings) => Said::Failed(Places::new(ui, verdict.rule, findings)),
             },
         });
-        Self { calls: Vec::new(), clients: None, runs: runs.collect(), rulings: rulings.collect() }
+        Self {
+            kept_out: None,
+            calls: Vec::new(),
+            clients: None,
+            runs: runs.collect(),
+            rulings: rulings.collect(),
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -31,7 +31,7 @@ pub(super) fn document(ui: &Ui, document: &Document) -> String {
         }
     }
     let notes = notes(ui, document);
-    let failed = document.servers.iter().any(|server| server.seen.is_err());
+    let failed = document.servers.iter().any(|server| server.failure().is_some());
     let servers: Vec<Value> = document.servers.iter().map(|server| figures(document, server)).collect();
     let driver = json!({
         "name": "mcpjoin",
@@ -143,10 +143,10 @@ const fn severity(level: Level) -> &'static str {
     }
 }
 
-/// What is to be said of servers that were not judged, and of the baseline.
+/// What is to be said of servers that were not judged, or not by everything, and of the baseline.
 fn notes(ui: &Ui, document: &Document) -> Vec<Value> {
     let failed = document.servers.iter().filter_map(|server| {
-        let failure = server.seen.as_ref().err()?;
+        let failure = server.failure()?;
         let message = format!("{}: {}", server.label, ui.hidden(&failure.message));
         Some(json!({
             "level": "error",

@@ -24,10 +24,13 @@ pub(super) fn put(definition: &mut Definition, entry: &str, files: bool) -> Vec<
                 in_value(text, variable, files, &mut set);
             }
         }
-        Way::Http(Remote { url, headers, .. }) => {
+        Way::Http(Remote { url, headers, oauth, .. }) => {
             in_words(&mut [url], entry, &mut set);
             for (name, text) in headers {
                 in_value(text, spelled(entry, name), files, &mut set);
+            }
+            if let Some(text) = oauth.as_mut().and_then(|oauth| oauth.client_secret.as_mut()) {
+                in_value(text, spelled(entry, "CLIENT_SECRET"), files, &mut set);
             }
         }
         // Its address holds none, and the others name files.

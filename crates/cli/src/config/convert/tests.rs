@@ -17,7 +17,7 @@ const COMMON: &str = r#"{"mcpServers": {
 }}"#;
 
 fn typed(text: &str) -> Configured {
-    Configured { config: None, mcp_config: vec![OsString::from(text)] }
+    Configured { mcp_config: vec![OsString::from(text)], ..Configured::default() }
 }
 
 fn configuration(dialect: Dialect, text: &str) -> Configuration {
@@ -113,7 +113,10 @@ fn one_bad_entry_is_told_and_the_others_are_written() {
         converted.left
     );
     let missing = convert(&typed(text), &["bad".into()], Dialect::CodexToml, true).map(|_| ()).unwrap_err();
-    assert!(missing.message.contains("there is no entry bad to convert"), "{}", missing.message);
+    let told = "--mcp-config:1:36: bad cannot be converted: command must be a string";
+    assert!(missing.message.starts_with(told), "{}", missing.message);
+    let missing = convert(&typed(text), &["no".into()], Dialect::CodexToml, true).map(|_| ()).unwrap_err();
+    assert!(missing.message.contains("there is no entry no to convert"), "{}", missing.message);
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn what_only_some_dialects_have_goes_with_an_entry_or_is_told() {
     let codex = "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"V\", \"W\"]\n";
     let file = std::env::temp_dir().join(format!("mcpjoin-convert-{}.toml", std::process::id()));
     std::fs::write(&file, codex).unwrap();
-    let named = Configured { config: None, mcp_config: vec![file.clone().into()] };
+    let named = Configured { mcp_config: vec![file.clone().into()], ..Configured::default() };
     let json = convert(&named, &[], Dialect::McpServersJson, true).unwrap().text;
     std::fs::remove_file(file).unwrap();
     assert!(json.contains(r#""V": "${V}""#) && json.contains(r#""W": "${W}""#), "{json}");

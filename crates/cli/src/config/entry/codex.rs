@@ -1,17 +1,16 @@
 //! An entry of Codex: `[mcp_servers.NAME]` of its config.toml (<https://developers.openai.com/codex/mcp>).
 
-use super::{Child, Definition, Remote, Way, address, disabled, headers, texts, unused, variables};
+use super::{Child, Definition, Remote, Way, address, disabled, headers, oauth, texts, unused, variables};
 use crate::config::filter::ToolFilter;
 use crate::config::source::Problem;
 use crate::config::tree::{Fields, Member, Text, Value};
 
 /// What concerns that program and its user alone.
-const THEIRS: [&str; 7] = [
+const THEIRS: [&str; 6] = [
     "default_tools_approval_mode",
     "environment_id",
     "oauth_resource",
     "required",
-    "scopes",
     "supports_parallel_tool_calls",
     "tools",
 ];
@@ -25,13 +24,17 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
     let url = fields.take(&["url"])?;
     let bearer = fields.take(&["bearer_token_env_var"])?;
     let (written, named) = (fields.take(&["http_headers"])?, fields.take(&["env_http_headers"])?);
+    let (login, scopes) = (fields.take(&["oauth"])?, fields.take(&["scopes"])?);
     let way = match (command, url) {
         (Some(_), Some(url)) => {
             return Err(Problem::new(url.at, "there are both command and url: leave out one of them"));
         }
         (None, None) => return Err(Problem::new(at, "command is missing, or url")),
         (Some(command), None) => {
-            warnings.extend(unused(&[bearer, written, named], "the server is started as a program"));
+            warnings.extend(unused(
+                &[bearer, written, named, login, scopes],
+                "the server is started as a program",
+            ));
             let command = command.node.text("command")?;
             if command.text.is_empty() {
                 return Err(Problem::new(command.at, "command is empty"));
@@ -53,7 +56,8 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
                 let variable = bearer.node.text("bearer_token_env_var")?;
                 sent.push(("Authorization".into(), of_variable("Bearer ", variable)?));
             }
-            Way::Http(Remote { url: address(url, false)?, headers: sent, sse: false, ca: None })
+            let oauth = oauth::read(login, scopes, &mut warnings)?;
+            Way::Http(Remote { url: address(url, false)?, headers: sent, sse: false, ca: None, oauth })
         }
     };
     let mut seconds = |name| match fields.take(&[name])? {

@@ -1,6 +1,6 @@
 //! An entry of opencode: a member of `mcp` (<https://opencode.ai/docs/mcp-servers/>).
 
-use super::{Child, Definition, Remote, Way, address, disabled, headers, texts, unused, variables};
+use super::{Child, Definition, Remote, Way, address, disabled, headers, oauth, texts, unused, variables};
 use crate::config::filter::ToolFilter;
 use crate::config::source::Problem;
 use crate::config::tree::Fields;
@@ -11,11 +11,10 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
     let (command, env) = (fields.take(&["command"])?, fields.take(&["environment"])?);
     let cwd = fields.take(&["cwd"])?;
     let (url, header) = (fields.take(&["url"])?, fields.take(&["headers"])?);
-    // How that program comes by a token.
-    fields.take(&["oauth"])?;
+    let login = fields.take(&["oauth"])?;
     let way = match kind.node.text("type")?.text.as_str() {
         "local" => {
-            warnings.extend(unused(&[url, header], "the server is started as a program"));
+            warnings.extend(unused(&[url, header, login], "the server is started as a program"));
             let command = command.ok_or_else(|| Problem::new(at, "command is missing"))?;
             let mut words = command.node.texts("command")?.into_iter();
             let program = words.next().filter(|program| !program.text.is_empty());
@@ -30,7 +29,9 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
         "remote" => {
             warnings.extend(unused(&[command, env, cwd], "the server is reached over HTTP"));
             let url = url.ok_or_else(|| Problem::new(at, "url is missing"))?;
-            Way::Http(Remote { url: address(url, false)?, headers: headers(header)?, sse: false, ca: None })
+            let (url, headers) = (address(url, false)?, headers(header)?);
+            let oauth = oauth::read(login, None, &mut warnings)?;
+            Way::Http(Remote { url, headers, sse: false, ca: None, oauth })
         }
         _ => return Err(Problem::new(kind.node.at, "type must be local or remote")),
     };

@@ -66,6 +66,7 @@ impl Dialect {
         let result = match reply {
             // Two examples of the extension's own specification call this answer `task`, and its text `complete`.
             Reply::Complete(result) | Reply::Task(result) => result,
+            Reply::Verbatim(result) => result.into_raw(),
             other @ Reply::NeedInput(_) => complete(&method, other)?,
         };
         let task = self.read(&method, &result)?;

@@ -125,13 +125,27 @@ impl EnvironmentDoctor {
     /// The same for the program of a command, with the `PATH` that it gets.
     pub async fn about_command(&self, command: &ChildCommand) -> Vec<EnvironmentFinding> {
         let spec = command.spec();
-        let Some(program) = spec.program.to_str() else { return Vec::new() };
+        // A relative path counts from the working directory that it gets.
+        let program = match &spec.current_dir {
+            Some(folder) if spec.program.as_encoded_bytes().contains(&b'/') => folder.join(&spec.program),
+            _ => spec.program.clone().into(),
+        };
+        let Some(program) = program.to_str() else { return Vec::new() };
         let world = self.world.clone();
         let world = match spec.variable("PATH") {
             Some(path) => world.with_variable("PATH", path),
             None => world.without_variable("PATH"),
         };
         Self { world, ..self.clone() }.about_program(program).await
+    }
+
+    /// What of the surroundings bears on the server that this connects to, as [`about_host`](Self::about_host) has it. Nothing
+    /// where it connects to nobody.
+    #[cfg(feature = "http")]
+    pub async fn about_server(&self, connect: &crate::link::HttpConnect) -> Vec<EnvironmentFinding> {
+        let Ok(checked) = connect.checked() else { return Vec::new() };
+        let host = checked.url.host_str().unwrap_or_default();
+        self.about_host(host, checked.url.scheme() == "https").await
     }
 
     /// What of the surroundings bears on a server that is reached by a URL with this host: a proxy, certificates, and for a

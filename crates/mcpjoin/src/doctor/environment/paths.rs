@@ -1,7 +1,8 @@
 //! `PATH` as each way to start a program sees it, computed from the files that set it.
 //!
 //! Called by the checks of `environment` and, through [`SearchPaths`], by whoever asks where a program would be found. What
-//! is read, and in which order, is in bash(1) "INVOCATION", zsh(1) "STARTUP/SHUTDOWN FILES", pam_env(8), login.defs(5),
+//! is read, and in which order, is in bash(1) "INVOCATION", zsh(1) "STARTUP/SHUTDOWN FILES", pam_env(8), login.defs(5); of
+//! fish and nushell in [`shell`](super::shell); besides in
 //! [environment.d(5)](https://www.freedesktop.org/software/systemd/man/latest/environment.d.html),
 //! [systemd.exec(5)](https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#Environment%20variables%20in%20spawned%20processes)
 //! and crontab(5). Nothing is run.
@@ -9,7 +10,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::shell::{Kind, Shell};
+use super::shell::{Kind, Shell, fish, nu};
 use super::world::{System, World};
 
 /// What systemd gives its services, where nothing else is said.
@@ -299,6 +300,8 @@ fn session(world: &World, seat: Seat, interactive: bool) -> SearchPath {
                 }
             }
         }
+        Kind::Fish => fish::login(&mut shell),
+        Kind::Nu => nu::login(&mut shell),
     }
     set.append(&mut shell.set);
     SearchPath { seat, folders: folders(shell.path()), unknown: std::mem::take(&mut shell.unknown), set }
@@ -346,6 +349,8 @@ fn login_shell(world: &World) -> (String, Option<Kind>) {
     let kind = match name.as_str() {
         "bash" => Some(Kind::Bash),
         "zsh" => Some(Kind::Zsh),
+        "fish" => Some(Kind::Fish),
+        "nu" => Some(Kind::Nu),
         "sh" | "dash" | "ash" | "ksh" | "mksh" => Some(Kind::Sh),
         _ => None,
     };

@@ -1,8 +1,7 @@
 //! The proxies that variables name: whether each can be one, whether somebody listens there, and what is kept from it.
 //!
 //! Called by `environment`. It connects to the proxy and says nothing to it. Names and passwords in the variables are never
-//! shown. There is no standard for these variables; they are read as
-//! [curl](https://everything.curl.dev/usingcurl/proxies/env.html) reads them.
+//! shown. Which variable counts, and for which host, is what the HTTP client makes of them.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,13 +11,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{EnvironmentCheck as Check, EnvironmentFinding, Looked, World};
+#[cfg(feature = "http")]
+use crate::link::is_excepted;
+use crate::link::proxies::{EXCEPTIONS, VARIABLES, first};
 
 /// A proxy is near: it answers sooner.
 const BOUND: Duration = Duration::from_secs(3);
-/// The variables, in both spellings.
-const VARIABLES: [[&str; 2]; 3] =
-    [["http_proxy", "HTTP_PROXY"], ["https_proxy", "HTTPS_PROXY"], ["all_proxy", "ALL_PROXY"]];
-const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
+/// How a proxy may be spoken to, and the port where none is named.
 const SCHEMES: [(&str, u16); 6] =
     [("http", 80), ("https", 443), ("socks4", 1080), ("socks4a", 1080), ("socks5", 1080), ("socks5h", 1080)];
 
@@ -129,11 +128,12 @@ pub(super) async fn examine(world: &World) -> Looked {
 /// Those that bear on a host.
 pub(super) async fn about(world: &World, host: &str, encrypted: bool) -> Vec<EnvironmentFinding> {
     let (wanted, other) = if encrypted { (1, 0) } else { (0, 1) };
-    let is_set = |names: [&str; 2]| names.into_iter().any(|name| world.set(name).is_some());
+    let is_set =
+        |names| first(names, |name| world.variable(name)).is_some_and(|(_, value)| !value.is_empty());
     let used = is_set(VARIABLES[wanted]) || is_set(VARIABLES[2]);
     let here = is_here(host);
     // None leads back to this machine.
-    if !used || here || exceptions(world).iter().any(|exception| covers(exception, host)) {
+    if !used || here || is_excepted(&exceptions(world), host) {
         return Vec::new();
     }
     // The other scheme has its own, and the one for all counts where there is none for this scheme.
@@ -209,34 +209,16 @@ async fn reach(world: &World, address: &Address) -> Result<(), String> {
         .unwrap_or_else(|_| Err(format!("did not answer within {} s", BOUND.as_secs())))
 }
 
-fn exceptions(world: &World) -> Vec<String> {
-    let text = EXCEPTIONS.iter().find_map(|name| world.set(name));
-    let text = text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
-    text.split([',', ' '])
-        .map(|item| item.trim().to_ascii_lowercase())
-        .filter(|item| !item.is_empty())
-        .collect()
+/// What is named as an exception, in the spelling that counts.
+fn exceptions(world: &World) -> String {
+    let value = |name| world.variable(name).map(|value| value.to_string_lossy().into_owned());
+    first(EXCEPTIONS, value).map(|(_, value)| value).unwrap_or_default()
 }
 
-/// Whether an exception holds for a host.
-fn covers(exception: &str, host: &str) -> bool {
-    let host = host.to_ascii_lowercase();
-    let exception = exception.strip_prefix("*.").map_or(exception, |rest| rest).trim_start_matches('.');
-    if exception == "*" || exception == host || host.ends_with(&format!(".{exception}")) {
-        return true;
-    }
-    let (Some((network, bits)), Ok(IpAddr::V4(address))) =
-        (exception.split_once('/'), host.parse::<IpAddr>())
-    else {
-        return false;
-    };
-    match (network.parse::<std::net::Ipv4Addr>(), bits.parse::<u32>()) {
-        (Ok(network), Ok(bits @ 0..=32)) => {
-            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-            network.to_bits() & mask == address.to_bits() & mask
-        }
-        _ => false,
-    }
+/// Without HTTP nothing goes through a proxy.
+#[cfg(not(feature = "http"))]
+const fn is_excepted(_exceptions: &str, _host: &str) -> bool {
+    true
 }
 
 /// What is on this machine must not be looked for behind the proxy.
@@ -247,7 +229,7 @@ fn localhost(world: &World, proxies: &[(&str, Address)], looked: &mut Looked) {
     };
     let exceptions = exceptions(world);
     let hosts = ["localhost", "127.0.0.1"];
-    let covered = hosts.map(|host| exceptions.iter().any(|exception| covers(exception, host)));
+    let covered = hosts.map(|host| is_excepted(&exceptions, host));
     match covered {
         [false, false] => looked.fail(
             Check::ProxyLocalhost,
@@ -293,20 +275,30 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "http")]
     #[test]
-    fn exceptions_are_names_what_is_below_them_and_networks() {
-        for (exception, host, covered) in [
-            ("*", "anything", true),
-            ("localhost", "LOCALHOST", true),
-            (".example.org", "a.example.org", true),
-            ("*.example.org", "a.example.org", true),
-            ("example.org", "notexample.org", false),
-            ("127.0.0.0/8", "127.0.0.1", true),
-            ("10.0.0.0/8", "127.0.0.1", false),
-            ("0.0.0.0/0", "127.0.0.1", true),
-            ("127.0.0.0/99", "127.0.0.1", false),
+    fn what_is_read_here_is_what_the_client_reads() {
+        use hyper_util::client::proxy::matcher::Matcher;
+        let server = http::Uri::from_static("https://server.example/mcp");
+        for value in [
+            "http://me:hunter2@proxy.example:3128/",
+            "proxy.example:3128",
+            "socks5h://[::1]:9",
+            "HTTP://p@host:8080",
+            "ftp://host:1",
+            "htp://host:1",
+            "http://a b:1",
+            "http://",
         ] {
-            assert_eq!(covers(exception, host), covered, "{exception} {host}");
+            let found = Matcher::builder().all(value).build().intercept(&server);
+            let theirs = found.map(|found| {
+                (
+                    found.uri().host().unwrap_or_default().trim_matches(['[', ']']).to_owned(),
+                    found.uri().port_u16(),
+                )
+            });
+            let ours = Address::read(value).ok().map(|address| (address.host, Some(address.port)));
+            assert_eq!(ours, theirs, "{value}");
         }
     }
 }

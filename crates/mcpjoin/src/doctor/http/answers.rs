@@ -1,14 +1,16 @@
 //! From what came back over HTTP to findings: what a status, a type or a body means, and one thing to do.
 
 use mcpjoin_proto::code;
-use mcpjoin_proto::session::{CloseCause, LinkErrorKind, OpeningFailure};
+use mcpjoin_proto::session::{CloseCause, LinkErrorKind, OpeningFailure, Violation};
 
+use super::super::course::Course;
 use super::super::diagnosis::{self, AUTHORS, cut};
 use super::super::remote::{self, ITS_LOG};
 use super::super::report::{Check, Finding, Phase};
 use super::super::wire::Seen;
 use super::exchanges::{Came, Exchange, lines};
-use crate::link::readable;
+use super::statuses::{proxy_authorization, refused};
+use crate::link::{Proxy, readable};
 
 /// What is known when client and server have not agreed.
 pub(super) struct Unopened<'a> {
@@ -20,6 +22,8 @@ pub(super) struct Unopened<'a> {
     pub(super) sse: bool,
     /// We say who we are.
     pub(super) authorized: bool,
+    /// The proxy that could answer in the server's place.
+    pub(super) proxy: Option<&'a Proxy>,
 }
 
 impl Unopened<'_> {
@@ -29,7 +33,33 @@ impl Unopened<'_> {
             self.by_words().or_else(|| self.by_head(&text)).unwrap_or_else(|| self.by_cause(&text));
         found.evidence.body = found.evidence.body.or_else(|| excerpt(&text));
         found.evidence.requests = lines(self.exchanges);
+        if let Some(proxy) = self.proxy {
+            self.by_proxy(proxy, &mut found);
+        }
         found
+    }
+
+    /// What is not encrypted may be the proxy's own answer.
+    fn by_proxy(&self, proxy: &Proxy, found: &mut Finding) {
+        let Some(head) = self.decisive().and_then(Exchange::head).filter(|head| head.status >= 400) else {
+            return;
+        };
+        match &head.proxy {
+            Some(program) => {
+                (found.id, found.check) = ("proxy-answered", Check::Proxy);
+                found.meaning = format!(
+                    "the answer is the proxy's own ({program}, {proxy}): it does not reach the server, or does not let this \
+                     request through"
+                );
+                "look at the proxy and its log; NO_PROXY names the hosts that are reached without one"
+                    .clone_into(&mut found.advice);
+            }
+            None => {
+                found.meaning.push_str("; the answer came ");
+                found.meaning.push_str(&proxy.to_string());
+                found.meaning.push_str(", and may be the proxy's own");
+            }
+        }
     }
 
     /// The exchange that decides: the last one that opens a connection.
@@ -56,9 +86,10 @@ impl Unopened<'_> {
                 found.evidence.error = Some(error.clone());
                 Some(found)
             }
-            OpeningFailure::UnsupportedVersion { .. } | OpeningFailure::NoCommonVersion { .. } => {
-                Some(diagnosis::opening(self.phase, failure, self.seen))
-            }
+            OpeningFailure::UnsupportedVersion { .. }
+            | OpeningFailure::NoCommonVersion { .. }
+            | OpeningFailure::UnknownReply { .. }
+            | OpeningFailure::Echo { .. } => Some(diagnosis::opening(self.phase, failure, self.seen)),
             OpeningFailure::BadReply { .. } => {
                 let foreign = self.seen.last_foreign.as_ref().and_then(|began| {
                     let mut found = unlike_a_body(self.phase, self.decisive()?)?;
@@ -76,8 +107,38 @@ impl Unopened<'_> {
         if let Came::Nothing { kind, what } = &exchange.came {
             return Some(unanswered(self.phase, *kind, what));
         }
-        refused(self.phase, exchange, words(text), self.authorized)
+        circle(self.phase, self.exchanges, exchange)
+            .or_else(|| refused(self.phase, exchange, words(text), self.authorized))
+            .or_else(|| self.foreign_events(exchange))
             .or_else(|| unlike_a_body(self.phase, exchange))
+    }
+
+    /// An event stream in which something came that is no message, or a reply that is one of several.
+    fn foreign_events(&self, exchange: &Exchange) -> Option<Finding> {
+        if self.seen.violations.contains(&Violation::Batch) {
+            return Some(Finding::new(
+                "batch",
+                Check::Rules,
+                self.phase,
+                format!("{exchange}, with an array in place of a message"),
+                "one request is answered with one message: a batch is known in 2025-03-26 alone, and read by hardly any client",
+                "let the server send the message itself, without the brackets around it",
+            ));
+        }
+        if self.seen.noise_lines == 0 || !exchange.head()?.is("text/event-stream") {
+            return None;
+        }
+        let mut found = Finding::new(
+            "no-message",
+            Check::Body,
+            self.phase,
+            format!("{exchange}, with events that are no messages"),
+            "the data of each event is a message of JSON-RPC: this is the event stream of another interface, or the server \
+             writes its messages wrongly",
+            "check the path; if it is the right one, tell the server's authors",
+        );
+        found.evidence.received = diagnosis::lines(&self.seen.noise);
+        Some(found)
     }
 
     fn by_cause(&self, text: &str) -> Finding {
@@ -110,6 +171,35 @@ impl Unopened<'_> {
             cause => remote::unopened(self.phase, cause, self.seen),
         }
     }
+}
+
+/// Redirects that lead back to where they began.
+fn circle(phase: Phase, all: &[Exchange], last: &Exchange) -> Option<Finding> {
+    let to = last.head()?.location.as_ref()?;
+    let (about, method) = (&last.about, &last.method);
+    let of_this = all.iter().filter(|exchange| exchange.about == *about && exchange.method == *method);
+    let been: Vec<&str> = of_this
+        .filter(|exchange| matches!(exchange.status(), Some(300..=399)))
+        .map(|exchange| exchange.url.as_str())
+        .collect();
+    let start = been.iter().position(|url| url == to)?;
+    let mut round: Vec<&str> = been[start..].to_vec();
+    if let Some(again) = round.iter().skip(1).position(|url| url == to) {
+        round.truncate(again + 1);
+    }
+    let seen = match &round[..] {
+        [_] => format!("{to} redirects to itself"),
+        round => format!("redirects go round in a circle: {}, {to}", round.join(", ")),
+    };
+    Some(Finding::new(
+        "redirect-circle",
+        Check::Endpoint,
+        phase,
+        seen,
+        "nobody ever answers there: mostly a proxy before the server wants https:// (or a path with or without `/` at its \
+         end) and the server the other, or both of them rewrite the path",
+        "try the URL with https://, and with and without the `/` at its end; then look at the rules of the proxy",
+    ))
 }
 
 /// What a code of an error says that belongs to HTTP.
@@ -187,179 +277,62 @@ fn unanswered(phase: Phase, kind: LinkErrorKind, what: &str) -> Finding {
     }
 }
 
-fn proxy_authorization(phase: Phase, seen: &str) -> Finding {
-    Finding::new(
-        "proxy-authorization",
-        Check::Proxy,
+/// What to do where none of the usual paths is one either.
+pub(super) const NOWHERE: &str = "look for the path in the server's settings or its first lines of output, and check the \
+                                  port: neither /mcp nor /sse nor / answers as an MCP server";
+
+/// Whatever is asked with whichever method, the answer is 405.
+pub(super) fn no_method(phase: Phase, all: &[Exchange]) -> Finding {
+    let mut found = Finding::new(
+        "no-mcp",
+        Check::Endpoint,
         phase,
-        seen,
-        "the proxy wants to know who asks (407)",
-        "put user and password into the variable that names the proxy: http://USER:PASSWORD@proxy:3128",
-    )
+        "every request is answered with 405 Method Not Allowed: GET and POST, at every path that was tried",
+        "nothing speaks MCP there: another program has that port, or what stands before the server lets no method through",
+        "check the host and the port; `ss -ltnp` shows which program listens on which",
+    );
+    found.evidence.requests = lines(all);
+    found
 }
 
-/// Whether words are in a text, whatever their letters.
-fn says(text: &str, words: &[&str]) -> bool {
-    let text = text.to_ascii_lowercase();
-    words.iter().any(|word| text.contains(word))
+/// HTTP+SSE was asked for, and it is the other one.
+pub(super) fn streamable(phase: Phase, url: &str, all: &[Exchange]) -> Finding {
+    let mut found = Finding::new(
+        "streamable-http",
+        Check::Endpoint,
+        phase,
+        format!("{url} answers a POST with a message: it is a Streamable HTTP server"),
+        "sse+http:// and sse+https:// are for the HTTP+SSE of 2024-11-05, which it does not speak there",
+        format!("write {url}"),
+    );
+    found.evidence.requests = lines(all);
+    found
 }
 
-/// What a status says that is no success. `said`: what the server says in the body, and nothing beside: a URL may have
-/// any word in it.
-pub(super) fn refused(phase: Phase, exchange: &Exchange, said: &str, authorized: bool) -> Option<Finding> {
-    let head = exchange.head()?;
-    let seen = exchange.to_string();
-    let finding = |id, check, meaning: &str, advice: &str| {
-        Some(Finding::new(id, check, phase, seen.clone(), meaning, advice))
-    };
-    if says(said, &["plain http request was sent to https", "http request to an https server"]) {
-        return finding(
-            "tls-port",
-            Check::Tls,
-            "the server speaks TLS on that port, and the URL says http",
-            "write https:// in the URL",
-        );
+/// What the opening came to that was answered, and not with a message.
+pub(super) fn opening(course: &mut Course, all: &[Exchange]) {
+    let of_probe = all.iter().filter(|exchange| exchange.about == "server/discover");
+    let statuses: Vec<u16> = of_probe.filter_map(Exchange::status).filter(|status| *status >= 300).collect();
+    if let (true, Some(last)) = (course.is_unanswered(Phase::Probe), statuses.last()) {
+        let times = match statuses.iter().filter(|status| *status == last).count() {
+            1 => String::new(),
+            count => format!(", {count} times"),
+        };
+        course.told(Phase::Probe, format!("no message in answer, but {last}{times}"));
     }
-    match head.status {
-        401 => {
-            let wants = head.reason.as_ref().or(head.wants.as_ref());
-            let wants = wants.map_or_else(String::new, |wants| format!("; it says: {wants}"));
-            let meaning = match authorized {
-                true => format!("the server does not accept the authorization that was sent{wants}"),
-                false => format!("the server wants to know who asks{wants}"),
-            };
-            let advice = match authorized {
-                true => "get a new token: it has expired, is for another server, or lacks a scope",
-                false => {
-                    "send a token: --header 'Authorization: Bearer TOKEN', or @FILE that holds the header"
-                }
-            };
-            finding("not-authorized", Check::Authorization, &meaning, advice)
-        }
-        403 | 421 if head.status == 421 || says(said, &["host", "origin", "rebinding"]) => finding(
-            "host-refused",
-            Check::Headers,
-            "the server, or a proxy before it, takes requests for certain names of hosts alone: a guard against pages \
-             that a browser shows, set for another name than the one in the URL",
-            "allow this host in the server's settings (allowed hosts, allowed origins), or use the name that it knows",
-        ),
-        403 => {
-            let reason =
-                head.reason.as_ref().map_or_else(String::new, |reason| format!("; it says: {reason}"));
-            let meaning = match authorized {
-                true => format!("who we are is known, and may not do this{reason}"),
-                false => format!(
-                    "the server, or something before it, lets nobody in who does not say who asks{reason}"
-                ),
-            };
-            let advice = match authorized {
-                true => "get a token with the scope that the server asks for, or have this user let in",
-                false => "send a token: --header 'Authorization: Bearer TOKEN'; or have this address let in",
-            };
-            finding("forbidden", Check::Authorization, &meaning, advice)
-        }
-        404 | 410 => finding(
-            "wrong-path",
-            Check::Endpoint,
-            "a web server answers, but there is no MCP server at this path",
-            "check the path: most servers have theirs at /mcp, those of 2024 at /sse",
-        ),
-        405 | 501 => finding(
-            "wrong-path",
-            Check::Endpoint,
-            "what is at this path takes no POST: it is a page, or another part of the server",
-            "check the path: most servers have theirs at /mcp, those of 2024 at /sse",
-        ),
-        300..=399 => finding(
-            "redirected",
-            Check::Endpoint,
-            "the server has moved, or wants its users to log in first",
-            &head.location.as_ref().map_or_else(
-                || "look at the server's settings: it does not say where to".to_owned(),
-                |location| format!("write {location}, if that is the server and no page for people"),
-            ),
-        ),
-        406 => finding(
-            "not-acceptable",
-            Check::Headers,
-            "the server wants another Accept than `application/json, text/event-stream`, which is what the specification \
-             has there; or something on the way has changed it",
-            AUTHORS,
-        ),
-        407 => Some(proxy_authorization(phase, &seen)),
-        413 => finding(
-            "too-large",
-            Check::Size,
-            "the server, or a proxy before it, takes only shorter bodies, and this one is hardly a kilobyte long",
-            "raise the limit of bodies there (client_max_body_size, bodyParser, and the like)",
-        ),
-        414 => finding(
-            "too-large",
-            Check::Size,
-            "the URL is longer than the server takes",
-            "write a shorter URL: what is long in it is better sent as a header",
-        ),
-        415 => finding(
-            "not-acceptable",
-            Check::Headers,
-            "the server does not take application/json: it is no MCP server, or another part of one",
-            "check the path: most servers have theirs at /mcp",
-        ),
-        431 => finding(
-            "headers-too-large",
-            Check::Size,
-            "the headers of the request are longer than the server takes: mostly a token is very long",
-            "send fewer or shorter headers, or raise the limit of headers at the server",
-        ),
-        429 => {
-            let wait = head.retry_after.as_ref();
-            let meaning = match wait {
-                Some(wait) => {
-                    format!("the server has had too many requests, and says when to come again: {wait}")
-                }
-                None => "the server has had too many requests, from us or from others".to_owned(),
-            };
-            finding(
-                "too-many-requests",
-                Check::Capacity,
-                &meaning,
-                "wait, and try again; or ask for a higher limit",
-            )
-        }
-        502 | 504 => finding(
-            "gateway",
-            Check::Capacity,
-            "a proxy or gateway answers in place of the server, which it does not reach",
-            "see that the server behind it runs, and that the gateway has its right address",
-        ),
-        503 => finding(
-            "unavailable",
-            Check::Capacity,
-            "the server is starting, overloaded or being mended, or a gateway has none behind it",
-            "try again in a while, then look at the server's own log",
-        ),
-        500..=599 => finding(
-            "server-error",
-            Check::Capacity,
-            "the server fails in answering: it is broken, or not set up to its end",
-            ITS_LOG,
-        ),
-        400 if says(said, &["session"]) => finding(
-            "session-wanted",
-            Check::Session,
-            "the server wants a session before one can be opened: something before it keeps none, or sends requests to \
-             several servers in turn",
-            "let the balancer send one client to one server, or let the server keep no sessions",
-        ),
-        400..=499 => finding(
-            "request-refused",
-            Check::Headers,
-            "the server takes the request for wrong: it may be no MCP server, want another header, or know only another \
-             version",
-            "do what its answer says; another --era or --protocol-version may be let in",
-        ),
-        _ => None,
-    }
+    course.stopped = Some(match all.iter().rev().filter(|one| one.is_request()).find_map(Exchange::status) {
+        Some(401) => "the server answered 401",
+        Some(403) => "the server answered 403",
+        Some(404) => "the server answered 404",
+        Some(405) => "the server answered 405",
+        Some(300..=399) => "the server redirects",
+        Some(400..=499) => "the server refused the request",
+        Some(500) => "the server answered 500",
+        Some(502) => "the server answered 502",
+        Some(503) => "the server answered 503",
+        Some(_) => "client and server did not agree",
+        None => return,
+    });
 }
 
 /// What is wrong with a response that is a success.
@@ -381,7 +354,8 @@ fn unlike_a_body(phase: Phase, exchange: &Exchange) -> Option<Finding> {
         return finding(
             "stream-ended",
             Check::Body,
-            "the event stream ended before the reply was in it: the server died, or something on the way cuts streams off",
+            "the event stream ended before the reply was in it: the server died, its event has no empty line at its end, or \
+             something on the way cuts streams off",
             "look at the server's own log; at a proxy before it turn off buffering and short times (proxy_buffering off)",
         );
     }

@@ -2,8 +2,8 @@
 
 use super::super::course::Course;
 use super::super::report::{Check, Finding, Phase};
-use super::answers;
 use super::exchanges::{Exchange, lines};
+use super::{answers, statuses};
 use crate::link::HttpWay;
 
 /// The number of the exchange in which `initialize` went well.
@@ -120,7 +120,7 @@ pub(super) fn of_list(finding: &mut Finding, all: &[Exchange], authorized: bool)
         Some(404) if has_session(all) => Some(lost_session(Phase::List, Some(exchange), all)),
         // At this path there is an MCP server.
         Some(404 | 405 | 410 | 501) => None,
-        _ => answers::refused(Phase::List, exchange, answers::words(&finding.seen), authorized),
+        _ => statuses::refused(Phase::List, exchange, answers::words(&finding.seen), authorized),
     };
     if let Some(better) = better {
         let mut evidence = better.evidence;

@@ -11,6 +11,7 @@ use mcpjoin_proto::session::LinkErrorKind;
 
 use reqwest::Url;
 
+use super::clock;
 use crate::link::{Exchanged, readable, refusal, shown};
 
 /// Exchanges that are kept; of further ones the last.
@@ -52,6 +53,10 @@ pub(super) struct Head {
     pub(super) wants: Option<String>,
     /// Whether it opens a session with a name.
     pub(super) session: bool,
+    /// The program that a proxy says to be which has answered by itself.
+    pub(super) proxy: Option<String>,
+    /// How much later it is by the clock of whoever answers than by ours, in seconds.
+    pub(super) ahead: Option<i64>,
 }
 
 impl Exchanges {
@@ -83,6 +88,27 @@ impl Exchanges {
 /// A line for each, as they are shown with a finding.
 pub(super) fn lines(all: &[Exchange]) -> Vec<String> {
     all[all.len().saturating_sub(SHOWN)..].iter().map(ToString::to_string).collect()
+}
+
+/// Programs that stand before others and answer for them. In small letters.
+const PROXIES: [&str; 12] = [
+    "squid",
+    "zscaler",
+    "bluecoat",
+    "blue coat",
+    "web gateway",
+    "websense",
+    "forcepoint",
+    "fortiproxy",
+    "tinyproxy",
+    "privoxy",
+    "mitmproxy",
+    "proxy",
+];
+
+fn is_proxy(server: &str) -> bool {
+    let server = server.to_ascii_lowercase();
+    PROXIES.iter().any(|name| server.contains(name))
 }
 
 impl Exchange {
@@ -137,6 +163,9 @@ impl Head {
             reason: refusal(headers),
             wants: text(header::WWW_AUTHENTICATE),
             session: headers.contains_key(name::SESSION_ID),
+            proxy: text(header::SERVER)
+                .filter(|server| headers.contains_key("x-squid-error") || is_proxy(server)),
+            ahead: clock::ahead(headers),
         }
     }
 

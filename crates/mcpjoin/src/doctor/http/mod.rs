@@ -7,10 +7,14 @@
 //! <https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse>
 
 mod answers;
+#[cfg(feature = "oauth")]
+mod authorization;
+mod clock;
 mod conversation;
 mod exchanges;
 mod paths;
 mod reach;
+mod statuses;
 mod tls;
 
 use std::net::SocketAddr;
@@ -26,6 +30,7 @@ use tokio::time::Instant;
 
 use self::answers::Unopened;
 use self::exchanges::{Came, Exchanges};
+use self::paths::Elsewhere;
 use self::reach::{First, Reached, first_words};
 use super::course::Course;
 use super::opening::Opening;
@@ -78,6 +83,8 @@ pub(super) async fn examine(
     let noted = exchanges.clone();
     let handle = connect.handle();
     let connect = connect.witnessed(Arc::new(move |exchanged| noted.note(exchanged)));
+    #[cfg(feature = "oauth")]
+    let before = connect.clone();
     let link = match connect.build() {
         Ok(link) => link,
         Err(error) => return course.fail(unusable(&error)),
@@ -94,12 +101,13 @@ pub(super) async fn examine(
             checks.into_iter().for_each(|check| course.pass(check));
             place.passed(course);
             conversation::way(course, handle.way(), place.sse, &shown(&place.url));
-            course.lists(&client).await;
+            course.lists(&client, &wire).await;
             let streamable = handle.way() != Some(HttpWay::HttpSse);
             for finding in course.findings_mut().iter_mut().filter(|finding| finding.id == "list-failed") {
                 conversation::of_list(finding, &exchanges.all(), place.authorized);
             }
             conversation::judged(course, &exchanges.all(), streamable);
+            clock::judged(course, &exchanges.all());
             if course.leave(client).await.is_some() {
                 conversation::left(course, &exchanges.all(), streamable);
             }
@@ -114,22 +122,49 @@ pub(super) async fn examine(
                 seen: &seen,
                 sse: place.sse,
                 authorized: place.authorized,
+                // What is encrypted it only passes on.
+                proxy: place.proxy.as_ref().filter(|_| place.url.scheme() == "http"),
             };
             let mut finding = unopened.finding();
             if matches!(finding.id, "broken" | "silent") && all.iter().all(|one| one.head().is_none()) {
                 finding = place.strange(course.phase, address).await.unwrap_or(finding);
             }
             let guarded = all.first().is_some_and(|first| first.status() == Some(401));
-            if matches!(finding.id, "wrong-path" | "html")
-                && let Some(advice) = paths::elsewhere(&place.url, &place.tls, place.within, guarded).await
+            let answered =
+                all.iter().any(|one| matches!(one.status(), Some(200..=499)) && one.status() != Some(401));
+            if place.sse
+                && answered
+                && let Some(url) = paths::streamable(&place.url, &place.tls, place.within).await
             {
-                finding.advice = advice;
+                finding = answers::streamable(course.phase, &url, &all);
+            } else if matches!(finding.id, "wrong-path" | "html") {
+                match paths::elsewhere(&place.url, &place.tls, place.within, guarded).await {
+                    Elsewhere::Perhaps(advice) => finding.advice = advice,
+                    Elsewhere::Same(405) if !place.sse && all.iter().all(|one| one.status() == Some(405)) => {
+                        finding = answers::no_method(course.phase, &all);
+                    }
+                    // Who wants to know who asks tells nobody else what is there.
+                    Elsewhere::Same(401 | 403) | Elsewhere::Unknown => {}
+                    Elsewhere::Same(_) | Elsewhere::Nowhere => {
+                        if finding.id == "wrong-path" {
+                            answers::NOWHERE.clone_into(&mut finding.advice);
+                        }
+                    }
+                }
             }
+            answers::opening(course, &all);
+            clock::judged(course, &all);
             if all.iter().any(|one| matches!(one.came, Came::Response(_))) {
                 place.passed(course);
                 course.pass(Check::Protocol);
             }
+            #[cfg(feature = "oauth")]
+            let wants_login = finding.id == "not-authorized" && !place.authorized;
             course.fail(finding);
+            #[cfg(feature = "oauth")]
+            if wants_login {
+                authorization::examine(course, &before, &shown(&place.url)).await;
+            }
         }
     }
 }
@@ -406,7 +441,7 @@ fn unusable(error: &HttpSetupError) -> Finding {
             "--ca FILE, where FILE is in PEM",
         ),
         HttpSetupError::Client(_) => (
-            "unusable",
+            "proxy-malformed",
             "the surroundings name a proxy that is none",
             "look at HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
         ),

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::super::remote::ITS_LOG;
+use super::super::remote::{ITS_LOG, foreign_protocol};
 use super::super::report::{Check, Finding, Phase};
 use crate::link::{is_an_authoritys, tls_text, untrusted_issuer};
 
@@ -150,6 +150,23 @@ pub(super) fn unshaken(error: Unshaken, host: &str, within: Duration) -> Finding
     };
     match error {
         Unshaken::Tls(rustls::Error::InvalidCertificate(problem)) => certificate(problem, host),
+        Unshaken::Foreign(first) if foreign_protocol(&first).is_some_and(|protocol| protocol != "HTTP") => {
+            let protocol = foreign_protocol(&first).unwrap_or_default();
+            let mut found = finding(
+                "not-mcp",
+                Check::Tls,
+                format!("what listens there speaks {protocol}, and no TLS"),
+                "it is no MCP server",
+                match protocol {
+                    "SSH" => {
+                        "check the port; a server behind SSH is a command: mcpjoin doctor -- ssh host command"
+                    }
+                    _ => "check the port; `ss -ltnp` shows which program listens on which",
+                },
+            );
+            found.evidence.received = vec![crate::link::readable(first.trim_ascii_end())];
+            found
+        }
         Unshaken::Foreign(first) => {
             let mut found = finding(
                 "no-tls",

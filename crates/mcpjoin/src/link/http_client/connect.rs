@@ -250,9 +250,26 @@ impl HttpConnect {
         Ok(Checked { url, headers: headers(&self.headers)?, tls: tls::config(&self.extra_ca)? })
     }
 
+    /// The certificates that are trusted beside those of the system, PEM.
+    #[cfg(feature = "oauth")]
+    pub(crate) fn authorities(&self) -> &[Vec<u8>] {
+        &self.extra_ca
+    }
+
+    /// Who says what stands in `Authorization`.
+    pub(crate) fn credentialed(&self) -> Option<Arc<dyn ErasedCredentials>> {
+        self.credentials.clone()
+    }
+
     /// How long connecting may take.
     pub(crate) const fn connect_within(&self) -> Duration {
         self.connect_timeout
+    }
+
+    /// As it was given.
+    #[cfg(feature = "oauth")]
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Whether nothing but HTTP+SSE is to be tried.

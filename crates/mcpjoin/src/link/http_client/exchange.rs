@@ -384,8 +384,9 @@ impl Exchange {
 
     /// Nothing came back.
     async fn unanswered(&self, owed: &RequestId, unanswered: Unanswered) {
-        if self.post.role == Role::Probe(Probe::Discover) && unanswered.unsent {
-            // There is nobody who could be asked in another way.
+        let unauthorized = unanswered.error.kind == LinkErrorKind::Unauthorized;
+        if self.post.role == Role::Probe(Probe::Discover) && (unanswered.unsent || unauthorized) {
+            // There is nobody who could be asked in another way, or nobody who may ask.
             return self.say(News::Ended(LinkEnd::failed(unanswered.error))).await;
         }
         self.lose(owed, unanswered.error).await;

@@ -20,7 +20,7 @@ use super::tls::Untrusted;
 pub(super) const EXCERPT: usize = 200;
 
 /// What failed, in which way, and whether the same may succeed later.
-pub(super) fn describe(
+pub(crate) fn describe(
     error: &reqwest::Error,
     url: &Url,
     connect_timeout: Duration,
@@ -118,7 +118,7 @@ pub(crate) fn untrusted_issuer(error: &CertificateError) -> Option<String> {
 }
 
 /// The error of that type in a chain of errors, also where it is wrapped in one of the system.
-fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+pub(crate) fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<T>() {
@@ -138,7 +138,7 @@ fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
 }
 
 /// The last error of a chain: what really happened.
-pub(super) fn root(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn root(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     while let Some(next) = inner(last) {
         last = next;

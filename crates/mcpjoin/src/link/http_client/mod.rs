@@ -52,13 +52,20 @@ use tokio::time::{Sleep, sleep};
 pub(crate) use challenge::reason as refusal;
 pub(crate) use connect::Checked;
 pub use connect::{HttpConnect, HttpHandle, HttpSetupError, HttpWay};
+pub(crate) use credentials::ErasedCredentials;
 pub use credentials::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
 pub(crate) use failure::readable;
+#[cfg(feature = "oauth")]
+pub(crate) use failure::{describe, find, root};
 #[cfg(unix)]
 pub(crate) use failure::{is_an_authoritys, tls_text, untrusted_issuer};
 pub(crate) use proxy::Proxy;
+#[cfg(unix)]
+pub(crate) use proxy::is_excepted;
+#[cfg(feature = "oauth")]
+pub(crate) use tls::config as tls_config;
 pub(crate) use wire::shown;
 #[cfg(unix)]
 pub(crate) use witness::Exchanged;

@@ -9,6 +9,8 @@ use hyper_util::client::proxy::matcher::Matcher;
 use mcpjoin_proto::http::origin::Origin;
 use reqwest::Url;
 
+use crate::link::proxies::{VARIABLES, first};
+
 /// A proxy that is asked in place of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Proxy {
@@ -28,13 +30,13 @@ impl Proxy {
         let destination: http::Uri = url.as_str().parse().ok()?;
         let found = Matcher::from_system().intercept(&destination)?;
         let uri = found.uri();
-        let given = |name: &&&str| std::env::var(name).is_ok_and(|value| names(&value, uri));
-        let variables: &[&str] = match url.scheme() {
-            "https" => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
-            _ => &["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
-        };
-        let source = variables.iter().find(given).copied().unwrap_or("the settings of the system");
-        Some(Self { url: shown(uri), source })
+        let [plain, encrypted, all] = VARIABLES;
+        let of_scheme = if url.scheme() == "https" { encrypted } else { plain };
+        let given = [of_scheme, all].into_iter().find_map(|names| {
+            let (name, value) = first(names, |name| std::env::var(name).ok())?;
+            self::names(&value, uri).then_some(name)
+        });
+        Some(Self { url: shown(uri), source: given.unwrap_or("the settings of the system") })
     }
 }
 
@@ -44,6 +46,15 @@ impl Proxy {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+}
+
+/// Whether that value of `NO_PROXY` has this host reached without a proxy.
+#[cfg(unix)]
+pub(crate) fn is_excepted(exceptions: &str, host: &str) -> bool {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let Ok(destination) = format!("http://{host}/").parse::<http::Uri>() else { return false };
+    let matcher = Matcher::builder().all("http://proxy.invalid:1").no(exceptions).build();
+    matcher.intercept(&destination).is_none()
 }
 
 /// Whether the value of a variable names that proxy.
@@ -66,6 +77,24 @@ impl fmt::Display for Proxy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn exceptions_are_names_what_is_below_them_and_networks() {
+        for (exceptions, host, excepted) in [
+            ("*", "anything", true),
+            ("localhost", "LOCALHOST", true),
+            (".example.org", "a.example.org", true),
+            ("x, example.org", "a.example.org", true),
+            ("example.org", "notexample.org", false),
+            ("127.0.0.0/8", "127.0.0.1", true),
+            ("10.0.0.0/8", "127.0.0.1", false),
+            ("::1", "::1", true),
+            ("", "localhost", false),
+        ] {
+            assert_eq!(is_excepted(exceptions, host), excepted, "{exceptions} {host}");
+        }
+    }
 
     #[test]
     fn a_proxy_is_named_without_its_user() {

@@ -13,7 +13,7 @@ use super::connect::HttpSetupError;
 use super::issuer::issuer;
 
 /// The configuration, without anything that is installed for the whole process.
-pub(super) fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupError> {
+pub(crate) fn config(extra_ca: &[Vec<u8>]) -> Result<ClientConfig, HttpSetupError> {
     let mut extra = Vec::new();
     for pem in extra_ca {
         let before = extra.len();

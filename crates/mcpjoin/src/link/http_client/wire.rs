@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, OriginError, resolve_same_origin};
@@ -27,6 +27,12 @@ use crate::link::{Authorization, Standing};
 
 /// How many redirects of one request are followed.
 const REDIRECTS: usize = 5;
+/// The proof of possession, and the nonce that a server wants in it
+/// ([RFC 9449, 4 and 8](https://www.rfc-editor.org/rfc/rfc9449#section-4)).
+const DPOP: HeaderName = HeaderName::from_static("dpop");
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+/// A longer nonce is none, in bytes: it is sent back in the header of each request.
+const NONCE: usize = 4096;
 
 /// What every request needs.
 pub(super) struct Wire {
@@ -78,7 +84,7 @@ impl Wire {
         proxy: Option<&Proxy>,
     ) -> Self {
         Self {
-            origin: Arc::new(Origin { link: "http", peer: Some(shown(&url).into()), principal: None }),
+            origin: Arc::new(Origin { peer: Some(shown(&url).into()), ..Origin::new("http") }),
             client,
             url,
             headers,
@@ -138,26 +144,33 @@ impl Wire {
     /// when nothing more can be done about it.
     pub(super) async fn send(&self, sending: &Sending) -> Result<Response, Unanswered> {
         let mut url = sending.url.clone();
-        let (mut redirects, mut rounds) = (0, 0);
+        let mut been = Vec::new();
+        let mut rounds = 0;
+        let mut nonced = false;
         loop {
-            let outcome = self.once(sending, &url).await;
+            let mut authorization = None;
+            let outcome = self.once(sending, &url, &mut authorization).await;
             #[cfg(unix)]
             self.tell(sending, &url, &outcome);
             let response = outcome?;
+            let nonce = self.nonce(&url, &response);
             match response.status() {
                 StatusCode::MOVED_PERMANENTLY
                 | StatusCode::FOUND
                 | StatusCode::SEE_OTHER
                 | StatusCode::TEMPORARY_REDIRECT
                 | StatusCode::PERMANENT_REDIRECT => {
-                    url = target(sending, &url, &response).map_err(|what| sending.fail(what, false))?;
-                    redirects += 1;
-                    if redirects > REDIRECTS {
-                        let what = format!("more than {REDIRECTS} redirects");
+                    let to = target(sending, &url, &response).map_err(|what| sending.fail(what, false))?;
+                    been.push(std::mem::replace(&mut url, to));
+                    if been.len() > REDIRECTS {
+                        let what = match been.contains(&url) {
+                            true => format!("more than {REDIRECTS} redirects, which go round in a circle"),
+                            false => format!("more than {REDIRECTS} redirects"),
+                        };
                         return Err(sending.fail(what, false));
                     }
                 }
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if rounds < ROUNDS => {
+                status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                     let Some(credentials) = &self.credentials else { return Ok(response) };
                     let values: Vec<&str> = response
                         .headers()
@@ -165,16 +178,45 @@ impl Wire {
                         .iter()
                         .filter_map(|value| value.to_str().ok())
                         .collect();
-                    let status = response.status().as_u16();
-                    let challenge = AuthorizationChallenge::new(url.as_str(), status, &values);
-                    if credentials.challenged(challenge).await == AfterChallenge::GiveUp {
-                        return Ok(response);
+                    let wants_nonce = nonce.is_some() && status == StatusCode::UNAUTHORIZED && !nonced;
+                    let repeatable = rounds < ROUNDS || wants_nonce;
+                    let challenge = AuthorizationChallenge {
+                        url: url.as_str(),
+                        method: sending.method.as_str(),
+                        status: status.as_u16(),
+                        www_authenticate: &values,
+                        authorization: authorization.as_ref(),
+                        dpop_nonce: nonce.as_deref(),
+                        again: rounds,
+                        repeatable,
+                    };
+                    match credentials.challenged(challenge).await {
+                        AfterChallenge::Retry if !repeatable => return Ok(response),
+                        AfterChallenge::Retry if wants_nonce => nonced = true,
+                        AfterChallenge::Retry => rounds += 1,
+                        AfterChallenge::GiveUp => return Ok(response),
+                        AfterChallenge::Fail(error) => {
+                            let refused =
+                                if status == StatusCode::FORBIDDEN { "forbidden" } else { "not authorized" };
+                            let error = sending.error(format!("{refused}: {error}"), false);
+                            let error = error.of(LinkErrorKind::Unauthorized);
+                            return Err(Unanswered { error, unsent: false, refused: false });
+                        }
                     }
-                    rounds += 1;
                 }
                 _ => return Ok(response),
             }
         }
+    }
+
+    /// The nonce that came with a response, which the credentials are told of.
+    fn nonce(&self, url: &Url, response: &Response) -> Option<String> {
+        let credentials = self.credentials.as_ref()?;
+        let mut values = response.headers().get_all(DPOP_NONCE).iter();
+        let (Some(nonce), None) = (values.next(), values.next()) else { return None };
+        let nonce = nonce.to_str().ok().filter(|nonce| !nonce.is_empty() && nonce.len() <= NONCE)?;
+        credentials.answered(url.as_str(), nonce);
+        Some(nonce.to_owned())
     }
 
     #[cfg(unix)]
@@ -192,7 +234,13 @@ impl Wire {
         }
     }
 
-    async fn once(&self, sending: &Sending, url: &Url) -> Result<Response, Unanswered> {
+    /// Sends it once, and says with which authorization.
+    async fn once(
+        &self,
+        sending: &Sending,
+        url: &Url,
+        authorization: &mut Option<HeaderValue>,
+    ) -> Result<Response, Unanswered> {
         let mut headers = self.headers.clone();
         for (key, value) in &sending.headers {
             headers.insert(key, value.clone());
@@ -207,7 +255,12 @@ impl Wire {
             let value = value.map_err(|error| unsent(format!("not sent, no authorization: {error}")))?;
             if let Some(mut value) = value {
                 value.set_sensitive(true);
-                headers.insert(header::AUTHORIZATION, value);
+                if let Some(mut proof) = credentials.proof(request, &value) {
+                    proof.set_sensitive(true);
+                    headers.insert(DPOP, proof);
+                }
+                headers.insert(header::AUTHORIZATION, value.clone());
+                *authorization = Some(value);
             }
         }
         let mut request = self.client.request(sending.method.clone(), url.clone()).headers(headers);

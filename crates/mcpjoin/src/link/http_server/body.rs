@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use mcpjoin_proto::codec::sse::write_comment;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::exchange::Exchange;
 
@@ -33,6 +33,8 @@ struct EventStream {
     exchange: Option<Exchange>,
     keep_alive: Duration,
     silence: Option<Pin<Box<Sleep>>>,
+    /// When it ends, whatever is still to come.
+    until: Option<Pin<Box<Sleep>>>,
 }
 
 impl HttpBody {
@@ -50,13 +52,28 @@ impl HttpBody {
         exchange: Option<Exchange>,
         keep_alive: Duration,
     ) -> Self {
-        let stream = EventStream { ahead: ahead.into(), exchange, keep_alive, silence: None };
+        let stream = EventStream { ahead: ahead.into(), exchange, keep_alive, silence: None, until: None };
         Self(Kind::Stream(Box::new(stream)))
+    }
+
+    /// An event stream that ends then at the latest.
+    pub(super) fn until(mut self, until: Option<Instant>) -> Self {
+        if let (Kind::Stream(stream), Some(until)) = (&mut self.0, until) {
+            stream.until = Some(Box::pin(sleep_until(until)));
+        }
+        self
     }
 }
 
 impl EventStream {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(until) = &mut self.until
+            && until.as_mut().poll(cx).is_ready()
+        {
+            self.ahead.clear();
+            self.exchange = None;
+            self.until = None;
+        }
         if let Some(bytes) = self.ahead.pop_front() {
             return Poll::Ready(Some(bytes));
         }

@@ -26,7 +26,7 @@ pub(super) enum Owner {
     /// One of the pool, for this exchange alone.
     Modern { entry: Arc<Entry>, shared: Arc<Shared> },
     /// One of the pool for legacy requests without a session.
-    Stateless { entry: Arc<Entry>, version: Version, shared: Arc<Shared> },
+    Stateless { entry: Arc<Entry>, of: (Version, Option<Box<str>>), shared: Arc<Shared> },
     /// One that is over when this is: of a session that is not open yet, or in which something was set.
     Once(Arc<Entry>),
     /// An open session, which is used as long as this lasts.
@@ -86,10 +86,10 @@ impl Drop for Exchange {
                     entry.stop();
                 }
             }
-            Owner::Stateless { entry, version, shared } => {
+            Owner::Stateless { entry, of, shared } => {
                 if wire.is_complete(self.holder) && entry.served().is_quiet() {
                     wire.leave(self.holder);
-                    stateless::give_back(shared, entry, version);
+                    stateless::give_back(shared, entry, of);
                 } else {
                     entry.stop();
                 }

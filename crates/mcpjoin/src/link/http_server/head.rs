@@ -1,9 +1,10 @@
 //! The head of a request: what it says, and whether it may say so.
 
+use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, ORIGIN, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, ORIGIN, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response};
@@ -212,12 +213,39 @@ impl<'a> RequestHead<'a> {
         Some(response)
     }
 
+    /// A JSON document that everybody may read, also every web page that was let in.
+    pub(super) fn document(&self, document: Bytes) -> Response<HttpBody> {
+        let mut response = match self.parts.method {
+            Method::GET => reply::json(200, document),
+            Method::HEAD => {
+                let mut response = reply::json(200, Bytes::new());
+                response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(document.len()));
+                response
+            }
+            Method::OPTIONS => {
+                let mut response = reply::bare(204);
+                let headers = response.headers_mut();
+                headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
+                // A client may say its revision here.
+                headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+                headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+                response
+            }
+            _ => reply::not_allowed("GET, HEAD, OPTIONS"),
+        };
+        response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        response
+    }
+
     /// Lets the page that has asked read the response. The guard has let it in.
     pub(super) fn expose(&self, response: &mut Response<HttpBody>) {
         let Some(origin) = self.headers().get(ORIGIN) else { return };
         let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Mcp-Session-Id"));
+        headers.insert(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate"),
+        );
         headers.insert(VARY, HeaderValue::from_static("Origin"));
     }
 }

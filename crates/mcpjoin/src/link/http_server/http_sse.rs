@@ -21,20 +21,24 @@ use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
 use super::legacy::inbound;
 use super::wire::Routing;
-use super::{Shared, reply, said_by};
+use super::{Admitted, Shared, reply};
 
 /// What the path for messages is asked with.
 const PARAMETER: &str = "sessionId";
 
 /// Opens the stream, and with it the session.
-pub(super) fn stream(shared: &Arc<Shared>, parts: &Parts) -> Response<HttpBody> {
+pub(super) fn stream(
+    shared: &Arc<Shared>,
+    parts: &Parts,
+    origin: &Origin,
+    admitted: Option<Admitted>,
+) -> Response<HttpBody> {
     if parts.method != HttpMethod::GET {
         return reply::not_allowed("GET");
     }
     if let Err(refused) = RequestHead::new(parts).check_accept(&[MediaType::EventStream]) {
         return *refused;
     }
-    let principal = shared.principal(parts);
     let Some(place) = shared.sessions.reserve() else {
         return reply::unavailable("too many sessions");
     };
@@ -47,7 +51,7 @@ pub(super) fn stream(shared: &Arc<Shared>, parts: &Parts) -> Response<HttpBody> 
     };
     let Some(holder) = entry.wire.open_standing() else { return reply::bare(500) };
     entry.run();
-    let session = shared.sessions.insert(place, id, entry, None, principal);
+    let session = shared.sessions.insert(place, id, entry, None, origin.principal.clone());
     let exchange = Exchange::new(holder, Owner::Sse { session, shared: shared.clone() });
     // Relative, so that it leads to this server by whatever name the client knows it.
     let endpoint = format!("{}?{PARAMETER}={id}", shared.options.messages_path);
@@ -56,7 +60,8 @@ pub(super) fn stream(shared: &Arc<Shared>, parts: &Parts) -> Response<HttpBody> 
     if event.write(&mut first).is_err() {
         return reply::bare(500);
     }
-    reply::stream(HttpBody::stream([first.freeze()], Some(exchange), shared.options.keep_alive))
+    let until = admitted.and_then(|admitted| admitted.until);
+    reply::stream(HttpBody::stream([first.freeze()], Some(exchange), shared.options.keep_alive).until(until))
 }
 
 /// Takes a message in. The reply comes on the stream.
@@ -65,6 +70,7 @@ pub(super) async fn message<B>(
     parts: &Parts,
     body: B,
     origin: Arc<Origin>,
+    admitted: Option<Admitted>,
 ) -> Response<HttpBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -75,12 +81,11 @@ where
     if let Err(refused) = RequestHead::new(parts).check_body() {
         return *refused;
     }
-    let principal = shared.principal(parts);
     let named = parts.uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
         (key == PARAMETER).then(|| SessionId::parse(value.as_bytes()))?
     });
-    let session = named.and_then(|id| shared.sessions.find(&id, principal.as_deref()));
+    let session = named.and_then(|id| shared.sessions.find(&id, origin.principal.as_deref()));
     let Some(session) = session.filter(|session| session.version.is_none()) else {
         return reply::refuse(404, "no such session; open the stream first");
     };
@@ -92,7 +97,10 @@ where
         Ok(decoded) if opens(&decoded) && body.len() > shared.options.initialize => {
             return shared.too_long_initialize();
         }
-        Ok(decoded) => inbound(decoded, said_by(origin, principal.as_deref())),
+        Ok(decoded) => match shared.allow(admitted.as_ref(), &decoded) {
+            Ok(()) => inbound(decoded, origin),
+            Err(refused) => return *refused,
+        },
         Err(error) => return reply::error(400, error.id.clone(), error.to_error_object()),
     };
     if let Err(refused) = session.entry.wire.tell(inbound, body.len()) {

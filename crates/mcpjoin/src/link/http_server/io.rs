@@ -228,6 +228,11 @@ impl Io for HttpIo {
         self.0.taken.load(Ordering::Relaxed)
     }
 
+    fn heard(&self) -> Option<Box<dyn Fn() -> bool + Send + Sync>> {
+        let wire = self.0.clone();
+        Some(Box::new(move || wire.is_heard()))
+    }
+
     fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<LinkEnd> {
         self.0.close();
         Poll::Ready(LinkEnd::end_of_stream())

@@ -13,13 +13,14 @@ use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::session::{Inbound, Origin};
 use mcpjoin_proto::types::CancelledParams;
 use mcpjoin_proto::{ErrorObject, Message, Method, Notification, Payload, Profile, RequestId};
+use tokio::time::Instant;
 
 use super::body::HttpBody;
 use super::events::{EventId, SessionId};
 use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
 use super::sessions::Session;
-use super::wire::{Agreed, Head, Routing};
+use super::wire::{Agreed, Head, Routing, STANDING};
 use super::{Came, Shared, gone, reply, request_id};
 
 /// When the response to a request becomes a stream although nothing has to be sent: a client that knows an event of
@@ -32,15 +33,14 @@ pub(super) async fn answer(
     kind: LegacyKind,
     head: &RequestHead<'_>,
     session: Option<Arc<Session>>,
-    principal: Option<String>,
     came: Came,
 ) -> Response<HttpBody> {
     match (kind, session) {
-        (LegacyKind::Initialize, None) => initialize(shared, principal, came).await,
+        (LegacyKind::Initialize, None) => initialize(shared, came).await,
         (LegacyKind::Initialize | LegacyKind::Message, Some(session)) => post(shared, session, came).await,
         (LegacyKind::Stream, Some(session)) => match head.last_event_id() {
-            Some(after) => resume(shared, session, after).await,
-            None => stream(shared, session),
+            Some(after) => resume(shared, session, after, came.until).await,
+            None => stream(shared, session, came.until),
         },
         (LegacyKind::End, Some(session)) => {
             shared.sessions.end(&session.id);
@@ -52,7 +52,7 @@ pub(super) async fn answer(
 }
 
 /// Opens a session: it is there only when the server has accepted.
-async fn initialize(shared: &Arc<Shared>, principal: Option<String>, came: Came) -> Response<HttpBody> {
+async fn initialize(shared: &Arc<Shared>, came: Came) -> Response<HttpBody> {
     let Some((Decoded::Message(message), size, origin)) = came.into_decoded() else {
         return reply::bare(400);
     };
@@ -64,6 +64,7 @@ async fn initialize(shared: &Arc<Shared>, principal: Option<String>, came: Came)
         Ok(entry) => entry,
         Err(refused) => return *refused,
     };
+    let principal = origin.principal.clone();
     let inbound = Inbound::Message { message, origin };
     let holder = match entry.wire.begin(std::slice::from_ref(&id), false, inbound, size) {
         Ok(holder) => holder,
@@ -166,16 +167,21 @@ fn cancels(message: &Message) -> Option<RequestId> {
 }
 
 /// The stream that belongs to no POST.
-fn stream(shared: &Arc<Shared>, session: Arc<Session>) -> Response<HttpBody> {
+fn stream(shared: &Arc<Shared>, session: Arc<Session>, until: Option<Instant>) -> Response<HttpBody> {
     let Some(holder) = session.entry.wire.open_standing() else {
         return reply::refuse(409, "the session has this stream open already");
     };
     let exchange = Exchange::new(holder, Owner::Session(session));
-    reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive))
+    reply::stream(HttpBody::stream([], Some(exchange), shared.options.keep_alive).until(until))
 }
 
 /// A stream that broke, from the event on that the client has seen last.
-async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8]) -> Response<HttpBody> {
+async fn resume(
+    shared: &Arc<Shared>,
+    session: Arc<Session>,
+    after: &[u8],
+    until: Option<Instant>,
+) -> Response<HttpBody> {
     let after = std::str::from_utf8(after).ok().and_then(|after| EventId::from_str(after).ok());
     let Some(after) = after else {
         return reply::refuse(400, "Last-Event-ID is none of this session's");
@@ -194,5 +200,7 @@ async fn resume(shared: &Arc<Shared>, session: Arc<Session>, after: &[u8]) -> Re
         return reply::refuse(400, "the events after Last-Event-ID are not kept any more");
     };
     let ahead: Vec<_> = missed.into_iter().map(|event| event.bytes).collect();
-    reply::stream(HttpBody::stream(ahead, exchange, shared.options.keep_alive))
+    // The stream of a call ends with it.
+    let until = until.filter(|_| after.stream == STANDING);
+    reply::stream(HttpBody::stream(ahead, exchange, shared.options.keep_alive).until(until))
 }

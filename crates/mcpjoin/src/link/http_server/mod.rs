@@ -4,11 +4,13 @@
 //! for itself: it is spoken over a connection from a pool, and gives it back. A legacy session is an entry in a
 //! table. Connections are opened by a function that comes in: what a server is, nobody here knows.
 //!
-//! The order in which a request is checked: its head's size (431), `Host` and `Origin` (403), its path (404), its
-//! method (405), its types (415, 406), its body (413, 408, 400), and then [`classify`] decides what it is.
+//! The order in which a request is checked: its head's size (431), `Host` and `Origin` (403), its path (404), who makes
+//! it (401, 400, 403), its method (405), its types (415, 406), its body (413, 408, 400), what it may have done (403), and
+//! then [`classify`] decides what it is.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
 
+mod admission;
 mod body;
 mod entry;
 mod events;
@@ -21,6 +23,7 @@ mod legacy;
 mod modern;
 mod options;
 mod reply;
+mod rest;
 mod serve;
 mod sessions;
 mod slot;
@@ -46,8 +49,13 @@ use mcpjoin_proto::session::{Limits, Origin};
 use mcpjoin_proto::{DecodeError, Era, ErrorObject, Message, RequestId, Version, code};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::Link;
+#[cfg(not(feature = "oauth"))]
+use admission::Admitted;
+#[cfg(feature = "oauth")]
+pub(crate) use admission::{Admission, Admitted, Admitting, Denied};
 use body::{Unread, read};
 use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
@@ -94,13 +102,16 @@ pub(super) struct Shared {
     sessions: Arc<Sessions>,
     /// Connections for modern exchanges that nothing is under way on.
     pool: Mutex<Vec<Arc<Entry>>>,
-    /// The same for legacy requests without a session, by the revision that they are made in.
-    legacy_pool: Mutex<HashMap<Version, Vec<Arc<Entry>>>>,
+    /// The same for legacy requests without a session.
+    legacy_pool: Mutex<LegacyPool>,
     entries: Mutex<HashMap<u64, Weak<Entry>>>,
     last_entry: AtomicU64,
     ending: AtomicBool,
     ended: Notify,
 }
+
+/// By the revision that requests are made in, and by whom: what is behind a connection may be one principal's.
+type LegacyPool = HashMap<(Version, Option<Box<str>>), Vec<Arc<Entry>>>;
 
 /// Connections that wait in the pool.
 const POOL: usize = 256;
@@ -119,7 +130,7 @@ impl HttpService {
             limits,
             versions,
             served: Box::new(served),
-            origin: Arc::new(Origin { link: "http", peer: None, principal: None }),
+            origin: Arc::new(Origin::new("http")),
             sessions,
             pool: Mutex::default(),
             legacy_pool: Mutex::default(),
@@ -185,10 +196,13 @@ where
             Ok(place) => place,
             Err(refused) => return *refused,
         };
-        let mut response = match place {
-            Place::Endpoint => endpoint(&shared, &parts, &head, body, origin).await,
-            Place::Stream => http_sse::stream(&shared, &parts),
-            Place::Messages => http_sse::message(&shared, &parts, body, origin).await,
+        let mut response = match shared.admit(&parts, origin).await {
+            Ok((admitted, origin)) => match place {
+                Place::Endpoint => endpoint(&shared, &parts, &head, body, origin, admitted).await,
+                Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted),
+                Place::Messages => http_sse::message(&shared, &parts, body, origin, admitted).await,
+            },
+            Err(refused) => *refused,
         };
         if shared.options.cors {
             head.expose(&mut response);
@@ -204,6 +218,7 @@ async fn endpoint<B>(
     head: &RequestHead<'_>,
     body: B,
     origin: Arc<Origin>,
+    admitted: Option<Admitted>,
 ) -> Response<HttpBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -213,11 +228,9 @@ where
         return *refused;
     }
     let stateless = shared.options.stateless;
-    let principal = shared.principal(parts);
-    let origin = said_by(origin, principal.as_deref());
     let (lookup, session) = match stateless {
         true => (SessionLookup::Absent, None),
-        false => shared.look_up(head, principal.as_deref()),
+        false => shared.look_up(head, origin.principal.as_deref()),
     };
     let offer = Offer { versions: &shared.versions, sessions: !stateless };
     let (decoded, size) = if method == HttpMethod::Post {
@@ -229,27 +242,25 @@ where
     } else {
         (None, 0)
     };
+    if let Some(Ok(decoded)) = &decoded
+        && let Err(refused) = shared.allow(admitted.as_ref(), decoded)
+    {
+        return *refused;
+    }
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
-    let came = Came { decoded, size, origin };
+    let until = admitted.and_then(|admitted| admitted.until);
+    let came = Came { decoded, size, origin, until };
     match class {
         Class::Legacy { kind: LegacyKind::Initialize, .. } if size > shared.options.initialize => {
             shared.too_long_initialize()
         }
         Class::Modern { .. } => modern::post(shared, head, came).await,
         Class::Legacy { kind, version } if stateless => stateless::answer(shared, kind, version, came).await,
-        Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, principal, came).await,
+        Class::Legacy { kind, .. } => legacy::answer(shared, kind, head, session, came).await,
         Class::Reject(rejection) if rejection.status == 405 => {
             reply::not_allowed(if shared.legacy && !stateless { "GET, POST, DELETE" } else { "POST" })
         }
         Class::Reject(rejection) => reply::rejection(rejection),
-    }
-}
-
-/// From where a request came, and in whose name.
-fn said_by(origin: Arc<Origin>, principal: Option<&str>) -> Arc<Origin> {
-    match principal {
-        Some(principal) => Arc::new(Origin { principal: Some(principal.into()), ..(*origin).clone() }),
-        None => origin,
     }
 }
 
@@ -259,6 +270,8 @@ struct Came {
     /// Its bytes.
     size: usize,
     origin: Arc<Origin>,
+    /// When whoever was let in is not any more.
+    until: Option<Instant>,
 }
 
 impl Came {
@@ -274,6 +287,9 @@ impl Shared {
         head.check_size()?;
         if let Err(denied) = self.options.guard.check(head) {
             return Err(Box::new(reply::refuse(403, &denied.to_string())));
+        }
+        if let Some(document) = self.options.admission.as_ref().and_then(|who| who.document(head.path())) {
+            return Err(Box::new(head.document(document)));
         }
         let place = self.place(head.path()).ok_or_else(|| Box::new(reply::bare(404)))?;
         if self.options.cors
@@ -307,10 +323,6 @@ impl Shared {
         self.options.path.as_deref().is_none_or(|endpoint| path == endpoint).then_some(Place::Endpoint)
     }
 
-    fn principal(&self, parts: &Parts) -> Option<String> {
-        self.options.principal.as_ref().and_then(|principal| principal(parts))
-    }
-
     /// The session that a request names.
     fn look_up(
         &self,
@@ -330,7 +342,9 @@ impl Shared {
         match unread {
             Unread::TooLarge => {
                 let limit = self.limits.message;
-                reply::refuse(413, &format!("the body is above the limit `message` of {limit} bytes"))
+                let hint = self.options.too_large_hint.as_deref();
+                let more = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                reply::refuse(413, &format!("the body is above the limit `message` of {limit} bytes{more}"))
             }
             Unread::TooSlow => {
                 let time = self.options.body_time.as_secs();
@@ -407,7 +421,7 @@ impl Shared {
         entry.stop();
     }
 
-    fn legacy_pool(&self) -> MutexGuard<'_, HashMap<Version, Vec<Arc<Entry>>>> {
+    fn legacy_pool(&self) -> MutexGuard<'_, LegacyPool> {
         self.legacy_pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -19,6 +19,7 @@ use super::wire::Head;
 use super::{Came, Shared, gone, reply};
 
 pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Came) -> Response<HttpBody> {
+    let until = came.until;
     let (message, size, origin) = match came.into_decoded() {
         Some((Decoded::Message(message @ Message::Request(_)), size, origin)) => (message, size, origin),
         // The core has no notification that a client sends over HTTP: to cancel is to leave. What an extension
@@ -47,7 +48,9 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Cam
     match exchange.head(patience).await {
         Head::Json { status, body } => reply::json(status, body),
         Head::Stream => {
-            let body = HttpBody::stream([], Some(exchange), shared.options.keep_alive);
+            // The stream of a call ends with it.
+            let until = until.filter(|_| listens);
+            let body = HttpBody::stream([], Some(exchange), shared.options.keep_alive).until(until);
             let mut response = reply::stream(body);
             if listens {
                 response.extensions_mut().insert(Listens);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::request::Parts;
 use mcpjoin_proto::http::origin::{Guard, OriginError};
 
+use super::admission::Admission;
 use super::events::{EventStore, MemoryEvents};
 
 /// Tells who makes a request, from its head: what an authorization layer in front has found out.
@@ -42,6 +43,7 @@ pub struct HttpOptions {
     pub(super) stateless: bool,
     pub(super) sessions: usize,
     pub(super) initialize: usize,
+    pub(super) too_large_hint: Option<Box<str>>,
     pub(super) session_idle: Duration,
     pub(super) header_time: Duration,
     pub(super) body_time: Duration,
@@ -50,6 +52,7 @@ pub struct HttpOptions {
     pub(super) connections: usize,
     pub(super) events: Option<Arc<dyn EventStore>>,
     pub(super) principal: Option<Principal>,
+    pub(super) admission: Option<Arc<dyn Admission>>,
 }
 
 impl HttpOptions {
@@ -66,6 +69,7 @@ impl HttpOptions {
             stateless: false,
             sessions: 10_000,
             initialize: 64 * 1024,
+            too_large_hint: None,
             session_idle: Duration::from_secs(30 * 60),
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
@@ -74,6 +78,7 @@ impl HttpOptions {
             connections: 10_000,
             events: Some(Arc::new(MemoryEvents::new())),
             principal: None,
+            admission: None,
         }
     }
 
@@ -200,6 +205,14 @@ impl HttpOptions {
         self
     }
 
+    /// What the refusal of a message above the limit (413) adds for whoever reads it: how this program's limit is raised.
+    /// Without it the refusal names the limit alone.
+    #[must_use]
+    pub fn too_large_hint(mut self, hint: &str) -> Self {
+        self.too_large_hint = Some(hint.into());
+        self
+    }
+
     /// When a legacy client is to come back for a stream that broke: after 1 s.
     #[must_use]
     pub const fn retry(mut self, retry: Duration) -> Self {
@@ -235,6 +248,20 @@ impl HttpOptions {
     #[must_use]
     pub fn principal(mut self, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.principal = Some(Arc::new(principal));
+        self
+    }
+
+    /// Lets in only who shows a token for this server, as OAuth 2.1 has it
+    /// ([specification](https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization)). What concerns every
+    /// request is checked first: `Host` and `Origin`, the path, and the preflight of CORS.
+    ///
+    /// Handlers find who asks, and for what they may, in [`Context::origin`](crate::server::Context::origin). A legacy
+    /// session, a task and the state of a request belong to that principal, and so [`HttpOptions::principal`] is not asked
+    /// any more.
+    #[cfg(feature = "oauth")]
+    #[must_use]
+    pub fn authorize(mut self, resource: crate::auth::resource::ResourceServer) -> Self {
+        self.admission = Some(resource.into_admission());
         self
     }
 

@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::head::HEADER_BYTES;
 use super::lasting::{self, Asked, Handover, Sending};
+use super::rest::{Coming, Rest};
 use super::{HttpOptions, HttpService, answer};
 
 /// How long a connection may stay open on which no request is under way.
@@ -265,13 +266,23 @@ async fn connection(
     let header_time = service.0.options.header_time;
     let Ok(Some(is_http2)) = timeout(header_time, speaks_http2(&stream)).await else { return };
     let watch = Watch { connection: Use::new(), header_time, peer, ending };
-    let origin = Arc::new(Origin { link: "http", peer: Some(peer.to_string().into()), principal: None });
+    let origin = Arc::new(Origin { peer: Some(peer.to_string().into()), ..Origin::new("http") });
     let watched = watch.connection.clone();
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (answering, asked) = (Answering::new(&watched), Asked::new(&request));
+        let rest = Rest::of(&request, service.0.limits.message, service.0.options.admission.is_some());
+        let request = request.map(|body| Coming::new(body, rest.clone()));
         // On the heap: on its way to where it is polled, it would be copied several times.
         let answered = Box::pin(answer(service.0.clone(), request, origin.clone()));
-        async move { Ok::<_, Infallible>(Sending::response(answered.await, asked, answering)) }
+        async move {
+            let response = answered.await;
+            if let Some(rest) = rest
+                && rest.is_left_with(response.status())
+            {
+                rest.drop_it().await;
+            }
+            Ok::<_, Infallible>(Sending::response(response, asked, answering))
+        }
     });
     let io = TokioIo::new(Watched { stream, connection: watch.connection.clone() });
     // Larger heads are refused by the service, as far as they get there.

@@ -22,7 +22,7 @@ pub(super) struct Session {
     pub(super) entry: Arc<Entry>,
     /// The revision agreed on; `None` for 2024-11-05's transport, which asks for none.
     pub(super) version: Option<Version>,
-    principal: Option<String>,
+    principal: Option<Box<str>>,
     epoch: Instant,
     /// When it was last used, in milliseconds since the epoch.
     used: AtomicU64,
@@ -153,7 +153,7 @@ impl Sessions {
         id: SessionId,
         entry: Arc<Entry>,
         version: Option<Version>,
-        principal: Option<String>,
+        principal: Option<Box<str>>,
     ) -> Arc<Session> {
         let session = Arc::new(Session {
             id,

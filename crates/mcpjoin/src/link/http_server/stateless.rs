@@ -5,10 +5,7 @@
 //! that a request is spoken over was opened in the client's place, by one that can do nothing, so that the server
 //! asks it nothing: the answer would have no way back.
 
-use std::future::Future as _;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::Response;
@@ -50,7 +47,7 @@ pub(super) async fn answer(
         };
         (Owner::Once(entry.clone()), entry)
     } else {
-        let entry = match take(shared, &version, &origin) {
+        let entry = match take(shared, &version, &origin).await {
             Ok(Some(entry)) => entry,
             Ok(None) => {
                 return reply::error(500, first, ErrorObject::internal("no connection could be opened"));
@@ -59,7 +56,10 @@ pub(super) async fn answer(
         };
         let owner = match sets(&decoded) {
             true => Owner::Once(entry.clone()),
-            false => Owner::Stateless { entry: entry.clone(), version, shared: shared.clone() },
+            false => {
+                let of = (version, origin.principal.clone());
+                Owner::Stateless { entry: entry.clone(), of, shared: shared.clone() }
+            }
         };
         (owner, entry)
     };
@@ -91,26 +91,37 @@ fn sets(decoded: &Decoded) -> bool {
 }
 
 /// A connection on which a revision is agreed; `None` when it was not to be agreed on.
-fn take(
+async fn take(
     shared: &Arc<Shared>,
     version: &Version,
     origin: &Arc<Origin>,
 ) -> Result<Option<Arc<Entry>>, Refusal> {
+    let of = (version.clone(), origin.principal.clone());
     loop {
-        let pooled = shared.legacy_pool().get_mut(version).and_then(Vec::pop);
-        match pooled {
+        match pooled(shared, &of) {
             Some(entry) if entry.wire.is_closed() => {}
             Some(entry) => return Ok(Some(entry)),
             None => {
                 let entry = shared.open(Routing::Session)?;
-                return Ok(agree(shared, &entry, version, origin).map(|()| entry));
+                return Ok(agree(shared, &entry, version, origin).await.map(|()| entry));
             }
         }
     }
 }
 
+/// A connection that waits for requests of that revision and principal.
+fn pooled(shared: &Shared, of: &(Version, Option<Box<str>>)) -> Option<Arc<Entry>> {
+    let mut pool = shared.legacy_pool();
+    let waiting = pool.get_mut(of)?;
+    let entry = waiting.pop();
+    if waiting.is_empty() {
+        pool.remove(of);
+    }
+    entry
+}
+
 /// Opens the session on a connection in the client's place.
-fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &Arc<Origin>) -> Option<()> {
+async fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &Arc<Origin>) -> Option<()> {
     let initialize = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{version}\",\
          \"capabilities\":{{}},\"clientInfo\":{{\"name\":\"\",\"version\":\"\"}}}}}}"
@@ -120,9 +131,8 @@ fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &Arc<Or
     let holder = entry.wire.begin(&ids, false, inbound(initialize, origin.clone()), 0).ok()?;
     let exchange = Exchange::new(holder, Owner::Once(entry.clone()));
     entry.run();
-    // The session answers this by itself, so it is answered by now.
-    let mut cx = Context::from_waker(Waker::noop());
-    let Poll::Ready(Head::Json { .. }) = pin!(exchange.head(None)).poll(&mut cx) else { return None };
+    // A server's session has answered this by itself by now; a gateway has to start a server first.
+    let Head::Json { .. } = exchange.head(None).await else { return None };
     drop(exchange);
     let initialized: Decoded = decode(&Bytes::from_static(INITIALIZED), &shared.limits.decode).ok()?;
     entry.wire.tell(inbound(initialized, origin.clone()), 0).ok()?;
@@ -131,11 +141,11 @@ fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &Arc<Or
 }
 
 /// A connection whose exchange is complete.
-pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, version: &Version) {
+pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, of: &(Version, Option<Box<str>>)) {
     let mut pool = shared.legacy_pool();
-    let waiting = pool.entry(version.clone()).or_default();
-    if waiting.len() < POOL && !shared.ending.load(std::sync::atomic::Ordering::Acquire) {
-        waiting.push(entry.clone());
+    let room = pool.values().map(Vec::len).sum::<usize>() < POOL;
+    if room && !shared.ending.load(std::sync::atomic::Ordering::Acquire) {
+        pool.entry(of.clone()).or_default().push(entry.clone());
         return;
     }
     drop(pool);

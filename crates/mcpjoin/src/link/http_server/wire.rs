@@ -400,6 +400,11 @@ impl Wire {
         wake.all();
     }
 
+    /// Whether somebody has the stream open that belongs to no POST.
+    pub(super) fn is_heard(&self) -> bool {
+        self.lock().standing.holder.is_some()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
     }

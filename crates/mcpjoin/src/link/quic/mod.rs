@@ -166,6 +166,12 @@ impl QuicLink {
             || connection.address().to_owned(),
             |name| format!("{} ({})", connection.address(), name.escape_debug()),
         );
+        // A client's certificate was found good: whoever holds its key is who it says.
+        let shown = connection.peer_certificate().filter(|_| matches!(far, Far::Client { .. }));
+        let principal = shown.map(|certificate| {
+            let key: String = certificate.key_hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("key {key}").into()
+        });
         let (_, heard) = channel(1);
         Self {
             accepting: matches!(far, Far::Client { .. }).then(|| accept(&connection)),
@@ -174,7 +180,7 @@ impl QuicLink {
             connection,
             session,
             limits: Limits::default(),
-            origin: Arc::new(Origin { link: "quic", peer: Some(peer.into()), principal: None }),
+            origin: Arc::new(Origin { peer: Some(peer.into()), principal, ..Origin::new("quic") }),
             shared: Arc::default(),
             common: None,
             heard,

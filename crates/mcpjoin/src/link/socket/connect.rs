@@ -149,17 +149,13 @@ impl SocketConnect {
     async fn connect(self) -> Result<Link, SocketError> {
         match self.0 {
             Target::Tcp(target) => {
-                let origin =
-                    Origin { link: "tcp", peer: Some(target.address.as_str().into()), principal: None };
+                let origin = Origin { peer: Some(target.address.as_str().into()), ..Origin::new("tcp") };
                 link::<TcpStream>(target, origin).await
             }
             #[cfg(unix)]
             Target::Unix(target) => {
-                let origin = Origin {
-                    link: "unix",
-                    peer: Some(target.path.to_string_lossy().into()),
-                    principal: None,
-                };
+                let origin =
+                    Origin { peer: Some(target.path.to_string_lossy().into()), ..Origin::new("unix") };
                 link::<UnixStream>(target, origin).await
             }
         }

@@ -265,7 +265,7 @@ impl Guest {
             Self::Quic(connection) => guest(connection, _place),
             Self::Tcp(stream, address) => {
                 tune(&stream);
-                let origin = Origin { link: "tcp", peer: Some(address.to_string().into()), principal: None };
+                let origin = Origin { peer: Some(address.to_string().into()), ..Origin::new("tcp") };
                 SocketLink::link(stream, Far::Client { _place, heard }, origin)
             }
             #[cfg(unix)]
@@ -277,7 +277,7 @@ impl Guest {
                 SocketLink::link(
                     stream,
                     Far::Client { _place, heard },
-                    Origin { link: "unix", peer, principal: None },
+                    Origin { peer, ..Origin::new("unix") },
                 )
             }
         }

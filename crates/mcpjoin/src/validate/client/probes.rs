@@ -140,6 +140,7 @@ pub(super) fn not_initialized(id: &RequestId) -> Option<Vec<u8>> {
 }
 
 /// The answer of a server of the modern era that speaks no version that the client has named.
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "clients are refused so over HTTP alone"))]
 pub(super) fn unsupported(id: &RequestId, version: &Version) -> Option<Vec<u8>> {
     let code = code::UNSUPPORTED_PROTOCOL_VERSION;
     let error = format!(
@@ -149,6 +150,7 @@ pub(super) fn unsupported(id: &RequestId, version: &Version) -> Option<Vec<u8>> 
 }
 
 /// The answer of a server whose tool has got another schema meanwhile.
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "clients are refused so over HTTP alone"))]
 pub(super) fn mismatch(id: &RequestId) -> Option<Vec<u8>> {
     let code = code::HEADER_MISMATCH;
     response(id, "error", &format!(r#"{{"code":{code},"message":"A header Mcp-Param-* does not fit"}}"#))

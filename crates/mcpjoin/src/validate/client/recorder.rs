@@ -66,6 +66,7 @@ impl Recorder {
     }
 
     /// Told when [`is_full`](Self::is_full) comes true, whoever notes it. It is kept for the one that waits for it later.
+    #[cfg(feature = "http")]
     pub(super) fn full(&self) -> Arc<Notify> {
         Arc::clone(&self.full)
     }
@@ -115,6 +116,7 @@ impl Recorder {
         }
     }
 
+    #[cfg(feature = "http")]
     pub(super) fn note_in(&mut self, run: usize, exchange: u32, what: What) {
         self.note(run, Some(exchange), what);
     }
@@ -257,6 +259,7 @@ pub(super) fn requests(line: &Line) -> impl Iterator<Item = &Request> {
 }
 
 /// Whether a request says of itself that it is of the modern era.
+#[cfg(feature = "http")]
 pub(super) fn is_modern(request: &Request) -> bool {
     named(request).is_some()
 }

@@ -111,6 +111,7 @@ pub(super) fn call<'q>(probe: Probe, name: &str, tool: Option<&Raw>, arguments: 
 }
 
 /// A tool that only reads and whose arguments stand in headers.
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "headers are asked about over HTTP alone"))]
 pub(in super::super) struct Marked<'q> {
     /// A call whose arguments are those and no others, with these headers.
     pub(in super::super) full: Question<'q>,
@@ -121,6 +122,7 @@ pub(in super::super) struct Marked<'q> {
 }
 
 /// The first such tool, if it needs no other arguments.
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "headers are asked about over HTTP alone"))]
 pub(in super::super) fn marked<'q>(tools: &[Raw]) -> Option<Marked<'q>> {
     tools.iter().filter(|tool| only_reads(tool)).find_map(|tool| {
         let schema = member(tool, "inputSchema")?;

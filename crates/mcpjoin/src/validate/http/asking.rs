@@ -28,7 +28,7 @@ impl Ask for Asking<'_, '_> {
         match reply.opened {
             Opened::Result(result) => Some(Ok(result)),
             Opened::Error(error) => Some(Err(error)),
-            Opened::Broken(_) | Opened::Nothing => None,
+            Opened::Broken(_) | Opened::Echo | Opened::Other(_) | Opened::Nothing => None,
         }
     }
 

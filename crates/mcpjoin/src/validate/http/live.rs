@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mcpjoin_check::{BodyEnd, Channel, Line, Probe, Run, What};
+#[cfg(feature = "oauth")]
+use mcpjoin_check::{HttpRequest, HttpResponse};
 use mcpjoin_proto::codec::sse::SseDecoder;
 use mcpjoin_proto::http::headers::{encode_value, name, named_by};
 use mcpjoin_proto::http::origin::MediaType;
@@ -24,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 pub(super) use self::pace::Pace;
 use self::reading::{Stopped, Stream};
 pub(super) use self::stress::Leave;
-use super::super::live::Opened;
+use super::super::live::{Opened, is_ours};
 use super::super::probes::Manner;
 use super::wire::{self, Head, Wire};
 use crate::link::{Way, refusal};
@@ -115,7 +117,9 @@ pub(super) struct Reply {
     pub(super) reason: Option<String>,
     /// The id of a session that came with it.
     pub(super) session: Option<HeaderValue>,
-    /// The response to the first request in it.
+    /// The first request in it.
+    pub(super) asked: Option<RequestId>,
+    /// The response to that.
     pub(super) opened: Opened,
     /// The beginning of a body that was no message.
     pub(super) body: Bytes,
@@ -305,6 +309,7 @@ impl<'w> Live<'w> {
             location: self.wire.location(&response),
             reason: refusal(response.headers()),
             session: response.headers().get(name::SESSION_ID).cloned(),
+            asked: first.clone(),
             opened: Opened::Nothing,
             body: Bytes::new(),
             began,
@@ -357,6 +362,10 @@ impl<'w> Live<'w> {
                 Ok(Message::Response(response)) if response.id.is_none() => {
                     unread = Some(opened(&response.outcome));
                 }
+                Ok(Message::Response(Answer { id: Some(other), .. })) if unread.is_none() => {
+                    unread = Some(Opened::Other(other.clone()));
+                }
+                Ok(Message::Request(request)) if is_ours(&request.method) => return Opened::Echo,
                 Err(error) if error.id.as_ref() == id || error.id.is_none() => {
                     unread = Some(Opened::Broken(error.clone()));
                 }
@@ -411,6 +420,24 @@ impl<'w> Live<'w> {
         Reply::nothing(problem)
     }
 
+    /// Notes a document that was fetched in this run, or why it was not.
+    #[cfg(feature = "oauth")]
+    pub(super) fn fetched(&mut self, probe: Probe, url: &str, came: Result<(HttpResponse, Bytes), String>) {
+        self.next_exchange += 1;
+        let number = self.next_exchange;
+        let request = HttpRequest { method: "GET".into(), url: url.into(), headers: Vec::new() };
+        self.note(number, What::Requested(probe, request));
+        let end = match came {
+            Ok((head, body)) => {
+                self.note(number, What::Responded(head));
+                self.note(number, What::Body(body));
+                BodyEnd::Complete
+            }
+            Err(problem) => BodyEnd::Broken(problem.into()),
+        };
+        self.note(number, What::BodyEnded(end));
+    }
+
     fn note(&mut self, number: u32, what: What) {
         let at = self.started.elapsed();
         self.run.note_in(number, at, what);
@@ -449,6 +476,7 @@ impl Reply {
             location: None,
             reason: None,
             session: None,
+            asked: None,
             opened: Opened::Nothing,
             body: Bytes::new(),
             began: Instant::now(),

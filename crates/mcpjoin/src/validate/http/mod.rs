@@ -2,9 +2,11 @@
 //!
 //! Called by [`Validator::run`](super::Validator::run). Beside what is asked of every server, requests come without
 //! their headers, with others, from pages of other origins, for other hosts, in sessions that have ended; streams are
-//! opened, left and resumed. A prompt is asked for by a name that no server has, where prompts are declared.
+//! opened, left and resumed. One that wants a token is looked at without one as well. A prompt is asked for by a name that no server has, where prompts are declared.
 
 mod asking;
+#[cfg(feature = "oauth")]
+mod authorization;
 mod heads;
 mod lines;
 mod live;

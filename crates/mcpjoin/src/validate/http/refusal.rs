@@ -53,7 +53,7 @@ impl From<Box<Refusal>> for ValidateError {
         }
         let status = reply.status.unwrap_or_default();
         if matches!(status, 401 | 403) {
-            return Self::Unauthorized { status, reason: reply.reason };
+            return Self::Unauthorized { status, reason: reply.reason, seen: Box::default() };
         }
         match reply.opened {
             Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION => {
@@ -68,6 +68,11 @@ impl From<Box<Refusal>> for ValidateError {
             }),
             Opened::Broken(error) => {
                 Self::NoSession(OpeningFailure::BadReply { method, problem: error.to_string() })
+            }
+            Opened::Echo => Self::NoSession(OpeningFailure::Echo { method }),
+            Opened::Other(given) => {
+                let asked = reply.asked.unwrap_or_else(|| given.clone());
+                Self::NoSession(OpeningFailure::UnknownReply { method, asked, given })
             }
             // What has come, and brings no message, is not waited for.
             Opened::Nothing if (200..300).contains(&status) && took >= within => {

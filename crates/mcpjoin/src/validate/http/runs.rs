@@ -25,11 +25,17 @@ const GONE: Duration = Duration::from_secs(1);
 /// So many times two clients ask at once.
 const TOGETHER: usize = 10;
 
+/// The run in which the legacy era is looked at closely.
+const LEGACY_SESSION: &str = "legacy session";
+
 /// Every run of one server.
 pub(in super::super) struct Runs {
     pub(super) of: Look,
     pub(super) wire: Wire,
     sse: bool,
+    /// Certificates to trust beside those of the system.
+    #[cfg(feature = "oauth")]
+    pub(super) authorities: Vec<Vec<u8>>,
     pub(super) trace: Trace,
     number: usize,
 }
@@ -39,8 +45,16 @@ impl Runs {
     /// When the URL, a header or a certificate cannot be used.
     pub(in super::super) fn new(mut of: Look, connect: &HttpConnect) -> Result<Self, HttpSetupError> {
         let wire = Wire::new(connect, of.tap.take())?;
-        let trace = Trace { answer_within: of.answer, credentials: wire.has_headers(), ..Trace::default() };
-        Ok(Self { of, wire, sse: connect.is_http_sse(), trace, number: 0 })
+        let trace = Trace { answer_within: of.answer, credentials: wire.may_be_known(), ..Trace::default() };
+        Ok(Self {
+            of,
+            wire,
+            sse: connect.is_http_sse(),
+            #[cfg(feature = "oauth")]
+            authorities: connect.authorities().to_vec(),
+            trace,
+            number: 0,
+        })
     }
 
     pub(in super::super) async fn all(mut self) -> Result<Trace, ValidateError> {
@@ -54,7 +68,7 @@ impl Runs {
         if self.of.modern {
             match self.modern().await {
                 Attempt::Spoken => modern = true,
-                Attempt::Not(refusal) if refusal.is_final() => return Err(refusal.into()),
+                Attempt::Not(refusal) if refusal.is_final() => return Err(self.kept_out(refusal).await),
                 Attempt::Not(refusal) => failure = Some(refusal),
             }
         }
@@ -71,19 +85,48 @@ impl Runs {
             }
         }
         if let (false, false, Some(failure)) = (modern, legacy, failure) {
-            return Err(failure.into());
+            return Err(self.kept_out(failure).await);
         }
         if legacy {
             self.openers().await;
         }
         self.at_once(modern).await;
         self.bad_lines(modern).await;
+        #[cfg(feature = "oauth")]
+        if !self.wire.is_gone() {
+            let spoken = if modern { Version::newest(Era::Modern) } else { self.legacy_spoken() };
+            self.authorization(&spoken, false).await;
+        }
         if self.wire.is_gone() {
             self.ended();
         } else if self.of.resilience {
             self.resilience(modern, legacy).await;
         }
         Ok(self.trace)
+    }
+
+    /// Nothing can be asked. A server that wants a token says more of that.
+    async fn kept_out(mut self, refusal: Box<Refusal>) -> ValidateError {
+        #[cfg(feature = "oauth")]
+        if matches!(refusal.reply.status, Some(401 | 403)) {
+            let asked = match refusal.method {
+                Method::Discover => Version::newest(Era::Modern),
+                _ => self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy)),
+            };
+            self.authorization(&asked, true).await;
+        }
+        let mut error = ValidateError::from(refusal);
+        if let ValidateError::Unauthorized { seen, .. } = &mut error {
+            **seen = std::mem::take(&mut self.trace);
+        }
+        error
+    }
+
+    /// The version of the legacy session.
+    #[cfg(feature = "oauth")]
+    fn legacy_spoken(&self) -> Version {
+        let mut legacy = self.trace.runs.iter().filter(|run| &*run.name == LEGACY_SESSION);
+        legacy.next().map_or_else(|| Version::newest(Era::Legacy), |run| run.version.clone())
     }
 
     /// The server has ended with what was asked last, whichever run has found that out.
@@ -123,7 +166,8 @@ impl Runs {
             opened => {
                 // Where this era alone is asked for, a server may be of it and lack this method: that is judged.
                 let other = matches!(opened, Opened::Error(error) if error.code == code::UNSUPPORTED_PROTOCOL_VERSION);
-                let may_be = !self.of.legacy && !other && reply.status.is_some();
+                let kept_out = matches!(reply.status, None | Some(401 | 403));
+                let may_be = !self.of.legacy && !other && !kept_out;
                 let list = Method::ListTools.as_str();
                 let spoken = may_be && {
                     let reply = self.open(&mut live, Probe::List, &manner, list, self.of.answer).await;
@@ -161,7 +205,7 @@ impl Runs {
         let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
         let manner = Manner::Legacy;
         let wire = self.wire.clone();
-        let mut live = self.start(&wire, "legacy session", &version, Channel::StreamableHttp);
+        let mut live = self.start(&wire, LEGACY_SESSION, &version, Channel::StreamableHttp);
         let within = self.of.limits.initialize;
         let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
         let Opened::Result(result) = &reply.opened else {
@@ -419,7 +463,13 @@ impl Runs {
         Attempt::Spoken
     }
 
-    fn start<'w>(&mut self, wire: &'w Wire, name: &str, version: &Version, channel: Channel) -> Live<'w> {
+    pub(super) fn start<'w>(
+        &mut self,
+        wire: &'w Wire,
+        name: &str,
+        version: &Version,
+        channel: Channel,
+    ) -> Live<'w> {
         self.number += 1;
         Live::new(wire, name, version.clone(), channel, (self.of.answer, self.of.limits.message))
     }

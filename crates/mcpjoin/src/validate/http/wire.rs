@@ -8,11 +8,15 @@ use bytes::Bytes;
 use mcpjoin_check::{HttpRequest, HttpResponse};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::Origin;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+};
 use reqwest::{Body, Client, Method, Response, Url};
 
 use super::Tap;
-use crate::link::{Checked, Crossed, HttpConnect, HttpSetupError, Proxy, Way, shown};
+use crate::link::{
+    AuthorizationRequest, Checked, Crossed, ErasedCredentials, HttpConnect, HttpSetupError, Proxy, Way, shown,
+};
 
 /// The headers of ours that say something to the rules.
 const NOTED: [&str; 7] = [
@@ -25,11 +29,19 @@ const NOTED: [&str; 7] = [
     name::HOST,
 ];
 
+/// The proof of possession that goes with a token, and the nonce that a server wants in it.
+const DPOP: HeaderName = HeaderName::from_static("dpop");
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+/// A longer nonce is none, in bytes.
+const NONCE: usize = 4096;
+
 /// A server, and what is needed to ask it.
 #[derive(Clone)]
 pub(super) struct Wire {
     pub(super) url: Url,
     headers: HeaderMap,
+    /// Who says what stands in `Authorization`, for as long as it is known.
+    credentials: Option<Arc<dyn ErasedCredentials>>,
     client: Client,
     /// Writes the names of headers in other letters, over connections of its own.
     other: Client,
@@ -47,6 +59,8 @@ struct State {
     /// What was asked last has had no response: its connection was lost.
     lost: AtomicBool,
     gone: AtomicBool,
+    /// The credentials have let us in with something.
+    authorized: AtomicBool,
 }
 
 /// Why there is no response.
@@ -66,6 +80,8 @@ pub(super) struct Head {
     pub(super) headers: HeaderMap,
     /// The names of the headers in other letters.
     pub(super) other_letters: bool,
+    /// Nothing goes with it by which we would be let in.
+    pub(super) stranger: bool,
 }
 
 impl Wire {
@@ -95,6 +111,7 @@ impl Wire {
             other: client(true)?,
             url,
             headers,
+            credentials: connect.credentialed(),
             is_loopback,
             state: Arc::default(),
             tap: tap.map(|tap| Arc::new(Mutex::new(tap))),
@@ -117,12 +134,19 @@ impl Wire {
         if method == Method::POST {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        Head { method, url: self.url.clone(), headers, other_letters: false }
+        Head { method, url: self.url.clone(), headers, other_letters: false, stranger: false }
     }
 
     /// Whether something of the user's goes with each request, by which we may be known.
-    pub(super) fn has_headers(&self) -> bool {
-        !self.headers.is_empty()
+    pub(super) fn may_be_known(&self) -> bool {
+        !self.headers.is_empty() || self.credentials.is_some()
+    }
+
+    /// Whether something goes with each request that is there to let us in.
+    #[cfg(feature = "oauth")]
+    pub(super) fn has_token(&self) -> bool {
+        let given = self.headers.contains_key(AUTHORIZATION) || self.headers.contains_key(COOKIE);
+        given || self.state.authorized.load(Ordering::Relaxed)
     }
 
     /// Whether the server has ended, as was noted.
@@ -152,6 +176,13 @@ impl Wire {
     pub(super) async fn send(&self, head: &Head, body: Option<Body>) -> Result<Response, Silence> {
         let client = if head.other_letters { &self.other } else { &self.client };
         let mut headers = self.headers.clone();
+        if head.stranger {
+            headers.remove(AUTHORIZATION);
+            headers.remove(COOKIE);
+        }
+        if !head.stranger {
+            self.authorize(head, &mut headers).await;
+        }
         for (name, value) in &head.headers {
             headers.insert(name, value.clone());
         }
@@ -162,6 +193,7 @@ impl Wire {
         match request.send().await {
             Ok(response) => {
                 self.state.answered.store(true, Ordering::Relaxed);
+                self.heard_nonce(head, &response);
                 Ok(response)
             }
             Err(error) => {
@@ -175,6 +207,29 @@ impl Wire {
                 Err(Silence { problem, gone })
             }
         }
+    }
+
+    /// Each response may bring the nonce of the proofs that come next.
+    fn heard_nonce(&self, head: &Head, response: &Response) {
+        let nonce = response.headers().get(DPOP_NONCE).and_then(|nonce| nonce.to_str().ok());
+        if let (Some(credentials), Some(nonce)) = (&self.credentials, nonce.filter(|it| it.len() <= NONCE)) {
+            credentials.answered(head.url.as_str(), nonce);
+        }
+    }
+
+    /// What is stored for the server goes with a request to it. Where there is nothing, or nothing that is still good, the
+    /// server says what it wants.
+    async fn authorize(&self, head: &Head, headers: &mut HeaderMap) {
+        let Some(credentials) = &self.credentials else { return };
+        let request = AuthorizationRequest::new(head.url.as_str(), head.method.as_str());
+        let Ok(Some(mut value)) = credentials.authorization(request).await else { return };
+        self.state.authorized.store(true, Ordering::Relaxed);
+        value.set_sensitive(true);
+        if let Some(mut proof) = credentials.proof(request, &value) {
+            proof.set_sensitive(true);
+            headers.insert(DPOP, proof);
+        }
+        headers.insert(AUTHORIZATION, value);
     }
 
     /// Where a redirect leads, without what may be secret in it.
@@ -203,6 +258,13 @@ impl Head {
         self
     }
 
+    /// As somebody who is not known.
+    #[cfg(feature = "oauth")]
+    pub(super) fn strange(mut self) -> Self {
+        self.stranger = true;
+        self
+    }
+
     /// Without a header.
     pub(super) fn without(mut self, name: &'static str) -> Self {
         self.headers.remove(name);
@@ -211,7 +273,9 @@ impl Head {
 
     /// As it is noted: without what lets us in.
     pub(super) fn noted(&self) -> HttpRequest {
-        let noted = self.headers.iter().filter(|(name, _)| NOTED.contains(&name.as_str()));
+        // What a stranger gives lets nobody in.
+        let strange = |name: &HeaderName| self.stranger && *name == AUTHORIZATION;
+        let noted = self.headers.iter().filter(|(name, _)| NOTED.contains(&name.as_str()) || strange(name));
         HttpRequest {
             method: self.method.as_str().into(),
             url: self.url.as_str().into(),

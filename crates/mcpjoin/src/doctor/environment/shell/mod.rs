@@ -8,6 +8,10 @@
 mod conditions;
 mod doubt;
 mod expansion;
+pub(super) mod fish;
+mod fish_variables;
+mod fish_words;
+pub(super) mod nu;
 mod syntax;
 mod tools;
 mod tree;
@@ -30,6 +34,8 @@ const DEPTH: usize = 24;
 const LONGEST: usize = 64 << 10;
 /// All texts that a session makes, and the files that it reads, may have so many bytes together.
 const ROOM: usize = 16 << 20;
+/// A list has at most so many elements.
+const ELEMENTS: usize = 4096;
 /// At most so much is told of what was not computed.
 const TOLD: usize = 12;
 /// Stands for a text that is not known.
@@ -41,6 +47,10 @@ pub(super) enum Kind {
     Sh,
     Bash,
     Zsh,
+    /// Read by [`fish`].
+    Fish,
+    /// Read by [`nu`].
+    Nu,
 }
 
 /// Whether a condition holds.
@@ -124,6 +134,8 @@ impl<'a> Shell<'a> {
             Kind::Sh => ("sh", None),
             Kind::Bash => ("bash", Some(("BASH_VERSION", "5.2"))),
             Kind::Zsh => ("zsh", Some(("ZSH_VERSION", "5.9"))),
+            Kind::Fish => ("fish", None),
+            Kind::Nu => ("nu", None),
         };
         if let Some((variable, version)) = version {
             set(variable, version.to_owned());

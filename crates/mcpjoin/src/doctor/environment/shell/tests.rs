@@ -175,7 +175,7 @@ fn no_text_takes_for_ever_or_deep() {
     for text in [
         ". /home/u/rc",
         "f() { f; }; f",
-        &"! ".repeat(100_000),
+        &"! ".repeat(20_000),
         &"{ ".repeat(100_000),
         &"if ".repeat(100_000),
         &"$(".repeat(100_000),
@@ -213,5 +213,211 @@ fn no_text_takes_for_ever_or_deep() {
     let whole = "if [ -d \"$HOME\" ]; then . ~/x || { PATH=${PATH:+$PATH:}`id -u`; }; fi 2>&1; case $- in *[!a-c]i*) f() { return; } ;; esac <<E\nx\nE\n";
     for (end, _) in whole.char_indices() {
         let _ = path(&folder, Kind::Bash, true, &whole[..end]);
+    }
+}
+
+/// `PATH` of a login whose shell has these files, beginning with `/bin`.
+fn login(folder: &Folder, kind: Kind, interactive: bool) -> (String, Vec<String>) {
+    let world = folder.world().with_user(1000);
+    let mut shell = Shell::new(&world, kind, interactive, "/bin");
+    match kind {
+        Kind::Fish => super::fish::login(&mut shell),
+        _ => super::nu::login(&mut shell),
+    }
+    (shell.path().to_owned(), shell.unknown.clone())
+}
+
+#[test]
+fn what_fish_makes_of_path_is_followed() {
+    let folder = Folder::new("fish");
+    for there in ["bin", "go/bin", ".cargo/bin", ".local/bin", "last"] {
+        folder.file(&format!("home/u/{there}/x"), "");
+    }
+    folder.program("opt/homebrew/bin/brew", "");
+    let config = "home/u/.config/fish";
+    for (text, expected) in [
+        ("set -gx PATH /a $PATH # first\n", "/a:/bin"),
+        ("set -x PATH $PATH ~/bin \"$HOME/go/bin\"\n", "/bin:/home/u/bin:/home/u/go/bin"),
+        ("set --export --prepend PATH /p:/q; set -a PATH /z\n", "/p:/q:/bin:/z"),
+        ("fish_add_path ~/bin /not/there\n", "/home/u/bin:/bin"),
+        // What is appended comes after those of the user's, and before all others.
+        (
+            "fish_add_path -g ~/bin\nfish_add_path --append ~/last\nfish_add_path ~/bin\n",
+            "/home/u/bin:/home/u/last:/bin",
+        ),
+        ("fish_add_path -aP ~/last\n", "/bin:/home/u/last"),
+        ("set -U fish_user_paths ~/go/bin $fish_user_paths\n", "?"),
+        ("set fish_user_paths /one\nset fish_user_paths /two\n", "/two:/bin"),
+        ("export PATH=\"$HOME/bin:$PATH\"\n", "/home/u/bin:/bin"),
+        (
+            "set -l mine /m\nif test -d ~/bin; and not contains /m $PATH\n    set PATH $mine $PATH\nend\n",
+            "/m:/bin",
+        ),
+        ("if status is-interactive\n    set PATH /i $PATH\nelse\n    set PATH /n $PATH\nend\n", "/i:/bin"),
+        ("status --is-login; and set PATH /l $PATH\n", "/l:/bin"),
+        ("test -d /nowhere && set PATH /no $PATH || set PATH /or $PATH\n", "/or:/bin"),
+        (
+            "if type -q no-such-program\n  set PATH /no $PATH\nelse if test -f /etc/no\n  set PATH /no $PATH\nend\n",
+            "/bin",
+        ),
+        ("status is-interactive; or exit\nset PATH /after $PATH\n", "/after:/bin"),
+        ("eval (/opt/homebrew/bin/brew shellenv)\n", "/opt/homebrew/bin:/opt/homebrew/sbin:/bin"),
+        ("/opt/homebrew/bin/brew shellenv fish | source\n", "/opt/homebrew/bin:/opt/homebrew/sbin:/bin"),
+        ("starship init fish | source\nset -q PATH; and echo $PATH >/dev/null 2>&1\n", "/bin"),
+        ("function mine\n  set -gx PATH /no $PATH\nend\nalias x 'y'\n", "/bin"),
+    ] {
+        folder.file(&format!("{config}/config.fish"), text);
+        let (path, unknown) = login(&folder, Kind::Fish, true);
+        match expected {
+            "?" => assert!(!unknown.is_empty(), "{text}: {path}"),
+            expected => assert_eq!((path.as_str(), &unknown[..]), (expected, &[][..]), "{text}"),
+        }
+    }
+    // Nobody types there.
+    folder.file(&format!("{config}/config.fish"), "if status is-interactive\n    set PATH /i $PATH\nend\n");
+    assert_eq!(login(&folder, Kind::Fish, false), ("/bin".into(), Vec::new()));
+    // What `fish_add_path` has kept, a file beside it, and one that another hides.
+    folder.file(
+        &format!("{config}/fish_variables"),
+        "# made by fish\nSETUVAR fish_color_cwd:green\nSETUVAR fish_user_paths:/home/u/\\x2ecargo/bin\\x1e/home/u/bin\n",
+    );
+    folder.file(&format!("{config}/conf.d/rust.fish"), "set PATH $PATH /conf\n");
+    folder.file("etc/fish/conf.d/rust.fish", "set PATH /hidden\n");
+    folder.file(&format!("{config}/config.fish"), "source $__fish_config_dir/more.fish\n");
+    folder.file(&format!("{config}/more.fish"), "fish_add_path /home/u/go/bin\n");
+    let expected = "/home/u/go/bin:/home/u/.cargo/bin:/home/u/bin:/bin:/conf";
+    assert_eq!(login(&folder, Kind::Fish, true), (expected.into(), Vec::new()));
+}
+
+#[test]
+fn what_fish_may_make_of_path_is_a_doubt_and_no_claim() {
+    let folder = Folder::new("fish-doubt");
+    folder.program("bin/tool", "");
+    for text in [
+        "set -gx PATH (go env GOPATH)/bin $PATH\n",
+        "set PATH $GOPATH/bin $PATH\n",
+        "for p in /a /b\n  set PATH $p $PATH\nend\n",
+        "if string match -q x $TERM\n  fish_add_path /bin\nend\n",
+        "switch (uname)\ncase Darwin\n  set PATH /mac $PATH\nend\n",
+        "function mine\n  set -gx PATH /f $PATH\nend\nmine\n",
+        "tool env | source\n",
+        "source (tool env | psub)\n",
+        "set PATH[1] /x\n",
+        "set -e PATH\n",
+        "set PATH {/a,/b}/bin $PATH\n",
+        "set PATH \"/open\n",
+        "test -n \"$THAT\"; and set PATH /t $PATH\n",
+        "eval \"set PATH /e $PATH\"\n",
+    ] {
+        folder.file("home/u/.config/fish/config.fish", text);
+        let (path, unknown) = login(&folder, Kind::Fish, true);
+        assert_eq!(unknown.len(), 1, "{text}: {path} {unknown:?}");
+        assert!(unknown[0].starts_with("/home/u/.config/fish/config.fish:"), "{unknown:?}");
+        assert!(path.split(':').any(|folder| folder == "/bin"), "{text}: {path}");
+    }
+}
+
+#[test]
+fn what_nu_makes_of_path_is_followed() {
+    let folder = Folder::new("nu");
+    let config = "home/u/.config/nushell";
+    for (text, expected) in [
+        ("$env.PATH = ($env.PATH | prepend '/a')\n", "/a:/bin"),
+        (
+            "$env.PATH = ($env.PATH | split row (char esep) | append ($env.HOME | path join \"go\" \"bin\") | uniq)\n",
+            "/bin:/home/u/go/bin",
+        ),
+        ("$env.PATH = [\n    /one, # remark\n    \"/two\"\n    ...$env.PATH\n]\n", "/one:/two:/bin"),
+        ("$env.PATH ++= [ /last ]\n", "/bin:/last"),
+        (
+            "$env.PATH = ([$\"($env.HOME)/x\" ($nu.home-path | path join '.cargo/bin')] ++ $env.PATH)\n",
+            "/home/u/x:/home/u/.cargo/bin:/bin",
+        ),
+        (
+            "use std/util \"path add\"\npath add \"~/.local/bin\"\npath add --append /z\n",
+            "/home/u/.local/bin:/bin:/z",
+        ),
+        ("let mine = '/m'\n$env.PATH = (\n    $env.PATH\n    | prepend $mine\n)\n", "/m:/bin"),
+        (
+            "$env.GOPATH = ($env.HOME | path join go)\n$env.PATH = ($env.PATH | append $\"($env.GOPATH)/bin\")\n",
+            "/bin:/home/u/go/bin",
+        ),
+        ("export-env { $env.PATH = ($env.PATH | prepend /e) }\n", "/e:/bin"),
+        (
+            "def --env mine [] { $env.PATH = [] }\nprint $env.PATH\nalias ll = ls -l\n$env.config.show_banner = false\n",
+            "/bin",
+        ),
+        ("source more.nu; $env.PATH ++= [/after]\n", "/more:/bin:/after"),
+        ("if ($env.PATH == []) { print 'no' }\n", "/bin"),
+    ] {
+        folder.file(&format!("{config}/env.nu"), text);
+        folder.file(&format!("{config}/more.nu"), "$env.PATH = ($env.PATH | prepend /more)\n");
+        assert_eq!(login(&folder, Kind::Nu, true), (expected.into(), Vec::new()), "{text}");
+    }
+    folder.file(&format!("{config}/env.nu"), "$env.PATH ++= [/env]\n");
+    folder.file(&format!("{config}/config.nu"), "$env.PATH ++= [/config]\n");
+    folder.file(&format!("{config}/autoload/x.nu"), "$env.PATH ++= [/auto]\n");
+    folder.file(&format!("{config}/login.nu"), "$env.PATH ++= [/login]\n");
+    assert_eq!(login(&folder, Kind::Nu, true), ("/bin:/env:/config:/auto:/login".into(), Vec::new()));
+    let (path, unknown) = login(&folder, Kind::Nu, false);
+    assert_eq!((path.as_str(), unknown.len()), ("/bin", 1), "{unknown:?}");
+}
+
+#[test]
+fn what_nu_may_make_of_path_is_a_doubt_and_no_claim() {
+    let folder = Folder::new("nu-doubt");
+    for text in [
+        "$env.PATH = ($env.PATH | where $it != '/x')\n",
+        "$env.PATH = ($env.PATH | prepend (go env GOPATH))\n",
+        "$env.PATH = ($env.PATH | prepend $env.GOPATH)\n",
+        "if (which fnm | is-not-empty) {\n    $env.PATH = ($env.PATH | prepend /f)\n}\n",
+        "for dir in [/a /b] { path add $dir }\n",
+        "load-env (fnm env --json | from json)\n",
+        "$env.PATH.0 = /x\n",
+        "def --env mine [] { path add /x }\nmine\n",
+        "source ($nu.data-dir | path join x.nu)\n",
+        "$env.PATH = ($env.PATH | prepend '~/x')\n",
+        "$env.PATH = (((\n",
+    ] {
+        folder.file("home/u/.config/nushell/config.nu", text);
+        let (path, unknown) = login(&folder, Kind::Nu, true);
+        assert_eq!(unknown.len(), 1, "{text}: {path} {unknown:?}");
+        assert!(unknown[0].starts_with("/home/u/.config/nushell/config.nu:"), "{unknown:?}");
+        assert_eq!(path, "/bin", "{text}");
+    }
+}
+
+#[test]
+fn files_that_grow_when_they_are_followed_come_to_an_end() {
+    let folder = Folder::new("fish-nu-bounds");
+    let nested = |open: &str, close: &str| format!("{}{}", open.repeat(10_000), close.repeat(10_000));
+    for (file, kind, text) in [
+        ("fish/config.fish", Kind::Fish, nested("begin\n", "end\n")),
+        ("fish/config.fish", Kind::Fish, nested("if true\n", "end\n")),
+        ("fish/config.fish", Kind::Fish, format!("{} set PATH /x\n", "not ".repeat(20_000))),
+        ("fish/config.fish", Kind::Fish, format!("test {} -d /bin\n", "! ".repeat(20_000))),
+        (
+            "fish/config.fish",
+            Kind::Fish,
+            format!("set x '' ''\n{}set PATH $x$x$x$x\n", "set x $x $x\n".repeat(1000)),
+        ),
+        ("fish/config.fish", Kind::Fish, format!("set x aaaa\n{}set PATH $x\n", "set x $x$x\n".repeat(1000))),
+        ("fish/config.fish", Kind::Fish, nested("(", ")")),
+        ("fish/config.fish", Kind::Fish, "source ~/.config/fish/config.fish\n".repeat(3)),
+        ("nushell/config.nu", Kind::Nu, format!("$env.PATH = {}\n", nested("(", ")"))),
+        ("nushell/config.nu", Kind::Nu, format!("$env.PATH = {}\n", nested("[", "]"))),
+        (
+            "nushell/config.nu",
+            Kind::Nu,
+            format!("let x = ['' '']\n{}$env.PATH = $x\n", "let x = [$x $x]\n".repeat(1000)),
+        ),
+        ("nushell/config.nu", Kind::Nu, "\n".repeat(20_000) + &"{\n".repeat(10_000)),
+        ("nushell/config.nu", Kind::Nu, "source config.nu\n".repeat(3)),
+    ] {
+        let place = format!("home/u/.config/{file}");
+        folder.file(&place, &text);
+        let (path, _) = login(&folder, kind, true);
+        assert!(path.len() < 200_000, "{}", path.len());
+        folder.remove(&place);
     }
 }

@@ -398,6 +398,11 @@ async fn what_bears_on_a_target_is_told_alone() {
     let command = ChildCommand::new("npx").env("PATH", format!("{BIN}:/bin"));
     assert!(doctor.about_command(&command).await.is_empty());
     assert_eq!(doctor.about_command(&ChildCommand::new("npx").env("PATH", "/bin")).await.len(), 1);
+    // A relative path counts from where the command is run.
+    let elsewhere =
+        doctor.about_command(&ChildCommand::new("./npx").current_dir(BIN).env("PATH", "/bin")).await;
+    assert!(elsewhere[0].seen.starts_with("node is found by your login shell"), "{}", elsewhere[0].seen);
+    assert!(doctor.about_command(&ChildCommand::new("./npx").current_dir("/bin")).await.is_empty());
     assert!(doctor.about_program("no-such-program").await.is_empty());
 
     let world = folder.world().with_variable("https_proxy", "http://127.0.0.1:1");

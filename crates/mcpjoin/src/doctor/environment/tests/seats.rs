@@ -77,13 +77,30 @@ fn zsh_reads_its_files_where_the_one_before_says() {
 
 #[test]
 fn a_shell_that_is_not_understood_is_said_to_be() {
-    let folder = Folder::healthy("seats-fish");
+    let folder = Folder::healthy("seats-xonsh");
     folder.file("etc/passwd", "");
-    let world = folder.world().with_variable("SHELL", "/usr/bin/fish");
+    let world = folder.world().with_variable("SHELL", "/usr/bin/xonsh");
     let paths = SearchPaths::of(&world);
     assert!(!paths.is_certain(Seat::LoginShell));
-    assert!(paths.at(Seat::LoginShell).unknown[0].contains("fish"));
+    assert!(paths.at(Seat::LoginShell).unknown[0].contains("xonsh"));
     assert!(paths.is_certain(Seat::UserService));
+}
+
+#[test]
+fn fish_and_nu_read_files_of_their_own() {
+    let folder = Folder::healthy("seats-fish-nu");
+    folder.file("etc/passwd", "");
+    folder.file("etc/environment", "PATH=/system\n");
+    folder.file("home/u/.config/fish/config.fish", "set -gx PATH /fish $PATH\n");
+    folder.file("home/u/.config/nushell/env.nu", "$env.PATH = ($env.PATH | prepend /nu)\n");
+    for (shell, desktop) in [("fish", "/fish:/system"), ("nu", "/system")] {
+        let paths = SearchPaths::of(&folder.world().with_variable("SHELL", format!("/usr/bin/{shell}")));
+        assert_eq!(folders(&paths, Seat::LoginShell), format!("/{shell}:/system"));
+        assert!(paths.is_certain(Seat::LoginShell), "{:?}", paths.at(Seat::LoginShell).unknown);
+        assert_eq!(folders(&paths, Seat::Desktop), desktop);
+        // Whether nu reads them there is not known.
+        assert_eq!(paths.is_certain(Seat::Desktop), shell == "fish");
+    }
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! Which processes of a bridge are there, and which are left when they should not be.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::connection::Connection;
+use super::{LOOK, Listening, MARK, Mode};
+use crate::server::memory;
+
+/// How long processes have to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Opens `left COUNT` sessions, ends the first half of them with DELETE and leaves the others, and tells the bridge to
+/// end. How many processes it had for them each time, besides its own, and how long they took to go.
+pub(crate) fn left(words: &[&str], command: &[String]) -> Result<Value, String> {
+    let count: usize = words.iter().find_map(|word| word.parse().ok()).ok_or("left COUNT")?;
+    let mark = std::process::id().to_string();
+    let mut server = Listening::start_marked(command, &mark)?;
+    let own = server.pid();
+    let began = Instant::now();
+    let mut sessions = Vec::new();
+    for _ in 0..count {
+        sessions.push(Connection::open(server.address, Mode::Stateful)?);
+    }
+    let took = began.elapsed().as_secs_f64() * 1e3 / count as f64;
+    let open = processes(&mark, own);
+    let memory = memory(own);
+    for session in &mut sessions[..count / 2] {
+        session.close_session()?;
+    }
+    let (after_delete, delete_ms) = settle(&mark, own, open - open / 2);
+    drop(sessions);
+    let handle = Pid::from_child(&server.child);
+    kill_process(handle, Signal::TERM).map_err(|error| error.to_string())?;
+    let told = Instant::now();
+    let mut ended = None;
+    while ended.is_none() && told.elapsed() < PATIENCE {
+        ended = server.child.try_wait().map_err(|error| error.to_string())?;
+        sleep(LOOK);
+    }
+    let end_ms = told.elapsed().as_secs_f64() * 1e3;
+    drop(server);
+    let (left, _) = settle(&mark, own, 0);
+    for process in marked(&mark) {
+        let _ = Pid::from_raw(process.cast_signed()).map(|process| kill_process(process, Signal::KILL));
+    }
+    Ok(json!({
+        "open": open,
+        "open_ms": took,
+        "peak_kib": memory,
+        "after_delete": after_delete,
+        "delete_ms": delete_ms,
+        "end_ms": ended.map(|_| end_ms),
+        "left": left,
+    }))
+}
+
+/// How many there are once there are no more than wanted, or none has gone for long enough; and how long that took.
+fn settle(mark: &str, own: u32, wanted: usize) -> (usize, f64) {
+    let began = Instant::now();
+    loop {
+        let count = processes(mark, own);
+        if count <= wanted || began.elapsed() > PATIENCE {
+            return (count, began.elapsed().as_secs_f64() * 1e3);
+        }
+        sleep(LOOK);
+    }
+}
+
+/// How many processes have the mark, besides this one.
+fn processes(mark: &str, own: u32) -> usize {
+    marked(mark).filter(|process| *process != own).count()
+}
+
+fn marked(mark: &str) -> impl Iterator<Item = u32> {
+    let wanted = format!("{MARK}={mark}");
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter(move |id: &u32| {
+        let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    })
+}

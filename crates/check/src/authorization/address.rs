@@ -1,0 +1,184 @@
+//! Where documents of authorization stand, and what address a document speaks for: text alone, nothing is looked up.
+//!
+//! Called by the rules of this chapter, and by whoever fetches the documents that they judge.
+//! <https://www.rfc-editor.org/rfc/rfc9728#section-3.1>, <https://www.rfc-editor.org/rfc/rfc8414#section-3.1>
+
+use bytes::Bytes;
+use mcpjoin_proto::http::challenge::Challenge;
+use mcpjoin_proto::http::headers::{Headers, name};
+use mcpjoin_proto::http::origin::Origin;
+
+use crate::exchange::HttpResponse;
+use crate::seen::{member, of_line, strings};
+
+/// A document has no more authorization servers than this that are looked at.
+pub const MOST_SERVERS: usize = 2;
+
+/// The challenges of a response for tokens: of the schemes `Bearer` and `DPoP`.
+pub(super) fn challenges(response: &HttpResponse) -> Vec<Challenge> {
+    let all = Challenge::all(response.headers.values(name::WWW_AUTHENTICATE));
+    all.into_iter().filter(|challenge| challenge.is("Bearer") || challenge.is("DPoP")).collect()
+}
+
+/// A parameter of them.
+pub(super) fn parameter(response: &HttpResponse, name: &str) -> Option<String> {
+    challenges(response).iter().find_map(|challenge| challenge.parameter(name).map(str::to_owned))
+}
+
+/// Whether a response to somebody without a token shows that the server wants one of OAuth: a 401, unless it asks for
+/// another kind of credentials alone; or a 403 with a challenge for tokens.
+#[must_use]
+pub fn wants_token(response: &HttpResponse) -> bool {
+    let asked = !challenges(response).is_empty();
+    match response.status {
+        401 => asked || response.headers.value(name::WWW_AUTHENTICATE).is_none(),
+        403 => asked,
+        _ => false,
+    }
+}
+
+/// The address of the protected resource's metadata, as the challenge of a response names it.
+#[must_use]
+pub fn named_metadata(response: &HttpResponse) -> Option<String> {
+    parameter(response, "resource_metadata")
+}
+
+/// The well-known addresses of the metadata of a protected resource, in the order in which they are tried: with the path
+/// of its URL, and at the root. Its query is left out: it may be a secret.
+///
+/// ```
+/// let found = mcpjoin_check::resource_metadata_addresses("https://example.com/mcp");
+/// assert_eq!(found[0], "https://example.com/.well-known/oauth-protected-resource/mcp");
+/// assert_eq!(found[1], "https://example.com/.well-known/oauth-protected-resource");
+/// ```
+#[must_use]
+pub fn resource_metadata_addresses(url: &str) -> Vec<String> {
+    let Some((origin, path)) = split(url) else { return Vec::new() };
+    let root = format!("{origin}/.well-known/oauth-protected-resource");
+    match path {
+        "" | "/" => vec![root],
+        path => vec![format!("{root}{path}"), root],
+    }
+}
+
+/// The well-known addresses of the metadata of an authorization server, in the order in which they are tried: of OAuth,
+/// of OpenID Connect, and, where the issuer has a path, with that before.
+///
+/// ```
+/// let found = mcpjoin_check::server_metadata_addresses("https://example.com/tenant");
+/// assert_eq!(found[0], "https://example.com/.well-known/oauth-authorization-server/tenant");
+/// assert_eq!(found[1], "https://example.com/.well-known/openid-configuration/tenant");
+/// assert_eq!(found[2], "https://example.com/tenant/.well-known/openid-configuration");
+/// ```
+#[must_use]
+pub fn server_metadata_addresses(issuer: &str) -> Vec<String> {
+    let Some((origin, path)) = split(issuer) else { return Vec::new() };
+    let path = path.trim_end_matches('/');
+    let well_known = |suffix: &str| format!("{origin}/.well-known/{suffix}{path}");
+    let mut found = vec![well_known("oauth-authorization-server"), well_known("openid-configuration")];
+    if !path.is_empty() {
+        found.push(format!("{origin}{path}/.well-known/openid-configuration"));
+    }
+    found
+}
+
+/// The address that a revision without metadata of resources gives to a path: at the root of the server's origin.
+#[must_use]
+pub fn base_address(url: &str, path: &str) -> Option<String> {
+    split(url).map(|(origin, _)| format!("{origin}{path}"))
+}
+
+/// The authorization servers that the metadata of a protected resource name; empty for what is no such document.
+#[must_use]
+pub fn named_servers(document: &Bytes) -> Vec<String> {
+    let servers = of_line(document).and_then(|document| member(&document, "authorization_servers"));
+    servers.and_then(|servers| strings(&servers)).unwrap_or_default()
+}
+
+/// Whether a resource is that URL, or one above it: the same origin, and a path that the other goes on from.
+pub(super) fn covers(resource: &str, url: &str) -> bool {
+    let (Some((_, above)), Some((_, below))) = (split(resource), split(url)) else { return false };
+    let (above, below) = (above.trim_end_matches('/'), below.trim_end_matches('/'));
+    let same = matches!((Origin::of(resource), Origin::of(url)), (Ok(one), Ok(other)) if one == other);
+    let rest = below.strip_prefix(above);
+    same && !resource.contains('#') && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether it is an address of `https`, or of this machine.
+pub(super) fn is_secure(url: &str) -> bool {
+    Origin::of(url).is_ok_and(|origin| origin.is_secure() || origin.is_loopback())
+}
+
+/// Scheme with host and port, and path, of an `http` or `https` URL.
+fn split(url: &str) -> Option<(&str, &str)> {
+    Origin::of(url).ok()?;
+    let host = url.find("://")? + 3;
+    let end = |from: usize, of: &[char]| url[from..].find(of).map_or(url.len(), |at| from + at);
+    let path = end(host, &['/', '?', '#']);
+    Some((&url[..path], &url[path..end(path, &['?', '#'])]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_is_the_server_or_stands_above_it() {
+        for (resource, is) in [
+            ("https://h/mcp", true),
+            ("HTTPS://H:443/mcp", true),
+            ("https://h/mcp/", true),
+            ("https://h", true),
+            ("https://h/", true),
+            ("https://h/m", false),
+            ("https://h/mcp/more", false),
+            ("https://other/mcp", false),
+            ("http://h/mcp", false),
+            ("https://h:8443/mcp", false),
+            ("https://h/mcp#x", false),
+            ("h/mcp", false),
+            ("", false),
+        ] {
+            assert_eq!(covers(resource, "https://h/mcp?key=1"), is, "{resource}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_those_of_the_rfcs() {
+        assert_eq!(
+            resource_metadata_addresses("https://h/"),
+            ["https://h/.well-known/oauth-protected-resource"]
+        );
+        let found = resource_metadata_addresses("https://h/a/mcp?key=secret");
+        assert_eq!(found[0], "https://h/.well-known/oauth-protected-resource/a/mcp");
+        assert!(resource_metadata_addresses("file:///etc/passwd").is_empty());
+        assert_eq!(server_metadata_addresses("https://h/").len(), 2);
+        assert_eq!(
+            server_metadata_addresses("https://h/a/")[2],
+            "https://h/a/.well-known/openid-configuration"
+        );
+        assert!(server_metadata_addresses("https://me:secret@h").is_empty());
+        assert_eq!(base_address("https://h/v1/mcp", "/authorize").as_deref(), Some("https://h/authorize"));
+    }
+
+    #[test]
+    fn who_is_asked_for_a_token_is_told_from_who_is_kept_out_otherwise() {
+        let response = |status, header: Option<&'static str>| HttpResponse {
+            status,
+            headers: header.map(|value| ("WWW-Authenticate".into(), value.into())).into_iter().collect(),
+        };
+        for (status, header, wanted) in [
+            (401, None, true),
+            (401, Some("Bearer"), true),
+            (401, Some("DPoP algs=\"ES256\""), true),
+            (401, Some("Basic realm=\"x\""), false),
+            (403, None, false),
+            (403, Some("Bearer error=\"invalid_token\""), true),
+            (200, Some("Bearer"), false),
+        ] {
+            assert_eq!(wants_token(&response(status, header)), wanted, "{status} {header:?}");
+        }
+        let named = response(401, Some("Basic realm=\"x\", Bearer resource_metadata=\"https://h/x\""));
+        assert_eq!(named_metadata(&named).as_deref(), Some("https://h/x"));
+    }
+}

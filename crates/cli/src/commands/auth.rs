@@ -1,0 +1,142 @@
+//! `mcpjoin auth`: logs in to servers over HTTP, shows and forgets what that has brought, and explains why it fails. The
+//! library does it; here it is asked for and told.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>
+
+mod explain;
+mod identity;
+mod login;
+mod logout;
+mod pasting;
+mod refusal;
+mod status;
+mod words;
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::{misused, written};
+use crate::args::{Auth, AuthWhat, Connect, Named, Reach};
+use crate::connect::{Access, Signals, logins_folder, with_plan, with_plans};
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase, seconds};
+use crate::target::{self, Target};
+use crate::ui::Ui;
+
+/// How long all of it may take: a person has to find a password meanwhile.
+const WITHIN: Duration = Duration::from_secs(600);
+
+/// Does what was asked.
+pub(crate) fn run(ui: &Ui, args: Auth) -> Result<Exit, Failure> {
+    match args.what {
+        AuthWhat::Login(args) => login::run(ui, *args),
+        AuthWhat::Status(args) => status::run(ui, args),
+        AuthWhat::Logout(args) => logout::run(ui, args),
+        AuthWhat::Explain(args) => explain::run(ui, *args),
+    }
+}
+
+/// The folder of logins; there is none where the system does not say where the user's files are.
+fn folder() -> Result<std::path::PathBuf, Failure> {
+    logins_folder().ok_or_else(|| {
+        let problem =
+            "there is no place to store logins: neither MCPJOIN_AUTH_DIR nor HOME is an absolute path";
+        Failure::usage(problem, "set MCPJOIN_AUTH_DIR to a folder for them")
+    })
+}
+
+/// What is said of the way to the server, as every verb is told it.
+fn connecting(named: Named, ca: Option<std::path::PathBuf>, connect_timeout: Option<Duration>) -> Connect {
+    Connect { ca, connect_timeout, ..Connect::to(named.configured, named.server) }
+}
+
+/// The same, and how long it may take.
+fn reaching(reach: Reach) -> (Connect, Duration) {
+    let Reach { named, ca, connect_timeout, timeout } = reach;
+    (connecting(named, ca, connect_timeout), timeout.unwrap_or(WITHIN))
+}
+
+/// Works with the way to the server that is named. A signal ends the work, and so does its time.
+fn with_access(
+    ui: &Ui,
+    verb: &str,
+    target: Option<OsString>,
+    connect: &Connect,
+    within: Duration,
+    work: impl AsyncFnOnce(&Access) -> Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let words: Vec<OsString> = target.into_iter().filter(|word| !word.is_empty()).collect();
+    if words.is_empty() && connect.server.is_none() {
+        return Err(Failure::usage("no server is named", format!("mcpjoin auth {verb} https://host/path")));
+    }
+    let invocation =
+        target::without_operands("auth", connect.server.as_deref(), words, false).map_err(misused)?;
+    let elsewhere = |name: &str| {
+        let problem = format!("auth is for servers over HTTP, and {name} is none");
+        Failure::usage(
+            problem,
+            "name a URL of http:// or https://, or an entry with one (mcpjoin servers shows them)",
+        )
+    };
+    if !matches!(invocation.target, Target::Http(_) | Target::Entry(_)) {
+        return Err(elsewhere(&invocation.target.label()));
+    }
+    Ok(with_plan(ui, &invocation.target, connect, async |plan| match plan.way.access() {
+        Some(access) => heard(ui, Some(&plan.shown), within, work(access)).await,
+        None => {
+            let mut failure = elsewhere(&plan.shown);
+            if let Some(no_entry) = plan.way.no_entry() {
+                failure.message = format!("{no_entry}, and it is no URL of http:// or https://");
+            }
+            ui.failure(&failure);
+            failure.exit
+        }
+    }))
+}
+
+/// Works without a server in view.
+fn without_server(ui: &Ui, within: Duration, work: impl AsyncFnOnce() -> Result<Exit, Failure>) -> Exit {
+    let connect = Connect::to(crate::args::Configured::default(), None);
+    with_plans(ui, &[], &connect, async |_| heard(ui, None, within, work()).await)
+}
+
+/// Waits for the work, for a signal, and for the end of its time.
+async fn heard(
+    ui: &Ui,
+    shown: Option<&str>,
+    within: Duration,
+    work: impl Future<Output = Result<Exit, Failure>>,
+) -> Exit {
+    let began = Instant::now();
+    let told = |mut failure: Failure| {
+        failure.seen.listening = true;
+        let failure = match shown {
+            Some(shown) if failure.phase != Phase::Usage => failure.with(shown, began.elapsed()),
+            _ => failure,
+        };
+        ui.failure(&failure);
+        failure.exit
+    };
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return told(Failure::system(Phase::Authorize, &error)),
+    };
+    // Dropped by the signal, the work frees its port.
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next() => return Exit::Signal(signal),
+        outcome = timeout(within, work) => outcome,
+    };
+    let late = || {
+        let problem = format!("it was not done within {}", seconds(within));
+        Failure::new("E_TIMEOUT", Exit::Connection, Phase::Authorize, problem)
+            .hint("do it again, and give it more time with --timeout 20m")
+    };
+    outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(told)
+}
+
+/// Prints a result; how the command ends then.
+async fn printed(ui: &Ui, text: String) -> Exit {
+    written(ui, ui.aside(move |ui| ui.page(&text)).await)
+}

@@ -1,0 +1,250 @@
+//! `mcpjoin auth explain`: the ladder to a login, rung by rung, with the rule that each is held to.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use mcpjoin::auth::{
+    ClientIdentity, Discovered, ExplainOptions, Ladder, OnStep, Rule, Rung, Step, Verdict, explain,
+};
+use serde_json::{Value, json};
+
+use super::{identity, printed, reaching, with_access, words};
+use crate::args;
+use crate::connect::{Access, refused};
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::ui::{BAD, FAINT, HEADING, Ui};
+use crate::visible;
+
+/// The width of the names of rungs.
+const RUNGS: usize = 21;
+
+/// Climbs it.
+pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
+    let args::Explain { target, client, reach, output: _ } = args;
+    let (connect, within) = reaching(reach);
+    with_access(ui, "explain", target, &connect, within, async |access| {
+        let identity = identity::of(ui, &client, access)?;
+        let watched = ui.clone();
+        let on_step = move |step: &Step| {
+            if watched.has_line() {
+                watched.line(&words::step(step));
+            }
+        };
+        let ladder = of(access, identity, Some(Arc::new(on_step))).await?;
+        ui.line_over();
+        if let Some(failure) = unreached(&ladder) {
+            return Err(failure);
+        }
+        let text = if ui.json {
+            let mut document = document(access.url(), &ladder);
+            ui.hide_in(&mut document);
+            visible::json(&document.to_string())
+        } else {
+            ui.hidden(&page(access, &ladder, ui.verbosity() > 0)).into_owned()
+        };
+        match printed(ui, text).await {
+            Exit::Done if is_broken(&ladder) => Ok(Exit::Faults),
+            exit => Ok(exit),
+        }
+    })
+}
+
+/// The ladder to a login at that server.
+async fn of(access: &Access, client: ClientIdentity, on_step: Option<OnStep>) -> Result<Ladder, Failure> {
+    let mut options = ExplainOptions {
+        client,
+        on_step,
+        connect_timeout: access.connect_timeout(),
+        ..ExplainOptions::default()
+    };
+    options.extra_ca.extend(access.extra_ca().map(<[u8]>::to_vec));
+    explain(access.url(), options).await.map_err(|error| refused(&error))
+}
+
+/// Why nothing is known of a server that could not be asked.
+fn unreached(ladder: &Ladder) -> Option<Failure> {
+    let (Err(error), [step]) = (&ladder.outcome, &*ladder.steps) else { return None };
+    let is_silent = step.rung == Rung::Server && step.tried.is_some() && step.status.is_none();
+    is_silent.then(|| {
+        Failure::new("E_CONNECT", Exit::Connection, Phase::Authorize, error.message.clone())
+            .hint("does a server listen there, and may you reach it?")
+    })
+}
+
+/// Whether a rule is broken that keeps a client out.
+fn is_broken(ladder: &Ladder) -> bool {
+    if needs_none(ladder) {
+        return false;
+    }
+    ladder.outcome.is_err() || last_broken(ladder).is_some()
+}
+
+/// Whether the server lets in whoever asks, and says nothing of logging in.
+fn needs_none(ladder: &Ladder) -> bool {
+    let is_open = |step: &Step| {
+        step.rung == Rung::Server && step.status.is_some_and(|status| (200..300).contains(&status))
+    };
+    ladder.outcome.is_err() && ladder.steps.first().is_some_and(is_open)
+}
+
+/// The rung behind those of discovery that is broken: no client would come by an id.
+fn last_broken(ladder: &Ladder) -> Option<(&Step, &str)> {
+    let ends = |step: &&Step| step.rung == Rung::Registration;
+    ladder.steps.iter().filter(ends).find_map(|step| match &step.verdict {
+        Verdict::Broken(why) => Some((step, why.as_str())),
+        _ => None,
+    })
+}
+
+/// For a person: a rung, what was asked and what came back, the rule; in the end what it comes to.
+fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
+    let mut out = String::new();
+    let below = |out: &mut String, label: &str, text: &str| {
+        let text = visible::line(text);
+        let _ = writeln!(out, "{:RUNGS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
+    };
+    for step in &ladder.steps {
+        let (style, found) = match &step.verdict {
+            Verdict::Held => (HEADING, step.found.clone()),
+            Verdict::Skipped(why) => (FAINT, format!("skipped: {why}")),
+            // It is said once.
+            Verdict::Broken(why) if *why == step.found => (BAD, String::new()),
+            Verdict::Broken(_) => (BAD, step.found.clone()),
+        };
+        let asked = words::asked(step);
+        let mut lines: Vec<String> = asked.into_iter().chain(Some(found)).collect();
+        lines.retain(|line| !line.is_empty());
+        lines.iter_mut().for_each(|line| *line = visible::line(line).into_owned());
+        if let Verdict::Broken(why) = &step.verdict {
+            lines.push(format!("{BAD}broken{BAD:#} {}", visible::line(why)));
+        }
+        for (place, line) in lines.iter().enumerate() {
+            let name = if place == 0 { step.rung.as_str() } else { "" };
+            let _ = writeln!(out, "{style}{name:<RUNGS$}{style:#} {line}");
+        }
+        if !matches!(step.verdict, Verdict::Skipped(_)) {
+            below(&mut out, "rule", &rule(&step.rule, links));
+        }
+        if let Some(advice) = &step.advice {
+            below(&mut out, "try", advice);
+        }
+    }
+    out.push('\n');
+    out.push_str(&verdict(access, ladder, links));
+    out
+}
+
+/// What it comes to.
+fn verdict(access: &Access, ladder: &Ladder, links: bool) -> String {
+    if needs_none(ladder) {
+        return format!("{HEADING}no login is needed{HEADING:#}: the server lets in whoever asks");
+    }
+    // The server itself fails: that says nothing of logging in.
+    let fails = ladder.steps.first().is_some_and(|step| step.status >= Some(500));
+    let so = if fails { "nobody knows yet whether a client can log in" } else { "no client can log in" };
+    let broken = |rung: Rung, message: &str, of: &Rule, advice: Option<&str>| {
+        format!(
+            "{BAD}{so}{BAD:#}: {}\n  {FAINT}rule{FAINT:#} {}\n  {FAINT}try{FAINT:#}  {}",
+            visible::line(&format!("{}: {message}", rung.as_str())),
+            visible::line(&rule(of, links)),
+            visible::line(advice.unwrap_or("tell those who run the server"))
+        )
+    };
+    match (&ladder.outcome, last_broken(ladder)) {
+        (Err(error), _) => broken(error.rung, &error.message, &error.rule, error.advice.as_deref()),
+        (Ok(_), Some((step, why))) => broken(step.rung, why, &step.rule, step.advice.as_deref()),
+        (Ok(discovered), None) => {
+            let scopes = scopes(discovered).map(|scopes| format!(", for {scopes}")).unwrap_or_default();
+            let is_broken = |step: &&Step| matches!(step.verdict, Verdict::Broken(_));
+            let although = match ladder.steps.iter().filter(is_broken).count() {
+                0 => "",
+                1 => ", although a rule is broken, on which other clients may fail",
+                _ => ", although rules are broken, on which other clients may fail",
+            };
+            format!(
+                "{HEADING}a client can log in{HEADING:#}: at {}{}{although}\n  {FAINT}try{FAINT:#}  {}",
+                visible::line(&discovered.issuer),
+                visible::line(&scopes),
+                access.line(&[])
+            )
+        }
+    }
+}
+
+fn scopes(discovered: &Discovered) -> Option<String> {
+    discovered.scopes(&[], false).map(|scopes| scopes.join(" ")).filter(|scopes| !scopes.is_empty())
+}
+
+/// The rule and where it stands; `links`: with the address of that.
+fn rule(rule: &Rule, links: bool) -> String {
+    let source = if links { rule.source.to_owned() } else { without_links(rule.source) };
+    format!("{} ({source})", rule.text)
+}
+
+/// The names of documents alone.
+fn without_links(source: &str) -> String {
+    let words = source.split(' ').filter(|word| !word.starts_with("https://"));
+    words.collect::<Vec<_>>().join(" ").trim_end_matches(':').to_owned()
+}
+
+/// The same for a program. What is not known is absent.
+fn document(server: &str, ladder: &Ladder) -> Value {
+    let of_rule = |rule: &Rule| json!({ "text": rule.text, "source": rule.source });
+    let steps: Vec<Value> = ladder
+        .steps
+        .iter()
+        .map(|step| {
+            let (verdict, why) = match &step.verdict {
+                Verdict::Held => ("held", None),
+                Verdict::Skipped(why) => ("skipped", Some(why)),
+                Verdict::Broken(why) => ("broken", Some(why)),
+            };
+            let mut out = json!({
+                "rung": step.rung.as_str(),
+                "verdict": verdict,
+                "found": step.found,
+                "rule": of_rule(&step.rule),
+            });
+            if let Some(tried) = &step.tried {
+                out["method"] = json!(tried.method);
+                out["url"] = json!(tried.url);
+            }
+            for (name, value) in [
+                ("status", step.status.map(|status| json!(status))),
+                ("contentType", step.content_type.as_ref().map(|kind| json!(kind))),
+                ("why", why.map(|why| json!(why))),
+                ("advice", step.advice.as_ref().map(|advice| json!(advice))),
+            ] {
+                if let Some(value) = value {
+                    out[name] = value;
+                }
+            }
+            out
+        })
+        .collect();
+    let mut out = json!({ "server": server, "canLogIn": !is_broken(ladder), "steps": steps });
+    out["loginNeeded"] = json!(!needs_none(ladder));
+    if let Ok(discovered) = &ladder.outcome {
+        out["resource"] = json!(discovered.resource);
+        out["issuer"] = json!(discovered.issuer);
+        out["registration"] = discovered.ways().iter().map(|way| way.as_str()).collect();
+        if let Some(scopes) = discovered.scopes(&[], false) {
+            out["scopes"] = json!(scopes);
+        }
+    }
+    if !is_broken(ladder) {
+        return out;
+    }
+    let broken = match (&ladder.outcome, last_broken(ladder)) {
+        (Err(error), _) => Some((error.rung, error.message.as_str(), &error.rule, &error.advice)),
+        (Ok(_), broken) => broken.map(|(step, why)| (step.rung, why, &step.rule, &step.advice)),
+    };
+    if let Some((rung, message, rule, advice)) = broken {
+        out["broken"] = json!({ "rung": rung.as_str(), "message": message, "rule": of_rule(rule) });
+        if let Some(advice) = advice {
+            out["broken"]["advice"] = json!(advice);
+        }
+    }
+    out
+}

@@ -1,0 +1,136 @@
+//! A login without a browser on this machine: the address is printed, and what comes of it is waited for on the port, for
+//! whoever has led it here, and on standard input, for the address that the browser was sent to in the end.
+
+use std::io::{BufRead, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use mcpjoin::auth::{Authorizing, LocalBrowser, UserAgent, UserAgentError, Visit};
+use tokio::sync::mpsc::{self, Receiver};
+
+use crate::ui::Ui;
+
+/// No address that comes back is longer, in bytes.
+const LONGEST: u64 = 64 << 10;
+
+/// Prints the address, and waits for both.
+pub(super) struct Pasting {
+    ui: Ui,
+    browser: LocalBrowser,
+    /// The lines of standard input, read from the first visit on.
+    lines: Arc<Mutex<Option<Receiver<String>>>>,
+}
+
+impl Pasting {
+    /// `browser`: opens nothing, and waits at the port.
+    pub(super) fn new(ui: &Ui, browser: LocalBrowser) -> Self {
+        Self { ui: ui.clone(), browser, lines: Arc::default() }
+    }
+}
+
+impl UserAgent for Pasting {
+    async fn visit(&self, before: Option<&str>) -> Result<Visit, UserAgentError> {
+        let visit = self.browser.visit(before).await?;
+        let (ui, kept) = (self.ui.clone(), self.lines.clone());
+        Ok(Visit::new(visit.redirect_uri().to_owned(), async move |authorizing: Authorizing| {
+            ui.say(&format!(
+                "open this address in a browser, wherever you sit, and log in:\n\n  {}\n\nif the browser then shows a page \
+                 that it cannot reach, paste the address of that page here:",
+                authorizing.url
+            ));
+            let state = authorizing.state.clone();
+            let taken = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let mut lines = taken.or_else(lines);
+            let outcome = tokio::select! {
+                biased;
+                outcome = visit.authorize(authorizing) => outcome,
+                query = pasted(&ui, lines.as_mut(), &state) => Ok(query),
+            };
+            *kept.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+            outcome
+        }))
+    }
+}
+
+/// The query of the address that is pasted; never, where nothing more is to be read.
+async fn pasted(ui: &Ui, lines: Option<&mut Receiver<String>>, state: &str) -> String {
+    if let Some(lines) = lines {
+        while let Some(line) = lines.recv().await {
+            match query(&line, state) {
+                Ok(Some(query)) => return query,
+                Ok(None) => {}
+                Err(why) => ui.say(why),
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// The query of an address, or of what was copied of it. Otherwise what is wrong with it; nothing is wrong with an empty line.
+fn query(line: &str, state: &str) -> Result<Option<String>, &'static str> {
+    let line = line.trim().trim_matches(['"', '\'', '<', '>']);
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let query = line.split_once('?').map_or(line, |(_, query)| query);
+    let query = query.split_once('#').map_or(query, |(query, _)| query);
+    let has = |name: &str| query.split('&').any(|pair| pair.split_once('=').is_some_and(|it| it.0 == name));
+    if !has("code") && !has("error") {
+        return Err(
+            "that is not it: the address that is meant has code= in it, and begins with http://127.0.0.1 or \
+                    http://localhost. Paste it here:",
+        );
+    }
+    // Its letters are none that are escaped in a query.
+    if !query.split('&').any(|pair| pair.strip_prefix("state=") == Some(state)) {
+        return Err(
+            "that address is of another login than this one: open the address above, log in, and paste the one \
+                    that you end at:",
+        );
+    }
+    Ok(Some(query.to_owned()))
+}
+
+/// Reads standard input on a thread of its own, which ends with the process: nothing else could end it. `None` when there
+/// cannot be one.
+fn lines() -> Option<Receiver<String>> {
+    let (sender, receiver) = mpsc::channel(1);
+    let read = move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let mut line = String::new();
+            match input.by_ref().take(LONGEST).read_line(&mut line) {
+                Ok(1..) if sender.blocking_send(line).is_ok() => {}
+                _ => return,
+            }
+        }
+    };
+    thread::Builder::new().name("pasted".into()).spawn(read).ok()?;
+    Some(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::query;
+
+    #[test]
+    fn what_is_pasted_is_the_address_of_this_login() {
+        for (line, found) in [
+            ("http://127.0.0.1:1/callback?code=c&state=s\n", Some("code=c&state=s")),
+            ("  \"http://localhost/cb?state=s&code=c&iss=x#f\" ", Some("state=s&code=c&iss=x")),
+            ("?error=access_denied&state=s", Some("error=access_denied&state=s")),
+            ("code=c&state=s", Some("code=c&state=s")),
+            ("\n", None),
+        ] {
+            assert_eq!(query(line, "s"), Ok(found.map(str::to_owned)), "{line}");
+        }
+        for (line, word) in [
+            ("https://as.example/authorize?state=s", "code="),
+            ("hello", "code="),
+            ("http://127.0.0.1:1/callback?code=c&state=t", "another login"),
+            ("http://127.0.0.1:1/callback?code=c", "another login"),
+        ] {
+            assert!(query(line, "s").unwrap_err().contains(word), "{line}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Why somebody is not logged in: from what the library says to failures.
+
+use mcpjoin::auth::{AuthError, RegistrationError, Rung, UserAgentError};
+
+use crate::connect::Access;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+
+const TELL: &str = "this is a fault of the authorization server: tell those who run it";
+
+/// The server lets in whoever asks, and says of no one who could let anybody in.
+pub(super) fn needless(access: &Access) -> Failure {
+    let problem = "there is nothing to log in to: the server lets in whoever asks";
+    Failure::new("E_AUTH_NEEDLESS", Exit::Usage, Phase::Authorize, problem)
+        .hint(format!("use it as it is: mcpjoin list {}", access.named()))
+}
+
+pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
+    let explain = access.explain_line();
+    let new = |id, exit, hint: &str| {
+        Failure::new(id, exit, Phase::Authorize, error.to_string()).hint(hint.to_owned())
+    };
+    match error {
+        AuthError::LoginNeeded(_) => new("E_AUTH", Exit::Authorization, &access.line(&[])),
+        AuthError::Discovery(found) => {
+            let advice = found.advice.clone();
+            let shows = format!("{explain} shows every step");
+            let hint = advice.map_or_else(|| shows.clone(), |advice| format!("{advice}; {shows}"));
+            if found.rung == Rung::Server {
+                new("E_CONNECT", Exit::Connection, &hint)
+            } else {
+                new("E_AUTH_DISCOVERY", Exit::Authorization, &hint)
+            }
+        }
+        AuthError::Registration(found) => {
+            let hint = match found {
+                RegistrationError::NoWay { .. } => {
+                    "register a client with the authorization server yourself, with http://127.0.0.1/callback to come back \
+                     to, and name it: --client-id ID"
+                }
+                RegistrationError::IssuerDiffers { .. } => {
+                    "name the client that is registered with that authorization server, or another --issuer"
+                }
+                _ => "name a client that is registered already: --client-id ID",
+            };
+            new("E_AUTH_CLIENT", Exit::Authorization, hint)
+        }
+        AuthError::UserAgent(found) => match found {
+            UserAgentError::PortTaken { .. } => new(
+                "E_LISTEN",
+                Exit::Usage,
+                "end what listens there (another login?), or name another port that the client is registered with",
+            ),
+            UserAgentError::Listen(_) => {
+                new("E_LISTEN", Exit::Usage, "name a port that you may use: --callback-port PORT")
+            }
+            UserAgentError::NobodyCame { .. } => new(
+                "E_AUTH_NOBODY",
+                Exit::Authorization,
+                "log in in the browser before the time is over; --no-browser takes the address by hand",
+            ),
+            _ => new(
+                "E_AUTH_BROWSER",
+                Exit::Authorization,
+                "--no-browser prints the address, to be opened on any machine",
+            ),
+        },
+        AuthError::Refused { .. } => new(
+            "E_AUTH_REFUSED",
+            Exit::Authorization,
+            "the authorization server says why; ask for other scopes (--scope), or log in as somebody who may",
+        ),
+        AuthError::Response(_) => new(
+            "E_AUTH_RESPONSE",
+            Exit::Authorization,
+            "nothing of it was used. Log in again; if it comes back, tell those who run the authorization server",
+        ),
+        AuthError::Token(_) => new("E_AUTH_TOKEN", Exit::Authorization, TELL),
+        AuthError::Scopes { missing } => new("E_AUTH_SCOPE", Exit::Authorization, &access.line(missing)),
+        AuthError::Endpoint(_) => new("E_AUTH_DISCOVERY", Exit::Authorization, TELL),
+        AuthError::Store(_) => new(
+            "E_AUTH_STORE",
+            Exit::Usage,
+            "see that the folder is yours alone (chmod 700), or name another one in MCPJOIN_AUTH_DIR",
+        ),
+        _ => new("E_AUTH", Exit::Authorization, &format!("{explain} shows every step")),
+    }
+}

@@ -1,0 +1,96 @@
+//! Times in words, and what a step has come to.
+
+use std::time::{Duration, SystemTime};
+
+use mcpjoin::auth::{Login, Step, Verdict};
+
+use crate::visible;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// What a step has come to, in a line.
+pub(super) fn step(step: &Step) -> String {
+    let asked = asked(step).map(|asked| format!("{asked}: ")).unwrap_or_default();
+    let outcome = match &step.verdict {
+        Verdict::Held => step.found.clone(),
+        Verdict::Skipped(why) => format!("skipped: {why}"),
+        Verdict::Broken(why) => format!("broken: {why}"),
+    };
+    visible::line(&format!("{}: {asked}{outcome}", step.rung.as_str())).into_owned()
+}
+
+/// What was asked for in a step, and the status of the answer.
+pub(super) fn asked(step: &Step) -> Option<String> {
+    let tried = step.tried.as_ref()?;
+    let status = step.status.map(|status| format!(" {status}")).unwrap_or_default();
+    Some(format!("{} {}{status}", tried.method, tried.url))
+}
+
+/// How long what is stored can be used, in words.
+pub(super) fn expiry(login: &Login, now: SystemTime) -> String {
+    let renewed = match (login.refreshable, is_over(login, now)) {
+        (true, true) => "; it is renewed when it is used next",
+        (true, false) => ", and is renewed by itself",
+        (false, true) => "; log in again",
+        (false, false) => ", and then log in again",
+    };
+    let Some(expires) = login.expires else {
+        let renewed = if login.refreshable { "; it is renewed by itself" } else { "" };
+        return format!("is not told: it is used until it is refused{renewed}");
+    };
+    let when = match expires.duration_since(now) {
+        Ok(left) => format!("in {}", time(left)),
+        Err(error) => format!("{} ago", time(error.duration())),
+    };
+    format!("{when}{renewed}")
+}
+
+/// Whether its time is over.
+pub(super) fn is_over(login: &Login, now: SystemTime) -> bool {
+    login.expires.is_some_and(|expires| expires <= now)
+}
+
+/// A time with the two largest of its units.
+pub(super) fn time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let two = |large: u64, name: &str, small: u64, other: &str| {
+        let (whole, rest) = (seconds / large, seconds % large / small);
+        let of = |number: u64, name: &str| format!("{number} {name}{}", if number == 1 { "" } else { "s" });
+        match rest {
+            0 => of(whole, name),
+            rest => format!("{} {}", of(whole, name), of(rest, other)),
+        }
+    };
+    match seconds {
+        0..MINUTE => format!("{seconds} s"),
+        MINUTE..HOUR => format!("{} min", seconds / MINUTE),
+        HOUR..DAY => two(HOUR, "hour", MINUTE, "minute"),
+        _ => two(DAY, "day", HOUR, "hour"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::time;
+
+    #[test]
+    fn a_time_has_two_units_at_most() {
+        for (seconds, words) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (3_599, "59 min"),
+            (3_600, "1 hour"),
+            (3_661, "1 hour 1 minute"),
+            (7_320, "2 hours 2 minutes"),
+            (86_400, "1 day"),
+            (2_000_000, "23 days 3 hours"),
+        ] {
+            assert_eq!(time(Duration::from_secs(seconds)), words);
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Waiting for clients of MCP: on sockets, over QUIC, over HTTP.
+//!
+//! Used by `serve` and by `bridge`, which say who serves those who come. Orchestra's own sides are none of this.
+
+use std::future::{Future, poll_fn};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::Poll;
+
+use mcpjoin::Server;
+use mcpjoin::auth::resource::{ResourceServer, ResourceSetupError};
+use mcpjoin::link::{HttpListener, HttpOptions, Listener};
+use mcpjoin::quic::{Authorities, CertificateError, ClientsAre, Identity};
+use tokio::sync::watch;
+
+use crate::args::{Authorization, Pin as KeyPin};
+use crate::connect::{Signals, certificates, unusable};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::target::{Quic, Socket, shown};
+use crate::ui::Ui;
+use crate::visible;
+
+/// Where clients of 2024-11-05 leave their messages, wherever their stream is.
+const MESSAGES: &str = "/messages";
+
+/// Where to listen.
+pub(super) enum Address {
+    Socket(Socket),
+    Quic(Quic),
+    /// Streamable HTTP at this URL, with HTTP+SSE beside it.
+    Http(String),
+    /// The same service, named by where HTTP+SSE is: the URL without a path, and the path.
+    Sse(String, String),
+}
+
+impl Address {
+    pub(super) fn parse(word: &str) -> Result<Self, Failure> {
+        let wrong = |problem: String| {
+            Failure::usage(format!("{} is no address to listen on", shown(word.as_ref())), problem)
+        };
+        let Some((scheme, rest)) = word.split_once("://") else {
+            return Self::socket(word).map_err(wrong);
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            scheme @ ("http" | "sse+http") => {
+                let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+                if authority.contains('@') || !authority.contains(':') {
+                    return Err(wrong(format!(
+                        "write {scheme}://host:port/path, with nothing before the host"
+                    )));
+                }
+                match (scheme, path) {
+                    ("http", "sse" | "messages") => {
+                        Err(wrong("write another path: clients of 2024-11-05 are served at this one".into()))
+                    }
+                    ("http", _) => Ok(Self::Http(format!("http://{rest}"))),
+                    (_, "mcp" | "messages") => {
+                        Err(wrong("write another path: something else is served at this one".into()))
+                    }
+                    _ if path.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace()) => {
+                        Err(wrong("a path has no query, no fragment and no spaces".into()))
+                    }
+                    (_, "") => Ok(Self::Sse(format!("http://{authority}"), "/sse".into())),
+                    _ => Ok(Self::Sse(format!("http://{authority}"), format!("/{path}"))),
+                }
+            }
+            "quic" => Quic::parse(word).map(Self::Quic).map_err(wrong),
+            _ => Self::socket(word).map_err(wrong),
+        }
+    }
+
+    fn socket(word: &str) -> Result<Self, String> {
+        // What a socket is not may be HTTP.
+        Socket::parse(word).map(Self::Socket).map_err(|problem| {
+            problem.replace(
+                " or unix:/path",
+                ", unix:/path, quic://host:port, http://host:port/path or sse+http://host:port/sse",
+            )
+        })
+    }
+
+    pub(super) const fn is_http(&self) -> bool {
+        matches!(self, Self::Http(_) | Self::Sse(..))
+    }
+
+    pub(super) const fn is_quic(&self) -> bool {
+        matches!(self, Self::Quic(_))
+    }
+}
+
+/// Who we are to clients over QUIC, and who may come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OverQuic {
+    /// The certificate and its key; without them a key is made.
+    pub(super) identity: Option<(PathBuf, PathBuf)>,
+    /// The authorities of those who may come; without them everybody may.
+    pub(super) client_ca: Option<PathBuf>,
+}
+
+impl OverQuic {
+    /// Read anew for each connection.
+    fn who(&self, made: Option<&Identity>) -> Result<(Identity, ClientsAre), CertificateError> {
+        let identity = match (made, &self.identity) {
+            (Some(made), _) => made.clone(),
+            (None, Some((certificate, key))) => Identity::from_files(certificate, key)?,
+            (None, None) => Identity::self_signed(["localhost"])?,
+        };
+        let clients = match &self.client_ca {
+            Some(path) => ClientsAre::Required(Authorities::from_file(path)?),
+            None => ClientsAre::Anybody,
+        };
+        Ok((identity, clients))
+    }
+}
+
+/// Who serves those who come, each until `end` says so: what is in progress is finished then.
+pub(super) trait Serves: Clone {
+    fn all(&self, listener: Listener, end: impl Future<Output = ()>) -> impl Future<Output = ()>;
+
+    fn http(
+        &self,
+        listener: HttpListener,
+        options: HttpOptions,
+        end: impl Future<Output = ()>,
+    ) -> impl Future<Output = ()>;
+}
+
+impl Serves for Server {
+    async fn all(&self, listener: Listener, end: impl Future<Output = ()>) {
+        self.serve_all(listener, end).await;
+    }
+
+    async fn http(&self, listener: HttpListener, options: HttpOptions, end: impl Future<Output = ()>) {
+        self.serve_http(listener, options, end).await;
+    }
+}
+
+/// What listens.
+enum Open {
+    Socket(Listener),
+    Quic {
+        listener: Listener,
+        /// The line by which a client knows the key that was made for it.
+        known_by: Option<String>,
+        /// Nobody comes without a certificate.
+        asks: bool,
+    },
+    Http(HttpListener, Option<Asked>),
+    /// With the path of HTTP+SSE.
+    Sse(HttpListener, String, Option<Asked>),
+}
+
+/// Whoever comes is asked for a token.
+struct Asked {
+    server: ResourceServer,
+    /// Who gives it out.
+    issuer: String,
+}
+
+/// What may be said to clients of a listener before anybody serves them.
+enum Reach {
+    /// Only this machine, or only those who show who they are.
+    Ours,
+    /// Those who show a token, which everybody on the way can read.
+    Bearers,
+    /// Everybody, encrypted or not.
+    Everybody { encrypted: bool },
+}
+
+impl Open {
+    async fn at(address: &Address, quic: &OverQuic, authorization: &Authorization) -> Result<Self, Failure> {
+        let socket = match address {
+            Address::Quic(address) => return Self::over_quic(address, quic).await,
+            Address::Http(url) => {
+                let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
+                let asked = asked(authorization, &listener.url())?;
+                return Ok(Self::Http(listener, asked));
+            }
+            Address::Sse(url, path) => {
+                let listener = HttpListener::bind(url).await.map_err(|error| Failure::listen_http(&error))?;
+                // Both paths are below it.
+                let url = listener.url();
+                let asked = asked(authorization, url.strip_suffix("/mcp").unwrap_or(&url))?;
+                return Ok(Self::Sse(listener, path.clone(), asked));
+            }
+            Address::Socket(Socket::Tcp(address)) => Listener::tcp(address).await,
+            Address::Socket(Socket::Unix(path)) => Listener::unix(path).await,
+        };
+        socket.map(Self::Socket).map_err(|error| Failure::listen(&error))
+    }
+
+    async fn over_quic(address: &Quic, quic: &OverQuic) -> Result<Self, Failure> {
+        let made = match quic.identity {
+            Some(_) => None,
+            None => Some(quic.who(None).map_err(|error| unusable(&error))?.0),
+        };
+        let pin = made.as_ref().and_then(Identity::facts).map(|facts| KeyPin(facts.key_hash));
+        let who = quic.clone();
+        let listener = Listener::quic(&address.0, move || who.who(made.as_ref())).await;
+        let listener = listener.map_err(|error| Failure::listen_quic(&error))?;
+        let asks = quic.client_ca.is_some();
+        let shows = if asks { " --cert FILE --key FILE" } else { "" };
+        let known_by = pin.map(|pin| {
+            format!(
+                "its key lasts as long as it runs: mcpjoin list --pin {pin}{shows} {}",
+                listener.address()
+            )
+        });
+        Ok(Self::Quic { listener, known_by, asks })
+    }
+
+    /// As a client names it.
+    fn address(&self) -> String {
+        match self {
+            Self::Socket(listener) | Self::Quic { listener, .. } => listener.address().to_string(),
+            Self::Http(listener, _) => listener.url(),
+            Self::Sse(listener, path, _) => {
+                let url = listener.url();
+                format!("sse+{}{path}", url.strip_suffix("/mcp").unwrap_or(&url))
+            }
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        let address = match self {
+            Self::Quic { asks: true, .. } => None,
+            Self::Socket(listener) => listener.address().tcp(),
+            Self::Quic { listener, .. } => listener.address().quic(),
+            Self::Http(listener, _) | Self::Sse(listener, ..) => Some(listener.address()),
+        };
+        match address.filter(|address| !address.ip().is_loopback()) {
+            Some(_) if self.asked().is_some() => Reach::Bearers,
+            Some(_) => Reach::Everybody { encrypted: matches!(self, Self::Quic { .. }) },
+            None => Reach::Ours,
+        }
+    }
+
+    const fn asked(&self) -> Option<&Asked> {
+        match self {
+            Self::Http(_, asked) | Self::Sse(_, _, asked) => asked.as_ref(),
+            Self::Socket(_) | Self::Quic { .. } => None,
+        }
+    }
+
+    /// Serves everyone who comes until `end` says so.
+    async fn serve(self, server: impl Serves, options: HttpOptions, mut end: watch::Receiver<bool>) {
+        let end = async move {
+            // Without its sender it would be over, too.
+            let _ = end.wait_for(|end| *end).await;
+        };
+        match self {
+            Self::Socket(listener) | Self::Quic { listener, .. } => server.all(listener, end).await,
+            Self::Http(listener, asked) => {
+                server.http(listener, authorized(options, asked), end).await;
+            }
+            Self::Sse(listener, path, asked) => {
+                let options = authorized(options, asked).sse_paths(&path, MESSAGES);
+                server.http(listener, options, end).await;
+            }
+        }
+    }
+}
+
+/// What those who come to that URL are asked for.
+fn asked(authorization: &Authorization, url: &str) -> Result<Option<Asked>, Failure> {
+    let Some(issuer) = authorization.auth_issuer.clone() else { return Ok(None) };
+    let resource = authorization.auth_resource.as_deref();
+    let authority =
+        authorization.auth_ca.as_deref().map(|path| certificates("--auth-ca", path)).transpose()?;
+    let mut builder = ResourceServer::builder(resource.unwrap_or(url))
+        .issuer(&*issuer)
+        .required_scopes(&authorization.auth_scope);
+    if let Some(pem) = authority {
+        builder = builder.extra_ca(pem);
+    }
+    let server = builder.build().map_err(|error| {
+        let hint = match error {
+            ResourceSetupError::Verifier(_) if authorization.auth_ca.is_some() => {
+                "--auth-ca FILE, where FILE is in PEM"
+            }
+            ResourceSetupError::Issuer { .. } => {
+                "--auth-issuer https://HOST, as the authorization server names itself"
+            }
+            ResourceSetupError::Scope { .. } => "--auth-scope SCOPE, one for each",
+            _ if resource.is_none() => {
+                "--auth-resource https://HOST/PATH, the URL by which clients know this server"
+            }
+            _ => "--auth-resource https://HOST/PATH, in lower case up to the path",
+        };
+        Failure::usage(visible::line(&error.to_string()), hint)
+    })?;
+    Ok(Some(Asked { server, issuer }))
+}
+
+fn authorized(options: HttpOptions, asked: Option<Asked>) -> HttpOptions {
+    let Some(Asked { server, .. }) = asked else { return options };
+    // By that name clients come, whatever stands before us.
+    let host = server.resource().split('/').nth(2).unwrap_or_default();
+    let options = options.clone().allow_host(host).unwrap_or(options);
+    options.authorize(server)
+}
+
+/// How serving has ended.
+pub(super) struct Over {
+    pub(super) exit: Exit,
+    /// A second signal has come, and nobody wants to wait for anything any more.
+    pub(super) hurried: bool,
+}
+
+/// What listens at all addresses that were named, and has served nobody yet.
+pub(super) struct Listening(Vec<Open>);
+
+impl Listening {
+    pub(super) async fn at(
+        addresses: &[Address],
+        quic: &OverQuic,
+        authorization: &Authorization,
+    ) -> Result<Self, Failure> {
+        if authorization.auth_issuer.is_some() && !addresses.iter().all(Address::is_http) {
+            return Err(Failure::usage(
+                "--auth-issuer is for clients over HTTP, and others would be let in without a token",
+                "--listen http://host:port/path alone, and another mcpjoin for the other addresses",
+            ));
+        }
+        let mut open = Vec::new();
+        for address in addresses {
+            open.push(Open::at(address, quic, authorization).await?);
+        }
+        Ok(Self(open))
+    }
+
+    /// Says where it listens, a line for each address, and before that who can come there unasked.
+    pub(super) fn announce(&self, ui: &Ui) {
+        let mut warning = None;
+        for open in &self.0 {
+            match open.reach() {
+                Reach::Everybody { encrypted: false } => {
+                    warning = Some("nobody is asked who they are, and nothing is encrypted");
+                }
+                Reach::Everybody { encrypted: true } => {
+                    warning = warning.or(Some("nobody is asked who they are"));
+                }
+                Reach::Bearers | Reach::Ours => {}
+            }
+        }
+        if self.0.iter().any(|open| matches!(open.reach(), Reach::Bearers)) {
+            ui.warning("nothing is encrypted: whoever is on the way can take the tokens; put something before it that speaks https");
+        }
+        if let Some(warning) = warning {
+            ui.warning(&format!("whoever can reach this port can use this server: {warning}"));
+        }
+        for open in &self.0 {
+            ui.note(&format!("listening on {}", visible::line(&open.address())));
+            if let Some(Asked { server, issuer }) = open.asked() {
+                let (issuer, resource) = (visible::line(issuer), visible::line(server.resource()));
+                ui.note(&format!("asks for tokens of {issuer} for {resource}"));
+            }
+            if let Open::Quic { known_by: Some(line), .. } = open {
+                ui.note(line);
+            }
+        }
+    }
+
+    /// Serves everyone who comes, until a signal comes. What is in progress then is finished, unless another one comes.
+    pub(super) async fn serve(
+        self,
+        server: &impl Serves,
+        options: &HttpOptions,
+        signals: &mut Signals,
+    ) -> Over {
+        let (end, ended) = watch::channel(false);
+        // Both verbs have the option, and the library knows none.
+        let options = options.clone().too_large_hint("--max-message-size raises the limit");
+        let serving =
+            self.0.into_iter().map(|open| boxed(open.serve(server.clone(), options.clone(), ended.clone())));
+        let mut serving = all(serving.collect());
+        let signal = tokio::select! {
+            biased;
+            signal = signals.next() => signal,
+            () = &mut serving => return Over { exit: Exit::Done, hurried: false },
+        };
+        // Nobody listens when it has ended by itself.
+        let _ = end.send(true);
+        let hurried = tokio::select! {
+            biased;
+            _ = signals.next() => true,
+            () = serving => false,
+        };
+        Over { exit: Exit::Signal(signal), hurried }
+    }
+}
+
+pub(super) type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+pub(super) fn boxed<'a>(future: impl Future<Output = ()> + 'a) -> Boxed<'a> {
+    Box::pin(future)
+}
+
+/// Ready when all of them are.
+pub(super) fn all<'a>(mut futures: Vec<Boxed<'a>>) -> Boxed<'a> {
+    boxed(poll_fn(move |cx| {
+        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn an_address_to_listen_on_is_one_of_five_kinds() {
+        let kind = |word: &str| match Address::parse(word) {
+            Ok(Address::Socket(socket)) => socket.to_string(),
+            Ok(Address::Quic(quic)) => quic.to_string(),
+            Ok(Address::Http(url)) => url,
+            Ok(Address::Sse(url, path)) => format!("{url} and {path}"),
+            Err(failure) => format!("no: {}", failure.hint),
+        };
+        for (word, meant) in [
+            ("http://127.0.0.1:0", "http://127.0.0.1:0"),
+            ("HTTP://[::1]:1/tools", "http://[::1]:1/tools"),
+            ("sse+http://localhost:1", "http://localhost:1 and /sse"),
+            ("SSE+HTTP://localhost:1/", "http://localhost:1 and /sse"),
+            ("sse+http://localhost:1/events", "http://localhost:1 and /events"),
+            ("tcp://localhost:1", "tcp://localhost:1"),
+            ("unix:/run/x", "unix:/run/x"),
+            ("unix:///run/x", "unix:/run/x"),
+            ("quic://localhost:1", "quic://localhost:1"),
+        ] {
+            assert_eq!(kind(word), meant, "{word}");
+        }
+        for (word, hint) in [
+            ("http://localhost", "write http://host:port/path"),
+            ("sse+http://localhost", "write sse+http://host:port/path"),
+            ("http://me:hunter2@localhost:1/", "with nothing before the host"),
+            ("http://localhost:1/sse", "write another path"),
+            ("http://localhost:1/messages", "write another path"),
+            ("sse+http://localhost:1/mcp", "write another path"),
+            ("sse+http://localhost:1/messages", "write another path"),
+            ("sse+http://localhost:1/a?b", "no query"),
+            ("https://localhost:1", "http://host:port/path or sse+http://host:port/sse"),
+            ("localhost:1", "tcp://host:port, unix:/path"),
+            ("quic://localhost:1/x", "quic://host:port"),
+        ] {
+            let kind = kind(word);
+            assert!(kind.starts_with("no: ") && kind.contains(hint), "{word}: {kind}");
+            assert!(!kind.contains("hunter2"), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,923 @@
+//! `bridge` between MCP's own sides: a server of any kind for clients on standard input and output, or at addresses.
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{ChildStderr, ChildStdout, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mcpjoin::Link;
+use mcpjoin::client::Client;
+use mcpjoin::connection::CallEvent;
+use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::types::{CallToolResult, ElicitResult};
+use mcpjoin::proto::{Era, Raw};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::orphans::until;
+use super::quic::Certificates;
+use super::sockets::Demo;
+use super::support::{Mark, Ran, Running, command, line, marked, run, scratch, start};
+
+/// No test takes longer: a hang is a failure.
+const DEADLINE: Duration = Duration::from_secs(50);
+
+/// A server in shell that answers whatever it is asked, in the way of the legacy era. It ends in the call of `die`, and never answers that of
+/// `wait`, which it says on standard error.
+const SHELL: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+while read -r line; do
+  id=$(printf '%s\n' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
+  case $line in
+    *'"method":"initialize"'*) answer '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"shell","version":"1"}}' ;;
+    *'"name":"die"'*) echo 'the disk is gone' >&2; exit 7 ;;
+    *'"name":"wait"'*) echo 'waiting' >&2 ;;
+    *'"method":"tools/call"'*) answer '"result":{"content":[{"type":"text","text":"done"}]}' ;;
+    *'"method":"tools/list"'*) answer '"result":{"tools":[{"name":"work","inputSchema":{"type":"object"}},{"name":"die","inputSchema":{"type":"object"}}]}' ;;
+    *'"id":'*) answer '"error":{"code":-32601,"message":"no"}' ;;
+    *) echo "told $line" >&2 ;;
+  esac
+done"#;
+
+/// A bridge on standard input and output, and its client, which speaks line by line.
+struct Talk {
+    running: Running,
+    lines: BufReader<ChildStdout>,
+    /// The id of the last request.
+    last: u64,
+}
+
+impl Talk {
+    fn with(words: &[&str]) -> Self {
+        let mut bridge = command(words);
+        bridge.stdin(Stdio::piped());
+        let mut running = start(bridge);
+        let lines = BufReader::new(running.child.stdout.take().unwrap());
+        Self { running, lines, last: 0 }
+    }
+
+    /// The same, and the conversation is opened.
+    fn open(words: &[&str]) -> Self {
+        let mut talk = Self::with(words);
+        let opened = talk.ask("initialize", initialize());
+        assert_eq!(opened["result"]["protocolVersion"], "2025-11-25", "{opened}");
+        talk.tell("notifications/initialized", json!({}));
+        talk
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.running.child.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn tell(&mut self, method: &str, params: Value) {
+        self.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    /// Sends a request, and gives its id.
+    fn begin(&mut self, method: &str, params: Value) -> u64 {
+        self.last += 1;
+        self.say(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }));
+        self.last
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        message
+    }
+
+    /// The answer to a request, and what came before it.
+    fn answer(&mut self, id: u64) -> (Value, Vec<Value>) {
+        let mut before = Vec::new();
+        loop {
+            let message = self.next();
+            if message["id"] == id && message.get("method").is_none() {
+                return (message, before);
+            }
+            before.push(message);
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params);
+        self.answer(id).0
+    }
+
+    fn call(&mut self, tool: &str) -> Value {
+        self.ask("tools/call", json!({ "name": tool, "arguments": {} }))
+    }
+
+    /// Closes its side.
+    fn finish(mut self) -> Ran {
+        drop(self.running.child.stdin.take());
+        self.running.finish()
+    }
+}
+
+fn initialize() -> Value {
+    json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": { "elicitation": {} },
+        "clientInfo": { "name": "t", "version": "1" },
+    })
+}
+
+/// The request that opens a session.
+fn opening() -> String {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize() }).to_string()
+}
+
+/// A bridge at addresses. Ended when this is dropped.
+struct Bridge {
+    running: Option<Running>,
+    addresses: Vec<String>,
+    /// What it said before it listened.
+    before: Vec<String>,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Bridge {
+    /// Starts it, and waits until it says where it listens, so many times.
+    fn at(words: &[&str], addresses: usize) -> Self {
+        let mut running = start(command([&["bridge"], words].concat()));
+        let stderr = BufReader::with_capacity(1, running.child.stderr.take().unwrap());
+        let mut bridge = Self { running: Some(running), addresses: Vec::new(), before: Vec::new(), stderr };
+        while bridge.addresses.len() < addresses {
+            let said = bridge.says();
+            match said.strip_prefix("listening on ") {
+                Some(address) => bridge.addresses.push(address.to_owned()),
+                None => bridge.before.push(said),
+            }
+        }
+        bridge
+    }
+
+    /// One at an address, before a server.
+    fn before(address: &str, server: &[&str]) -> Self {
+        Self::at(&[&["--listen", address], server].concat(), 1)
+    }
+
+    /// Its next line.
+    fn says(&mut self) -> String {
+        let mut said = String::new();
+        assert_ne!(self.stderr.read_line(&mut said).unwrap(), 0, "it has ended");
+        said.trim_end().to_owned()
+    }
+
+    /// The first of its lines that has this in it.
+    fn says_of(&mut self, word: &str) -> String {
+        loop {
+            let said = self.says();
+            if said.contains(word) {
+                return said;
+            }
+        }
+    }
+
+    fn mark(&self) -> &Mark {
+        &self.running.as_ref().unwrap().mark
+    }
+
+    /// Ends it with a signal: nothing is left of it then, and it has written nothing to its output.
+    #[track_caller]
+    fn ends(mut self, signal: &str, code: i32) -> Ran {
+        let mut running = self.running.take().unwrap();
+        running.signal(signal);
+        let mut stderr = String::new();
+        self.stderr.read_to_string(&mut stderr).unwrap();
+        running.child.stderr = None;
+        let ran = running.finish().exits(code);
+        assert_eq!(ran.stdout, "");
+        // How fast the machine is, and what else it does, is not what these tests are about.
+        let is_of_time = |line: &&str| line.contains("a handler kept the connection's thread");
+        let stderr = stderr.split_inclusive('\n').filter(|line| !is_of_time(line)).collect();
+        Ran { stderr, ..ran }
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}
+
+/// How many servers the bridge has started that are there.
+fn servers(mark: &Mark) -> usize {
+    marked(mark).iter().filter(|(_, words)| words.contains("serve demo")).count()
+}
+
+fn within<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { timeout(DEADLINE, test).await.expect("the test hangs") })
+}
+
+/// A client of ours that fills in every form.
+async fn client(url: &str, era: Era) -> Client {
+    let filled_in = json!({ "action": "accept", "content": { "username": "ada", "email": "a@b.example" } });
+    let answer: ElicitResult = Raw::parse(filled_in.to_string()).unwrap().decode().unwrap();
+    let client = Client::builder("t", "1").ask(Ask::Only(era)).elicitation(move |_| {
+        let answer = answer.clone();
+        async { Ok(answer) }
+    });
+    client.connect(Link::http(url).build().unwrap()).await.unwrap()
+}
+
+async fn call(client: &Client, tool: &str, arguments: Value) -> CallToolResult {
+    client.call_tool(tool, Some(Raw::parse(arguments.to_string()).unwrap())).await.unwrap()
+}
+
+/// The texts of a result, as JSON.
+fn text(result: &CallToolResult) -> String {
+    format!("{:?}", result.content)
+}
+
+/// What a client on standard input and output can do with the demonstration, whatever lies between.
+fn converse(talk: &mut Talk) {
+    let list = talk.ask("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "echo"), "{list}");
+
+    let told = json!({
+        "name": "test_tool_with_progress", "arguments": {}, "_meta": { "progressToken": "a token" },
+    });
+    let id = talk.begin("tools/call", told);
+    let (answer, before) = talk.answer(id);
+    assert_eq!(answer["result"]["content"][0]["text"], "Tool with progress executed successfully");
+    let progress: Vec<&Value> =
+        before.iter().filter(|message| message["method"] == "notifications/progress").collect();
+    assert_eq!(progress.len(), 3, "{before:?}");
+    assert!(progress.iter().all(|told| told["params"]["progressToken"] == "a token"), "{before:?}");
+    assert_eq!(progress[1]["params"]["message"], "Half done");
+
+    let asking = json!({ "name": "test_elicitation", "arguments": { "message": "Who are you?" } });
+    let id = talk.begin("tools/call", asking.clone());
+    let question = talk.next();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    assert_eq!(question["params"]["message"], "Who are you?", "{question}");
+    let form = json!({ "username": "ada", "email": "ada@example.com" });
+    talk.say(&json!({
+        "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept", "content": form },
+    }));
+    let (answer, _) = talk.answer(id);
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("action: accept") && text.contains("ada@example.com"), "{text}");
+
+    // Given up while the user is asked: the server takes its question back, and answers nothing more.
+    let id = talk.begin("tools/call", asking);
+    let question = talk.next();
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    talk.tell("notifications/cancelled", json!({ "requestId": id, "reason": "the user has gone" }));
+    let back = talk.next();
+    assert_eq!(back["method"], "notifications/cancelled", "{back}");
+    assert_eq!(back["params"]["requestId"], question["id"], "{back}");
+    let ping = talk.begin("ping", json!({}));
+    let (_, before) = talk.answer(ping);
+    assert!(before.is_empty(), "{before:?}");
+}
+
+#[test]
+fn a_server_that_is_a_program_is_bridged_to_standard_input_and_output() {
+    let mut talk = Talk::open(&["bridge", "demo:"]);
+    converse(&mut talk);
+    assert_eq!(servers(&talk.running.mark), 1);
+    let ran = talk.finish().exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn a_server_over_http_is_bridged_to_standard_input_and_output() {
+    let (server, url) = Demo::on("http://127.0.0.1:0/mcp");
+    let sse = format!("sse+{}", url.replace("/mcp", "/sse"));
+    for (url, words) in [(&url, &["bridge"][..]), (&url, &["bridge", "--era", "legacy"]), (&sse, &["bridge"])]
+    {
+        let mut talk = Talk::open(&[words, &[url]].concat());
+        converse(&mut talk);
+        assert_eq!(talk.finish().exits(0).stderr, "", "{words:?} {url}");
+    }
+    server.ends("TERM", 143);
+}
+
+/// What a client over HTTP can do with the demonstration, whatever lies between.
+async fn visit(client: &Client) {
+    let tools = client.list_tools().all().await.unwrap();
+    assert!(tools.iter().any(|tool| tool.name == "echo"));
+    let mut calling = client.call_tool("test_tool_with_progress", None);
+    let mut told = 0;
+    while let Some(event) = calling.next_event().await {
+        told += usize::from(matches!(event, CallEvent::Progress(_)));
+    }
+    assert!(told > 0, "no progress");
+    assert!(text(&calling.await.unwrap()).contains("executed successfully"));
+    let answered = call(client, "test_elicitation", json!({ "message": "Who are you?" })).await;
+    assert!(text(&answered).contains("a@b.example"), "{answered:?}");
+    let mut calling = client.call_tool("test_tool_with_progress", None);
+    assert!(calling.next_event().await.is_some());
+    drop(calling);
+    assert!(text(&call(client, "echo", json!({ "message": "hi" })).await).contains("hi"));
+}
+
+#[test]
+fn a_client_and_a_server_of_different_eras_are_joined() {
+    for (ours, theirs) in [(Era::Modern, "legacy"), (Era::Legacy, "modern")] {
+        let bridge = Bridge::at(&["--era", theirs, "--listen", "http://127.0.0.1:0/mcp", "demo:"], 1);
+        within(async {
+            let client = client(&bridge.addresses[0], ours).await;
+            visit(&client).await;
+            client.close().await;
+        });
+        assert_eq!(bridge.ends("TERM", 143).stderr, "");
+    }
+    let mut talk = Talk::open(&["bridge", "--era", "modern", "demo:"]);
+    converse(&mut talk);
+    talk.finish().exits(0);
+}
+
+#[test]
+fn a_server_that_is_a_program_is_bridged_to_http_for_both_eras_and_each_session_has_its_own() {
+    let bridge = Bridge::before("http://127.0.0.1:0/mcp", &["demo:"]);
+    assert_eq!(bridge.before, [""; 0]);
+    let url = &bridge.addresses[0];
+    assert_eq!(servers(bridge.mark()), 0, "nothing is started before it is needed");
+    within(async {
+        let one = client(url, Era::Legacy).await;
+        let other = client(url, Era::Legacy).await;
+        let modern = client(url, Era::Modern).await;
+        for client in [&one, &other, &modern] {
+            visit(client).await;
+        }
+        // One for each session, and one for all clients without.
+        assert_eq!(servers(bridge.mark()), 3);
+        // Ours ends its session with DELETE, and its server with it.
+        one.close().await;
+        until(|| (servers(bridge.mark()) == 2).then_some(()));
+        modern.close().await;
+        assert!(text(&call(&other, "echo", json!({ "message": "still" })).await).contains("still"));
+        // What is still there is ended with the bridge.
+    });
+    assert_eq!(bridge.ends("TERM", 143).stderr, "");
+}
+
+#[test]
+fn old_clients_are_served_beside_at_a_path_of_their_own() {
+    let bridge = Bridge::before("sse+http://127.0.0.1:0/events", &["demo:"]);
+    let url = &bridge.addresses[0];
+    assert!(url.starts_with("sse+http://127.0.0.1:") && url.ends_with("/events"), "{url}");
+    assert_eq!(line(&format!("call {url} echo message=hi")).exits(0).stdout, "hi\n");
+    let newer = url.replace("sse+", "").replace("/events", "/mcp");
+    let ran = line(&format!("list --json --era modern {newer}")).exits(0).json();
+    assert_eq!(ran["protocolVersion"], "2026-07-28");
+    until(|| (servers(bridge.mark()) <= 1).then_some(()));
+    bridge.ends("INT", 130);
+}
+
+#[test]
+fn every_address_is_served_at_once_whatever_its_kind() {
+    let path = scratch("relay-socket");
+    let unix = format!("unix:{}", path.display());
+    let mut bridge = Bridge::at(
+        &[
+            "-v",
+            "--listen",
+            &unix,
+            "--listen",
+            "tcp://127.0.0.1:0",
+            "--listen",
+            "http://[::1]:0/mcp",
+            "demo:",
+        ],
+        3,
+    );
+    for address in bridge.addresses.clone() {
+        for era in ["legacy", "modern"] {
+            let ran = line(&format!("call --era {era} {address} echo message=hi")).exits(0);
+            assert_eq!(ran.stdout, "hi\n", "{address}");
+        }
+    }
+    assert_eq!(
+        bridge.says_of("connection 1 to the server is there"),
+        "connection 1 to the server is there: mcpjoin serve demo"
+    );
+    bridge.says_of("connection 1 to the server is over");
+    bridge.ends("TERM", 143);
+    assert!(!path.exists());
+    // Over QUIC a client is told by which key it knows us.
+    let mut bridge = Bridge::before("quic://127.0.0.1:0", &["demo:"]);
+    let known = bridge.says_of("its key lasts as long as it runs: mcpjoin list ");
+    let words = known.split("mcpjoin list ").nth(1).unwrap();
+    assert_eq!(line(&format!("call {words} echo message=hi")).exits(0).stdout, "hi\n");
+    bridge.ends("TERM", 143);
+}
+
+#[test]
+fn a_server_that_dies_in_mid_call_is_named_with_how_it_ended_and_the_next_call_works() {
+    for listens in [false, true] {
+        let words = ["--era", "legacy", "--", "sh", "-c", SHELL];
+        let (bridge, target) = if listens {
+            let bridge = Bridge::at(&[&["--listen", "tcp://127.0.0.1:0"][..], &words].concat(), 1);
+            let target = bridge.addresses[0].clone();
+            (Some(bridge), vec![target])
+        } else {
+            (None, words.iter().map(|word| (*word).to_owned()).collect())
+        };
+        // Behind an address: through a second bridge, on standard input and output.
+        let words: Vec<&str> = std::iter::once("bridge").chain(target.iter().map(String::as_str)).collect();
+        let mut talk = Talk::open(&words);
+        assert_eq!(talk.call("work")["result"]["content"][0]["text"], "done");
+        let died = talk.call("die");
+        let said = died["error"].to_string();
+        // What it has written to standard error is for whoever has started it, and not for who reaches an address.
+        assert_eq!(
+            (said.contains("exit code 7"), said.contains("the disk is gone")),
+            (true, !listens),
+            "{died}"
+        );
+        assert_eq!(died["error"]["code"], -32603, "{died}");
+        let again = talk.call("work");
+        assert_eq!(again["result"]["content"][0]["text"], "done", "{again}");
+        let ran = talk.finish().exits(0);
+        let said = match bridge {
+            Some(bridge) => bridge.ends("TERM", 143).stderr,
+            None => ran.stderr,
+        };
+        assert!(said.contains("exit code 7") && said.contains("is started again in"), "{said}");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_stay_is_given_up_and_both_sides_are_told() {
+    // It answers what opens the session, and ends in whatever comes behind that.
+    let server = super::support::legacy("exec 2>&1; exit 7");
+    let mut talk = Talk::open(&["bridge", "--era", "legacy", "--", "sh", "-c", &server]);
+    let refused = until(|| {
+        let answer = talk.call("work");
+        (answer["error"]["data"]["gateway"] == "givenUp").then_some(answer)
+    });
+    let said = refused["error"]["message"].as_str().unwrap();
+    assert!(said.contains("given up after 5 starts") && said.contains("exit code 7"), "{said}");
+    talk.finish().exits(0).says(&["(exit code 7); it is given up"]);
+}
+
+#[test]
+fn i170_what_is_in_progress_at_the_end_of_input_is_finished_and_a_signal_leaves_nothing() {
+    let mut talk = Talk::open(&["bridge", "demo:"]);
+    let id = talk.begin("tools/call", json!({ "name": "test_tool_with_logging", "arguments": {} }));
+    drop(talk.running.child.stdin.take());
+    let (answer, _) = talk.answer(id);
+    assert!(answer["result"]["content"].is_array(), "{answer}");
+    talk.finish().exits(0);
+
+    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
+        let mut talk = Talk::open(&["bridge", "-v", "--era", "legacy", "--", "sh", "-c", SHELL]);
+        talk.begin("tools/call", json!({ "name": "wait", "arguments": {} }));
+        let mut stderr = BufReader::new(talk.running.child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("waiting") {
+            said.clear();
+            assert_ne!(stderr.read_line(&mut said).unwrap(), 0);
+        }
+        talk.running.signal(signal);
+        talk.finish().exits(code);
+    }
+}
+
+#[test]
+fn d78_a_bridge_that_is_killed_leaves_nothing() {
+    let deaf = format!("trap '' TERM HUP INT; {SHELL}\nsleep 1000");
+    let words = ["bridge", "-v", "--era", "legacy", "--", "sh", "-c", &deaf];
+    let mut talk = Talk::open(&words);
+    assert_eq!(talk.call("work")["result"]["content"][0]["text"], "done");
+    let guards = || super::orphans::guards(talk.running.child.id()).first().copied();
+    until(guards);
+    assert!(marked(&talk.running.mark).len() > 1);
+    talk.running.signal("KILL");
+    talk.running.child.wait().unwrap();
+    until(|| marked(&talk.running.mark).is_empty().then_some(()));
+}
+
+#[test]
+fn a_program_that_is_missing_is_told_to_both_sides() {
+    let mut talk = Talk::with(&["bridge", "./no-such-server"]);
+    let refused = talk.ask("initialize", initialize());
+    assert!(refused["error"]["message"].as_str().unwrap().contains("no such program"), "{refused}");
+    talk.finish().exits(4).says(&["(E_SPAWN_NOT_FOUND)", "doing    spawn", "./no-such-server"]);
+
+    let mut talk = Talk::with(&["bridge", "sh", "-c", "echo 'no luck' >&2; exit 3"]);
+    let refused = talk.ask("initialize", initialize());
+    let said = refused["error"].to_string();
+    assert!(said.contains("exit code 3") && said.contains("no luck"), "{refused}");
+    let ran = talk.finish().exits(4);
+    ran.says(&["(E_SERVER_EXITED)", "ended    exit code 3", "stderr   no luck"]);
+
+    // Behind an address nobody has to come for it.
+    let ran = line("bridge --listen http://127.0.0.1:0/mcp ./no-such-server").exits(4);
+    assert!(!ran.stderr.contains("listening on"), "{}", ran.stderr);
+    ran.says(&["(E_SPAWN_NOT_FOUND)", "./no-such-server"]);
+    // What can be seen only by starting it, the client is told, and whoever has started us: that one alone what it has
+    // written to standard error.
+    let bridge = Bridge::before("tcp://127.0.0.1:0", &["sh", "-c", "echo 'no luck' >&2; exit 3"]);
+    // Of what the server writes beside the protocol, the client is told nothing: it may be anybody.
+    let ran = line(&format!("ping --era legacy {}", bridge.addresses[0])).exits(4).says(&["exit code 3"]);
+    assert!(!ran.stderr.contains("no luck"), "{}", ran.stderr);
+    let said = bridge.ends("TERM", 143).stderr;
+    assert!(said.contains("(E_SERVER_EXITED)") && said.contains("no luck"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_listened_on_or_be_meant_ends_it_at_once_with_two() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap();
+    for scheme in ["http", "sse+http", "tcp"] {
+        let ran = line(&format!("bridge --listen {scheme}://{port} demo:")).exits(2);
+        ran.says(&["(E_LISTEN)", "is the address free"]);
+    }
+    for (words, told) in [
+        ("", "no server is named"),
+        ("--listen http://127.0.0.1:0/mcp", "no server is named"),
+        ("--listen nonsense demo:", "no address to listen on"),
+        ("--listen http://127.0.0.1:0/sse demo:", "2024-11-05"),
+        ("--listen orchestra://127.0.0.1:0 --listen tcp://127.0.0.1:0 demo:", "run it twice"),
+        ("--listen tcp://127.0.0.1:0 --also demo: demo:", "--also is for Orchestra's clients"),
+        ("--listen tcp://127.0.0.1:0 --allow-host h demo:", "--allow-host is for clients over HTTP"),
+        ("--listen orchestra://127.0.0.1:0 --allow-host h demo:", "--allow-host is for clients of MCP"),
+        ("--listen orchestra://127.0.0.1:0 --max-sessions 1 demo:", "--max-sessions is for clients of MCP"),
+        ("--listen tcp://127.0.0.1:0 --client-ca x demo:", "--client-ca is for clients over QUIC"),
+        ("--listen http://127.0.0.1:0/ --allow-origin * demo:", "--allow-origin"),
+        ("--listen http://127.0.0.1:0/ --allow-host http://h demo:", "--allow-host"),
+        ("--listen http://127.0.0.1:0/ --max-sessions 0 demo:", "--max-sessions"),
+        ("--auth-issuer https://a.example demo:", "--listen"),
+        ("--listen http://127.0.0.1:0/ --auth-resource https://a.example demo:", "--auth-issuer"),
+        ("--listen http://127.0.0.1:0/ --auth-scope a demo:", "--auth-issuer"),
+        ("--listen http://127.0.0.1:0/ --auth-ca a demo:", "--auth-issuer"),
+        (
+            "--listen http://127.0.0.1:0/ --auth-issuer https://a.example --auth-ca /nowhere/ca.pem demo:",
+            "--auth-ca FILE, where FILE is in PEM",
+        ),
+        (
+            "--listen http://127.0.0.1:0/ --auth-issuer https://a.example --auth-ca /dev/null demo:",
+            "--auth-ca FILE, where FILE is in PEM",
+        ),
+        (
+            "--listen tcp://127.0.0.1:0 --auth-issuer https://a.example demo:",
+            "--auth-issuer is for clients over HTTP",
+        ),
+        (
+            "--listen http://127.0.0.1:0/ --listen tcp://127.0.0.1:0 --auth-issuer https://a.example demo:",
+            "others would be let in without a token",
+        ),
+        (
+            "--listen orchestra://127.0.0.1:0 --auth-issuer https://a.example demo:",
+            "--auth-issuer is for clients of MCP",
+        ),
+        ("--listen http://127.0.0.1:0/ --auth-issuer http://a.example demo:", "--auth-issuer https://HOST"),
+        ("--listen http://127.0.0.1:0/ --auth-issuer a.example demo:", "--auth-issuer https://HOST"),
+        (
+            "--listen http://127.0.0.1:0/ --auth-issuer https://a.example --auth-scope offline_access demo:",
+            "--auth-scope",
+        ),
+        (
+            "--listen http://127.0.0.1:0/ --auth-issuer https://a.example --auth-resource http://a.example/ demo:",
+            "--auth-resource https://HOST/PATH",
+        ),
+        (
+            "--listen http://0.0.0.0:0/ --auth-issuer https://a.example demo:",
+            "--auth-resource https://HOST/PATH",
+        ),
+        ("--orchestrator-addr localhost:1 --auth-issuer https://a.example", "cannot be used with"),
+        ("--max-sessions 1 demo:", "--listen"),
+        ("--session-idle 1m demo:", "--listen"),
+        ("--listen quic://127.0.0.1:0 --cert x demo:", "--key"),
+        ("--cert x --key y demo:", "--cert is for a server over QUIC"),
+        ("-H A:b demo:", "--header is for a server over HTTP"),
+        ("--clients-ca x --orchestrator-addr localhost:1", "cannot be used with"),
+        ("http://127.0.0.1:1/mcp http://127.0.0.1:2/mcp", "takes nothing after"),
+    ] {
+        let words: Vec<&str> = std::iter::once("bridge").chain(words.split_whitespace()).collect();
+        let ran = run(&words).exits(2);
+        assert_eq!(ran.stdout, "", "{words:?}");
+        ran.says(&[told]);
+    }
+}
+
+#[test]
+fn whoever_can_reach_it_is_named_once_where_everybody_can() {
+    for (words, told) in [
+        (&["--listen", "tcp://0.0.0.0:0", "--listen", "http://0.0.0.0:0/mcp"][..], "nothing is encrypted"),
+        (&["--listen", "quic://0.0.0.0:0"], "nobody is asked who they are"),
+        (&["--listen", "quic://127.0.0.1:0"], ""),
+    ] {
+        let bridge = Bridge::at(&[words, &["demo:"]].concat(), words.len() / 2);
+        match told {
+            "" => assert!(bridge.before.is_empty(), "{:?}", bridge.before),
+            told => {
+                let [warning] = &bridge.before[..] else { panic!("{:?}", bridge.before) };
+                assert!(
+                    warning.starts_with("warning: whoever can reach") && warning.ends_with(told),
+                    "{warning}"
+                );
+            }
+        }
+        bridge.ends("TERM", 143);
+    }
+}
+
+#[test]
+fn what_the_configuration_does_not_allow_is_in_no_list_and_cannot_be_called() {
+    let entry = json!({ "mcpServers": { "ours": {
+        "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"], "disabled_tools": ["add", "test_*"],
+    } } })
+    .to_string();
+    let mut talk = Talk::open(&["bridge", "--mcp-config", &entry, "ours"]);
+    let list = talk.ask("tools/list", json!({}))["result"]["tools"].to_string();
+    assert!(list.contains("\"echo\"") && !list.contains("test_simple_text"), "{list}");
+    let refused = talk.call("test_simple_text");
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let allowed = talk.ask("tools/call", json!({ "name": "echo", "arguments": { "message": "hi" } }));
+    assert_eq!(allowed["result"]["content"][0]["text"], "hi", "{allowed}");
+    talk.finish().exits(0);
+}
+
+#[test]
+fn a_message_that_is_too_large_is_refused_with_the_reason_and_the_conversation_goes_on() {
+    let mut talk = Talk::open(&["bridge", "demo:"]);
+    // 100 MiB, by hand: nothing here is to take its time over them.
+    let piece = vec![b'x'; 1 << 20];
+    let stdin = talk.running.child.stdin.as_mut().unwrap();
+    write!(stdin, r#"{{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{{"name":"echo","x":""#)
+        .unwrap();
+    for _ in 0..100 {
+        stdin.write_all(&piece).unwrap();
+    }
+    stdin.write_all(b"\"}}\n").unwrap();
+    let refused = talk.next();
+    assert_eq!(refused["id"], "big", "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("10485760 bytes"), "{refused}");
+    let taken = talk.ask("tools/call", json!({ "name": "echo", "arguments": { "message": "hi" } }));
+    assert_eq!(taken["result"]["content"][0]["text"], "hi");
+    talk.finish().exits(0).says(&["10485760 bytes", "--max-message-size raises the limit"]);
+    // The bound is that of both sides: what the server answers is held to it, too.
+    let mut talk = Talk::open(&["bridge", "--max-message-size", "4KiB", "demo:"]);
+    let refused = talk.ask("tools/list", json!({}));
+    let said = refused["error"].to_string();
+    assert!(said.contains("4096") && said.contains("tooLarge"), "{refused}");
+    let taken = talk.ask("tools/call", json!({ "name": "echo", "arguments": { "message": "hi" } }));
+    assert_eq!(taken["result"]["content"][0]["text"], "hi");
+    talk.finish().exits(0).says(&["4096 bytes", "--max-message-size raises the limit"]);
+}
+
+/// The status of an HTTP request, and the rest of the head.
+fn http(address: &str, head: &str, body: &str) -> (u16, String) {
+    let authority = address.strip_prefix("http://").unwrap().split('/').next().unwrap();
+    let mut stream = TcpStream::connect(authority).unwrap();
+    let head = if head.contains("host:") { head.to_owned() } else { format!("{head}host: {authority}\r\n") };
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\n{head}connection: close\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+#[test]
+fn who_may_come_over_http_and_for_how_long_is_what_the_options_say() {
+    let bridge = Bridge::at(
+        &[
+            "--listen",
+            "http://127.0.0.1:0/mcp",
+            "--allow-host",
+            "tools.example.com",
+            "--allow-origin",
+            "https://app.example.com",
+            "--session-idle",
+            "200ms",
+            "demo:",
+        ],
+        1,
+    );
+    let url = &bridge.addresses[0];
+    let open = opening();
+    assert_eq!(http(url, "host: evil.example\r\n", &open).0, 403);
+    assert_eq!(http(url, "origin: https://evil.example\r\n", &open).0, 403);
+    let head = "host: tools.example.com\r\norigin: https://app.example.com\r\n";
+    let (status, answer) = http(url, head, &open);
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer.contains("access-control-allow-origin: https://app.example.com"), "{answer}");
+    // It has been idle for long enough.
+    until(|| (servers(bridge.mark()) == 0).then_some(()));
+    assert_eq!(http(url, "", &open).0, 200);
+    bridge.ends("TERM", 143);
+}
+
+#[test]
+fn one_session_too_many_is_asked_to_come_again_and_a_message_too_large_is_told_the_option() {
+    let words = ["--max-sessions", "1", "--max-message-size", "4KiB", "--listen", "http://127.0.0.1:0/mcp"];
+    let bridge = Bridge::at(&[&words[..], &["--era", "legacy", "--", "sh", "-c", SHELL]].concat(), 1);
+    let url = &bridge.addresses[0];
+    let open = opening();
+    // It stays, whatever its connection does: a session is idle for 30 min before it is over.
+    let (status, answer) = http(url, "", &open);
+    assert_eq!(status, 200, "{answer}");
+    let (status, answer) = http(url, "", &open);
+    assert_eq!(status, 503, "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("retry-after: "), "{answer}");
+    let (status, answer) = http(url, "", &"x".repeat(4097));
+    assert_eq!(status, 413, "{answer}");
+    assert!(answer.contains("4096 bytes; --max-message-size raises the limit"), "{answer}");
+    bridge.ends("TERM", 143);
+}
+
+#[test]
+fn clients_that_are_refused_for_the_same_again_and_again_are_one_failure() {
+    let words = ["--max-sessions", "1", "--listen", "tcp://127.0.0.1:0", "--era", "legacy", "--"];
+    let bridge = Bridge::at(&[&words[..], &["sh", "-c", SHELL]].concat(), 1);
+    let authority = bridge.addresses[0].strip_prefix("tcp://").unwrap();
+    let opened = || {
+        let mut client = TcpStream::connect(authority).unwrap();
+        writeln!(client, "{}", opening()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(client.try_clone().unwrap()).read_line(&mut answer).unwrap();
+        (client, answer)
+    };
+    let (_stays, answer) = opened();
+    assert!(answer.contains("2025-11-25"), "{answer}");
+    for _ in 0..3 {
+        let (_, answer) = opened();
+        assert!(answer.contains("no server left for one more client"), "{answer}");
+    }
+    let said = bridge.ends("TERM", 143).stderr;
+    assert_eq!(said.matches("(E_REFUSED)").count(), 1, "{said}");
+}
+
+#[test]
+fn at_a_second_signal_what_is_in_progress_is_not_waited_for() {
+    let words = ["-v", "--listen", "tcp://127.0.0.1:0", "--era", "legacy", "--", "sh", "-c", SHELL];
+    let mut bridge = Bridge::at(&words, 1);
+    let authority = bridge.addresses[0].strip_prefix("tcp://").unwrap().to_owned();
+    let mut client = TcpStream::connect(&authority).unwrap();
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}"#;
+    let told = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    write!(client, "{}\n{told}\n{call}\n", opening()).unwrap();
+    bridge.says_of("waiting");
+    let began = Instant::now();
+    bridge.running.as_ref().unwrap().signal("INT");
+    // Nobody is let in any more, and the one who is in is waited for.
+    until(|| TcpStream::connect(&authority).is_err().then_some(()));
+    assert!(bridge.running.as_mut().unwrap().child.try_wait().unwrap().is_none());
+    bridge.ends("INT", 130);
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
+#[test]
+fn what_the_server_is_to_get_is_what_the_options_say() {
+    // It knows one version, and says what surrounds it.
+    let server = SHELL
+        .replace(r#"*'"method":"initialize"'*"#, r#"*'"protocolVersion":"2025-06-18"'*"#)
+        .replace("2025-11-25", "2025-06-18")
+        .replace(r#""text":"done""#, r#""text":"'"$ADA $PWD"'""#);
+    let mut talk = Talk::with(&[
+        "bridge",
+        "--era",
+        "legacy",
+        "--protocol-version",
+        "2025-06-18",
+        "-e",
+        "ADA=lovelace",
+        "--cwd",
+        "/",
+        "-t",
+        "300ms",
+        "--",
+        "sh",
+        "-c",
+        &server,
+    ]);
+    let opened = talk.ask("initialize", initialize());
+    assert_eq!(opened["result"]["serverInfo"]["name"], "shell", "{opened}");
+    talk.tell("notifications/initialized", json!({}));
+    let surroundings = talk.call("work");
+    assert_eq!(surroundings["result"]["content"][0]["text"], "lovelace /", "{surroundings}");
+    let late = talk.call("wait");
+    assert_eq!(late["error"]["data"]["afterMs"], 300, "{late}");
+    talk.finish().exits(0);
+}
+
+#[test]
+fn of_the_headers_of_a_client_none_reaches_the_server_and_ours_do() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = format!("http://{}/mcp", server.local_addr().unwrap());
+    let (head, heads) = mpsc::channel();
+    // Refuses whatever it is asked, and tells what it was asked with. Ends with the test's process.
+    thread::spawn(move || {
+        for stream in server.incoming().map_while(Result::ok) {
+            let mut lines = BufReader::new(stream);
+            let mut asked = String::new();
+            while !asked.ends_with("\r\n\r\n") && lines.read_line(&mut asked).is_ok_and(|read| read > 0) {}
+            let _ = write!(
+                lines.into_inner(),
+                "HTTP/1.1 500 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            if head.send(asked.to_ascii_lowercase()).is_err() {
+                return;
+            }
+        }
+    });
+    let words = ["--era", "legacy", "-H", "X-Ada: lovelace", "--listen", "http://127.0.0.1:0/mcp"];
+    let bridge = Bridge::at(&[&words[..], &[&upstream]].concat(), 1);
+    let theirs = "authorization: Bearer hunter2\r\ncookie: who=hunter2\r\nx-theirs: hunter2\r\n";
+    let (_, answer) = http(&bridge.addresses[0], theirs, &opening());
+    assert!(answer.contains("\"error\""), "{answer}");
+    let asked = heads.recv_timeout(DEADLINE).unwrap();
+    for asked in std::iter::once(asked).chain(heads.try_iter()) {
+        assert!(asked.contains("x-ada: lovelace\r\n"), "{asked}");
+        assert!(!asked.contains("hunter2"), "{asked}");
+    }
+    bridge.ends("TERM", 143);
+}
+
+#[test]
+fn over_http_it_asks_for_a_token_and_says_where_one_is_to_be_had() {
+    let words = [
+        "--listen",
+        "http://0.0.0.0:0/mcp",
+        "--auth-issuer",
+        "http://127.0.0.1:1/as",
+        "--auth-resource",
+        "https://tools.example.com/mcp",
+        "--auth-scope",
+        "read",
+        "--auth-scope",
+        "write",
+        "demo:",
+    ];
+    let mut bridge = Bridge::at(&words, 1);
+    let [warning] = &bridge.before[..] else { panic!("{:?}", bridge.before) };
+    assert!(warning.starts_with("warning: nothing is encrypted: whoever is on the way"), "{warning}");
+    assert_eq!(bridge.says(), "asks for tokens of http://127.0.0.1:1/as for https://tools.example.com/mcp");
+    let address = bridge.addresses[0].replace("0.0.0.0", "127.0.0.1");
+    // By the name that clients know, and by that of this machine.
+    for head in ["", "host: tools.example.com\r\n"] {
+        let (status, answer) = http(&address, head, &opening());
+        assert_eq!(status, 401, "{answer}");
+        let challenge = "www-authenticate: Bearer resource_metadata=\"https://tools.example.com/.well-known/\
+            oauth-protected-resource/mcp\", scope=\"read write\"\r\n";
+        assert!(answer.contains(challenge), "{answer}");
+    }
+    assert_eq!(http(&address, "host: evil.example\r\n", &opening()).0, 403);
+    // What is no token of that issuer is refused without asking anybody.
+    let (status, answer) = http(&address, "authorization: Bearer hunter2\r\n", &opening());
+    assert!(
+        status == 401 && answer.contains("error=\"invalid_token\"") && !answer.contains("hunter2"),
+        "{answer}"
+    );
+    bridge.ends("TERM", 143);
+}
+
+#[test]
+fn over_quic_it_is_who_its_certificate_says_and_lets_in_whom_the_authorities_have_signed() {
+    let files = Certificates::new("relay-certificates");
+    files.make("server");
+    files.make("client");
+    let path = |name| files.path(name);
+    let (ca, cert, key) = (path("ca.pem"), path("client.pem"), path("client.key"));
+    let (shown, its_key) = (path("server.pem"), path("server.key"));
+    let words = ["--listen", "quic://127.0.0.1:0", "--cert", &shown, "--key", &its_key, "--client-ca", &ca];
+    let bridge = Bridge::at(&[&words[..], &["demo:"]].concat(), 1);
+    let address = bridge.addresses[0].as_str();
+    let call = ["echo", "message=hi"];
+    let known = ["call", "--ca", &ca, "--cert", &cert, "--key", &key, address];
+    assert_eq!(run([&known[..], &call].concat()).exits(0).stdout, "hi\n");
+    run([&["call", "--ca", &ca, address][..], &call].concat()).exits(3).says(&["(E_AUTH)"]);
+    bridge.ends("TERM", 143);
+}
+
+#[test]
+fn what_crosses_to_the_server_is_written_down_with_the_number_of_the_connection() {
+    let trace = scratch("relay-trace");
+    let bridge =
+        Bridge::at(&["--trace", trace.to_str().unwrap(), "--listen", "tcp://127.0.0.1:0", "demo:"], 1);
+    for _ in 0..2 {
+        line(&format!("call --era legacy {} echo message=hi", bridge.addresses[0])).exits(0);
+    }
+    bridge.ends("TERM", 143);
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(trace).unwrap();
+    for connection in [1, 2] {
+        let of_one: Vec<Value> = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .filter(|line: &Value| line["connection"] == connection)
+            .collect();
+        assert_eq!(of_one[0]["message"]["method"], "initialize", "{lines}");
+        assert!(of_one.iter().any(|line| line["message"]["method"] == "tools/call"), "{lines}");
+    }
+}

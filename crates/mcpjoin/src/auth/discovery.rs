@@ -1,0 +1,455 @@
+//! From a server to the authorization server that gives tokens for it: challenge, protected resource metadata,
+//! authorization server metadata.
+//!
+//! Called by the flow and by [`explain`](super::explain). It asks nobody but the servers, registers nothing, and has no
+//! credential to give away. Every request and every judgement is a [`Step`] of the ladder; after a broken rung that another
+//! way may make up for it goes on, and the first one that nothing made up for is the outcome.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery>
+
+mod server;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::{self, HeaderName, HeaderValue};
+use mcpjoin_proto::http::challenge::Challenge;
+use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::{Era, Version};
+
+use self::server::Document;
+use super::fetch::{FetchError, FetchErrorKind, Fetched, Fetcher, cut, shown_text};
+use super::ladder::{Ladder, Rule, Rung, Step, Verdict};
+use super::metadata::{
+    AuthorizationServer, MetadataError, ProtectedResource, canonical, covers, origin_of,
+    protected_resource_urls,
+};
+use super::rules;
+
+/// The revision in which a server is its own authorization server, where it does not say who is.
+const OWN_AUTHORIZATION: Version = Version::V2025_03_26;
+
+/// The revision that we speak by ourselves.
+const fn newest() -> Version {
+    Version::newest(Era::Modern)
+}
+
+/// The header that names it.
+fn revision(version: &Version) -> Option<(HeaderName, HeaderValue)> {
+    let revision = HeaderValue::from_str(version.as_str()).ok()?;
+    Some((HeaderName::from_static(name::PROTOCOL_VERSION), revision))
+}
+
+/// What is asked to be refused: it changes nothing, and no session comes of it.
+fn probe() -> Bytes {
+    let revision = newest();
+    let meta = "io.modelcontextprotocol";
+    let about = format!(r#""{meta}/protocolVersion":"{revision}","{meta}/clientCapabilities":{{}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{{"_meta":{{{about}}}}}}}"#)
+        .into()
+}
+
+/// What is to be found out.
+pub(crate) struct Discovery<'a> {
+    /// Who asks.
+    pub(crate) fetcher: &'a Fetcher,
+    /// The URL of the server.
+    pub(crate) server: &'a str,
+    /// For which kind of grant.
+    pub(crate) wanted: Wanted,
+    /// The issuer to take when the server names several: of a client that was registered with it, or of stored tokens.
+    pub(crate) issuer: Option<&'a str>,
+    /// Told of each rung as it is climbed.
+    pub(crate) on_step: Option<&'a (dyn Fn(&Step) + Send + Sync)>,
+}
+
+/// For which kind of grant an authorization server is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// With a user who is sent to it, and PKCE.
+    Code,
+    /// With its token endpoint alone.
+    TokenAlone,
+}
+
+/// How the server refused a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Challenged {
+    pub(crate) status: u16,
+    pub(crate) challenges: Vec<Challenge>,
+}
+
+impl Challenged {
+    /// By the values of `WWW-Authenticate`.
+    pub(crate) fn of(status: u16, www_authenticate: &[&str]) -> Self {
+        let values = www_authenticate.iter().map(|value| value.as_bytes());
+        Self { status, challenges: Challenge::all(values) }
+    }
+
+    /// The challenges that are about tokens.
+    pub(crate) fn of_tokens(&self) -> impl Iterator<Item = &Challenge> {
+        self.challenges.iter().filter(|challenge| challenge.is("Bearer") || challenge.is("DPoP"))
+    }
+
+    /// A parameter of the first challenge about tokens that has it.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        self.of_tokens().find_map(|challenge| challenge.parameter(name))
+    }
+
+    /// The scopes that the request needs, as far as the server says so.
+    pub(crate) fn scopes(&self) -> Option<Vec<String>> {
+        let scopes: Vec<String> =
+            self.parameter("scope")?.split_ascii_whitespace().map(str::to_owned).collect();
+        (!scopes.is_empty()).then_some(scopes)
+    }
+}
+
+/// Who gives tokens for a server, and what is known of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Discovered {
+    /// What a token is asked for: as the server's metadata has it, byte for byte.
+    pub resource: String,
+    /// The server's metadata; `None` for one that is its own authorization server, as in 2025-03-26.
+    pub protected_resource: Option<ProtectedResource>,
+    /// The authorization server's identifier, byte for byte.
+    pub issuer: String,
+    /// The authorization server's metadata.
+    pub server: AuthorizationServer,
+    /// It has none: these are the endpoints that servers of 2025-03-26 have.
+    pub assumed: bool,
+    /// The scopes that the challenge named.
+    pub challenged_scopes: Option<Vec<String>>,
+}
+
+impl Discovered {
+    /// The scopes to ask for: those of the challenge, else all that the server's metadata lists; and `more`. With `offline`
+    /// also `offline_access`, where the authorization server knows it. `None`: the parameter is left out.
+    #[must_use]
+    pub fn scopes(&self, more: &[String], offline: bool) -> Option<Vec<String>> {
+        let listed = || self.protected_resource.as_ref()?.scopes_supported.as_ref();
+        let base = self.challenged_scopes.as_ref().or_else(listed);
+        let known = self.server.scopes_supported.iter().flatten();
+        let offline = known.filter(|scope| offline && *scope == "offline_access");
+        let mut scopes: Vec<String> = Vec::new();
+        for scope in base.into_iter().flatten().chain(more).chain(offline) {
+            if !scopes.contains(scope) {
+                scopes.push(scope.clone());
+            }
+        }
+        (!scopes.is_empty()).then_some(scopes)
+    }
+}
+
+/// Nobody was found who gives tokens for a server, or nobody who can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct DiscoveryError {
+    /// Where it ended.
+    pub rung: Rung,
+    /// What is wrong, for a person.
+    pub message: String,
+    /// The rule that is broken.
+    pub rule: Rule,
+    /// What the owner of the server, or the user, should do.
+    pub advice: Option<String>,
+}
+
+/// Climbs the ladder. Without a challenge it begins with a request to the server that has no authorization.
+pub(crate) async fn discover(discovery: &Discovery<'_>, challenge: Option<&Challenged>) -> Ladder {
+    let mut climb = Climb { discovery, steps: Vec::new() };
+    let outcome = climb.climb(challenge).await;
+    Ladder { steps: climb.steps, outcome }
+}
+
+struct Climb<'a> {
+    discovery: &'a Discovery<'a>,
+    steps: Vec<Step>,
+}
+
+/// A rung that ends the climb: the index of its step.
+struct End(usize);
+
+impl Climb<'_> {
+    async fn climb(&mut self, challenge: Option<&Challenged>) -> Result<Discovered, DiscoveryError> {
+        let found = match challenge {
+            Some(challenge) => self.from(challenge).await,
+            None => match self.probe().await {
+                Ok(challenge) => self.from(&challenge).await,
+                Err(end) => Err(end),
+            },
+        };
+        found.map_err(|End(at)| self.error(at))
+    }
+
+    fn error(&self, at: usize) -> DiscoveryError {
+        let step = &self.steps[at.min(self.steps.len() - 1)];
+        let why = match &step.verdict {
+            Verdict::Broken(what) | Verdict::Skipped(what) => what,
+            Verdict::Held => &step.found,
+        };
+        let message = match &step.tried {
+            Some(tried) => format!("{} {}: {why}", tried.method, tried.url),
+            None => why.clone(),
+        };
+        DiscoveryError { rung: step.rung, message, rule: step.rule, advice: step.advice.clone() }
+    }
+
+    fn push(&mut self, step: Step) -> usize {
+        if let Some(told) = self.discovery.on_step {
+            told(&step);
+        }
+        self.steps.push(step);
+        self.steps.len() - 1
+    }
+
+    /// A step that ends the climb.
+    fn end(&mut self, step: Step) -> End {
+        End(self.push(step))
+    }
+
+    /// The first rung that is broken, from one on; else the last.
+    fn first_broken(&self, from: usize, last: usize) -> End {
+        let broken = |step: &Step| matches!(step.verdict, Verdict::Broken(_));
+        End(self.steps[from..].iter().position(broken).map_or(last, |at| from + at))
+    }
+
+    /// A request that has to be refused.
+    async fn probe(&mut self) -> Result<Challenged, End> {
+        let url = self.discovery.server;
+        let mut headers = HeaderMap::new();
+        for (key, value) in [
+            (name::ACCEPT, "application/json, text/event-stream"),
+            (name::CONTENT_TYPE, "application/json"),
+            (name::METHOD, "server/discover"),
+        ] {
+            headers.insert(key, HeaderValue::from_static(value));
+        }
+        headers.extend(revision(&newest()));
+        match self.discovery.fetcher.head_of_post(url, headers, probe()).await {
+            Ok(fetched) => {
+                let values = fetched.headers.get_all(header::WWW_AUTHENTICATE).iter();
+                let challenges = Challenge::all(values.map(HeaderValue::as_bytes));
+                let status = fetched.status.as_u16();
+                let found = format!("answered {} to a request without authorization", fetched.status);
+                let step =
+                    Step::new(Rung::Server, rules::UNAUTHORIZED, found).tried("POST", url).answered(&fetched);
+                self.push(match status {
+                    401 => step,
+                    500..=599 => step
+                        .broken(
+                            "the server fails at it, so whether it asks for authorization is not known yet",
+                        )
+                        .advice("mend the server first; its log should say more"),
+                    200..=299 => step.skipped("it lets a request in that has no authorization"),
+                    _ => step.skipped("that does not ask for authorization"),
+                });
+                Ok(Challenged { status, challenges })
+            }
+            Err(error) => {
+                let rule = match error.kind {
+                    FetchErrorKind::Url => rules::TLS,
+                    _ => rules::UNAUTHORIZED,
+                };
+                let step = Step::new(Rung::Server, rule, "no answer").tried("POST", url).broken(&error.what);
+                Err(self.end(step.advice("is the URL right, and does the server run?")))
+            }
+        }
+    }
+
+    async fn from(&mut self, challenge: &Challenged) -> Result<Discovered, End> {
+        let server = self.discovery.server;
+        if let Err(error) = self.discovery.fetcher.check(server).await {
+            let step =
+                Step::new(Rung::Server, rules::TLS, "the server cannot be authorized to").broken(error.what);
+            return Err(self.end(step.advice("use the https URL of the server")));
+        }
+        let named = self.challenge(challenge);
+        let challenged_scopes = challenge.scopes();
+        let begin = self.steps.len();
+        let metadata = match self.protected_resource(named.as_deref()).await {
+            Ok(Some(metadata)) => metadata,
+            // Whoever asks for no authorization may answer for its metadata as it likes.
+            Err(end) if matches!(challenge.status, 401 | 403) => return Err(end),
+            Ok(None) | Err(_) => {
+                return self.without_metadata(begin, challenge, challenged_scopes).await;
+            }
+        };
+        self.resource(&metadata)?;
+        let server = self.authorization_server(&metadata).await?;
+        Ok(Discovered {
+            resource: metadata.resource.clone(),
+            protected_resource: Some(metadata),
+            issuer: server.issuer.clone(),
+            server,
+            assumed: false,
+            challenged_scopes,
+        })
+    }
+
+    /// Where the challenge says that the metadata is.
+    fn challenge(&mut self, challenge: &Challenged) -> Option<String> {
+        if !matches!(challenge.status, 401 | 403) {
+            return None;
+        }
+        let named = challenge.parameter("resource_metadata").map(str::to_owned);
+        let schemes: Vec<&str> = challenge.challenges.iter().map(|one| one.scheme.as_str()).collect();
+        let schemes = cut(&schemes.join(", "));
+        let step = match &named {
+            Some(url) => {
+                let found = format!("the challenge ({schemes}) names the metadata: {}", shown_text(url));
+                Step::new(Rung::Challenge, rules::NAMED, found)
+            }
+            None if challenge.challenges.is_empty() => {
+                let what = format!("the {} has no WWW-Authenticate that can be read", challenge.status);
+                let advice =
+                    "let the server answer with `WWW-Authenticate: Bearer resource_metadata=\"...\"`";
+                Step::new(Rung::Challenge, rules::CHALLENGE, &*what).broken(&*what).advice(advice)
+            }
+            None => {
+                let found = format!("the challenge ({schemes}) does not name the metadata");
+                let why = match challenge.of_tokens().next() {
+                    Some(_) => "the well-known places are asked",
+                    None => "no challenge is about tokens (Bearer); the well-known places are asked",
+                };
+                Step::new(Rung::Challenge, rules::NAMED, found).skipped(why)
+            }
+        };
+        self.push(step);
+        named
+    }
+
+    /// The server's metadata; `None` when it has none.
+    async fn protected_resource(&mut self, named: Option<&str>) -> Result<Option<ProtectedResource>, End> {
+        let mut urls = protected_resource_urls(self.discovery.server);
+        if let Some(named) = named {
+            urls.retain(|url| url != named);
+            urls.insert(0, named.to_owned());
+        }
+        let mut broken = None;
+        for url in &urls {
+            let is_named = named == Some(url);
+            let step = |found: &str| {
+                Step::new(Rung::ResourceMetadata, rules::RESOURCE_METADATA, found).tried("GET", url)
+            };
+            let fetched = match self.get(url, &newest()).await {
+                Ok(fetched) => fetched,
+                Err(error) => {
+                    let may_not = matches!(error.kind, FetchErrorKind::Address | FetchErrorKind::Url);
+                    let at = self.push(step("no answer").broken(error.what).advice(
+                        "let the server name its metadata at an https URL that answers, best at its own origin",
+                    ));
+                    if may_not {
+                        return Err(End(at));
+                    }
+                    broken.get_or_insert(at);
+                    continue;
+                }
+            };
+            let step = |found: &str| step(found).answered(&fetched);
+            if !fetched.status.is_success() {
+                let what = format!("answered {}", fetched.status);
+                if fetched.status.is_client_error() && !is_named {
+                    self.push(step(&what).skipped("it is not there"));
+                    continue;
+                }
+                let at = self.push(if is_named {
+                    let advice = "let the metadata be where the challenge says that it is";
+                    step(&what).broken(format!("the challenge names it, but it {what}")).advice(advice)
+                } else {
+                    step(&what).broken(&*what).advice("look into the server's log")
+                });
+                broken.get_or_insert(at);
+                continue;
+            }
+            match ProtectedResource::parse(fetched.body.clone()) {
+                Ok(metadata) => {
+                    self.push(step("protected resource metadata"));
+                    return Ok(Some(metadata));
+                }
+                Err(error) => {
+                    let at = self.push(step("a document that cannot be used").broken(error.to_string()).advice(
+                        "let it answer with a JSON object that has `resource` and `authorization_servers`, else with 404",
+                    ));
+                    // Many a server without metadata answers whatever is asked for with its page.
+                    if is_named || !matches!(error, MetadataError::Json(_)) {
+                        broken.get_or_insert(at);
+                    }
+                }
+            }
+        }
+        // A server whose metadata is broken today has some all the same: nothing is assumed in its place.
+        match broken {
+            Some(at) => Err(End(at)),
+            None => Ok(None),
+        }
+    }
+
+    /// Judges the server's identifier.
+    fn resource(&mut self, metadata: &ProtectedResource) -> Result<(), End> {
+        let server = self.discovery.server;
+        let found = format!("`resource` is {}", shown_text(&metadata.resource));
+        let step = Step::new(Rung::Resource, rules::RESOURCE, &*found);
+        if covers(&metadata.resource, server) {
+            self.push(step);
+            return Ok(());
+        }
+        let what = format!("{found}, which is not the server that was asked, {}", shown_text(server));
+        let advice =
+            "let `resource` be the URL that clients use, or its origin; a token for it would go elsewhere";
+        Err(self.end(step.broken(what).advice(advice)))
+    }
+
+    /// A server without metadata: it may be its own authorization server.
+    async fn without_metadata(
+        &mut self,
+        begin: usize,
+        challenge: &Challenged,
+        challenged_scopes: Option<Vec<String>>,
+    ) -> Result<Discovered, End> {
+        let server_url = self.discovery.server;
+        let wants_token = challenge.status == 403 && challenge.of_tokens().next().is_some();
+        if challenge.status != 401 && !wants_token {
+            let what = "the server asks for no authorization, and names nobody who gives any";
+            return Err(self.end(Step::new(Rung::Server, rules::UNAUTHORIZED, what).skipped(what)));
+        }
+        let found = |server: AuthorizationServer, assumed| Discovered {
+            resource: canonical(server_url).unwrap_or_default(),
+            protected_resource: None,
+            issuer: server.issuer.clone(),
+            server,
+            assumed,
+            challenged_scopes,
+        };
+        let origin = origin_of(server_url).unwrap_or_default();
+        // There is no document that says how the issuer is written.
+        let slashed = format!("{origin}/");
+        let url = format!("{origin}/.well-known/oauth-authorization-server");
+        match self.server_document(&url, &[origin, &slashed], &OWN_AUTHORIZATION).await {
+            Document::Found(server) => match self.judged(*server).await {
+                Some(server) => Ok(found(server, false)),
+                None => Err(self.first_broken(begin, self.steps.len() - 1)),
+            },
+            Document::Absent => {
+                let assumed =
+                    "no metadata anywhere: the endpoints of 2025-03-26 are assumed at the server's origin";
+                let step = Step::new(Rung::ServerMetadata, rules::LEGACY, assumed).advice(
+                    "let the server publish protected resource metadata; if it takes a key of its own, send that as a header",
+                );
+                self.push(step);
+                Ok(found(AuthorizationServer::at_origin(origin), true))
+            }
+            Document::Broken | Document::Unreached => Err(self.first_broken(begin, self.steps.len() - 1)),
+        }
+    }
+
+    async fn get(&self, url: &str, version: &Version) -> Result<Fetched, FetchError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        headers.extend(revision(version));
+        self.discovery.fetcher.get(url, headers).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

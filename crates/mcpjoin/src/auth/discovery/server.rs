@@ -1,0 +1,209 @@
+//! The second half of the ladder: the authorization servers that a server names, and whether one of them can be used.
+//!
+//! Called by `discovery`, whose half ends with the server's own metadata. It asks nobody but authorization servers, for
+//! nothing but their metadata.
+//!
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#authorization-server-metadata-discovery>
+
+use mcpjoin_proto::Version;
+
+use super::super::fetch::{FetchErrorKind, cut, shown_text};
+use super::super::ladder::{Rung, Step};
+use super::super::metadata::{
+    AuthorizationServer, MetadataError, ProtectedResource, authorization_server_urls,
+};
+use super::super::rules;
+use super::{Climb, End, Wanted, newest};
+
+/// So many of the authorization servers that a server names are asked.
+const MOST_SERVERS: usize = 8;
+
+/// What came of asking for an authorization server's metadata at one place.
+pub(super) enum Document {
+    Found(Box<AuthorizationServer>),
+    /// It is not there.
+    Absent,
+    /// It is there, and cannot be used.
+    Broken,
+    /// Nobody answers, or nobody may be asked: it is no use to go on with that server.
+    Unreached,
+}
+
+impl Climb<'_> {
+    /// The first of the authorization servers that can be used.
+    pub(super) async fn authorization_server(
+        &mut self,
+        metadata: &ProtectedResource,
+    ) -> Result<AuthorizationServer, End> {
+        let mut issuers: Vec<&str> = metadata.authorization_servers.iter().map(String::as_str).collect();
+        let found = match issuers.as_slice() {
+            [] => "the metadata names no authorization server".to_owned(),
+            [one] => format!("the authorization server is {}", shown_text(one)),
+            several => format!("the metadata names {} authorization servers", several.len()),
+        };
+        let step = Step::new(Rung::AuthorizationServers, rules::SERVERS, &*found);
+        if issuers.is_empty() {
+            let advice =
+                "let `authorization_servers` have the issuer of one that gives tokens for the server";
+            return Err(self.end(step.broken(found).advice(advice)));
+        }
+        let last = self.push(step);
+        // The one that something is known for comes first; the order of the others is the server's.
+        if let Some(wanted) = self.discovery.issuer {
+            issuers.sort_by_key(|issuer| *issuer != wanted);
+        }
+        let mut used = None;
+        for (at, issuer) in issuers.iter().enumerate() {
+            let not_asked = match &used {
+                Some(_) => "another one can be used".to_owned(),
+                None if at >= MOST_SERVERS => format!("only {MOST_SERVERS} are asked"),
+                None => {
+                    used = self.usable(issuer).await;
+                    continue;
+                }
+            };
+            let found = format!("{} is not asked", shown_text(issuer));
+            let step = Step::new(Rung::AuthorizationServers, rules::SERVERS, found);
+            self.push(step.skipped(not_asked));
+            if at >= 2 * MOST_SERVERS {
+                break;
+            }
+        }
+        used.ok_or_else(|| self.first_broken(last, self.steps.len() - 1))
+    }
+
+    /// The metadata of an issuer, when it can be used.
+    async fn usable(&mut self, issuer: &str) -> Option<AuthorizationServer> {
+        let urls = authorization_server_urls(issuer);
+        if urls.is_empty() {
+            let found = format!("the issuer is {}", shown_text(issuer));
+            let step = Step::new(Rung::ServerMetadata, rules::ISSUER_URL, found);
+            self.push(step.broken("that is no issuer: no https URL, or one with a query or a fragment"));
+            return None;
+        }
+        let mut broken = false;
+        for url in &urls {
+            match self.server_document(url, &[issuer], &newest()).await {
+                Document::Found(server) => return self.judged(*server).await,
+                Document::Broken => broken = true,
+                Document::Unreached => return None,
+                Document::Absent => {}
+            }
+        }
+        if !broken {
+            let found = format!("{} has no metadata", shown_text(issuer));
+            let step = Step::new(Rung::ServerMetadata, rules::SERVER_METADATA, &*found).broken(found);
+            self.push(step.advice("let the authorization server publish its metadata, or name another one"));
+        }
+        None
+    }
+
+    /// The authorization server's metadata at one place.
+    pub(super) async fn server_document(
+        &mut self,
+        url: &str,
+        issuers: &[&str],
+        version: &Version,
+    ) -> Document {
+        let step =
+            |found: &str| Step::new(Rung::ServerMetadata, rules::SERVER_METADATA, found).tried("GET", url);
+        let fetched = match self.get(url, version).await {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                let is_answered = matches!(error.kind, FetchErrorKind::Redirect | FetchErrorKind::TooLarge);
+                self.push(step("no answer").broken(error.what));
+                return if is_answered { Document::Broken } else { Document::Unreached };
+            }
+        };
+        let step = |found: &str| step(found).answered(&fetched);
+        if !fetched.status.is_success() {
+            let what = format!("answered {}", fetched.status);
+            if fetched.status.is_client_error() {
+                self.push(step(&what).skipped("it is not there"));
+                return Document::Absent;
+            }
+            self.push(step(&what).broken(&*what));
+            return Document::Broken;
+        }
+        let server = match AuthorizationServer::parse(fetched.body.clone()) {
+            Ok(server) => server,
+            Err(error) => {
+                let mut step = step("a document that cannot be used").broken(error.to_string());
+                if error == (MetadataError::Missing { member: "issuer" }) {
+                    (step.rung, step.rule) = (Rung::Issuer, rules::ISSUER);
+                }
+                self.push(step.advice("let the authorization server publish the metadata of RFC 8414 there"));
+                return Document::Broken;
+            }
+        };
+        self.push(step("authorization server metadata"));
+        let found = format!("`issuer` is {}", shown_text(&server.issuer));
+        let step = Step::new(Rung::Issuer, rules::ISSUER, &*found);
+        if issuers.contains(&server.issuer.as_str()) {
+            self.push(step);
+            return Document::Found(Box::new(server));
+        }
+        let asked = issuers.first().copied().unwrap_or_default();
+        let what = format!("{found}, and {} was asked for", shown_text(asked));
+        let advice = match server.issuer.trim_end_matches('/') == asked.trim_end_matches('/') {
+            true => "they differ in a slash at the end: let both be written alike",
+            false => "let the server name the issuer that the authorization server says of itself",
+        };
+        self.push(step.broken(what).advice(advice));
+        Document::Broken
+    }
+
+    /// Whether an authorization server can be used.
+    pub(super) async fn judged(&mut self, server: AuthorizationServer) -> Option<AuthorizationServer> {
+        let with_user = self.discovery.wanted == Wanted::Code;
+        let pushes = with_user && server.require_pushed_authorization_requests;
+        // It is not asked where it need not be.
+        let pushed = if pushes { &server.pushed_authorization_request_endpoint } else { &None };
+        let endpoints = [
+            ("authorization_endpoint", &server.authorization_endpoint, with_user),
+            ("token_endpoint", &server.token_endpoint, true),
+            ("pushed_authorization_request_endpoint", pushed, pushes),
+            ("registration_endpoint", &server.registration_endpoint, false),
+            ("revocation_endpoint", &server.revocation_endpoint, false),
+        ];
+        let mut there = Vec::new();
+        for (member, url, is_needed) in endpoints {
+            let what = match url {
+                None if is_needed => "is missing".to_owned(),
+                None => continue,
+                Some(url) => match self.discovery.fetcher.check(url).await {
+                    Ok(_) => {
+                        there.push(member);
+                        continue;
+                    }
+                    Err(error) => format!("is {}: {}", error.url, error.what),
+                },
+            };
+            let found = format!("the metadata of {}", shown_text(&server.issuer));
+            let rule = if member.starts_with("pushed") { rules::PUSHED } else { rules::ENDPOINTS };
+            let step = Step::new(Rung::Endpoints, rule, found).broken(format!("`{member}` {what}"));
+            self.push(
+                step.advice("let the authorization server publish https endpoints that anybody can reach"),
+            );
+            return None;
+        }
+        self.push(Step::new(Rung::Endpoints, rules::ENDPOINTS, format!("there are {}", there.join(", "))));
+        if !with_user {
+            return Some(server);
+        }
+        let methods = server.code_challenge_methods_supported.as_deref();
+        let found = match methods {
+            None => "`code_challenge_methods_supported` is missing".to_owned(),
+            Some(methods) => format!("`code_challenge_methods_supported` has {}", cut(&methods.join(", "))),
+        };
+        let step = Step::new(Rung::Pkce, rules::PKCE, &*found);
+        if server.supports_s256() {
+            self.push(step);
+            return Some(server);
+        }
+        let advice =
+            "let the authorization server do PKCE with S256 and say so; without it a code can be stolen";
+        self.push(step.broken(found).advice(advice));
+        None
+    }
+}

@@ -1,0 +1,75 @@
+//! Work that several wait for and that is done once: a refresh, a login.
+//!
+//! Whoever comes while it runs waits with the others. It goes on for as long as one of them waits, whoever began it; when nobody
+//! waits any more it is dropped, unless it was spawned.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Shared, WeakShared};
+
+use super::error::AuthError;
+
+type Work = Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send>>;
+
+/// At most one piece of work at a time.
+#[derive(Default)]
+pub(super) struct Flight(Mutex<Option<WeakShared<Work>>>);
+
+impl Flight {
+    /// Waits for the work that runs, or begins it.
+    pub(super) fn join<F>(&self, begin: impl FnOnce() -> F) -> Shared<Work>
+    where
+        F: Future<Output = Result<(), AuthError>> + Send + 'static,
+    {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = current.as_ref().and_then(WeakShared::upgrade).filter(|it| it.peek().is_none())
+        {
+            return running;
+        }
+        let work: Work = Box::pin(begin());
+        let work = work.shared();
+        *current = work.downgrade();
+        work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn g140_the_work_goes_on_when_whoever_began_it_has_gone() {
+        let (flight, begun, go) = (Flight::default(), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let join = || {
+            let (begun, go) = (begun.clone(), go.clone());
+            flight.join(move || async move {
+                begun.fetch_add(1, Ordering::SeqCst);
+                go.notified().await;
+                Ok(())
+            })
+        };
+        let mut first = join();
+        assert!((&mut first).now_or_never().is_none());
+        let mut second = join();
+        assert!((&mut second).now_or_never().is_none());
+        drop(first);
+        go.notify_one();
+        second.await.unwrap();
+        assert_eq!(begun.load(Ordering::SeqCst), 1);
+        // When all have gone, it is dropped, and the next one begins anew.
+        let mut third = join();
+        assert!((&mut third).now_or_never().is_none());
+        drop(third);
+        let mut fourth = join();
+        assert!((&mut fourth).now_or_never().is_none());
+        assert_eq!(begun.load(Ordering::SeqCst), 3);
+    }
+}

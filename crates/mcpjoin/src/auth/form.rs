@@ -1,0 +1,145 @@
+//! `application/x-www-form-urlencoded`, both ways: what the token endpoint is sent, and what comes back to the redirect URI.
+//!
+//! Decoding is exact: what is no UTF-8 is refused, and so is a name that stands there twice
+//! ([OAuth 2.1, 3.1](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-3.1)), because two readers could take
+//! different ones. It never normalises.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::secret::Secret;
+
+/// More parameters than that are no answer of an authorization server.
+const PARAMETERS: usize = 64;
+
+/// What the token endpoint is sent.
+#[derive(Clone)]
+pub(super) struct Form(Vec<(&'static str, Secret)>);
+
+impl Form {
+    /// A request for a token, by its `grant_type`.
+    pub(super) fn new(grant_type: &str) -> Self {
+        Self::empty().with("grant_type", grant_type)
+    }
+
+    /// Without any field.
+    pub(super) const fn empty() -> Self {
+        Self(Vec::new())
+    }
+
+    /// With a field more.
+    #[must_use]
+    pub(super) fn with(mut self, name: &'static str, value: impl Into<Secret>) -> Self {
+        self.0.push((name, value.into()));
+        self
+    }
+
+    /// As it is sent.
+    pub(super) fn encode(&self) -> Bytes {
+        let pairs: Vec<String> = self
+            .0
+            .iter()
+            .map(|(name, value)| format!("{}={}", encode(name), encode(value.expose())))
+            .collect();
+        pairs.join("&").into()
+    }
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|(name, _)| name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+/// A text as it stands in a form.
+pub(super) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => encoded.push(byte.into()),
+            b' ' => encoded.push('+'),
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+/// The parameters of a query.
+pub(super) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Reads a query, without its `?`. What is wrong with it is said without any of it.
+    pub(super) fn parse(query: &str) -> Result<Self, &'static str> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            if found.len() == PARAMETERS {
+                return Err("it has too many parameters");
+            }
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (Some(name), Some(value)) = (decode(name), decode(value)) else {
+                return Err("it is not encoded as a form is");
+            };
+            if found.iter().any(|(other, _)| *other == name) {
+                return Err("a parameter stands in it twice");
+            }
+            found.push((name, value));
+        }
+        Ok(Self(found))
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let (high, low) = (digit(bytes.next()?)?, digit(bytes.next()?)?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded_to_the_same() {
+        for text in ["", "a b", "https://x/?a=b&c=%20#d", "ä\u{1f600}\u{0}\n+", "*-._~!'()"] {
+            let query = format!("a={}&b=1", encode(text));
+            let parameters = Parameters::parse(&query).unwrap();
+            assert_eq!(parameters.value("a"), Some(text));
+            assert_eq!(parameters.value("b"), Some("1"));
+            assert_eq!(parameters.value("c"), None);
+        }
+    }
+
+    #[test]
+    fn what_two_readers_could_take_for_two_things_is_refused() {
+        for query in ["a=1&a=2", "a=1&%61=2", "a=%", "a=%4", "a=%zz", "a=%ff", "%ff=a"] {
+            assert!(Parameters::parse(query).is_err(), "{query}");
+        }
+        let many: String = (0..100).map(|n| format!("a{n}=1&")).collect();
+        assert!(Parameters::parse(&many).is_err());
+        assert_eq!(Parameters::parse("&&a&").unwrap().value("a"), Some(""));
+    }
+
+    #[test]
+    fn g138_a_form_shows_no_value() {
+        let form = Form::new("refresh_token").with("refresh_token", "hunter2");
+        assert_eq!(format!("{form:?}"), r#"["grant_type", "refresh_token"]"#);
+        assert_eq!(form.encode(), "grant_type=refresh_token&refresh_token=hunter2");
+    }
+}

@@ -1,0 +1,336 @@
+//! The whole way to a token: discovery, registration, the person or the grant that is asked, the exchange of the code.
+//!
+//! Called by `oauth` (`login`) and by `refused` (the server wants an authorization, or more of it).
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-flow-steps>
+//!
+//! Everything that is stored is for one issuer. Discovery is done anew each time; when the server names another issuer by then,
+//! nothing that is stored is used or sent (CVE-2026-104850, adversarial case 136).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use super::account::{Account, JUST_NOW, authorization};
+use super::authorize::{Asked, AuthorizationRequest};
+use super::discovery::{Challenged, Discovered, Discovery, Wanted, discover};
+use super::dpop;
+use super::error::AuthError;
+use super::fetch::{cut, shown_text};
+use super::form::Form;
+use super::kept::Kept;
+use super::ladder::{Rung, Step};
+use super::registration::{ClientIdentity, Registration, RegistrationError, Way, register};
+use super::rules;
+use super::token::{self, Possession, TokenEndpoint, Tokens};
+use super::user_agent::Authorizing;
+
+/// Obtains a token without a person: a grant that is no authorization code.
+pub(super) trait Obtain: Send + Sync {
+    fn obtain<'a>(
+        &'a self,
+        at: Obtaining<'a>,
+    ) -> Pin<Box<dyn Future<Output = Result<Tokens, AuthError>> + Send + 'a>>;
+}
+
+/// With what a token is obtained.
+#[allow(dead_code, reason = "the grants without a person read it")]
+#[derive(Clone, Copy)]
+pub(super) struct Obtaining<'a> {
+    /// What it is for, and who gives it.
+    pub(super) discovered: &'a Discovered,
+    /// The token endpoint of that authorization server.
+    pub(super) endpoint: TokenEndpoint<'a>,
+    /// What is asked for.
+    pub(super) scopes: &'a [String],
+}
+
+/// Why somebody is to log in.
+#[derive(Clone, Debug)]
+pub(super) enum Occasion {
+    /// They want to.
+    Wanted,
+    /// The server refuses this authorization, or wants one.
+    Unauthorized { refused: Option<HeaderValue>, challenge: Challenged },
+    /// The server wants more scopes than this authorization has.
+    StepUp { refused: HeaderValue, challenge: Challenged },
+}
+
+impl Occasion {
+    const fn challenge(&self) -> Option<&Challenged> {
+        match self {
+            Self::Wanted => None,
+            Self::Unauthorized { challenge, .. } | Self::StepUp { challenge, .. } => Some(challenge),
+        }
+    }
+
+    fn is_over(&self, current: Option<&HeaderValue>) -> bool {
+        let refused = match self {
+            Self::Wanted => return false,
+            Self::Unauthorized { refused, .. } => refused.as_ref(),
+            Self::StepUp { refused, .. } => Some(refused),
+        };
+        current.is_some() && current != refused
+    }
+}
+
+/// What came of asking.
+struct Granted {
+    registration: Registration,
+    tokens: Tokens,
+}
+
+/// All that asking needs.
+struct Ask<'a> {
+    discovered: &'a Discovered,
+    identity: ClientIdentity,
+    /// Of the same issuer.
+    stored: Option<&'a Registration>,
+    scopes: Option<&'a [String]>,
+    token_endpoint: &'a str,
+    possession: Option<&'a dyn Possession>,
+}
+
+impl Account {
+    /// Logs in, or waits for whoever does so already. When nobody waits for it any more it is given up.
+    pub(super) async fn logged_in(self: &Arc<Self>, occasion: Occasion) -> Result<(), AuthError> {
+        let this = Arc::clone(self);
+        self.logging_in.join(move || async move { this.log_in(&occasion).await }).await
+    }
+
+    /// Logs in.
+    pub(super) async fn log_in(&self, occasion: &Occasion) -> Result<(), AuthError> {
+        let stored = match self.reload().await {
+            Ok(stored) => stored,
+            // What nobody can read is no reason not to log in anew.
+            Err(error) => {
+                tracing::warn!(target: "mcpjoin", %error, "what is stored is not used");
+                None
+            }
+        };
+        if occasion.is_over(authorization(stored.as_ref()).as_ref()) {
+            return Ok(());
+        }
+        let identity = self.identity(stored.as_deref());
+        let preferred = match &identity {
+            ClientIdentity::Registered { issuer: Some(issuer), .. } => Some(issuer.as_str()),
+            _ => stored.as_ref().map(|kept| kept.issuer()),
+        };
+        let discovery = Discovery {
+            fetcher: &self.fetcher,
+            server: &self.server,
+            wanted: if self.obtain.is_some() { Wanted::TokenAlone } else { Wanted::Code },
+            issuer: preferred,
+            on_step: self.on_step.as_deref(),
+        };
+        let discovered = discover(&discovery, occasion.challenge()).await.outcome?;
+        self.is_new(occasion, &discovered, stored.as_deref())?;
+        let stored = stored.as_deref().filter(|kept| kept.issuer() == discovered.issuer);
+        let mut more = self.scopes.clone();
+        if let Some(stored) = stored.filter(|_| !matches!(occasion, Occasion::Wanted)) {
+            // What was allowed before is not to be lost with the new token.
+            more.extend(stored.requested.iter().cloned());
+        }
+        let scopes = discovered.scopes(&more, self.obtain.is_none());
+        let offers = discovered.server.dpop_signing_alg_values_supported.is_some();
+        let required = discovered.protected_resource.as_ref();
+        let required = required.is_some_and(|metadata| metadata.dpop_bound_access_tokens_required);
+        let key = stored.and_then(|kept| kept.key.as_ref());
+        let possession = match required || (offers && (self.dpop || key.is_some())) {
+            // A key that cannot be used any more is no reason not to log in anew.
+            true => Some(dpop::possession(key).or_else(|_| dpop::possession(None))?),
+            false => None,
+        };
+        let issuer = shown_text(&discovered.issuer);
+        let token_endpoint = discovered.server.token_endpoint.clone();
+        let token_endpoint =
+            token_endpoint.ok_or_else(|| AuthError::Endpoint(format!("{issuer} has no token endpoint")))?;
+        let ask = Ask {
+            discovered: &discovered,
+            identity,
+            stored: stored.map(|kept| &kept.registration),
+            scopes: scopes.as_deref(),
+            token_endpoint: &token_endpoint,
+            possession: possession.as_deref(),
+        };
+        let granted = match &self.obtain {
+            Some(obtain) => self.obtained(&**obtain, &ask).await,
+            None => self.authorized(ask).await,
+        };
+        let name = shown_text(&token_endpoint);
+        let step = Step::new(Rung::Token, rules::TOKEN, format!("asked for at {name}"));
+        match &granted {
+            Ok(granted) => {
+                let found = format!("{name} has given a {} token", granted.tokens.kind.as_str());
+                self.told(&Step { found, ..step });
+            }
+            Err(AuthError::Token(error)) => self.told(&step.broken(error.to_string())),
+            Err(_) => {}
+        }
+        let Granted { registration, tokens } = granted?;
+        let kept = Kept {
+            server: self.server.clone(),
+            resource: discovered.resource,
+            registration,
+            token_endpoint,
+            revocation_endpoint: discovered.server.revocation_endpoint,
+            requested: scopes.unwrap_or_default(),
+            tokens: Some(tokens),
+            key: possession.as_ref().map(|possession| possession.key()),
+        };
+        tracing::debug!(target: "mcpjoin", server = %self.shown(), %issuer, "logged in");
+        // Whoever refreshes the old token meanwhile must not store its successor over this one.
+        let lock = self.store.lock(&self.server).await;
+        let kept = self.keep(kept, possession).await;
+        self.state().logged_in = Some((discovered.issuer, Instant::now()));
+        match lock.map(drop).and(kept) {
+            Err(error) if !matches!(occasion, Occasion::Wanted) => {
+                tracing::warn!(target: "mcpjoin", %error, "the login is not stored");
+                Ok(())
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// A server that refuses what its authorization server has just given will refuse the next one, too. One that names another
+    /// authorization server by now has a reason, and so has one that refuses what has expired: some tokens live for seconds.
+    fn is_new(
+        &self,
+        occasion: &Occasion,
+        discovered: &Discovered,
+        stored: Option<&Kept>,
+    ) -> Result<(), AuthError> {
+        let expires = stored.and_then(|kept| kept.tokens.as_ref()?.expires);
+        let has_expired = expires.is_some_and(|expires| expires <= SystemTime::now());
+        let state = self.state();
+        match (occasion, &state.logged_in) {
+            (Occasion::Unauthorized { refused: Some(_), .. }, Some((issuer, at)))
+                if *issuer == discovered.issuer && at.elapsed() < JUST_NOW && !has_expired =>
+            {
+                Err(AuthError::Rejected { issuer: shown_text(issuer) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Without a person.
+    async fn obtained(&self, obtain: &dyn Obtain, ask: &Ask<'_>) -> Result<Granted, AuthError> {
+        let (fetcher, now) = (&self.fetcher, SystemTime::now());
+        let registration =
+            register(fetcher, ask.discovered, &ask.identity, None, ask.stored, ask.scopes, now).await;
+        let registration = self.told_registration(registration, ask.stored)?;
+        let endpoint = self.endpoint_of(ask, &registration);
+        let scopes = ask.scopes.unwrap_or_default();
+        let tokens = obtain.obtain(Obtaining { discovered: ask.discovered, endpoint, scopes }).await?;
+        Ok(Granted { registration, tokens })
+    }
+
+    /// By a person.
+    async fn authorized(&self, mut ask: Ask<'_>) -> Result<Granted, AuthError> {
+        let granted = self.authorized_once(&ask).await;
+        match granted {
+            // The authorization server has forgotten the client since it was registered.
+            Err(AuthError::Token(error))
+                if error.is("invalid_client") && ask.stored.is_some_and(|it| it.way == Way::Dynamic) =>
+            {
+                tracing::info!(target: "mcpjoin", "the client is registered anew");
+                ask.stored = None;
+                self.authorized_once(&ask).await
+            }
+            granted => granted,
+        }
+    }
+
+    async fn authorized_once(&self, ask: &Ask<'_>) -> Result<Granted, AuthError> {
+        let Some(user_agent) = &self.user_agent else {
+            return Err(AuthError::LoginNeeded(format!("nobody is logged in to {}", self.shown())));
+        };
+        let server = &ask.discovered.server;
+        let issuer = shown_text(&ask.discovered.issuer);
+        let endpoint = server.authorization_endpoint.as_deref();
+        let endpoint =
+            endpoint.ok_or_else(|| AuthError::Endpoint(format!("{issuer} has no authorization endpoint")))?;
+        let before = ask.stored.and_then(|stored| stored.redirect_uris.first());
+        // Looked at before anybody is registered for nothing.
+        AuthorizationRequest::check(endpoint)?;
+        self.fetcher.check(endpoint).await.map_err(|error| AuthError::Endpoint(error.to_string()))?;
+        let visit = user_agent.visit(before.map(String::as_str)).await?;
+        let redirect_uri = visit.redirect_uri().to_owned();
+        let registration = register(
+            &self.fetcher,
+            ask.discovered,
+            &ask.identity,
+            Some(&redirect_uri),
+            ask.stored,
+            ask.scopes,
+            SystemTime::now(),
+        )
+        .await;
+        let registration = self.told_registration(registration, ask.stored)?;
+        let asked = Asked {
+            endpoint,
+            client_id: &registration.client_id,
+            redirect_uri: &redirect_uri,
+            resource: &ask.discovered.resource,
+            scopes: ask.scopes,
+            issuer: &ask.discovered.issuer,
+            names_itself: server.authorization_response_iss_parameter_supported,
+        };
+        let mut request = AuthorizationRequest::new(asked)?;
+        if server.require_pushed_authorization_requests {
+            let url = server.pushed_authorization_request_endpoint.as_deref();
+            let none = || AuthError::Endpoint(format!("{issuer} does not say where requests are pushed to"));
+            let endpoint =
+                TokenEndpoint { url: url.ok_or_else(none)?, ..self.endpoint_of(ask, &registration) };
+            let answer = endpoint.post(request.pushed.clone()).await?;
+            request.is_pushed(&asked, &token::request_uri(&endpoint.name(), &answer)?)?;
+        }
+        let authorizing =
+            Authorizing::new(request.url.expose().to_owned(), request.state.expose().to_owned());
+        let query = visit.authorize(authorizing).await?;
+        let code = request.code(&query)?;
+        let form = Form::new("authorization_code")
+            .with("code", code)
+            .with("redirect_uri", redirect_uri)
+            .with("code_verifier", request.verifier)
+            .with("resource", ask.discovered.resource.as_str());
+        let tokens = self.endpoint_of(ask, &registration).ask(form).await?;
+        Ok(Granted { registration, tokens })
+    }
+
+    /// Tells how the client has come by its id.
+    fn told_registration(
+        &self,
+        outcome: Result<Registration, RegistrationError>,
+        stored: Option<&Registration>,
+    ) -> Result<Registration, RegistrationError> {
+        let step = Step::new(Rung::Registration, rules::REGISTRATION, "the client needs an id");
+        self.told(&match &outcome {
+            Ok(registration) => {
+                let how = match registration.way {
+                    Way::PreRegistered => "is registered by hand",
+                    Way::Document => "is the URL of its document",
+                    Way::Dynamic if stored == Some(registration) => "has registered itself before",
+                    Way::Dynamic => "has registered itself",
+                };
+                Step { found: format!("the client {} {how}", cut(&registration.client_id)), ..step }
+            }
+            Err(error) => step.broken(error.to_string()),
+        });
+        outcome
+    }
+
+    fn endpoint_of<'a>(&'a self, ask: &Ask<'a>, registration: &'a Registration) -> TokenEndpoint<'a> {
+        TokenEndpoint {
+            fetcher: &self.fetcher,
+            url: ask.token_endpoint,
+            issuer: &ask.discovered.issuer,
+            client: registration,
+            assertion: self.assertion.as_deref(),
+            possession: ask.possession,
+        }
+    }
+}

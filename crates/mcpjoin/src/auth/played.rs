@@ -1,0 +1,175 @@
+//! Servers over HTTP/1.1 that the tests play: whatever is asked for, a function answers, and every request is kept.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::fetch::{FetchOptions, Fetcher, Lookup};
+
+/// No test takes longer: a hang is a failure.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test hangs") })
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// Method and target, as `GET /x?y`.
+    pub(super) line: String,
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+/// What is sent back.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// All of it, and the connection is closed.
+    Text(String),
+    /// This, and then the letter x for as long as somebody takes it.
+    Endless(String),
+    /// This, and nothing more; the connection stays open.
+    Silent(String),
+}
+
+pub(super) fn json(body: impl AsRef<str>) -> Answer {
+    answer("200 OK", "content-type: application/json\r\n", body)
+}
+
+pub(super) fn not_found() -> Answer {
+    answer("404 Not Found", "", "")
+}
+
+pub(super) fn answer(status: &str, headers: &str, body: impl AsRef<str>) -> Answer {
+    let body = body.as_ref();
+    let length = body.len();
+    Answer::Text(format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}"
+    ))
+}
+
+type Script = Arc<dyn Fn(&Seen, &str) -> Answer + Send + Sync>;
+
+/// A server at `http://127.0.0.1:PORT`.
+pub(super) struct Played {
+    pub(super) origin: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Played {
+    /// The script gets the request, and the server's own origin.
+    pub(super) async fn new(script: impl Fn(&Seen, &str) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let script: Script = Arc::new(script);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (all, own) = (Arc::clone(&seen), origin.clone());
+        let task = tokio::spawn(async move {
+            let mut talks = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                talks.spawn(talk(stream, Arc::clone(&script), Arc::clone(&all), own.clone()));
+            }
+        });
+        Self { origin, seen, task }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("{}/mcp", self.origin)
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Methods and targets of all requests.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.seen().into_iter().map(|seen| seen.line).collect()
+    }
+
+    pub(super) fn fetcher(&self) -> Fetcher {
+        Fetcher::new(&self.url(), FetchOptions::default()).unwrap()
+    }
+}
+
+async fn talk(mut stream: TcpStream, script: Script, all: Arc<Mutex<Vec<Seen>>>, own: String) -> Option<()> {
+    let mut unread = Vec::new();
+    let end = loop {
+        if let Some(end) = unread.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        stream.read_buf(&mut unread).await.ok().filter(|read| *read > 0)?;
+    };
+    let head = String::from_utf8(unread[..end].to_vec()).unwrap().to_ascii_lowercase();
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+    while unread.len() < end + length.unwrap_or(0) {
+        stream.read_buf(&mut unread).await.ok().filter(|read| *read > 0)?;
+    }
+    let line = String::from_utf8(unread.split(|byte| *byte == b'\r').next()?.to_vec()).unwrap();
+    let line = line.trim_end_matches(" HTTP/1.1").to_owned();
+    let seen = Seen { line, head, body: String::from_utf8(unread[end..].to_vec()).unwrap() };
+    let answer = script(&seen, &own);
+    all.lock().unwrap().push(seen);
+    match answer {
+        Answer::Text(text) => stream.write_all(text.as_bytes()).await.ok()?,
+        Answer::Silent(text) => {
+            stream.write_all(text.as_bytes()).await.ok()?;
+            // Until the other side goes.
+            while stream.read_buf(&mut unread).await.ok()? > 0 {}
+        }
+        Answer::Endless(text) => {
+            stream.write_all(text.as_bytes()).await.ok()?;
+            let piece = vec![b'x'; 64 * 1024];
+            while stream.write_all(&piece).await.is_ok() {}
+        }
+    }
+    stream.shutdown().await.ok()
+}
+
+/// What a name leads to, each time that it is asked for.
+type Answers = VecDeque<Vec<IpAddr>>;
+
+/// Names that lead where a test says: the answers of each name in their order, the last of them for ever.
+#[derive(Clone, Default)]
+pub(super) struct Names(Arc<Mutex<Vec<(String, Answers)>>>);
+
+impl Names {
+    pub(super) fn with(self, name: &str, answers: &[&[&str]]) -> Self {
+        let answers = answers.iter().map(|one| one.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
+        self.0.lock().unwrap().push((name.to_owned(), answers));
+        self
+    }
+
+    pub(super) fn options(&self) -> FetchOptions {
+        FetchOptions { lookup: Some(Arc::new(self.clone())), ..FetchOptions::default() }
+    }
+}
+
+impl Lookup for Names {
+    fn lookup(&self, name: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+        let mut names = self.0.lock().unwrap();
+        let answers = names.iter_mut().find(|(known, _)| *known == name).map(|(_, answers)| answers);
+        let found = match answers {
+            Some(answers) if answers.len() > 1 => answers.pop_front(),
+            Some(answers) => answers.front().cloned(),
+            None => None,
+        };
+        Box::pin(async move { found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such name")) })
+    }
+}

@@ -1,0 +1,96 @@
+//! A new token for an old one, without anybody being asked.
+//!
+//! Called by `oauth` before a token expires, and by `refused` when the server takes it no longer. One request for all who want it: in
+//! the process through `flight`, and over processes through the lock of the store, because a refresh token may be good once
+//! (adversarial cases 140 and 180). The refresh token goes to the token endpoint of the issuer that gave it, and nowhere else.
+//! [OAuth 2.1, 4.3](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-4.3)
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use super::account::{Account, authorization};
+use super::error::AuthError;
+use super::fetch::shown_text;
+use super::form::Form;
+use super::kept::Kept;
+use super::registration::Way;
+use super::token::{TokenError, Tokens};
+
+impl Account {
+    /// Refreshes the token that stands in that `Authorization`, or waits for whoever does so already. It is done to its end, also
+    /// when nobody waits for it any more: what comes of it must be stored, the old refresh token may be good no longer.
+    pub(super) async fn refreshed(self: &Arc<Self>, stale: HeaderValue) -> Result<(), AuthError> {
+        let this = Arc::clone(self);
+        let work = self.refreshing.join(move || {
+            let work = tokio::spawn(async move { this.refresh(&stale).await });
+            async move { work.await.unwrap_or(Err(AuthError::Abandoned)) }
+        });
+        work.await
+    }
+
+    async fn refresh(&self, stale: &HeaderValue) -> Result<(), AuthError> {
+        let _lock = self.store.lock(&self.server).await?;
+        let kept = self.reload().await?;
+        if authorization(kept.as_ref()).is_some_and(|current| current != stale) {
+            tracing::debug!(target: "mcpjoin", server = %self.shown(), "somebody else has refreshed the token");
+            return Ok(());
+        }
+        let Some((kept, tokens)) = kept.as_ref().and_then(|kept| Some((kept, kept.tokens.as_ref()?))) else {
+            return Err(AuthError::LoginNeeded(format!("nobody is logged in to {} any more", self.shown())));
+        };
+        let Some(refresh) = &tokens.refresh else {
+            let what = format!("the token for {} is good no longer, and cannot be refreshed", self.shown());
+            return Err(AuthError::LoginNeeded(what));
+        };
+        let form = Form::new("refresh_token")
+            .with("refresh_token", refresh.clone())
+            .with("resource", kept.resource.as_str());
+        let possession = self.possession();
+        let asked = self.endpoint(kept, &kept.token_endpoint, possession.as_ref()).ask(form).await;
+        match asked {
+            Ok(new) => {
+                // What is not said anew stays as it was (RFC 6749, 6).
+                let tokens = Tokens {
+                    refresh: new.refresh.clone().or_else(|| tokens.refresh.clone()),
+                    scopes: new.scopes.clone().or_else(|| tokens.scopes.clone()),
+                    ..new
+                };
+                let kept = Kept { tokens: Some(tokens), ..Kept::clone(kept) };
+                if let Err(error) = self.keep(kept, possession).await {
+                    tracing::warn!(target: "mcpjoin", %error, "the new token is not stored");
+                }
+                tracing::debug!(target: "mcpjoin", server = %self.shown(), "the token is refreshed");
+                Ok(())
+            }
+            Err(AuthError::Token(error)) if is_final(&error) => {
+                // A client that nobody knows any more can do nothing else either.
+                let unknown = error.is("invalid_client") && kept.registration.way == Way::Dynamic;
+                let forgotten = if unknown {
+                    self.forget().await.map(drop)
+                } else {
+                    self.keep(Kept { tokens: None, key: None, ..Kept::clone(kept) }, None).await
+                };
+                if let Err(error) = forgotten {
+                    tracing::warn!(target: "mcpjoin", %error, "a token that is good no longer stays stored");
+                }
+                let TokenError::Refused { error, .. } = error else { return Err(error.into()) };
+                Err(AuthError::LoginNeeded(format!(
+                    "{} refuses to refresh the token for {} ({error})",
+                    shown_text(kept.issuer()),
+                    self.shown()
+                )))
+            }
+            Err(error) => {
+                self.state().failed = Some(Instant::now());
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Whether nothing will ever come of that refresh token.
+fn is_final(error: &TokenError) -> bool {
+    ["invalid_grant", "invalid_client", "unauthorized_client"].iter().any(|reason| error.is(reason))
+}

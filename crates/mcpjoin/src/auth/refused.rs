@@ -1,0 +1,88 @@
+//! What is done when the server refuses a request: a newer token, a refresh, a login, more scopes; or words that say why not.
+//!
+//! Called by `oauth` for each 401 and 403. The link bounds how often one message is sent again (adversarial case 114); here is
+//! remembered what has been tried for all of them, so that no server makes us ask a person for the same thing over and over (144).
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#error-handling>
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+
+use super::account::{Account, authorization};
+use super::discovery::Challenged;
+use super::error::AuthError;
+use super::fetch::cut;
+use super::login::Occasion;
+
+/// So many scopes are asked for in one login. A server that wants one more each time gets no further.
+const MOST_SCOPES: usize = 256;
+
+impl Account {
+    /// The server has answered 401. When there is another authorization by now, the message can be sent again. `again`: whether it
+    /// was already, and so with a new one. `asks`: whether somebody may be asked to log in.
+    pub(super) async fn unauthorized(
+        self: &Arc<Self>,
+        refused: Option<&HeaderValue>,
+        challenge: Challenged,
+        again: bool,
+        asks: bool,
+    ) -> Result<(), AuthError> {
+        let is_other = |current: Option<HeaderValue>| current.is_some() && current.as_ref() != refused;
+        if is_other(authorization(self.kept().await?.as_ref())) {
+            return Ok(());
+        }
+        // Somebody may have logged in meanwhile, with another program.
+        let kept = self.reload().await?;
+        if is_other(authorization(kept.as_ref())) {
+            return Ok(());
+        }
+        let refresh = kept.as_ref().and_then(|kept| kept.tokens.as_ref()?.refresh.as_ref());
+        if let (Some(refused), Some(_), false) = (refused, refresh, again) {
+            match self.refreshed(refused.clone()).await {
+                Err(AuthError::LoginNeeded(_)) if asks => {}
+                outcome => return outcome,
+            }
+        }
+        if !asks {
+            let what = match (refused, again) {
+                (None, _) => format!("nobody is logged in to {}", self.shown()),
+                (Some(_), false) => format!("{} takes the stored authorization no longer", self.shown()),
+                (Some(_), true) => {
+                    format!("{} refuses also the token that was refreshed just now", self.shown())
+                }
+            };
+            let said = challenge.parameter("error_description").map(|said| format!(" ({})", cut(said)));
+            return Err(AuthError::LoginNeeded(format!("{what}{}", said.unwrap_or_default())));
+        }
+        self.logged_in(Occasion::Unauthorized { refused: refused.cloned(), challenge }).await
+    }
+
+    /// The server has answered 403, because the authorization has not all scopes. `repeatable`: whether the message can be sent
+    /// once more, and somebody asked for it.
+    pub(super) async fn step_up(
+        self: &Arc<Self>,
+        refused: &HeaderValue,
+        challenge: Challenged,
+        repeatable: bool,
+    ) -> Result<(), AuthError> {
+        let kept = self.kept().await?;
+        if repeatable && authorization(kept.as_ref()).is_some_and(|current| current != refused) {
+            return Ok(());
+        }
+        let needed = challenge.scopes().unwrap_or_default();
+        let requested = kept.as_ref().map(|kept| kept.requested.as_slice()).unwrap_or_default();
+        let granted = kept.as_ref().and_then(|kept| kept.tokens.as_ref()?.scopes.as_deref());
+        let granted = granted.unwrap_or(requested);
+        let without =
+            |has: &[String]| needed.iter().filter(|scope| !has.contains(scope)).cloned().collect::<Vec<_>>();
+        let was_asked_for = without(requested).is_empty();
+        if was_asked_for || requested.len() >= MOST_SCOPES || !repeatable || !self.can_log_in() {
+            let mut missing = without(granted);
+            if missing.is_empty() {
+                missing = needed;
+            }
+            return Err(AuthError::Scopes { missing });
+        }
+        self.logged_in(Occasion::StepUp { refused: refused.clone(), challenge }).await
+    }
+}

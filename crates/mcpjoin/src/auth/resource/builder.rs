@@ -1,0 +1,261 @@
+//! What a resource server is told before it is one, and its document (RFC 9728).
+
+use std::fmt;
+use std::sync::Arc;
+
+use mcpjoin_proto::http::origin::Origin;
+use serde_json::{Map, Value};
+
+use super::remembered::Remembered;
+use super::scopes::{Hierarchy, Operation, ScopesFor, is_scope};
+use super::verifier::ErasedVerifier;
+use super::{Inner, JwtVerifier, REMEMBERED, ResourceServer, TOKENS, TokenVerifier, WELL_KNOWN};
+
+/// Asks for a new token, and says nothing about the resource.
+const OFFLINE: &str = "offline_access";
+
+/// Says what a [`ResourceServer`] is.
+#[must_use]
+pub struct ResourceServerBuilder {
+    resource: String,
+    issuers: Vec<String>,
+    name: Option<String>,
+    documentation: Option<String>,
+    supported: Vec<String>,
+    required: Vec<Box<str>>,
+    scopes_for: Option<ScopesFor>,
+    hierarchy: Hierarchy,
+    verifier: Option<Box<dyn ErasedVerifier>>,
+    extra_ca: Vec<Vec<u8>>,
+}
+
+/// Why something is no resource server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResourceSetupError {
+    /// The URL of the server cannot be one.
+    #[error("{url} is not the URL of a server that tokens are given out for: {problem}")]
+    Resource {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The URL of who gives out tokens cannot be one.
+    #[error("{url} is not the URL of an authorization server: {problem}")]
+    Issuer {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Nobody gives out tokens.
+    #[error("no authorization server is named")]
+    NoIssuer,
+    /// It is written as no scope is, or is none of a resource.
+    #[error("{scope:?} is no scope of a server: {problem}")]
+    Scope {
+        /// What was given.
+        scope: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The verifier of tokens could not be made.
+    #[error("tokens cannot be verified: {0}")]
+    Verifier(String),
+}
+
+impl ResourceServerBuilder {
+    pub(super) fn new(resource: String) -> Self {
+        Self {
+            resource,
+            issuers: Vec::new(),
+            name: None,
+            documentation: None,
+            supported: Vec::new(),
+            required: Vec::new(),
+            scopes_for: None,
+            hierarchy: Hierarchy::default(),
+            verifier: None,
+            extra_ca: Vec::new(),
+        }
+    }
+
+    /// An authorization server that gives out tokens for this one: its issuer, to the letter. At least one.
+    pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
+        self.issuers.push(issuer.into());
+        self
+    }
+
+    /// What a person knows the server by, for the document.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// A page for people who write clients, for the document: a URL.
+    pub fn documentation(mut self, url: impl Into<String>) -> Self {
+        self.documentation = Some(url.into());
+        self
+    }
+
+    /// The scopes that the document names: what a client asks for that knows nothing better, and so the fewest with which
+    /// it can begin. Without any, the required ones.
+    pub fn scopes_supported<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
+        self.supported.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
+    /// The scopes that every request needs: none.
+    pub fn required_scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
+        self.required.extend(scopes.into_iter().map(|scope| scope.into().into_boxed_str()));
+        self
+    }
+
+    /// The scopes that an operation needs beside the required ones. Asked for each request and notification of a client;
+    /// all that are missing are named in one refusal.
+    pub fn scopes_for<I, S>(mut self, scopes: impl Fn(&Operation<'_>) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<str>,
+    {
+        self.scopes_for = Some(ScopesFor::new(scopes));
+        self
+    }
+
+    /// Whoever has the broad scope has the narrow ones, too, and what these imply.
+    pub fn implies<S: Into<String>>(
+        mut self,
+        broad: impl Into<String>,
+        narrow: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.hierarchy.add(broad.into(), narrow.into_iter().map(Into::into));
+        self
+    }
+
+    /// Who verifies tokens: a [`JwtVerifier`] for the issuers, unless it is said here.
+    pub fn verifier(mut self, verifier: impl TokenVerifier) -> Self {
+        self.verifier = Some(Box::new(verifier));
+        self
+    }
+
+    /// An authority to trust beside those of the system when the keys of the issuers are fetched: PEM. May be given more than
+    /// once. A verifier that is given ([`Self::verifier`]) has its own.
+    pub fn extra_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.extra_ca.push(pem.into());
+        self
+    }
+
+    /// Makes it. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When a URL cannot be one (`https`, or `http` on this machine, with no user, query or fragment, and that of the server in
+    /// lower case up to its path), no issuer is named, a scope is none, or an authority cannot be read.
+    pub fn build(self) -> Result<ResourceServer, ResourceSetupError> {
+        let Self { resource, issuers, supported, required, .. } = self;
+        let (origin, path) = split(&resource)
+            .map_err(|problem| ResourceSetupError::Resource { url: resource.clone(), problem })?;
+        for issuer in &issuers {
+            check_url(issuer)
+                .map_err(|problem| ResourceSetupError::Issuer { url: issuer.clone(), problem })?;
+        }
+        if issuers.is_empty() {
+            return Err(ResourceSetupError::NoIssuer);
+        }
+        let supported =
+            if supported.is_empty() { required.iter().map(ToString::to_string).collect() } else { supported };
+        for scope in supported.iter().map(String::as_str).chain(required.iter().map(|scope| &**scope)) {
+            let problem = match scope {
+                OFFLINE => "it asks for a new token, and says nothing about the server",
+                scope if !is_scope(scope) => {
+                    "it has a space, a quote, a backslash or no character at all in it"
+                }
+                _ => continue,
+            };
+            return Err(ResourceSetupError::Scope { scope: scope.to_owned(), problem });
+        }
+        let mut document = Map::new();
+        let texts = |texts: &[String]| Value::Array(texts.iter().cloned().map(Value::String).collect());
+        document.insert("resource".into(), resource.clone().into());
+        document.insert("authorization_servers".into(), texts(&issuers));
+        if !supported.is_empty() {
+            document.insert("scopes_supported".into(), texts(&supported));
+        }
+        document.insert("bearer_methods_supported".into(), texts(&["header".to_owned()]));
+        if let Some(name) = self.name {
+            document.insert("resource_name".into(), name.into());
+        }
+        if let Some(url) = self.documentation {
+            document.insert("resource_documentation".into(), url.into());
+        }
+        let verifier = match self.verifier {
+            Some(verifier) => verifier,
+            None => {
+                let extra_ca = &self.extra_ca;
+                let of = |issuer: &String| JwtVerifier::with_extra_ca(issuer, extra_ca.iter().cloned());
+                let mut verifiers = issuers.iter().map(of);
+                let first = verifiers.next().unwrap_or(Err(ResourceSetupError::NoIssuer))?;
+                Box::new(verifiers.try_fold(first, |all, one| Ok(all.and(one?)))?)
+            }
+        };
+        let below = if path == "/" { "" } else { path };
+        let mut audiences = vec![resource.clone()];
+        if below.is_empty() {
+            // Of a URL without a path both forms are the same (RFC 3986, 6.2.3), and clients that read URLs write the
+            // one with a slash.
+            audiences = vec![origin.clone(), format!("{origin}/")];
+        }
+        let mut paths = vec![WELL_KNOWN.to_owned()];
+        if !below.is_empty() {
+            paths.push(format!("{WELL_KNOWN}{below}"));
+        }
+        Ok(ResourceServer(Arc::new(Inner {
+            audiences,
+            metadata_url: format!("{origin}{WELL_KNOWN}{below}"),
+            paths,
+            document: Value::Object(document).to_string().into(),
+            required,
+            scopes_for: self.scopes_for,
+            hierarchy: self.hierarchy,
+            verifier,
+            remembered: Remembered::new(TOKENS, REMEMBERED),
+            resource,
+        })))
+    }
+}
+
+/// The origin of a resource and its path.
+fn split(url: &str) -> Result<(String, &str), String> {
+    let origin = check_url(url)?;
+    match url.strip_prefix(origin.as_str()) {
+        Some(path) if path.is_empty() || path.starts_with('/') => Ok((origin, path)),
+        _ => {
+            let rest = url.splitn(4, '/').nth(3).map(|path| format!("/{path}")).unwrap_or_default();
+            Err(format!("write it as {origin}{rest}"))
+        }
+    }
+}
+
+/// What RFC 9728, 1.2 and RFC 8414, 2 ask of both. Gives the origin.
+fn check_url(url: &str) -> Result<String, String> {
+    let origin = Origin::of(url).map_err(|error| error.to_string())?;
+    if !url.is_ascii() || url.contains(['"', '<', '>']) {
+        return Err("it has a character in it that no URL has".into());
+    }
+    if url.contains(['?', '#']) {
+        return Err("it has no query and no fragment".into());
+    }
+    if !origin.is_secure() && !origin.is_loopback() {
+        return Err("tokens are not sent over http, but to this machine; write https".into());
+    }
+    Ok(origin.to_string())
+}
+
+impl fmt::Debug for ResourceServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceServerBuilder")
+            .field("resource", &self.resource)
+            .field("issuers", &self.issuers)
+            .finish_non_exhaustive()
+    }
+}

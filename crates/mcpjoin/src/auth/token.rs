@@ -1,0 +1,365 @@
+//! The token endpoint: what it is asked, in whose name, and what may be believed of its answer.
+//!
+//! [RFC 6749, 4 to 6](https://www.rfc-editor.org/rfc/rfc6749#section-5) as
+//! [OAuth 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-3.2) has it. Called by `flow` (the code),
+//! `refresh` and the grants without a person. It decides nothing: it sends once (twice where a nonce is wanted), and reads.
+//!
+//! How long a token lives, of `expires_in` (adversarial case 141): a number of seconds, also where it is written as a text. Nothing,
+//! `null`, what is no number, zero, less than zero, and more than ten years say nothing: such a token is used until the server
+//! refuses it, which costs one request, where to believe it would cost a refresh before each request.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+
+use super::error::AuthError;
+use super::fetch::{FetchError, FetchErrorKind, Fetched, Fetcher, cut, shown_text};
+use super::form::{Form, encode};
+use super::registration::{Registration, TokenAuth};
+use super::secret::Secret;
+
+/// A token that says it lives longer does not say how long it lives.
+const LONGEST_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// A longer token fits into no header, in bytes.
+const LONGEST_TOKEN: usize = 64 * 1024;
+/// A longer one fits into no URL, in bytes.
+const LONGEST_REQUEST_URI: usize = 2048;
+/// More scopes than that are not kept.
+const SCOPES: usize = 256;
+/// [RFC 7523, 2.2](https://www.rfc-editor.org/rfc/rfc7523#section-2.2).
+const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+const DPOP: HeaderName = HeaderName::from_static("dpop");
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
+/// The token endpoint gave no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// It was not reached, or its answer was cut off: what is stored stays good.
+    #[error("no token: {0}")]
+    Unreached(FetchError),
+    /// It cannot answer now (a status of 5xx, or 429): what is stored stays good.
+    #[error("no token: {url} answers {status}")]
+    Unavailable {
+        /// The endpoint.
+        url: String,
+        /// The status.
+        status: u16,
+    },
+    /// It refuses ([RFC 6749, 5.2](https://www.rfc-editor.org/rfc/rfc6749#section-5.2)).
+    #[error("no token: {url} refuses: {error}{}", description.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
+    Refused {
+        /// The endpoint.
+        url: String,
+        /// Its `error`, `invalid_grant` for example: escaped and cut.
+        error: String,
+        /// Its `error_description`: escaped and cut.
+        description: Option<String>,
+    },
+    /// It answers what is no answer of a token endpoint.
+    #[error("no token: the answer of {url} is none: {what}")]
+    Nonsense {
+        /// The endpoint.
+        url: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The request could not be made.
+    #[error("no token: {0}")]
+    Unasked(String),
+}
+
+impl TokenError {
+    /// Whether the same may succeed later, with nothing changed.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreached(error) => !matches!(error.kind, FetchErrorKind::Url | FetchErrorKind::Address),
+            Self::Unavailable { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it was refused for that reason.
+    pub(super) fn is(&self, reason: &str) -> bool {
+        matches!(self, Self::Refused { error, .. } if error == reason)
+    }
+}
+
+/// How a token is shown to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    Bearer,
+    Dpop,
+}
+
+impl TokenKind {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bearer => "Bearer",
+            Self::Dpop => "DPoP",
+        }
+    }
+
+    /// Schemes are compared without case: [RFC 6749, 5.1](https://www.rfc-editor.org/rfc/rfc6749#section-5.1).
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        [Self::Bearer, Self::Dpop].into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(text))
+    }
+}
+
+/// What a token endpoint has given.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Tokens {
+    pub(super) access: Secret,
+    pub(super) kind: TokenKind,
+    pub(super) expires: Option<SystemTime>,
+    /// How long it was to live when it was given.
+    pub(super) lifetime: Option<Duration>,
+    pub(super) refresh: Option<Secret>,
+    /// What it is good for, where the server says so.
+    pub(super) scopes: Option<Vec<String>>,
+}
+
+impl Tokens {
+    /// The value of `Authorization`.
+    pub(super) fn authorization(&self) -> Option<HeaderValue> {
+        let text = format!("{} {}", self.kind.as_str(), self.access.expose());
+        let mut value = HeaderValue::from_str(&text).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens")
+            .field("kind", &self.kind)
+            .field("expires", &self.expires)
+            .field("refreshable", &self.refresh.is_some())
+            .field("scopes", &self.scopes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Says who the client is by signing with its key: `private_key_jwt`
+/// ([RFC 7523, 3](https://www.rfc-editor.org/rfc/rfc7523#section-3)).
+pub(super) trait ClientAssertion: Send + Sync {
+    /// A fresh one, for an audience: the issuer.
+    fn assertion(&self, client_id: &str, audience: &str) -> Result<Secret, AuthError>;
+}
+
+/// Proves that a key is ours to which tokens are bound: [RFC 9449](https://www.rfc-editor.org/rfc/rfc9449).
+pub(super) trait Possession: Send + Sync {
+    /// A proof for one request; with the hash of the token that goes with it.
+    fn proof(&self, method: &str, url: &str, access_token: Option<&str>) -> Option<HeaderValue>;
+
+    /// The nonce that this server wants from now on.
+    fn nonce(&self, url: &str, nonce: &str);
+
+    /// The private key, to be kept beside the tokens that are bound to it.
+    fn key(&self) -> Secret;
+}
+
+/// Who is asked, and in whose name.
+#[derive(Clone, Copy)]
+pub(super) struct TokenEndpoint<'a> {
+    pub(super) fetcher: &'a Fetcher,
+    pub(super) url: &'a str,
+    pub(super) issuer: &'a str,
+    pub(super) client: &'a Registration,
+    /// The client proves itself with its key, in place of a secret.
+    pub(super) assertion: Option<&'a dyn ClientAssertion>,
+    /// Tokens are to be bound to a key.
+    pub(super) possession: Option<&'a dyn Possession>,
+}
+
+impl TokenEndpoint<'_> {
+    /// Asks for tokens.
+    pub(super) async fn ask(&self, form: Form) -> Result<Tokens, AuthError> {
+        // Before it is sent, so that the token is never thought to live longer than it does.
+        let now = SystemTime::now();
+        let fetched = self.post(form).await?;
+        let tokens = read(&self.name(), &fetched, now)?;
+        if tokens.kind == TokenKind::Dpop && self.possession.is_none() {
+            let what = "the token is bound to a key (DPoP), and no key was shown".into();
+            return Err(TokenError::Nonsense { url: self.name(), what }.into());
+        }
+        Ok(tokens)
+    }
+
+    /// Sends a form in the name of the client. The answer is not read.
+    pub(super) async fn post(&self, form: Form) -> Result<Fetched, AuthError> {
+        let mut form = form;
+        let mut headers = HeaderMap::new();
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        headers.insert(header::CONTENT_TYPE, kind);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        let id = self.client.client_id.as_str();
+        let missing = || TokenError::Unasked("the client has no secret to prove itself with".into());
+        if self.assertion.is_some() {
+            form = form.with("client_id", id).with("client_assertion_type", JWT_BEARER);
+        } else {
+            let secret = self.client.client_secret.as_ref();
+            match self.client.token_auth {
+                TokenAuth::None => form = form.with("client_id", id),
+                TokenAuth::Post => {
+                    let secret = secret.ok_or_else(missing)?.clone();
+                    form = form.with("client_id", id).with("client_secret", secret);
+                }
+                TokenAuth::Basic => {
+                    let secret = secret.ok_or_else(missing)?;
+                    headers.insert(header::AUTHORIZATION, basic(id, secret)?);
+                    // No second way to prove anything (RFC 6749, 3.2.1): servers of the Python SDK find the client by it alone.
+                    form = form.with("client_id", id);
+                }
+                TokenAuth::PrivateKeyJwt => {
+                    let what = "the client is registered to prove itself with a key, and none was given";
+                    return Err(TokenError::Unasked(what.into()).into());
+                }
+            }
+        }
+        let mut asked_for_nonce = false;
+        loop {
+            let (mut headers, mut form) = (headers.clone(), form.clone());
+            if let Some(assertion) = self.assertion {
+                // Each counts once.
+                form = form.with("client_assertion", assertion.assertion(id, self.issuer)?);
+            }
+            if let Some(mut proof) = self.possession.and_then(|key| key.proof("POST", self.url, None)) {
+                proof.set_sensitive(true);
+                headers.insert(DPOP, proof);
+            }
+            let fetched = self.fetcher.post(self.url, headers, form.encode()).await;
+            let fetched = fetched.map_err(TokenError::Unreached)?;
+            if let Some(key) = self.possession
+                && let Some(nonce) = fetched.headers.get(DPOP_NONCE).and_then(|nonce| nonce.to_str().ok())
+            {
+                key.nonce(self.url, nonce);
+                let wanted = refusal(&self.name(), &fetched).is_some_and(|error| error.is("use_dpop_nonce"));
+                if wanted && !asked_for_nonce {
+                    asked_for_nonce = true;
+                    continue;
+                }
+            }
+            return Ok(fetched);
+        }
+    }
+
+    /// The endpoint, for a person.
+    pub(super) fn name(&self) -> String {
+        shown_text(self.url)
+    }
+}
+
+/// [RFC 6749, 2.3.1](https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1): both are encoded before they are joined.
+fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, TokenError> {
+    let text = STANDARD.encode(format!("{}:{}", encode(id), encode(secret.expose())));
+    let mut value = HeaderValue::from_str(&format!("Basic {text}"))
+        .map_err(|_| TokenError::Unasked("the secret of the client is too long".into()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The members of an answer that is an object of JSON.
+fn members(fetched: &Fetched) -> Result<Map<String, Value>, String> {
+    let raw = fetched.json()?;
+    match serde_json::from_str(raw.as_str()) {
+        Ok(Value::Object(members)) => Ok(members),
+        _ => Err("it is no object of JSON".into()),
+    }
+}
+
+/// Why it was refused, where it was in the way of the specification. Some refuse with 200.
+pub(super) fn refusal(url: &str, fetched: &Fetched) -> Option<TokenError> {
+    let members = members(fetched).ok()?;
+    let text = |name: &str| members.get(name).and_then(Value::as_str).map(cut);
+    Some(TokenError::Refused {
+        url: url.to_owned(),
+        error: text("error")?,
+        description: text("error_description"),
+    })
+}
+
+/// The members of an answer that says yes.
+fn accepted(url: &str, fetched: &Fetched) -> Result<Map<String, Value>, TokenError> {
+    let nonsense = |what: String| TokenError::Nonsense { url: url.to_owned(), what };
+    if let Some(error) = refusal(url, fetched) {
+        return Err(error);
+    }
+    let status = fetched.status;
+    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        return Err(TokenError::Unavailable { url: url.to_owned(), status: status.as_u16() });
+    }
+    if !status.is_success() {
+        let kind = fetched.content_type().unwrap_or_else(|| "without a content type".into());
+        return Err(nonsense(format!("{status} {kind}, and no error that it names")));
+    }
+    members(fetched).map_err(|what| nonsense(format!("{status}: {what}")))
+}
+
+/// Reads the answer to a pushed authorization request: the URI that stands for it
+/// ([RFC 9126, 2.2](https://www.rfc-editor.org/rfc/rfc9126#section-2.2)).
+pub(super) fn request_uri(url: &str, fetched: &Fetched) -> Result<String, TokenError> {
+    let members = accepted(url, fetched)?;
+    let uri = members.get("request_uri").and_then(Value::as_str);
+    let uri = uri.filter(|uri| !uri.is_empty() && uri.len() <= LONGEST_REQUEST_URI).map(str::to_owned);
+    uri.ok_or_else(|| TokenError::Nonsense {
+        url: url.to_owned(),
+        what: "it has no request_uri that can be used".into(),
+    })
+}
+
+/// Reads an answer. `now` is when it was asked for.
+pub(super) fn read(url: &str, fetched: &Fetched, now: SystemTime) -> Result<Tokens, TokenError> {
+    let nonsense = |what: String| TokenError::Nonsense { url: url.to_owned(), what };
+    let members = accepted(url, fetched)?;
+    let text = |name: &str| match members.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(nonsense(format!("its {name} is no text"))),
+    };
+    let token = |name: &str| match text(name)? {
+        None | Some("") => Ok(None),
+        Some(token) if token.len() > LONGEST_TOKEN => {
+            Err(nonsense(format!("its {name} is longer than {LONGEST_TOKEN} bytes")))
+        }
+        // VSCHAR of RFC 6749, A.12: what can stand in a header.
+        Some(token) if !token.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) => {
+            Err(nonsense(format!("its {name} has a character that no token has")))
+        }
+        Some(token) => Ok(Some(Secret::new(token))),
+    };
+    let access = token("access_token")?.ok_or_else(|| nonsense("it has no access_token".into()))?;
+    let kind = text("token_type")?.ok_or_else(|| nonsense("it has no token_type".into()))?;
+    let kind = TokenKind::parse(kind)
+        .ok_or_else(|| nonsense(format!("its token_type is `{}`, which is not known", cut(kind))))?;
+    let lifetime = members.get("expires_in").and_then(lifetime);
+    let scopes = text("scope")?.map(|scopes| scopes.split(' ').filter(|scope| !scope.is_empty()));
+    Ok(Tokens {
+        access,
+        kind,
+        expires: lifetime.and_then(|lifetime| now.checked_add(lifetime)),
+        lifetime,
+        refresh: token("refresh_token")?,
+        scopes: scopes.map(|scopes| scopes.take(SCOPES).map(str::to_owned).collect()),
+    })
+}
+
+/// How long a token lives; `None` where that is not said in a way that can be believed.
+fn lifetime(value: &Value) -> Option<Duration> {
+    let seconds = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }?;
+    let lifetime = Duration::try_from_secs_f64(seconds).ok()?;
+    (!lifetime.is_zero() && lifetime <= LONGEST_LIFE).then_some(lifetime)
+}
+
+#[cfg(test)]
+mod tests;

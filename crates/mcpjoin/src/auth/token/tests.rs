@@ -1,0 +1,120 @@
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+
+use super::*;
+
+fn fetched(status: u16, body: &str) -> Fetched {
+    Fetched {
+        status: StatusCode::from_u16(status).unwrap(),
+        headers: HeaderMap::new(),
+        body: Bytes::copy_from_slice(body.as_bytes()),
+        url: "https://as.example/token".parse().unwrap(),
+    }
+}
+
+fn read_at(status: u16, body: &str, now: SystemTime) -> Result<Tokens, TokenError> {
+    read("https://as.example/token", &fetched(status, body), now)
+}
+
+#[test]
+fn g141_how_long_a_token_lives_is_read_from_anything_and_believed_when_it_can_be() {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    for (expires, seconds) in [
+        ("", None),
+        (r#","expires_in":null"#, None),
+        (r#","expires_in":0"#, None),
+        (r#","expires_in":-1"#, None),
+        (r#","expires_in":-1e30"#, None),
+        (r#","expires_in":1e30"#, None),
+        (r#","expires_in":1e400"#, None),
+        (r#","expires_in":99999999999999999999999999"#, None),
+        (r#","expires_in":"soon""#, None),
+        (r#","expires_in":"NaN""#, None),
+        (r#","expires_in":"inf""#, None),
+        (r#","expires_in":[]"#, None),
+        (r#","expires_in":true"#, None),
+        (r#","expires_in":3600"#, Some(3600)),
+        (r#","expires_in":3600.0"#, Some(3600)),
+        (r#","expires_in":"3600""#, Some(3600)),
+        (r#","expires_in":1"#, Some(1)),
+    ] {
+        let body = format!(r#"{{"access_token":"a","token_type":"bearer"{expires}}}"#);
+        let tokens = match read_at(200, &body, now) {
+            Ok(tokens) => tokens,
+            // A number that no JSON reader takes is an answer that none takes.
+            Err(error) if expires.contains("1e400") => {
+                assert!(matches!(error, TokenError::Nonsense { .. }), "{error}");
+                continue;
+            }
+            Err(error) => panic!("{expires}: {error}"),
+        };
+        assert_eq!(tokens.lifetime, seconds.map(Duration::from_secs), "{expires}");
+        assert_eq!(tokens.expires, tokens.lifetime.map(|lifetime| now + lifetime), "{expires}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_none_is_said_to_be_none_and_nothing_of_it_is_shown() {
+    for (status, body) in [
+        (200, ""),
+        (200, "<html>hunter2</html>"),
+        (200, "[\"hunter2\"]"),
+        (200, r#"{"access_token":"hunter2"}"#),
+        (200, r#"{"access_token":"hunter2","token_type":"mac"}"#),
+        (200, r#"{"access_token":"hunter2\n","token_type":"bearer"}"#),
+        (200, r#"{"access_token":"hunter2é","token_type":"bearer"}"#),
+        (200, r#"{"access_token":["hunter2"],"token_type":"bearer"}"#),
+        (200, r#"{"access_token":"","token_type":"bearer"}"#),
+        (200, r#"{"access_token":"hunter2","token_type":"bearer","refresh_token":{"hunter2":1}}"#),
+        (200, r#"{"access_token":"hunter2","access_token":"hunter3","token_type":"bearer"}"#),
+        (404, "hunter2"),
+        (302, ""),
+    ] {
+        let error = read_at(status, body, SystemTime::now()).unwrap_err();
+        assert!(matches!(error, TokenError::Nonsense { .. }), "{body}: {error}");
+        assert!(!error.is_transient());
+        assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
+    }
+    let long = format!(r#"{{"access_token":"{}","token_type":"bearer"}}"#, "a".repeat(LONGEST_TOKEN + 1));
+    assert!(matches!(read_at(200, &long, SystemTime::now()), Err(TokenError::Nonsense { .. })));
+}
+
+#[test]
+fn a_refusal_is_told_and_what_may_pass_is_told_from_it() {
+    let error =
+        read_at(400, r#"{"error":"invalid_grant","error_description":"\u001b[31mno"}"#, SystemTime::now());
+    let error = error.unwrap_err();
+    assert!(error.is("invalid_grant") && !error.is_transient());
+    assert_eq!(error.to_string(), "no token: https://as.example/token refuses: invalid_grant: \\u{1b}[31mno");
+    // Some say it with 200.
+    assert!(
+        read_at(200, r#"{"error":"bad_verification_code"}"#, SystemTime::now())
+            .unwrap_err()
+            .is("bad_verification_code")
+    );
+    for status in [429, 500, 503] {
+        assert!(read_at(status, "<html>", SystemTime::now()).unwrap_err().is_transient(), "{status}");
+    }
+}
+
+#[test]
+fn g138_tokens_are_shown_to_nobody() {
+    let body = r#"{"access_token":"hunter2","token_type":"DPoP","refresh_token":"hunter3","scope":"a  b"}"#;
+    let tokens = read_at(200, body, SystemTime::now()).unwrap();
+    assert_eq!(tokens.kind, TokenKind::Dpop);
+    assert_eq!(tokens.scopes.as_deref(), Some(&["a".to_owned(), "b".to_owned()][..]));
+    let value = tokens.authorization().unwrap();
+    assert_eq!(value, "DPoP hunter2");
+    assert!(!format!("{tokens:?} {value:?}").contains("hunter"), "{tokens:?}");
+}
+
+#[test]
+fn a_client_and_its_secret_are_encoded_before_they_are_joined() {
+    // RFC 6749, 2.3.1.
+    let value = basic("a:b", &Secret::new("c d%")).unwrap();
+    let text = value.to_str().unwrap().strip_prefix("Basic ").unwrap();
+    assert_eq!(STANDARD.decode(text).unwrap(), b"a%3Ab:c+d%25");
+    assert!(!format!("{value:?}").contains(text));
+}

@@ -1,0 +1,81 @@
+//! Which arguments of tools are repeated in headers, as the lists of tools say that have passed.
+//!
+//! Over HTTP a gateway is the server that its clients see, so a request whose headers and arguments differ is refused
+//! here, as a server must: <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>. What
+//! goes to the server has headers of its own. A tool that nobody has listed is not known, and not looked at.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mcpjoin_proto::http::params::{HeaderMark, header_marks};
+use mcpjoin_proto::{Payload, Raw};
+
+/// Tools whose marks are remembered: as many as the pages of a list may bring ten of.
+const TOOLS: usize = 10_000;
+/// What a schema has that marks an argument.
+const MARK: &str = "x-mcp-header";
+
+/// The marks of tools, by name.
+#[derive(Default)]
+pub(super) struct Marks(Mutex<BTreeMap<Box<str>, Arc<[HeaderMark]>>>);
+
+impl Marks {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Arc<[HeaderMark]>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A list of tools has passed.
+    pub(super) fn learn(&self, list: &Payload) {
+        // Nearly no server marks anything: then the list is not taken apart.
+        if self.lock().is_empty()
+            && memchr::memmem::find(list.raw().as_str().as_bytes(), MARK.as_bytes()).is_none()
+        {
+            return;
+        }
+        let tools: Vec<Raw> =
+            list.raw().member("tools").and_then(|tools| tools.decode().ok()).unwrap_or_default();
+        for tool in tools {
+            let name = tool.member("name");
+            let Some(name) = name.as_ref().and_then(Raw::to_string_value) else { continue };
+            let schema = tool.member("inputSchema");
+            // A tool whose marks are invalid is left out by every client.
+            let marks = schema.and_then(|schema| header_marks(&schema).ok()).unwrap_or_default();
+            let mut known = self.lock();
+            if marks.is_empty() {
+                known.remove(&*name);
+            } else if known.len() < TOOLS || known.contains_key(&*name) {
+                known.insert(name.into(), marks.into());
+            }
+        }
+    }
+
+    /// Those of a tool; `None` where there are none, or none are known.
+    pub(super) fn of(&self, tool: &str) -> Option<Arc<[HeaderMark]>> {
+        self.lock().get(tool).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::{Payload, Raw};
+
+    use super::Marks;
+
+    #[test]
+    fn marks_are_those_of_the_last_list_that_has_passed() {
+        let marks = Marks::default();
+        let list = |tools: &str| Payload::from_raw(Raw::parse(format!(r#"{{"tools":[{tools}]}}"#)).unwrap());
+        let tool = |name: &str, property: &str| {
+            format!(
+                r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{property}}}}}}}"#
+            )
+        };
+        let marked = r#"{"type":"string","x-mcp-header":"Region"}"#;
+        marks.learn(&list(&tool("plain", r#"{"type":"string"}"#)));
+        assert!(marks.of("plain").is_none());
+        marks.learn(&list(&[tool("one", marked), tool("two", marked), "7".into()].join(",")));
+        assert_eq!(marks.of("one").unwrap()[0].header(), "Mcp-Param-Region");
+        marks.learn(&list(&tool("one", r#"{"type":"string"}"#)));
+        assert!(marks.of("one").is_none() && marks.of("two").is_some());
+    }
+}

@@ -1,0 +1,291 @@
+//! Which modern clients share servers: those that declare the same, as far as they may be one.
+//!
+//! A client of a connection of its own (standard input and output, TCP, Unix sockets, QUIC) shares with nobody. Whoever comes over HTTP
+//! has no session in this era, so there is one pool of servers for each principal, where who asks is proved, and else for
+//! each address. Called by `modern` for each request. Which server of a pool a request goes to, `lanes` says.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mcpjoin_proto::Raw;
+use mcpjoin_proto::session::Origin;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::Shared;
+use super::end::Refusal;
+use super::lanes::Pool;
+use super::modern_to_legacy::Clients;
+use super::places::{Place, Places};
+use super::upstream::Wanted;
+
+/// Pools of clients over HTTP at once, and pools of one connection: beyond it the one that was used longest ago, and that
+/// nobody uses now, is ended.
+const POOLS: usize = 16;
+/// How long the place of a server is waited for that was ended: longer than a program is given to leave.
+const LEAVING: Duration = Duration::from_secs(30);
+
+/// Whose requests share servers, as far as that is known. Nobody shares a server with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// That of one client: the number of its connection.
+    Connection(u64),
+    /// That of a principal.
+    Principal(Box<str>),
+    /// That of whoever is at an address.
+    Address(IpAddr),
+    /// That of whoever is on this machine, as far as it has no address.
+    Anybody,
+}
+
+impl Whose {
+    /// Whose a request is that comes over HTTP.
+    pub(super) fn of(origin: &Origin) -> Self {
+        if let Some(principal) = &origin.principal {
+            return Self::Principal(principal.clone());
+        }
+        let peer: Option<SocketAddr> = origin.peer.as_ref().and_then(|peer| peer.parse().ok());
+        peer.map_or(Self::Anybody, |peer| Self::Address(peer.ip()))
+    }
+
+    pub(super) const fn clients(&self) -> Clients {
+        match self {
+            Self::Connection(_) => Clients::One,
+            Self::Principal(_) => Clients::Principal,
+            Self::Address(_) | Self::Anybody => Clients::Strangers,
+        }
+    }
+
+    /// Whether both are bounded together.
+    fn is_bounded_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Connection(_), _) | (_, Self::Connection(_)) => self == other,
+            _ => true,
+        }
+    }
+}
+
+/// What the first server of a pool has come to.
+type Outcome = Option<Result<Arc<Pool>, Refusal>>;
+
+/// The pools that there are.
+#[derive(Clone, Default)]
+pub(super) struct Pools(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    entries: Mutex<Vec<Entry>>,
+    /// Connections are counted up from 1.
+    connections: AtomicU64,
+}
+
+struct Entry {
+    /// What its clients declare, as they have written it.
+    capabilities: Raw,
+    whose: Whose,
+    outcome: watch::Receiver<Outcome>,
+    used: Instant,
+}
+
+impl Entry {
+    fn pool(&self) -> Option<Arc<Pool>> {
+        match &*self.outcome.borrow() {
+            Some(Ok(pool)) => Some(pool.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Pools {
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pools of one more connection.
+    pub(super) fn own(&self) -> Own {
+        Own { pools: self.clone(), number: self.0.connections.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+
+    /// A place for one more server. When there is none left, one that nobody uses is ended, and its place is waited for: but
+    /// no server that a client has for itself over another connection than this one.
+    pub(super) async fn place(&self, places: &Arc<Places>, whose: Option<&Whose>) -> Result<Place, Refusal> {
+        match places.take() {
+            Err(Refusal::TooMany { .. }) if places.are_leaving() || end_unused(&mut self.lock(), whose) => {
+                places.take_within(LEAVING).await
+            }
+            taken => taken,
+        }
+    }
+
+    /// The same, and waits for one however long it takes.
+    pub(super) async fn wait_for_place(&self, places: &Arc<Places>) -> Result<Place, Refusal> {
+        loop {
+            let stirred = places.stirred();
+            match places.take() {
+                Err(Refusal::TooMany { .. }) => {
+                    if !places.are_leaving() {
+                        end_unused(&mut self.lock(), None);
+                    }
+                    stirred.await;
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&self) {
+        let entries = std::mem::take(&mut *self.lock());
+        drop(entries);
+    }
+
+    /// Forgets one that is of no use any more. Its servers end with the last request that they are at.
+    pub(super) fn forget(&self, pool: &Arc<Pool>) {
+        let is_gone = |entry: &Entry| entry.pool().is_some_and(|known| Arc::ptr_eq(&known, pool));
+        self.lock().retain(|entry| !is_gone(entry));
+    }
+
+    /// Forgets those of a connection.
+    fn take(&self, whose: &Whose) -> Vec<Entry> {
+        self.lock().extract_if(.., |entry| entry.whose == *whose).collect()
+    }
+}
+
+/// The pools of one connection, which are ended when this is dropped.
+pub(super) struct Own {
+    pools: Pools,
+    number: u64,
+}
+
+impl Own {
+    pub(super) const fn whose(&self) -> Whose {
+        Whose::Connection(self.number)
+    }
+
+    /// Ends them, and waits until nothing of them is left.
+    pub(super) async fn close(&self) {
+        for entry in self.pools.take(&self.whose()) {
+            if let Some(pool) = entry.pool() {
+                pool.close().await;
+            }
+        }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        for entry in self.pools.take(&self.whose()) {
+            if let Some(pool) = entry.pool() {
+                pool.end();
+            }
+        }
+    }
+}
+
+/// Ends a pool that nobody uses when there are as many as there may be.
+fn make_room(entries: &mut Vec<Entry>, whose: &Whose) {
+    let bounded = entries.iter().filter(|entry| entry.whose.is_bounded_with(whose));
+    if bounded.count() >= POOLS {
+        end_pool(entries, |entry| entry.whose.is_bounded_with(whose));
+    }
+}
+
+/// Ends a server that nobody uses now: one that a pool has beyond its first, else that of the pool that was used longest
+/// ago. Says whether there was one.
+fn end_unused(entries: &mut Vec<Entry>, whose: Option<&Whose>) -> bool {
+    let is_shared = |entry: &Entry| entry.whose.clients() != Clients::One || Some(&entry.whose) == whose;
+    entries.iter().filter_map(Entry::pool).any(|pool| pool.end_idle_lane()) || end_pool(entries, is_shared)
+}
+
+fn end_pool(entries: &mut Vec<Entry>, among: impl Fn(&Entry) -> bool) -> bool {
+    let is_idle = |entry: &Entry| among(entry) && entry.pool().is_some_and(|pool| pool.is_idle());
+    let idle = entries.iter().enumerate().filter(|(_, entry)| is_idle(entry));
+    let Some((place, _)) = idle.min_by_key(|(_, entry)| entry.used) else { return false };
+    if let Some(pool) = entries.remove(place).pool() {
+        pool.end();
+    }
+    true
+}
+
+impl Shared {
+    /// The pool of clients with those capabilities, whose first server is started when there is none. Started once, however
+    /// many want it.
+    pub(super) async fn pool(&self, wanted: Wanted, whose: Whose) -> Result<Arc<Pool>, Refusal> {
+        let capabilities = wanted.presents.capabilities.clone().unwrap_or_else(Raw::empty_object);
+        let mut outcome = {
+            let mut entries = self.pools.lock();
+            // One that could not be had is tried again.
+            entries.retain(|entry| !matches!(&*entry.outcome.borrow(), Some(Err(_))));
+            let is_theirs = |entry: &&mut Entry| entry.capabilities == capabilities && entry.whose == whose;
+            match entries.iter_mut().find(is_theirs) {
+                Some(entry) => {
+                    entry.used = Instant::now();
+                    entry.outcome.clone()
+                }
+                None => {
+                    make_room(&mut entries, &whose);
+                    let outcome = self.start_pool(wanted, whose.clone());
+                    let used = Instant::now();
+                    entries.push(Entry { capabilities, whose, outcome: outcome.clone(), used });
+                    outcome
+                }
+            }
+        };
+        let known = outcome.wait_for(Option::is_some).await;
+        known.ok().and_then(|known| known.clone()).unwrap_or(Err(Refusal::Closed))
+    }
+
+    fn start_pool(&self, wanted: Wanted, whose: Whose) -> watch::Receiver<Outcome> {
+        let (told, outcome) = watch::channel(None);
+        let (settings, places, spoken) = (self.settings.clone(), self.places.clone(), self.spoken.clone());
+        let pools = self.pools.clone();
+        tokio::spawn(async move {
+            let start = async {
+                let place = pools.place(&places, Some(&whose)).await?;
+                Pool::start(&settings, place, &spoken, wanted, &whose).await
+            };
+            let started = tokio::select! {
+                biased;
+                started = start => started,
+                // The only client that it was for has left.
+                () = told.closed() => return,
+            };
+            drop(pools);
+            told.send_replace(Some(started));
+        });
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_its_principals_or_that_of_its_address() {
+        let of = |peer: Option<&str>, principal: Option<&str>| {
+            let (peer, principal) = (peer.map(Into::into), principal.map(Into::into));
+            Whose::of(&Origin { peer, principal, ..Origin::new("http") })
+        };
+        assert_eq!(of(None, None), Whose::Anybody);
+        // What is no address is on this machine.
+        assert_eq!(of(Some("/run/a.sock"), None), Whose::Anybody);
+        assert_eq!(of(Some("192.0.2.1:5"), None), of(Some("192.0.2.1:6"), None));
+        assert_ne!(of(Some("192.0.2.1:5"), None), of(Some("192.0.2.2:5"), None));
+        assert_ne!(of(Some("[2001:db8::1]:5"), None), of(Some("[2001:db8::2]:5"), None));
+        assert_ne!(of(Some("192.0.2.1:5"), Some("a")), of(Some("192.0.2.1:5"), Some("b")));
+        assert_eq!(of(Some("192.0.2.1:5"), Some("a")), of(Some("192.0.2.2:5"), Some("a")));
+        assert_ne!(of(Some("192.0.2.1:5"), None), of(None, Some("192.0.2.1")));
+    }
+
+    #[test]
+    fn those_of_a_connection_are_bounded_for_themselves() {
+        let (one, two) = (Whose::Connection(1), Whose::Connection(2));
+        assert!(one.is_bounded_with(&one) && !one.is_bounded_with(&two));
+        assert!(!one.is_bounded_with(&Whose::Anybody) && !Whose::Anybody.is_bounded_with(&one));
+        assert!(Whose::Anybody.is_bounded_with(&Whose::Principal("a".into())));
+    }
+}

@@ -1,0 +1,154 @@
+//! Puts members into a payload and takes them out of it, and changes no other byte.
+//!
+//! Used by whoever hands on what others have written, where an era's envelope differs: a gateway. The session's own
+//! envelope is put in by `session/envelope`.
+
+use alloc::string::String;
+use core::ops::Range;
+
+use crate::{Payload, Raw, scan};
+
+impl Payload {
+    /// The same with that member: in the place of its value where there is one, in front of the others where not.
+    #[must_use]
+    pub fn with_member(&self, name: &str, value: &Raw) -> Self {
+        written(with(self.raw().as_str(), name, value.as_str()))
+    }
+
+    /// The same with that member of `_meta`, which is made where it is missing or no object.
+    #[must_use]
+    pub fn with_meta_member(&self, key: &str, value: &Raw) -> Self {
+        let text = self.raw().as_str();
+        match self.meta_range().filter(|range| text[range.clone()].starts_with('{')) {
+            Some(range) => {
+                let meta = with(&text[range.clone()], key, value.as_str());
+                written(replaced(text, range, &meta))
+            }
+            None => written(with(text, "_meta", &with("{}", key, value.as_str()))),
+        }
+    }
+
+    /// The same without the members for which `gone` says so.
+    #[must_use]
+    pub fn without_members(&self, gone: impl Fn(&str) -> bool) -> Self {
+        without(self.raw().as_str(), gone).map_or_else(|| self.clone(), written)
+    }
+
+    /// The same without the members of `_meta` for which `gone` says so, and without `_meta` when none is left in it.
+    #[must_use]
+    pub fn without_meta_members(&self, gone: impl Fn(&str) -> bool) -> Self {
+        let text = self.raw().as_str();
+        let Some(range) = self.meta_range() else { return self.clone() };
+        let Some(meta) = without(&text[range.clone()], gone) else { return self.clone() };
+        if scan::members_of(&meta).next().is_none() {
+            return self.without_members(|name| name == "_meta");
+        }
+        written(replaced(text, range, &meta))
+    }
+}
+
+fn written(text: String) -> Payload {
+    Payload::from_raw(Raw::trusted(text.into()))
+}
+
+fn replaced(text: &str, range: Range<usize>, by: &str) -> String {
+    let mut out = String::with_capacity(text.len() - range.len() + by.len());
+    out.push_str(&text[..range.start]);
+    out.push_str(by);
+    out.push_str(&text[range.end..]);
+    out
+}
+
+/// An object with that member.
+fn with(object: &str, name: &str, value: &str) -> String {
+    if let Some((_, range)) = scan::members_of(object).find(|(known, _)| known == name) {
+        return replaced(object, range, value);
+    }
+    let mut out = String::with_capacity(object.len() + name.len() + value.len() + "\"\":,".len());
+    out.push('{');
+    crate::json::push_string(name, &mut out);
+    out.push(':');
+    out.push_str(value);
+    let rest = object.get(1..).unwrap_or("}");
+    if !rest.trim_start().starts_with('}') {
+        out.push(',');
+    }
+    out.push_str(rest);
+    out
+}
+
+/// An object without some of its members; `None` when it has none of them.
+fn without(object: &str, gone: impl Fn(&str) -> bool) -> Option<String> {
+    let mut out = String::with_capacity(object.len());
+    out.push('{');
+    let (mut end, mut taken, mut first) = (1, false, true);
+    for (name, range) in scan::members_of(object) {
+        let member = &object[end..range.end];
+        end = range.end;
+        if gone(&name) {
+            taken = true;
+        } else if core::mem::take(&mut first) {
+            // The comma belongs to what stood before it.
+            out.push_str(member.trim_start_matches([' ', '\t', '\n', '\r', ',']));
+        } else {
+            out.push_str(member);
+        }
+    }
+    out.push_str(&object[end..]);
+    taken.then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::borrow::ToOwned;
+
+    use super::*;
+
+    fn payload(text: &str) -> Payload {
+        Payload::from_raw(raw(text))
+    }
+
+    fn raw(text: &str) -> Raw {
+        Raw::parse(text.to_owned()).expect("valid")
+    }
+
+    #[test]
+    fn a_member_takes_the_place_of_its_value_and_nothing_else_is_touched() {
+        let text = r#"{ "a" : 1e400 , "progressToken":7,"b":[ ] }"#;
+        let out = payload(text).with_member("progressToken", &raw("\"x\""));
+        assert_eq!(out.raw().as_str(), r#"{ "a" : 1e400 , "progressToken":"x","b":[ ] }"#);
+        assert_eq!(payload("{ }").with_member("a", &raw("1")).raw().as_str(), r#"{"a":1 }"#);
+        assert_eq!(payload(r#"{"b":2}"#).with_member("a", &raw("1")).raw().as_str(), r#"{"a":1,"b":2}"#);
+    }
+
+    #[test]
+    fn meta_is_made_where_it_is_missing() {
+        assert_eq!(
+            payload(r#"{"b":2}"#).with_meta_member("k", &raw("1")).raw().as_str(),
+            r#"{"_meta":{"k":1},"b":2}"#
+        );
+        assert_eq!(
+            payload(r#"{"b":2, "_meta" : {"l" :-0}}"#).with_meta_member("k", &raw("1")).raw().as_str(),
+            r#"{"b":2, "_meta" : {"k":1,"l" :-0}}"#
+        );
+    }
+
+    #[test]
+    fn members_are_taken_out_with_their_commas() {
+        for (text, left) in [
+            (r#"{"x":1,"b":2}"#, r#"{"b":2}"#),
+            (r#"{"b":2 , "x":{"x":1}}"#, r#"{"b":2}"#),
+            (r#"{ "b":2,"x":1 , "c" : 3 }"#, r#"{"b":2 , "c" : 3 }"#),
+            (r#"{"x":[1,2]}"#, "{}"),
+            (r#"{"b":2}"#, r#"{"b":2}"#),
+        ] {
+            let out = payload(text).without_members(|name| name == "x");
+            assert_eq!(out.raw().as_str(), left);
+            Raw::parse(out.raw().as_str().to_owned()).expect("valid");
+        }
+        let out = payload(r#"{"a":1,"_meta":{"x":1,"y":2}}"#).without_meta_members(|key| key == "x");
+        assert_eq!(out.raw().as_str(), r#"{"a":1,"_meta":{"y":2}}"#);
+        let out = payload(r#"{"a":1,"_meta":{"x":1}}"#).without_meta_members(|key| key == "x");
+        assert_eq!(out.raw().as_str(), r#"{"a":1}"#);
+    }
+}

@@ -1,0 +1,127 @@
+//! The first request that a server gets, which decides the era of a stream; until then it is asked nothing else.
+//!
+//! Called by the session while it waits; what a client does before it is in `opening`.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning>
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+
+use super::declared;
+use super::event::{Asker, Peer, PeerCapabilities};
+use super::legacy::Legacy;
+use super::modern::{self, Modern};
+use super::role::ServerRole;
+use super::shared::Shared;
+use super::violation::Violation;
+use crate::json::ReadError;
+use crate::types::{ClientCapabilities, Implementation, InitializeParams, InitializeResult};
+use crate::{Era, ErrorObject, Method, Payload, Profile, Raw, Request, Version};
+
+/// What a server does with the first request.
+pub(super) enum First {
+    /// It was answered, or refused, and decides nothing.
+    Answered,
+    /// It opens a legacy session.
+    Legacy(Legacy),
+    /// It is a request of the modern era, to be handled there.
+    Modern(Modern, Request),
+}
+
+/// A request to a server that nobody has opened yet.
+pub(super) fn first_request(shared: &mut Shared, server: &ServerRole, request: Request) -> First {
+    let speaks_modern = server.speaks(Era::Modern);
+    let speaks_legacy = server.speaks(Era::Legacy);
+    let modern_way = request.method != Method::Initialize && modern::names_its_version(&request);
+    if speaks_modern && (modern_way || !speaks_legacy) {
+        let modern = Modern::new(modern::newest(), &shared.role);
+        return First::Modern(modern, request);
+    }
+    let outcome = match request.method {
+        Method::Ping => Ok(Payload::from_raw(Raw::empty_object())),
+        Method::Initialize => match initialize(server, &request) {
+            Ok((legacy, peer, result)) => {
+                shared.peer = Some(Arc::new(peer));
+                shared.reply(request.id, None, Ok(result));
+                return First::Legacy(legacy);
+            }
+            Err(error) => Err(error),
+        },
+        Method::Discover if speaks_modern => Err(ErrorObject::invalid_params(
+            "every request must carry `io.modelcontextprotocol/protocolVersion` in its _meta",
+        )),
+        Method::Discover => Err(ErrorObject::method_not_found("server/discover")),
+        _ => {
+            let method = request.method.clone();
+            shared.violation(Violation::TooEarly { method });
+            Err(ErrorObject::invalid_request(format!(
+                "{} came before the session was opened: send `initialize` first{}",
+                request.method,
+                if speaks_modern { ", or name the protocol version in _meta" } else { "" }
+            )))
+        }
+    };
+    shared.reply(request.id, None, outcome);
+    First::Answered
+}
+
+fn initialize(server: &ServerRole, request: &Request) -> Result<(Legacy, Peer, Payload), ErrorObject> {
+    let params = request.params.as_ref().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
+    let (version, info, capabilities) = presented(server, params.raw())
+        .map_err(|problem| ErrorObject::invalid_params(problem.to_string()))?;
+    let newest = server.newest(Era::Legacy);
+    let Some(newest) = newest else {
+        return Err(modern::unsupported_version(server, version.as_str()));
+    };
+    let asked_for = Profile::of(&version)
+        .filter(|profile| profile.initialize && server.versions.contains(&profile.version));
+    let profile = asked_for.or_else(|| Profile::of(newest)).unwrap_or_else(|| Profile::newest(Era::Legacy));
+    let asker = Arc::new(Asker { info: info.map(Arc::new), capabilities });
+    let result = match &server.presents {
+        Some(result) => Payload::from_raw(result.clone()),
+        None => {
+            let capabilities = declared::in_revision(server.capabilities.clone(), profile);
+            let result = InitializeResult::new(profile.version.clone(), capabilities, server.info.clone())
+                .with_instructions(server.instructions.clone());
+            Payload::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))?
+        }
+    };
+    let peer = Peer {
+        profile,
+        info: asker.info.clone(),
+        capabilities: PeerCapabilities::Client(asker.clone()),
+        instructions: None,
+        supported_versions: alloc::vec![profile.version.clone()],
+        presented: None,
+    };
+    Ok((Legacy::new(profile, asker, false), peer, result))
+}
+
+/// What a client asks for, who it is and what it can.
+fn presented(
+    server: &ServerRole,
+    params: &Raw,
+) -> Result<(Version, Option<Implementation>, ClientCapabilities), ReadError> {
+    if server.lenient_opening {
+        let capabilities = params.member("capabilities").map(|known| known.decode()).transpose()?;
+        let info = params.member("clientInfo").map(|known| known.decode()).transpose()?;
+        if capabilities.is_none() || info.is_none() {
+            let version = params.member("protocolVersion").unwrap_or_else(Raw::null).decode()?;
+            return Ok((version, info, capabilities.unwrap_or_default()));
+        }
+    }
+    let params: InitializeParams = params.decode()?;
+    Ok((params.protocol_version, Some(params.client_info), params.capabilities))
+}
+
+/// The peer of a modern server: whoever asks, as each request says.
+pub(super) fn anybody() -> Peer {
+    Peer {
+        profile: modern::newest(),
+        info: None,
+        capabilities: PeerCapabilities::Client(Arc::new(Asker::default())),
+        instructions: None,
+        supported_versions: alloc::vec![modern::newest().version.clone()],
+        presented: None,
+    }
+}

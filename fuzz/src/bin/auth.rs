@@ -1,0 +1,92 @@
+//! What servers say about authorization: no text breaks a reader; challenges are read again as they were written; a document
+//! is what serde_json reads; and every URL that is built stays at the origin it was built for.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mcpjoin_fuzz::{Input, start};
+use mcpjoin_proto::http::challenge::Challenge;
+use mcpjoin_proto::http::origin::{Origin, same_origin};
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "it is a module of mcpjoin, read here without all that hangs on it"
+)]
+#[path = "../../../crates/mcpjoin/src/auth/metadata.rs"]
+mod metadata;
+
+use metadata::{
+    AuthorizationServer, ProtectedResource, authorization_server_urls, canonical, covers,
+    protected_resource_urls,
+};
+
+/// So much of a header is read.
+const HEADER_BYTES: usize = 16 * 1024;
+
+fuzz_target!(init: start("auth"), |data: &[u8]| {
+    challenges(data);
+    documents(data);
+    let mut input = Input::new(data);
+    let (first, second) = (input.line(), input.line());
+    if let (Ok(first), Ok(second)) = (std::str::from_utf8(first), std::str::from_utf8(second)) {
+        urls(first, second);
+    }
+});
+
+fn challenges(value: &[u8]) {
+    let found = Challenge::parse(value);
+    assert!(found.len() <= 32);
+    let written = found.iter().map(written).collect::<Vec<_>>().join(", ");
+    if written.len() <= HEADER_BYTES {
+        assert_eq!(Challenge::parse(written.as_bytes()), found, "{written}");
+    }
+    let twice = Challenge::all([value, value]);
+    assert_eq!(twice[..found.len()], found);
+}
+
+fn written(challenge: &Challenge) -> String {
+    assert!(challenge.parameters.len() <= 32);
+    let token68 = challenge.token68.iter().cloned();
+    let parameters = challenge.parameters.iter().map(|(name, value)| {
+        assert!(challenge.parameter(name).is_some() || value.is_empty());
+        format!("{name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    });
+    let parts: Vec<String> = token68.chain(parameters).collect();
+    format!("{} {}", challenge.scheme, parts.join(", "))
+}
+
+fn documents(body: &[u8]) {
+    let value = || serde_json::from_slice::<serde_json::Value>(body).expect("what is read is JSON");
+    if let Ok(read) = ProtectedResource::parse(body.to_vec()) {
+        let value = value();
+        assert_eq!(value["resource"].as_str(), Some(&*read.resource));
+        let servers = value["authorization_servers"].as_array().map_or(0, Vec::len);
+        assert_eq!(servers, read.authorization_servers.len());
+        urls(&read.resource, read.authorization_servers.first().map_or("", String::as_str));
+    }
+    if let Ok(read) = AuthorizationServer::parse(body.to_vec()) {
+        let value = value();
+        assert_eq!(value["issuer"].as_str(), Some(&*read.issuer));
+        let methods = value["code_challenge_methods_supported"].as_array();
+        assert_eq!(methods.is_some_and(|all| all.iter().any(|one| one == "S256")), read.supports_s256());
+        urls(&read.issuer, read.token_endpoint.as_deref().unwrap_or_default());
+    }
+}
+
+fn urls(first: &str, second: &str) {
+    let mut built = protected_resource_urls(first);
+    built.extend(authorization_server_urls(first));
+    built.extend(canonical(first));
+    for url in &built {
+        assert!(same_origin(url, first), "{url} of {first}");
+    }
+    assert_eq!(protected_resource_urls(first).is_empty(), Origin::of(first).is_err());
+    if let Some(canonical) = canonical(first) {
+        assert_eq!(covers(&canonical, first), covers(&canonical, &canonical), "{canonical} of {first}");
+    }
+    if covers(first, second) {
+        assert!(same_origin(first, second));
+        let below = format!("{}/x", second.split(['?', '#']).next().unwrap_or_default());
+        assert!(first.contains('?') || covers(first, &below), "{first} covers {second}, and not {below}");
+    }
+}

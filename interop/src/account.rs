@@ -1,0 +1,266 @@
+//! What a foreign client is told by a server, as one account: directly, and through `mcpjoin bridge`, which is to change
+//! nothing of it and to leave nothing behind.
+//!
+//! Used by the tests of the bridge, and by nothing else. A client's script in `interop/clients/` is started as
+//! `SCRIPT ERA account -- SERVER WORDS...`, or as `SCRIPT ERA account URL`, asks the server for everything that it has, and
+//! prints what it was told as one JSON object; what differs from one time to the next, such as the time, is left out by
+//! the script.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what is not as it should be fails the test that asked for it"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::client::{Client, Way, said, wait};
+use crate::overheard::TERMINATED;
+use crate::run::mcpjoin;
+use crate::witness::{GRACE, kill, left};
+use crate::{Folder, MARK, running};
+
+/// What a client was told.
+#[derive(Debug)]
+pub struct Account(Value);
+
+impl Account {
+    /// Holds that it is the same as that of the direct connection, besides the members of these names, wherever they are;
+    /// `what` says which account this is.
+    ///
+    /// # Panics
+    ///
+    /// When something differs; the message says where.
+    pub fn is_as(&self, direct: &Self, besides: &[&str], what: &str) {
+        let mut differences = String::new();
+        compare("", Some(&direct.0), Some(&self.0), besides, &mut differences);
+        assert!(differences.is_empty(), "{what}: through the bridge it is something else:\n{differences}");
+    }
+
+    /// A member of it.
+    #[must_use]
+    pub fn member(&self, name: &str) -> &Value {
+        &self.0[name]
+    }
+}
+
+/// Writes down where the two differ, and how.
+fn compare(
+    place: &str,
+    direct: Option<&Value>,
+    seen: Option<&Value>,
+    besides: &[&str],
+    differences: &mut String,
+) {
+    match (direct, seen) {
+        (Some(Value::Object(direct)), Some(Value::Object(seen))) => {
+            let names = direct.keys().chain(seen.keys().filter(|name| !direct.contains_key(*name)));
+            for name in names.filter(|name| !besides.contains(&name.as_str())) {
+                compare(&format!("{place}/{name}"), direct.get(name), seen.get(name), besides, differences);
+            }
+        }
+        (Some(Value::Array(direct)), Some(Value::Array(seen))) if direct.len() == seen.len() => {
+            for (number, (direct, seen)) in direct.iter().zip(seen).enumerate() {
+                compare(&format!("{place}/{number}"), Some(direct), Some(seen), besides, differences);
+            }
+        }
+        (direct, seen) if direct == seen => {}
+        (direct, seen) => {
+            let shown = |value: Option<&Value>| {
+                let text = value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+                text.chars().take(600).collect::<String>()
+            };
+            writeln!(differences, "  {place}: {} instead of {}", shown(seen), shown(direct)).unwrap();
+        }
+    }
+}
+
+/// A mark for what one test starts, and a name for its folder.
+fn mark(what: &str) -> String {
+    static MARKS: AtomicU32 = AtomicU32::new(0);
+    format!("{what}-{}-{}", std::process::id(), MARKS.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Client {
+    /// Its account of a server that it starts by these words, or reaches at the address that the one word is. Nothing that
+    /// was started may be left.
+    ///
+    /// # Panics
+    ///
+    /// When the script fails, does not end, or leaves something.
+    #[must_use]
+    pub fn account(&self, era: &str, server: &[OsString]) -> Account {
+        let folder = Folder::new(&mark("account"));
+        let mark = folder.path().to_str().unwrap().to_owned();
+        let mut command = self.command(folder.path(), &mark);
+        command.args([era, "account"]);
+        if let [_, _, ..] = server {
+            // Several clients give a server an environment of their own making, so the mark goes along in the words.
+            command.args(["--", "env", &format!("{MARK}={mark}")]);
+        }
+        let success = wait(command.args(server).spawn().unwrap(), &mark);
+        let left = left(&mark);
+        kill(&mark);
+        let (stdout, said) = said(folder.path());
+        assert!(success, "the script has failed; {said}");
+        assert!(left.is_empty(), "left running: {left:?}; {said}");
+        Account(serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}; {said}")))
+    }
+
+    /// Its account through `mcpjoin bridge WORDS`, which it reaches by this way. The bridge leaves nothing: no server is
+    /// there once its session is over, and the bridge ends in good order.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::account`], and when the bridge leaves something.
+    #[must_use]
+    pub fn account_through_a_bridge(&self, era: &str, way: Way, words: &[OsString]) -> Account {
+        if way == Way::Stdio {
+            let bridge = mcpjoin();
+            let bridge = [bridge.get_program(), OsStr::new("bridge")].map(OsStr::to_owned);
+            return self.account(era, &[&bridge, words].concat());
+        }
+        let bridge = Bridge::start(words);
+        let account = self.account(era, &[bridge.url(way).into()]);
+        bridge.ends(era == "legacy");
+        account
+    }
+}
+
+/// `mcpjoin bridge --listen http://127.0.0.1:0/mcp WORDS`. Ended when this is dropped.
+#[derive(Debug)]
+pub struct Bridge {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    mark: String,
+    address: String,
+}
+
+impl Bridge {
+    /// Starts it.
+    ///
+    /// # Panics
+    ///
+    /// When it does not listen.
+    #[must_use]
+    pub fn start(words: &[OsString]) -> Self {
+        let mark = mark("bridge");
+        let mut child = mcpjoin()
+            .args(["bridge", "--listen", "http://127.0.0.1:0/mcp"])
+            .args(words)
+            .env(MARK, &mark)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        stderr.read_line(&mut said).unwrap();
+        let address =
+            said.trim_end().strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp"));
+        let address = address.map(str::to_owned);
+        let bridge = Self { child, stderr, mark, address: address.clone().unwrap_or_default() };
+        assert!(address.is_some(), "the bridge said {said}");
+        bridge
+    }
+
+    /// Where a client finds it by this way, as its script is given it.
+    #[must_use]
+    pub fn url(&self, way: Way) -> String {
+        match way {
+            Way::Sse => format!("sse+http://{}/sse", self.address),
+            _ => format!("http://{}/mcp", self.address),
+        }
+    }
+
+    /// The bridge's process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The processes besides its own, and besides the one that ends all of them should it die.
+    #[must_use]
+    pub fn servers(&self) -> Vec<String> {
+        let own = |line: &str| line.contains(" bridge --listen ") || line.starts_with("mcpjoin: guard");
+        running(&self.mark).unwrap().into_iter().filter(|line| !own(line)).collect()
+    }
+
+    /// Waits until it has so many processes besides its own.
+    ///
+    /// # Panics
+    ///
+    /// When it has not for long.
+    pub fn has_servers(&self, count: usize) {
+        let begun = Instant::now();
+        while self.servers().len() != count {
+            assert!(begun.elapsed() < GRACE, "there are {:?} instead of {count}", self.servers());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    /// Tells it to end, and holds that it does, says nothing more, and leaves nothing; if its clients had sessions and have
+    /// ended them, its servers are gone before that.
+    ///
+    /// # Panics
+    ///
+    /// When that is not so.
+    pub fn ends(mut self, sessions: bool) {
+        if sessions {
+            self.has_servers(0);
+        }
+        Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(begun.elapsed() < GRACE, "the bridge has not ended in {GRACE:?}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        let left = left(&self.mark);
+        assert!(left.is_empty(), "the bridge left {left:?}");
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(TERMINATED), "{said}");
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        // Nothing, when it has ended.
+        kill(&self.mark);
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_differs_is_found_wherever_it_is() {
+        let direct = Account(json!({ "a": [{ "b": 1 }, 2], "c": { "d": null } }));
+        Account(json!({ "c": { "d": null }, "a": [{ "b": 1 }, 2] })).is_as(&direct, &[], "turned");
+        Account(json!({ "a": [], "c": { "d": null } })).is_as(&direct, &["a"], "besides");
+        Account(json!({ "a": [{ "b": 2 }, 2], "c": {} })).is_as(&direct, &["b", "d"], "besides, deeper");
+        for (other, place) in [
+            (json!({ "a": [{ "b": 1 }, 3], "c": { "d": null } }), "a/1: 3 instead of 2"),
+            (json!({ "a": [{ "b": 1 }, 2], "c": {} }), "c/d: nothing instead of null"),
+            (json!({ "a": [{ "b": 1 }, 2], "c": { "d": null }, "e": 0 }), "e: 0 instead of nothing"),
+            (json!({ "a": [{ "b": 1 }], "c": { "d": null } }), r#"a: [{"b":1}] instead of [{"b":1},2]"#),
+        ] {
+            let mut differences = String::new();
+            compare("", Some(&direct.0), Some(&other), &[], &mut differences);
+            assert_eq!(differences.trim(), format!("/{place}"));
+        }
+    }
+}

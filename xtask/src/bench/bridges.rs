@@ -1,0 +1,129 @@
+//! The bridges that are measured: how each is installed and started, and the server that those listen to which start
+//! none.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Result;
+use interop::Port;
+
+use super::cells::{Cell, FROM_HTTP, FROM_STDIO};
+use super::peers::{Candidate, candidate, command, install_scripts};
+
+/// Where the load generator puts the port.
+const PORT: &str = "{port}";
+
+/// The bridges, and the floor over HTTP.
+pub(crate) struct Bridges {
+    /// `bench/peers/bridges`.
+    folder: PathBuf,
+    mcpjoin: PathBuf,
+    /// The folder with the programs of `bench/`.
+    programs: PathBuf,
+    server: Child,
+    address: SocketAddr,
+    /// The server's own until it has ended.
+    _port: Port,
+}
+
+impl Bridges {
+    /// Installs them and starts the server.
+    pub(crate) fn start(peers: &Path, mcpjoin: &Path, programs: &Path) -> Result<Self> {
+        let folder = peers.join("bridges");
+        install_scripts(&folder, "", "")?;
+        let port = Port::claim()?;
+        // Who comes before it listens is not measured.
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
+        let server = Command::new(programs.join("floor-http"))
+            .arg(address.port().to_string())
+            .stdin(Stdio::null())
+            .spawn()?;
+        Ok(Self { folder, mcpjoin: mcpjoin.into(), programs: programs.into(), server, address, _port: port })
+    }
+
+    /// Those that take part in a cell.
+    pub(crate) fn of(&self, cell: &Cell) -> Vec<Candidate> {
+        if cell.words == FROM_STDIO {
+            return self.over_stdio();
+        }
+        let mut all = self.over_http();
+        if cell.words != FROM_HTTP {
+            all.retain(|candidate| candidate.name != NONE);
+        }
+        all
+    }
+
+    fn over_http(&self) -> Vec<Candidate> {
+        let floor = self.program("floor");
+        let listen = format!("http://127.0.0.1:{PORT}/mcp");
+        let super_gateway = |mode: &[&str]| {
+            let words = ["--stdio", &floor, "--outputTransport", "streamableHttp", "--port", PORT];
+            let words = [&words[..], &["--logLevel", "none"], mode].concat();
+            self.node("supergateway/dist/index.js", &words)
+        };
+        vec![
+            candidate(NONE, command(self.program("floor-http"), &[PORT])),
+            candidate("floor", command(self.program("floor-bridge"), &["http", PORT, &floor])),
+            candidate("ours", self.ours(&["--listen", &listen, "--", &floor])),
+            candidate("supergateway, stateful", super_gateway(&["--stateful"])),
+            candidate("supergateway, as it comes", super_gateway(&[])),
+            candidate("mcp-proxy (npm)", {
+                let words = ["--server", "stream", "--host", "127.0.0.1", "--port", PORT, "--", &floor];
+                self.node("mcp-proxy/dist/bin/mcp-proxy.mjs", &words)
+            }),
+            candidate("mcp-proxy (PyPI)", self.python(&["--pass-environment", "--port", PORT, "--", &floor])),
+        ]
+    }
+
+    fn over_stdio(&self) -> Vec<Candidate> {
+        let url = format!("http://{}/mcp", self.address);
+        vec![
+            candidate(NONE, vec![self.program("floor")]),
+            candidate("floor", {
+                command(self.program("floor-bridge"), &["stdio", &self.address.to_string()])
+            }),
+            candidate("ours", self.ours(&[&url])),
+            candidate("mcp-remote", {
+                // What it remembers of servers stays in here.
+                let memory = self.folder.join("node_modules/.mcp-remote");
+                let words = [format!("MCP_REMOTE_CONFIG_DIR={}", memory.display())];
+                let remote = ["--allow-http", "--transport", "http-only"];
+                let remote = self.node("mcp-remote/dist/proxy.js", &[&[url.as_str()], &remote[..]].concat());
+                ["env".to_owned()].into_iter().chain(words).chain(remote).collect()
+            }),
+            candidate("supergateway", {
+                self.node("supergateway/dist/index.js", &["--streamableHttp", &url, "--logLevel", "none"])
+            }),
+            candidate("mcp-proxy (PyPI)", self.python(&["--transport", "streamablehttp", &url])),
+        ]
+    }
+
+    fn program(&self, name: &str) -> String {
+        self.programs.join(name).display().to_string()
+    }
+
+    fn ours(&self, words: &[&str]) -> Vec<String> {
+        command(self.mcpjoin.display().to_string(), &[&["bridge"], words].concat())
+    }
+
+    fn node(&self, script: &str, words: &[&str]) -> Vec<String> {
+        let script = self.folder.join("node_modules").join(script).display().to_string();
+        command("node".to_owned(), &[&[script.as_str()], words].concat())
+    }
+
+    fn python(&self, words: &[&str]) -> Vec<String> {
+        command(self.folder.join("venv/bin/mcp-proxy").display().to_string(), words)
+    }
+}
+
+impl Drop for Bridges {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// The client's hop alone.
+const NONE: &str = "no bridge";
