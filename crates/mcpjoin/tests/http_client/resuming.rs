@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::ports::port::Port;
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, text};
-use crate::told::Told;
+use crate::told::{Told, hearing};
 
 /// In a time that stands still while anything can be done. It is no time of a clock, so the deadline is far away.
 fn run<T>(test: impl Future<Output = T>) -> T {
@@ -263,7 +263,7 @@ async fn dies(
 #[test]
 fn a_server_that_is_gone_is_given_five_seconds_and_every_attempt_is_told() {
     let (tell, mut told) = mpsc::unbounded_channel();
-    tracing::subscriber::with_default(Told(tell), || {
+    hearing(Told(tell), || {
         run(async {
             let (heard, mut hears) = mpsc::unbounded_channel();
             let (_port, calling) = dies(async |server| {
@@ -298,7 +298,7 @@ fn a_server_that_is_gone_is_given_five_seconds_and_every_attempt_is_told() {
 #[test]
 fn a_server_that_is_back_within_five_seconds_goes_on() {
     let (tell, mut told) = mpsc::unbounded_channel();
-    tracing::subscriber::with_default(Told(tell), || {
+    hearing(Told(tell), || {
         run(async {
             let (port, calling) = dies(async |server| {
                 builder().connect(server.link().get_stream(false).build().unwrap()).await.unwrap()

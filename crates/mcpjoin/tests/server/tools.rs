@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::told::Told;
+use crate::told::{Told, hearing};
 use crate::{
     BOTH_ERAS, Wire, ask, builder, call, connect, in_era, in_version, raw, request, run, text, value,
 };
@@ -420,7 +420,7 @@ fn work_that_runs_elsewhere_is_told_when_nobody_waits_any_more() {
 #[test]
 fn log_messages_that_are_dropped_because_nobody_takes_them_are_told_of() {
     let (tell, mut told) = mpsc::unbounded_channel();
-    tracing::subscriber::with_default(Told(tell), || {
+    hearing(Told(tell), || {
         run(async {
             let mut limits = mcpjoin::proto::session::Limits::default();
             limits.queued_replies = 64 * 1024;

@@ -12,6 +12,7 @@ use tracing::{Event, Metadata, Subscriber};
 use super::authority::{SECRET, World};
 use super::flow::connect;
 use crate::scripted::{call, run};
+use crate::told::hearing;
 
 /// Takes down all that is traced, at every level.
 #[derive(Clone, Default)]
@@ -52,7 +53,7 @@ impl Subscriber for Tracing {
 fn g138_no_secret_is_shown_by_anything() {
     let tracing = Tracing::default();
     let told = tracing.clone();
-    let mut shown = tracing::subscriber::with_default(tracing, || {
+    let mut shown = hearing(tracing, || {
         run(async {
             let mut shown = String::new();
             let world = World::with(|knobs| knobs.auth_methods = vec!["client_secret_basic".into()]).await;
