@@ -209,7 +209,13 @@ async fn pass(
                 read = server.read(&mut down) => (false, read),
             }
         };
-        let patience = if resumed { patience.resumed } else { patience.all };
+        let opens = request.windows(12).any(|part| part == b"\"initialize\"");
+        // What has begun can fall silent. How soon a server begins, and opens a session, is the machine's affair.
+        let patience = match (answered && !opens, resumed) {
+            (false, _) => DEADLINE,
+            (true, true) => patience.resumed,
+            (true, false) => patience.all,
+        };
         let Ok((upwards, read)) = timeout(patience, heard).await else { return Over::Silent };
         let Ok(read @ 1..) = read else { return Over::Ended };
         if upwards {
