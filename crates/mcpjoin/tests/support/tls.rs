@@ -9,13 +9,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
 /// The authority that has signed what stands in `fixtures/tls`.
-pub const CA: &[u8] = include_bytes!("../fixtures/tls/ca.pem");
+pub(crate) const CA: &[u8] = include_bytes!("../fixtures/tls/ca.pem");
 /// The key of all servers there.
-pub const KEY: &[u8] = include_bytes!("../fixtures/tls/server.key");
+pub(crate) const KEY: &[u8] = include_bytes!("../fixtures/tls/server.key");
 
 /// Serves in a thread that ends with the process, and gives the port. `answer` is given what has come so far: `None` waits
 /// for more.
-pub fn server(
+pub(crate) fn server(
     certificate: &[u8],
     key: &[u8],
     answer: impl Fn(&[u8]) -> Option<String> + Send + 'static,
