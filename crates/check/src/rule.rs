@@ -159,9 +159,7 @@ impl Chapter {
     /// Why its rules had nothing to judge when nothing was carried by what they are about.
     const fn unused(self) -> &'static str {
         match self {
-            Self::Resilience => {
-                "resilience was not asked for (--resilience), or the server is reached over HTTP+SSE"
-            }
+            Self::Resilience => "resilience was not asked for (--resilience)",
             Self::Stdio => "the server was not run as a child",
             Self::StreamableHttp => "the server was not reached over Streamable HTTP",
             Self::HttpSse => "the server was not reached over HTTP+SSE",

@@ -15,6 +15,7 @@ mod demo_tests;
 mod events;
 mod exit;
 mod failure;
+mod fold;
 mod folders;
 mod guard;
 mod object;

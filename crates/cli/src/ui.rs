@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::args::{Output, When};
 use crate::failure::Failure;
+use crate::fold;
 pub(crate) use crate::secret::Secrets;
 use crate::visible;
 
@@ -126,7 +127,7 @@ impl Ui {
     /// A result for a person, in whole sentences: on a terminal its lines are no wider than that. JSON stays as it is.
     pub(crate) fn page(&self, text: &str) -> Result<(), Unwritten> {
         match self.width() {
-            Some(width) if !self.json => self.result(&visible::fold(text, width)),
+            Some(width) if !self.json => self.result(&fold::fold(text, width)),
             _ => self.result(text),
         }
     }
@@ -301,7 +302,7 @@ impl Ui {
     fn tell(&self, text: &str) {
         self.line_over();
         let text = match terminal_size::terminal_size_of(io::stderr()) {
-            Some((width, _)) if !self.json => visible::fold(text, usize::from(width.0)),
+            Some((width, _)) if !self.json => fold::fold(text, usize::from(width.0)),
             _ => Cow::Borrowed(text),
         };
         let mut out = AutoStream::new(io::stderr(), self.color).lock();

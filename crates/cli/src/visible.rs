@@ -92,70 +92,6 @@ pub(crate) fn cut(text: &str, room: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..fits.unwrap_or(text.len())]))
 }
 
-/// The text with lines that are no wider than this: what does not fit goes on below, under where it began. Our own styles
-/// take no room. A word that is wider stays whole, so that it can be copied.
-pub(crate) fn fold(text: &str, width: usize) -> Cow<'_, str> {
-    if text.lines().all(|line| columns(line) <= width) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + text.len() / 16);
-    for (place, line) in text.split('\n').enumerate() {
-        if place > 0 {
-            out.push('\n');
-        }
-        fold_line(&mut out, line, width);
-    }
-    Cow::Owned(out)
-}
-
-fn fold_line(out: &mut String, line: &str, width: usize) {
-    if columns(line) <= width {
-        out.push_str(line);
-        return;
-    }
-    let below = hanging(line, width);
-    let mut used = 0;
-    for (place, word) in line.split(' ').enumerate() {
-        let room = columns(word);
-        if place > 0 {
-            // Of a word that is empty the space before it is all there is: a gap between columns.
-            if used + 1 + room > width && used > below {
-                out.push('\n');
-                out.extend(std::iter::repeat_n(' ', below));
-                used = below;
-                if room == 0 {
-                    continue;
-                }
-            } else {
-                out.push(' ');
-                used += 1;
-            }
-        }
-        out.push_str(word);
-        used += room;
-    }
-}
-
-/// Where the rest of a line goes on: under its second column, or a little to the right of its first.
-fn hanging(line: &str, width: usize) -> usize {
-    let plain = anstream::adapter::strip_str(line).to_string();
-    let start = plain.len() - plain.trim_start_matches(' ').len();
-    let second = plain[start..].find("  ").and_then(|gap| {
-        let rest = plain[start + gap..].trim_start_matches(' ');
-        Some(plain[..plain.len() - rest.len()].width()).filter(|_| !rest.is_empty())
-    });
-    second.filter(|second| *second <= width / 2).unwrap_or_else(|| (start + 2).min(width / 2))
-}
-
-/// How many columns a line takes, our own styles left out.
-fn columns(line: &str) -> usize {
-    if line.contains('\u{1b}') {
-        anstream::adapter::strip_str(line).to_string().width()
-    } else {
-        line.width()
-    }
-}
-
 fn escape(text: &str, escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     let Some(first) = text.find(&escaped) else {
         return Cow::Borrowed(text);
@@ -251,7 +187,7 @@ fn new_line(out: &mut String, depth: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Indented, first_line, fold, json, line, text};
+    use super::{Indented, first_line, json, line, text};
 
     #[test]
     fn i167_what_a_terminal_would_obey_or_hide_is_shown() {
@@ -339,31 +275,6 @@ mod tests {
                 indented.push(&mut out, &piece.iter().collect::<String>());
             }
             assert_eq!(out, shown, "{length}");
-        }
-    }
-
-    #[test]
-    fn i175_lines_are_no_wider_than_the_terminal() {
-        for (width, given, folded) in [
-            (80, "short\n\n  stays\n", "short\n\n  stays\n"),
-            (12, "error: one two three four", "error: one\n  two three\n  four"),
-            (
-                24,
-                "  NAME      one two three four five",
-                "  NAME      one two\n            three four\n            five",
-            ),
-            (10, "averyverylongword x", "averyverylongword\n  x"),
-            (8, "漢字漢字 漢字", "漢字漢字\n  漢字"),
-            (6, "\u{1b}[1mone two\u{1b}[0m", "\u{1b}[1mone\n  two\u{1b}[0m"),
-        ] {
-            assert_eq!(fold(given, width), folded, "{given}");
-        }
-        for width in 0..30 {
-            let text = fold("  a  some words that are to be told\nand more of them   here ", width);
-            let words: Vec<&str> = text.split_whitespace().collect();
-            assert_eq!(words.join(" "), "a some words that are to be told and more of them here", "{width}");
-            let fits = |line: &str| line.len() <= width.max(20) || !line.trim().contains(' ');
-            assert!(text.lines().all(fits), "{width}: {text}");
         }
     }
 

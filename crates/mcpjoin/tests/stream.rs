@@ -398,7 +398,7 @@ fn the_pair_in_memory_keeps_order_is_bounded_and_tells_the_end() {
 #[test]
 fn a_custom_transport_is_pumped_by_hand() {
     run(async {
-        let (link, mut driver) = Link::pair(LinkCaps { exchanges: true, reopens: true });
+        let (link, mut driver) = Link::pair(LinkCaps { exchanges: true, reopens: true, remote: false });
         assert_eq!(link_caps(&link), "exchanges");
         let mut link = bare(link);
         link.send(Outbound::Abort { id: RequestId::from(7) }).await.unwrap();

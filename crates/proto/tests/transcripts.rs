@@ -205,7 +205,7 @@ impl World {
         let place = place(subject);
         let words = Words(rest);
         let verb = words.first();
-        if rest.is_empty() || verb.contains('=') || ["reopens", "exchanges"].contains(&verb) {
+        if rest.is_empty() || verb.contains('=') || ["reopens", "exchanges", "remote"].contains(&verb) {
             self.sides[place] = Some(Side {
                 session: words.session(place),
                 exchanges: words.flag("exchanges"),
@@ -423,7 +423,11 @@ impl<'a> Words<'a> {
     }
 
     fn session(&self, place: usize) -> Session {
-        let caps = LinkCaps { exchanges: self.flag("exchanges"), reopens: self.flag("reopens") };
+        let caps = LinkCaps {
+            exchanges: self.flag("exchanges"),
+            reopens: self.flag("reopens"),
+            remote: self.flag("remote"),
+        };
         let capabilities = self.value("caps").is_some().then(|| self.json().unwrap());
         let capabilities = capabilities.unwrap_or_else(|| {
             let all = if place == 0 { "{}" } else { EVERYTHING };

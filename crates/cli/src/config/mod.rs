@@ -40,8 +40,8 @@ use entry::Definition;
 pub(crate) use filter::ToolFilter;
 pub(crate) use launch::{Launch, Oauth, Place, Program, Remote, Secured, To};
 use places::{Candidate, Origin};
-use readings::Files;
 pub(crate) use readings::Readings;
+use readings::{Broken, Files};
 use source::{Problem, Source};
 pub(crate) use survey::{File, Found, survey};
 pub(crate) use tree::similar;
@@ -194,24 +194,30 @@ fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
     Some(Failure::usage(problem, hint))
 }
 
-/// Every file that is to be looked at, understood as far as its entries, and the last one that cannot be.
+/// Every file that is to be looked at, understood as far as its entries. What cannot be is told.
 fn read(ui: &Ui, file: Option<&OsStr>, configured: &Configured) -> Result<Arc<Files>, Failure> {
     configured.readings.of(file, || {
-        let (mut configurations, mut broken) = (Vec::new(), None);
-        for place in places::all(file, configured)? {
-            match Configuration::at(&place) {
-                Ok(configuration) => configurations.push(configuration),
-                Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
-                Err(Unread { empty: true, .. }) if place.shared => {}
-                // What nobody chose cannot keep the user's other files from being read.
-                Err(Unread { failure, .. }) => {
-                    ui.warning(&failure.message);
-                    broken = Some(failure);
-                }
+        let files = files(file, configured)?;
+        files.broken.iter().for_each(|broken| ui.warning(&broken.failure.message));
+        Ok(files)
+    })
+}
+
+/// The same, and nothing is told.
+fn files(file: Option<&OsStr>, configured: &Configured) -> Result<Files, Failure> {
+    let (mut configurations, mut broken) = (Vec::new(), Vec::new());
+    for place in places::all(file, configured)? {
+        match Configuration::at(&place) {
+            Ok(configuration) => configurations.push(configuration),
+            Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
+            Err(Unread { empty: true, .. }) if place.shared => {}
+            // What nobody chose cannot keep the user's other files from being read.
+            Err(Unread { failure, .. }) => {
+                broken.push(Broken { path: place.path, failure, before: configurations.len() });
             }
         }
-        Ok(Files { configurations, broken })
-    })
+    }
+    Ok(Files { configurations, broken })
 }
 
 /// There is no such entry: that is said of what may be a program, and otherwise a failure that says what there is.
@@ -225,7 +231,7 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
     let files: Vec<String> = configurations.iter().map(|configuration| configuration.source.name()).collect();
     let meant = similar(&named.name, names());
     let is_program = named.or_program && on_path(&named.name);
-    if is_program || named.or_program && meant.is_none() && broken.is_none() {
+    if is_program || named.or_program && meant.is_none() && broken.is_empty() {
         let chosen = configurations.iter().filter(|configuration| configuration.origin == Origin::Chosen);
         // Where there is no such program either, both are said at once.
         for configuration in chosen.filter(|_| is_program) {
@@ -239,8 +245,8 @@ fn absent(ui: &Ui, named: &Named, files: &Files) -> Result<String, Failure> {
             files => format!("{name} is no entry of {}", files.join(" or ")),
         });
     }
-    if let Some(broken) = broken.as_ref().filter(|_| meant.is_none()) {
-        return Err(broken.clone());
+    if let Some(broken) = broken.last().filter(|_| meant.is_none()) {
+        return Err(broken.failure.clone());
     }
     let message = match (files.is_empty(), named.or_program) {
         (true, _) => {

@@ -2,6 +2,7 @@
 //! is wrong with it is told once.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Configuration;
@@ -11,8 +12,17 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) configurations: Vec<Configuration>,
-    /// The last one that cannot be used.
-    pub(super) broken: Option<Failure>,
+    /// Those that cannot be used.
+    pub(super) broken: Vec<Broken>,
+}
+
+/// A file that nobody has chosen and that cannot be used.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) path: PathBuf,
+    pub(super) failure: Failure,
+    /// So many configurations stand before it.
+    pub(super) before: usize,
 }
 
 /// What was read, shared by all clones.

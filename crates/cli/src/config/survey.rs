@@ -1,17 +1,18 @@
 //! What all configurations hold: each entry with the place of every value, what shadows it, and what it lacks.
 //!
-//! Called by the verb `servers`. It starts nothing, and gives no value of a variable or a header.
+//! Called by the verb `servers`, and by `doctor` without a target. It starts nothing, and gives no value of a variable or a header.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::Configuration;
 use super::entry::{Definition, Listening, Way};
 use super::launch::{self, written_secrets};
-use super::places::{self, Origin};
+use super::places;
+use super::readings::Broken;
 use super::source::Problem;
 use super::tree::{Entry, Text};
-use super::{Configuration, Unread};
 use crate::args::Configured;
 use crate::failure::Failure;
 
@@ -60,26 +61,33 @@ pub(crate) struct Part {
     pub(crate) file: Option<String>,
 }
 
-/// Every file that would be looked into for an entry, in that order.
+/// Every file that would be looked into for an entry, in that order. Whoever uses an entry later finds what was read here.
 pub(crate) fn survey(configured: &Configured) -> Result<Vec<File>, Failure> {
-    let mut files = Vec::new();
+    let read = configured.readings.of(None, || super::files(None, configured))?;
     let mut known = BTreeMap::new();
-    for place in places::all(None, configured)? {
-        match Configuration::at(&place) {
-            Ok(configuration) => files.push(configuration.survey(&mut known)),
-            Err(Unread { failure, .. }) if place.origin == Origin::Chosen => return Err(failure),
-            Err(Unread { empty: true, .. }) if place.shared => {}
-            Err(Unread { failure, .. }) => files.push(File {
-                name: crate::target::shown(place.path.as_os_str()),
-                dialect: None,
-                problem: Some(failure.message),
-                warnings: Vec::new(),
-                untrusted: None,
-                entries: Vec::new(),
-            }),
+    let mut broken = read.broken.iter().peekable();
+    let mut files = Vec::new();
+    for (place, configuration) in read.configurations.iter().enumerate() {
+        while let Some(broken) = broken.next_if(|broken| broken.before <= place) {
+            files.push(File::unread(broken));
+        }
+        files.push(configuration.survey(&mut known));
+    }
+    files.extend(broken.map(File::unread));
+    Ok(files)
+}
+
+impl File {
+    fn unread(broken: &Broken) -> Self {
+        Self {
+            name: crate::target::shown(broken.path.as_os_str()),
+            dialect: None,
+            problem: Some(broken.failure.message.clone()),
+            warnings: Vec::new(),
+            untrusted: None,
+            entries: Vec::new(),
         }
     }
-    Ok(files)
 }
 
 impl Configuration {

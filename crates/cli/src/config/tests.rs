@@ -9,8 +9,9 @@ use super::launch::{Launch, Oauth, Program, Remote, Secured, To, launch};
 use super::places::Origin;
 use super::source::Source;
 use super::{Configuration, Dialect, called};
-use crate::args::{Callback, Pin};
+use crate::args::{Callback, Configured, Pin};
 use crate::target::{Http, Quic, Socket};
+use crate::ui::Ui;
 
 fn read(name: &str, text: &str) -> Result<Configuration, String> {
     let source = Source::new(Path::new(name), text.to_owned());
@@ -721,4 +722,20 @@ fn how_a_server_is_logged_in_to_is_read_in_every_dialect() {
         let problem = definition(&read("x.json", &claude.replace("8085", wrong)).unwrap(), "x").unwrap_err();
         assert!(problem.contains("oauth.callbackPort"), "{problem}");
     }
+}
+
+#[test]
+fn what_was_surveyed_is_what_is_used() {
+    let file = std::env::temp_dir().join(format!("mcpjoin-surveyed-{}.json", std::process::id()));
+    let write = |name: &str| {
+        std::fs::write(&file, format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#)).unwrap();
+    };
+    write("before");
+    let configured = Configured { config: Some(file.clone()), ..Configured::default() };
+    let surveyed = super::survey(&configured).unwrap();
+    write("after");
+    let used = super::read(&Ui::plain(), None, &configured).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(surveyed[0].entries[0].name, "before");
+    assert_eq!(used.configurations[0].contents.entries[0].name, "before");
 }

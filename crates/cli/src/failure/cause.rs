@@ -1,11 +1,10 @@
 //! From the library's errors to failures: the stable id, the exit code, and what to try.
 
 use mcpjoin::client::ClientError;
-use mcpjoin::doctor::foreign_protocol;
 use mcpjoin::link::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
 use mcpjoin::proto::session::{
     CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, OpeningFailure,
-    ProcessExit,
+    ProcessExit, foreign_protocol,
 };
 use mcpjoin::proto::{ErrorObject, Method, code};
 use mcpjoin::quic::{QuicError, QuicErrorKind};
@@ -273,7 +272,10 @@ impl Failure {
                     phase,
                     "a server may write nothing but messages to its standard output: see what this command prints",
                 );
-                failure.message = format!("{lines} lines came that are no messages");
+                failure.message = match lines {
+                    1 => "a line came that is no message".to_owned(),
+                    lines => format!("{lines} lines came that are no messages"),
+                };
                 failure.seen.garbage = Some(excerpt(first));
                 failure
             }

@@ -137,6 +137,8 @@ fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);
     }
+    // A file that cannot be read is a fault, and no warning besides: the configuration is read once.
+    assert!(!ran.stderr.contains(".codex/config.toml"), "{}", ran.stderr);
     assert!(!folder.path().join("here/ran").exists());
     let ran = doctor(&folder, &["--json"]).exits(1);
     assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);

@@ -53,7 +53,6 @@ pub use environment::{
 };
 #[cfg(feature = "quic")]
 pub use orchestra::{OrchestraDoctor, Orchestrator};
-pub use remote::foreign_protocol;
 pub use report::{Check, Evidence, Finding, Listing, Outcome, Phase, Report, Step};
 
 use self::course::{Begun, Course, Noted};

@@ -2,7 +2,7 @@
 //!
 //! Called for sockets, QUIC and HTTP. What is known of one transport alone is in its own file.
 
-use mcpjoin_proto::session::{CloseCause, LinkEnd, LinkEndKind, OpeningFailure};
+use mcpjoin_proto::session::{CloseCause, LinkEnd, LinkEndKind, OpeningFailure, foreign_protocol};
 
 use super::diagnosis::{self, lines};
 use super::report::{Check, Finding, Phase};
@@ -57,30 +57,6 @@ fn not_mcp(phase: Phase, seen: &Seen) -> Finding {
             "it speaks another protocol: it is no MCP server",
             "check the host and the port",
         )
-    })
-}
-
-/// The protocol that somebody speaks who begins with these bytes, where it is a known one and none that MCP goes over as
-/// it is: `SSH`, `HTTP`, `TLS` and others.
-#[must_use]
-pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
-    let has = |word: &[u8]| memchr::memmem::find(&first.to_ascii_uppercase(), word).is_some();
-    Some(match first {
-        [b'H', b'T', b'T', b'P', b'/', ..] => "HTTP",
-        // A record of TLS: an alert or a handshake, of any version.
-        [0x15 | 0x16, 0x03, ..] => "TLS",
-        [b'S', b'S', b'H', b'-', ..] => "SSH",
-        // The greeting of a server that takes commands (RFC 5321, RFC 959).
-        [b'2', b'2', b'0', b' ' | b'-', ..] if has(b"SMTP") => "SMTP",
-        [b'2', b'2', b'0', b' ' | b'-', ..] if has(b"FTP") => "FTP",
-        [b'2', b'2', b'0', b' ' | b'-', ..] => "SMTP or FTP",
-        [b'*', b' ', b'O', b'K', b' ', ..] => "IMAP",
-        [b'+', b'O', b'K', b' ', ..] => "POP3",
-        [b'R', b'F', b'B', b' ', b'0', ..] => "VNC",
-        [b'-', b'E', b'R', b'R', b' ', ..] => "Redis",
-        // The length of a packet, its number 0, and version 10 of the handshake.
-        [_, _, 0, 0, 0x0a, b'0'..=b'9', ..] => "MySQL",
-        _ => return None,
     })
 }
 

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::decode::{DecodeErrorKind, Decoded, Shape, decode};
-use mcpjoin_proto::session::{CloseCause, Inbound, OpeningFailure, Outbound, Violation};
+use mcpjoin_proto::session::{CloseCause, Inbound, OpeningFailure, Outbound, Violation, foreign_protocol};
 use mcpjoin_proto::{DecodeLimits, Message, Method, RequestId};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::remote::foreign_protocol;
 use crate::link::{Crossed, Way};
 
 /// Violations that are kept; further ones are counted.

@@ -475,7 +475,7 @@ impl Child {
 
 impl Io for Child {
     fn caps(&self) -> LinkCaps {
-        LinkCaps { exchanges: false, reopens: true }
+        LinkCaps { reopens: true, ..LinkCaps::default() }
     }
 
     fn configure(&mut self, limits: &Limits) {

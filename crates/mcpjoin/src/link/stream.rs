@@ -20,7 +20,7 @@ use mcpjoin_proto::{DecodeError, DecodeErrorKind, DecodeLimits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::gather::Gather;
-use super::tap::{Crossed, Tap, Way};
+use super::tap::{Crossed, Tap, Way, beside};
 use super::{Io, Link, cannot_reopen};
 
 /// How much of something that is no message is shown, in bytes.
@@ -375,16 +375,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
     }
 
     fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
-        self.tap = Some(match self.tap.take() {
-            None => tap,
-            Some(mut first) => {
-                let mut second = tap;
-                Box::new(move |way, crossed| {
-                    first(way, crossed);
-                    second(way, crossed);
-                })
-            }
-        });
+        self.tap = Some(beside(self.tap.take(), tap));
         Ok(())
     }
 }

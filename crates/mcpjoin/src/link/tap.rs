@@ -33,6 +33,17 @@ pub enum Crossed<'a> {
 
 pub(super) type Tap = Box<dyn FnMut(Way, Crossed<'_>) + Send>;
 
+/// A tap beside another one, which sees everything first.
+pub(super) fn beside(other: Option<Tap>, mut tap: Tap) -> Tap {
+    match other {
+        None => tap,
+        Some(mut first) => Box::new(move |way, crossed| {
+            first(way, crossed);
+            tap(way, crossed);
+        }),
+    }
+}
+
 impl Link {
     /// The same link, with `tap` called for everything that crosses it, in the order in which it crosses. When
     /// each crossing happened, the tap can ask its own clock. One tap sees what another sees.

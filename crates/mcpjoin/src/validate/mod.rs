@@ -313,10 +313,10 @@ impl Validator {
     }
 
     /// Puts the server under stress as well, in some runs more: many requests at once, a reader that waits, a request of
-    /// 1 MiB, the end of its input at bad moments, a signal; over Streamable HTTP answers that are read late and slowly,
+    /// 1 MiB, the end of its input at bad moments, a signal; over HTTP answers that are read late and slowly,
     /// requests in pieces, connections that are lost, twenty sessions, and a stream that is cut and resumed, for which the
     /// first tool that was [named](Self::call) is called once more. It takes about ten seconds longer. Still nothing else
-    /// is called. A server over HTTP+SSE is not put under stress.
+    /// is called.
     #[must_use]
     pub const fn resilience(mut self) -> Self {
         self.look.resilience = true;

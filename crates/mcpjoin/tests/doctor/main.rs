@@ -12,6 +12,9 @@ mod sockets;
 mod support;
 #[cfg(feature = "http")]
 mod tls;
+#[cfg(feature = "http")]
+#[path = "../support/tls.rs"]
+mod tls_server;
 
 use mcpjoin::doctor::{Check, Finding, Outcome, Report};
 

@@ -1,49 +1,21 @@
 //! TLS on the way to a server: certificates of every wrong kind, and both ends of a way on which one side speaks none.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin::Link;
 use mcpjoin::doctor::{Check, Doctor, Phase, Report};
 use mcpjoin::link::HttpConnect;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection};
 
 use crate::alone;
 use crate::http::{Canned, client};
 use crate::support::run;
+use crate::tls_server::{self, CA, KEY};
 
-const CA: &[u8] = include_bytes!("../fixtures/tls/ca.pem");
-const KEY: &[u8] = include_bytes!("../fixtures/tls/server.key");
-
-/// Makes handshakes and answers 404, in a thread that ends with the process.
+/// Answers 404, whatever is asked.
 fn server(certificate: &[u8], key: &[u8]) -> u16 {
-    let key = PrivateKeyDer::from_pem_slice(key).unwrap();
-    let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        while let Ok((mut socket, _)) = listener.accept() {
-            let mut connection = ServerConnection::new(config.clone()).unwrap();
-            let mut stream = rustls::Stream::new(&mut connection, &mut socket);
-            let mut piece = [0; 8192];
-            if matches!(stream.read(&mut piece), Ok(1..)) {
-                let _ = stream
-                    .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-            }
-        }
-    });
-    port
+    tls_server::server(certificate, key, |_| {
+        Some("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".into())
+    })
 }
 
 async fn examined(connect: HttpConnect) -> Report {

@@ -18,5 +18,7 @@ mod scripted;
 mod sessions;
 mod streams;
 mod tls;
+#[path = "../support/tls.rs"]
+mod tls_server;
 #[path = "../support/told.rs"]
 mod told;

@@ -1,54 +1,22 @@
 //! TLS: whom we trust, and what is said of whom we do not.
 
-use std::net::TcpListener;
-use std::sync::Arc;
-
 use mcpjoin::link::{HttpConnect, Link};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection};
-use std::io::{Read as _, Write as _};
 
 use crate::scripted::{Seen, builder, run};
+use crate::tls_server::{self, CA, KEY};
 
-const CA: &[u8] = include_bytes!("../fixtures/tls/ca.pem");
-
-/// Serves one modern `server/discover` for each connection, in a thread that ends with the process.
+/// Answers `server/discover` as one of the modern era.
 fn server(certificate: &[u8]) -> u16 {
-    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../fixtures/tls/server.key")).unwrap();
-    let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        while let Ok((mut socket, _)) = listener.accept() {
-            let mut connection = ServerConnection::new(config.clone()).unwrap();
-            let mut stream = rustls::Stream::new(&mut connection, &mut socket);
-            let mut request = Vec::new();
-            let mut piece = [0; 4096];
-            while !request.ends_with(b"}") {
-                match stream.read(&mut piece) {
-                    Ok(read @ 1..) => request.extend_from_slice(&piece[..read]),
-                    _ => break,
-                }
-            }
-            let Some(start) = request.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-            let seen = Seen::of(String::from_utf8(request[start + 4..].to_vec()).unwrap());
-            let body = seen.result(&crate::scripted::discovered());
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            let _ = stream.write_all((head + &body).as_bytes());
-        }
-    });
-    port
+    tls_server::server(certificate, KEY, |request| {
+        let start = request.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+        let body = request[start..].to_vec();
+        let seen = body.ends_with(b"}").then(|| Seen::of(String::from_utf8(body).unwrap()))?;
+        let body = seen.result(&crate::scripted::discovered());
+        Some(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        ))
+    })
 }
 
 async fn connect(link: HttpConnect) -> Result<(), String> {

@@ -1,11 +1,12 @@
 //! Servers over HTTP under stress: our own bears it, and each fault in front of it is found by its rule and by no other.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ::http::Method;
 use ::http::request::Parts;
+use mcpjoin::Link;
 use mcpjoin::check::{Outcome, Selection, Trace, judge};
 use mcpjoin::proto::Raw;
 use mcpjoin::proto::session::Limits;
@@ -53,6 +54,21 @@ async fn f27_our_server_bears_it_over_http() {
     let quiet = self::said(&looked(front.validator().resilience()).await.unwrap());
     assert_eq!(of(&quiet, "failed"), [""; 0]);
     assert!(!front.came.lock().unwrap().iter().any(|body| body.contains("tools/call")));
+}
+
+#[tokio::test]
+async fn f27_our_server_bears_it_over_http_sse() {
+    let demo = demo::server(Limits::default()).unwrap();
+    let front = Front::of(&demo, Fault::default()).await;
+    let said = said(&looked(over_sse(&front)).await.unwrap());
+    assert_eq!(of(&said, "failed"), [""; 0]);
+    // A stream of that transport cannot be taken up again.
+    assert_eq!(of(&said, "skipped"), [&OF_PROCESSES[..], &["cut-stream-resumed"]].concat());
+    assert!(!front.came.lock().unwrap().iter().any(|body| body.contains("tools/call")));
+}
+
+fn over_sse(front: &Front) -> Validator {
+    Validator::http(Link::http(front.url.replace("/mcp", "/sse")).legacy_sse()).resilience()
 }
 
 type Instead = Box<dyn Fn(&Parts, &str) -> Option<Reply> + Send + Sync>;
@@ -174,6 +190,47 @@ async fn f27_each_fault_of_a_server_under_stress_over_http_is_found_by_its_rule_
                 validator.without_modern().call(SLOW, None)
             };
             let said = said(&looked(validator).await.unwrap());
+            let failed = of(&said, "failed");
+            (failed != [rule]).then(|| format!("{rule}: {failed:?}"))
+        });
+    }
+    let mut wrong: Vec<String> = looks.join_all().await.into_iter().flatten().collect();
+    wrong.sort();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Faults of a server over HTTP+SSE: what is refused after so many sessions were opened.
+fn http_sse() -> Vec<(&'static str, Instead)> {
+    let of = |sessions: usize, method: &'static str, wanted: fn(u64) -> bool| -> Instead {
+        let opened = AtomicUsize::new(0);
+        Box::new(move |_, body| {
+            if asks(body, "initialize", |_| true) {
+                opened.fetch_add(1, Ordering::Relaxed);
+            }
+            let due = opened.load(Ordering::Relaxed) == sessions && asks(body, method, wanted);
+            if due { broken() } else { None }
+        })
+    };
+    vec![
+        ("many-requests-answered", of(2, "ping", |id| id > 40)),
+        ("slow-reader-loses-nothing", of(3, "tools/list", |id| id > 14)),
+        ("large-request-survived", of(4, "ping", |id| id == 3)),
+        ("request-in-pieces-answered", of(5, "ping", |id| id == 2)),
+        ("hang-up-survived", of(6, "ping", |id| id == 13)),
+        ("half-request-survived", of(7, "ping", |id| id == 7)),
+        ("many-sessions-borne", of(27, "ping", |id| id == 3)),
+    ]
+}
+
+#[tokio::test]
+async fn f27_each_fault_of_a_server_under_stress_over_http_sse_is_found_by_its_rule_and_by_no_other() {
+    let plain = server(&[]);
+    let mut looks = tokio::task::JoinSet::new();
+    for (rule, instead) in http_sse() {
+        let plain = plain.clone();
+        looks.spawn(async move {
+            let front = Front::of(&plain, Fault { instead: Arc::from(instead), ..Fault::default() }).await;
+            let said = said(&looked(over_sse(&front)).await.unwrap());
             let failed = of(&said, "failed");
             (failed != [rule]).then(|| format!("{rule}: {failed:?}"))
         });

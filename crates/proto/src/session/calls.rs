@@ -202,6 +202,15 @@ impl Calls {
         true
     }
 
+    /// From now on it is waited for so long at most.
+    pub(super) fn hasten(&mut self, now: Time, id: i64, patience: Duration) {
+        let Some(pending) = self.pending.get_mut(id) else { return };
+        self.deadlines.remove(&(pending.deadline, id));
+        pending.hard = pending.hard.min(now + patience);
+        pending.deadline = pending.deadline.min(pending.hard);
+        self.deadlines.insert((pending.deadline, id));
+    }
+
     /// A stream was acknowledged: it may now live for ever. `None` when there is no such stream.
     pub(super) fn acknowledge(&mut self, id: i64) -> Option<()> {
         let pending = self.pending.get_mut(id)?;

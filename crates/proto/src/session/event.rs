@@ -347,7 +347,7 @@ pub enum OpeningFailure {
         garbage: Option<Bytes>,
     },
     /// Too much came that is no message.
-    #[error("{lines} lines came that are no messages; the first begins {}", Excerpt(.first))]
+    #[error("{}; the first begins {}", Lines(*.lines), Excerpt(.first))]
     Garbage {
         /// How many.
         lines: usize,
@@ -384,6 +384,17 @@ impl fmt::Display for Seconds {
             write!(f, "{} s", self.0.as_secs())
         } else {
             write!(f, "{} ms", self.0.as_millis())
+        }
+    }
+}
+
+struct Lines(usize);
+
+impl fmt::Display for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("a line came that is no message"),
+            lines => write!(f, "{lines} lines came that are no messages"),
         }
     }
 }

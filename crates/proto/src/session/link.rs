@@ -23,6 +23,9 @@ pub struct LinkCaps {
     pub exchanges: bool,
     /// The far end can be made afresh ([`Event::Reopen`](super::Event::Reopen)): a child process.
     pub reopens: bool,
+    /// The far end is a server that was connected to, a socket: what it writes there, it writes for us. On the standard output
+    /// of a child a line of something else may stand before the first message.
+    pub remote: bool,
 }
 
 /// From where a message came.

@@ -18,6 +18,7 @@ mod ending;
 mod envelope;
 mod event;
 mod first;
+mod foreign;
 mod input;
 mod legacy;
 mod limits;
@@ -47,6 +48,7 @@ pub use event::{
     Ask, Asker, CallError, CallRefused, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities, Reply,
     RequestContext,
 };
+pub use foreign::foreign_protocol;
 pub use limits::Limits;
 pub use link::{
     Inbound, LinkCaps, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, Origin, Outbound, ProcessExit, Route,

@@ -14,6 +14,7 @@ use bytes::Bytes;
 
 use super::calls::{Call, Expired, Purpose};
 use super::event::{Ask, Asker, CloseCause, Event, OpeningFailure, Peer, PeerCapabilities};
+use super::foreign::foreign_protocol;
 use super::legacy::Legacy;
 use super::link::{LinkEnd, LinkError, Route};
 use super::modern::{self, Modern};
@@ -113,7 +114,10 @@ impl ClientOpening {
     }
 
     fn send_initialize(&mut self, shared: &mut Shared, client: &ClientRole, now: Time) -> Option<Decided> {
-        let patience = shared.limits.initialize;
+        let mut patience = shared.limits.initialize;
+        if shared.caps.remote && self.first_garbage.is_some() {
+            patience = patience.min(shared.limits.probe);
+        }
         let mut call = Call::new(Method::Initialize).with_timeout(patience);
         call.total = Some(patience);
         call.params = match client.presents.as_ref().and_then(|presents| presents.initialize.clone()) {
@@ -386,6 +390,16 @@ impl ClientOpening {
         self.garbage += 1;
         let first = self.first_garbage.get_or_insert_with(|| excerpt.clone()).clone();
         let lines = self.garbage;
+        if shared.caps.remote {
+            // Nothing but the server writes there. Who greets in the words of another protocol is no peer; who greets in
+            // others may have begun to log, but listens already, and need not be waited for as long as a start.
+            if foreign_protocol(excerpt).is_some() {
+                return Some(failed(OpeningFailure::Garbage { lines, first }));
+            }
+            for id in [self.probe, self.initialize].into_iter().flatten() {
+                shared.calls.hasten(now, id, shared.limits.probe);
+            }
+        }
         (lines >= shared.limits.opening_garbage).then(|| failed(OpeningFailure::Garbage { lines, first }))
     }
 

@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::document::pin;
 use crate::failure::seconds;
+use crate::fold::{Room, Wide, lines};
 use crate::ui::{BAD, FAINT, HEADING};
 use crate::visible;
 
@@ -116,7 +117,8 @@ impl Page {
         let room = |taken: usize| {
             self.width.filter(|width| *width >= NARROWEST).map_or(usize::MAX, |width| width - taken)
         };
-        let mut lines = wrapped(text, room(label.width()), room(indent)).into_iter();
+        let room = Room { first: room(label.width()), rest: room(indent), kept: 0 };
+        let mut lines = lines(text, room, Wide::Broken).into_iter();
         let _ = writeln!(self.out, "{styled}{}", lines.next().unwrap_or_default());
         for line in lines {
             let _ = writeln!(self.out, "{:indent$}{line}", "");
@@ -233,60 +235,6 @@ impl Page {
     }
 }
 
-/// The text in lines, broken between words; a word that is longer than a line is broken too. `first`: the room of the
-/// first line. Styles in it have no width.
-fn wrapped(text: &str, first: usize, room: usize) -> Vec<String> {
-    if text.width() <= first {
-        return vec![text.to_owned()];
-    }
-    let mut lines = vec![String::new()];
-    let mut left = first;
-    for word in text.split(' ') {
-        let mut word = word;
-        loop {
-            let Some(line) = lines.last_mut() else { return lines };
-            let blank = usize::from(!line.is_empty());
-            let width = shown_width(word);
-            if blank + width <= left {
-                if blank == 1 {
-                    line.push(' ');
-                }
-                line.push_str(word);
-                left -= blank + width;
-                break;
-            }
-            if blank == 0 {
-                // Longer than a line.
-                let mut used = 0;
-                let end = word.char_indices().find(|(_, character)| {
-                    used += character.to_string().width();
-                    used > left
-                });
-                let at = end.map_or(word.len(), |(at, character)| at.max(character.len_utf8()));
-                line.push_str(&word[..at.min(word.len())]);
-                word = &word[at.min(word.len())..];
-                if word.is_empty() {
-                    left = left.saturating_sub(width);
-                    break;
-                }
-            }
-            lines.push(String::new());
-            left = room.max(1);
-        }
-    }
-    lines
-}
-
-/// The columns of a word; escape sequences of ours have none.
-fn shown_width(word: &str) -> usize {
-    let mut width = 0;
-    for (place, part) in word.split('\u{1b}').enumerate() {
-        let part = if place == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) };
-        width += part.width();
-    }
-    width
-}
-
 /// `12 checks, 4 not run (why)`
 fn figures<'a>(run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
     let mut out = format!("{run} {}", if run == 1 { "check" } else { "checks" });
@@ -302,20 +250,4 @@ fn figures<'a>(run: usize, not_run: impl Iterator<Item = &'a str>) -> String {
         let _ = write!(out, ", {skipped} not run ({})", reasons.join("; "));
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wrapped;
-
-    #[test]
-    fn words_go_on_in_the_next_line() {
-        assert_eq!(wrapped("one two three", 80, 80), ["one two three"]);
-        assert_eq!(wrapped("one two three", 7, 5), ["one two", "three"]);
-        assert_eq!(wrapped("one two three", 3, 9), ["one", "two three"]);
-        assert_eq!(wrapped("abcdefgh ij", 3, 4), ["abc", "defg", "h ij"]);
-        assert_eq!(wrapped("漢字漢字", 4, 4), ["漢字", "漢字"]);
-        let bold = "\u{1b}[1mno fault\u{1b}[0m: none";
-        assert_eq!(wrapped(bold, 9, 9), ["\u{1b}[1mno fault\u{1b}[0m:", "none"]);
-    }
 }

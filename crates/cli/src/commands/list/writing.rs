@@ -13,6 +13,7 @@ use super::items::{NAMES, described, row, table};
 use super::reading::{Enough, Part, Section};
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase};
+use crate::fold;
 use crate::object;
 use crate::ui::{HEADING, NAME, Ui, Unwritten};
 use crate::visible;
@@ -345,9 +346,7 @@ impl Page {
             self.heading(out);
             let mut text = String::new();
             described(&mut text, section, item);
-            out.push_str(
-                &self.width.map_or_else(|| text.as_str().into(), |width| visible::fold(&text, width)),
-            );
+            out.push_str(&self.width.map_or_else(|| text.as_str().into(), |width| fold::fold(&text, width)));
             return;
         }
         self.held.push(row(section, item));

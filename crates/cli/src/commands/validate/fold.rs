@@ -1,10 +1,12 @@
-//! Lines of at most 80 columns: prose is broken between words, what was sent and received where it can be read on.
+//! Lines of at most 80 columns behind heads: prose, and what was sent and received, which is broken where it can be read on.
 //!
-//! Called by the pages for a person. What stands in the texts is made visible before; styles are in heads alone.
+//! Called by the pages for a person; where words go is `crate::fold`'s. What stands in the texts is made visible before; styles are in heads alone.
 
 use std::fmt::Write;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthChar;
+
+use crate::fold::{Room, Wide, lines};
 
 /// As wide as a page is.
 pub(super) const PAGE: usize = 80;
@@ -23,23 +25,14 @@ pub(super) struct Head<'a> {
 
 /// Writes prose behind its head. A word that is too long, an address as a rule, stays whole.
 pub(super) fn prose(out: &mut String, head: &Head<'_>, text: &str) {
-    let mut left = PAGE.saturating_sub(head.columns);
-    // Behind a wide head it begins below it, where it does not fit.
-    let (mut begun, mut may_break) = (false, head.columns > head.indent);
+    let rest = PAGE.saturating_sub(head.indent).max(LEAST);
+    let room = Room { first: PAGE.saturating_sub(head.columns), rest, kept: 0 };
     out.push_str(head.text);
-    for word in text.split(' ') {
-        let wide = word.width() + usize::from(begun);
-        if may_break && wide > left {
+    for (place, line) in lines(text, room, Wide::Whole).iter().enumerate() {
+        if place > 0 {
             let _ = write!(out, "\n{:indent$}", "", indent = head.indent);
-            (left, begun) = (PAGE.saturating_sub(head.indent).max(LEAST), false);
         }
-        if begun {
-            out.push(' ');
-            left = left.saturating_sub(1);
-        }
-        out.push_str(word);
-        left = left.saturating_sub(word.width());
-        (begun, may_break) = (true, true);
+        out.push_str(line);
     }
     out.push('\n');
 }

@@ -7,13 +7,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcpjoin_proto::session::foreign_protocol;
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig, ClientConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::super::remote::{ITS_LOG, foreign_protocol};
+use super::super::remote::ITS_LOG;
 use super::super::report::{Check, Finding, Phase};
 use crate::link::{is_an_authoritys, tls_text, untrusted_issuer};
 

@@ -83,6 +83,11 @@ impl CredentialsError {
 
 /// Says what stands in the `Authorization` header. It is sent to the origin of the link's URL and to no other.
 ///
+/// Within that origin it is sent to every path: the specification wants it with every request to the server, the address of
+/// HTTP+SSE's `endpoint` and that of a redirect are elsewhere than the URL as a rule, and only a server that has been given
+/// the token already can lead there. Whose it is, its audience says
+/// ([RFC 8707, 2](https://www.rfc-editor.org/rfc/rfc8707#section-2)), and the server must look at that.
+///
 /// Both futures are dropped when nobody waits for the message any more. Several may run at once.
 pub trait Credentials: Send + Sync + 'static {
     /// The value for a request; `None` sends no such header.

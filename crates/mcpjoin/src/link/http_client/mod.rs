@@ -460,7 +460,7 @@ impl HttpLink {
 
 impl Io for HttpLink {
     fn caps(&self) -> LinkCaps {
-        LinkCaps { exchanges: true, reopens: false }
+        LinkCaps { exchanges: true, ..LinkCaps::default() }
     }
 
     fn has_headers(&self) -> bool {

@@ -161,7 +161,7 @@ pub(super) struct HttpIo(pub(super) Arc<Wire>);
 
 impl Io for HttpIo {
     fn caps(&self) -> LinkCaps {
-        LinkCaps { exchanges: true, reopens: false }
+        LinkCaps { exchanges: true, ..LinkCaps::default() }
     }
 
     fn configure(&mut self, limits: &Limits) {

@@ -44,7 +44,7 @@ use self::shared::{Line, Shared};
 use self::table::{Entry, SESSION, Table, claim};
 use super::gather::Gather;
 use super::socket::Place;
-use super::tap::{Crossed, Tap, Way};
+use super::tap::{Crossed, Tap, Way, beside};
 use super::{Io, cannot_reopen};
 use crate::quic::{Connection, QuicError, QuicOptions};
 
@@ -249,7 +249,7 @@ fn cancelled(notification: &Notification) -> Option<RequestId> {
 
 impl Io for QuicLink {
     fn caps(&self) -> LinkCaps {
-        LinkCaps { exchanges: true, reopens: !self.is_server() }
+        LinkCaps { exchanges: true, reopens: !self.is_server(), remote: false }
     }
 
     fn configure(&mut self, limits: &Limits) {
@@ -415,16 +415,7 @@ impl Io for QuicLink {
     }
 
     fn tap(&mut self, tap: Tap) -> Result<(), Tap> {
-        self.tap = Some(match self.tap.take() {
-            None => tap,
-            Some(mut first) => {
-                let mut second = tap;
-                Box::new(move |way, crossed| {
-                    first(way, crossed);
-                    second(way, crossed);
-                })
-            }
-        });
+        self.tap = Some(beside(self.tap.take(), tap));
         Ok(())
     }
 }

@@ -237,7 +237,8 @@ impl<S: Socket> SocketLink<S> {
 
 impl<S: Socket> Io for SocketLink<S> {
     fn caps(&self) -> LinkCaps {
-        LinkCaps { exchanges: false, reopens: matches!(self.far, Far::Server { .. }) }
+        let server = matches!(self.far, Far::Server { .. });
+        LinkCaps { exchanges: false, reopens: server, remote: server }
     }
 
     fn configure(&mut self, limits: &Limits) {

@@ -30,12 +30,15 @@ pub(super) struct Refusal {
 
 impl Attempt {
     pub(super) fn not(method: Method, reply: Reply, within: Duration) -> Self {
-        let took = reply.began.elapsed();
-        Self::Not(Box::new(Refusal { method, reply, took, within, problem: None }))
+        Self::Not(Refusal::of(method, reply, within).into())
     }
 }
 
 impl Refusal {
+    pub(super) fn of(method: Method, reply: Reply, within: Duration) -> Self {
+        Self { method, took: reply.began.elapsed(), reply, within, problem: None }
+    }
+
     /// Whether another era would be refused in the same way.
     pub(super) fn is_final(&self) -> bool {
         self.reply.failure.is_some() || matches!(self.reply.status, Some(401 | 403))

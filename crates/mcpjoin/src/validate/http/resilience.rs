@@ -1,5 +1,6 @@
-//! Puts a server over Streamable HTTP under stress, in runs of their own: many requests at once, answers that are read
-//! late and slowly, large requests, requests in pieces, connections that are lost, many sessions, a stream that is cut.
+//! Puts a server over HTTP under stress, in runs of their own: many requests at once, answers that are read late and
+//! slowly, large requests, requests in pieces, connections that are lost, many sessions, a stream that is cut. Over HTTP+SSE
+//! all answers of a session come on its one stream, which no client can take up again.
 //!
 //! Called at the end of a look, when it was asked for ([`Validator::resilience`](super::super::Validator::resilience)).
 //! It asks for the tools and for whether the server is there, opens sessions and ends them, and does nothing else: no
@@ -55,9 +56,15 @@ impl Runs {
         if let Some((mut live, manner)) = self.opened(&wire, "readers that wait", modern).await {
             self.tell(&live, Probe::Unread);
             let lists = lines(&mut live, &manner, Method::ListTools.as_str(), UNREAD * 2);
-            let late = Pace { reading: [LATE].into(), writing: None };
-            let slow = Pace { reading: [SLOW; PAUSES].into(), writing: None };
-            let paces = [late, slow].into_iter().cycle();
+            let (late, slow) = ([LATE], [SLOW; PAUSES]);
+            let paces = if self.sse {
+                // There is one reader.
+                live.pace.reading = late.into_iter().chain(slow).collect();
+                [Pace::default(), Pace::default()]
+            } else {
+                [late.to_vec(), slow.to_vec()].map(|reading| Pace { reading: reading.into(), writing: None })
+            };
+            let paces = paces.into_iter().cycle();
             live.together(Probe::Unread, &lists.into_iter().zip(paces).collect::<Vec<_>>()).await;
             self.keep_stressed(live).await;
         }
@@ -75,6 +82,9 @@ impl Runs {
             self.keep_stressed(live).await;
         }
         self.connections(&wire, modern).await;
+        if self.sse {
+            self.streams_at_once(&wire).await;
+        }
         if legacy {
             self.sessions_at_once(&wire).await;
             self.stream(&wire).await;
@@ -138,6 +148,33 @@ impl Runs {
         live.session = first;
         self.ask(&mut live, &manner, Probe::AfterMany, control(&manner)).await;
         self.keep_stressed(live).await;
+    }
+
+    /// The same over HTTP+SSE, where a session is its stream: all but the first are lost with requests under way.
+    async fn streams_at_once(&mut self, wire: &Wire) {
+        let mut sessions = Vec::new();
+        for _ in 0..SESSIONS {
+            // One that takes no more says so.
+            let Some(session) = self.opened(wire, "many sessions", false).await else { break };
+            sessions.push(session);
+        }
+        for (live, manner) in &mut sessions {
+            self.ask(live, manner, Probe::InOneOfMany, control(manner)).await;
+        }
+        let mut sessions = sessions.into_iter();
+        let Some((mut first, manner)) = sessions.next() else { return };
+        for (mut live, manner) in sessions {
+            self.tell(&live, Probe::HungUp);
+            for line in lines(&mut live, &manner, Method::ListTools.as_str(), LOST) {
+                live.leave(Probe::HungUp, &line, Leave::Asked).await;
+            }
+            live.leave_stream();
+            self.keep_stressed(live).await;
+        }
+        // The server is told by its system, and has a moment to understand.
+        tokio::time::sleep(MOMENT).await;
+        self.ask(&mut first, &manner, Probe::AfterMany, control(&manner)).await;
+        self.keep_stressed(first).await;
     }
 
     /// A stream that is cut before its answer has come, and resumed, where its events have ids.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcpjoin_check::{CallNote, Channel, Probe, Revisions, Trace, What};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::types::Members;
-use mcpjoin_proto::{Era, Method, Profile, Raw, Version, code};
+use mcpjoin_proto::{Era, Method, Payload, Profile, Raw, Version, code};
 use reqwest::Method as Verb;
 
 use super::super::features;
@@ -32,7 +32,8 @@ const LEGACY_SESSION: &str = "legacy session";
 pub(in super::super) struct Runs {
     pub(super) of: Look,
     pub(super) wire: Wire,
-    sse: bool,
+    /// The server is reached over HTTP+SSE.
+    pub(super) sse: bool,
     /// Certificates to trust beside those of the system.
     #[cfg(feature = "oauth")]
     pub(super) authorities: Vec<Vec<u8>>,
@@ -60,7 +61,7 @@ impl Runs {
     pub(in super::super) async fn all(mut self) -> Result<Trace, ValidateError> {
         if self.sse {
             return match self.http_sse().await {
-                Attempt::Spoken => Ok(self.trace),
+                Attempt::Spoken => Ok(self.stressed(false, false).await),
                 Attempt::Not(refusal) => Err(refusal.into()),
             };
         }
@@ -78,7 +79,8 @@ impl Runs {
                 Attempt::Not(refusal) => {
                     let older = matches!(refusal.reply.status, Some(400 | 404 | 405));
                     if !modern && older && matches!(self.http_sse().await, Attempt::Spoken) {
-                        return Ok(self.trace);
+                        self.sse = true;
+                        return Ok(self.stressed(false, false).await);
                     }
                     failure = Some(refusal);
                 }
@@ -97,12 +99,17 @@ impl Runs {
             let spoken = if modern { Version::newest(Era::Modern) } else { self.legacy_spoken() };
             self.authorization(&spoken, false).await;
         }
+        Ok(self.stressed(modern, legacy).await)
+    }
+
+    /// All that was seen, and what the server bears, where that was asked for.
+    async fn stressed(mut self, modern: bool, legacy: bool) -> Trace {
         if self.wire.is_gone() {
             self.ended();
         } else if self.of.resilience {
             self.resilience(modern, legacy).await;
         }
-        Ok(self.trace)
+        self.trace
     }
 
     /// Nothing can be asked. A server that wants a token says more of that.
@@ -373,6 +380,11 @@ impl Runs {
             let live = self.start(wire, name, &version, Channel::StreamableHttp).in_manner(manner.clone());
             return Some((live, manner));
         }
+        if self.sse {
+            let (mut live, _) = self.http_sse_session(wire, name).await.ok()?;
+            live.ask(Probe::Initialized, &probes::initialized()).await;
+            return Some((live, Manner::Legacy));
+        }
         let version = self.of.version.clone().unwrap_or_else(|| Version::newest(Era::Legacy));
         let mut live = self.start(wire, name, &version, Channel::StreamableHttp);
         let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
@@ -408,12 +420,14 @@ impl Runs {
         }
     }
 
-    /// A session over HTTP+SSE, if there is one.
-    async fn http_sse(&mut self) -> Attempt {
+    /// A session over HTTP+SSE up to the answer to `initialize`, and that answer.
+    async fn http_sse_session<'w>(
+        &mut self,
+        wire: &'w Wire,
+        name: &str,
+    ) -> Result<(Live<'w>, Payload), Box<Refusal>> {
         let version = self.of.version.clone().unwrap_or_else(|| Revisions::FIRST.first().clone());
-        let manner = Manner::Legacy;
-        let wire = self.wire.clone();
-        let mut live = self.start(&wire, "HTTP+SSE session", &version, Channel::HttpSse);
+        let mut live = self.start(wire, name, &version, Channel::HttpSse);
         self.tell(&live, Probe::OpenStream);
         let head = live.head(Verb::GET);
         let within = self.of.limits.initialize;
@@ -421,24 +435,32 @@ impl Runs {
         if reply.is_stream()
             && let Err(problem) = live.wait_for_endpoint().await
         {
-            return Attempt::Not(Box::new(Refusal {
-                method: Method::Initialize,
-                took: reply.began.elapsed(),
-                reply,
-                within,
-                problem: Some(problem),
-            }));
+            return Err(
+                Refusal { problem: Some(problem), ..Refusal::of(Method::Initialize, reply, within) }.into()
+            );
         }
         if !reply.is_stream() {
-            return Attempt::not(Method::Initialize, reply, within);
+            return Err(Refusal::of(Method::Initialize, reply, within).into());
         }
         let reply = self.initialize(&mut live, Probe::Initialize, &version).await;
         let Opened::Result(result) = &reply.opened else {
-            return Attempt::not(Method::Initialize, reply, within);
+            return Err(Refusal::of(Method::Initialize, reply, within).into());
         };
         // Neither a session nor a version stands in headers.
         live.run.version = agreed(result, &version);
-        let declared = capabilities(result);
+        let result = result.clone();
+        Ok((live, result))
+    }
+
+    /// A session over HTTP+SSE, if there is one.
+    async fn http_sse(&mut self) -> Attempt {
+        let wire = self.wire.clone();
+        let (mut live, result) = match self.http_sse_session(&wire, "HTTP+SSE session").await {
+            Ok(opened) => opened,
+            Err(refusal) => return Attempt::Not(refusal),
+        };
+        let manner = Manner::Legacy;
+        let declared = capabilities(&result);
         let ping = control(&manner);
         self.ask(&mut live, &manner, Probe::EarlyPing, ping).await;
         live.ask(Probe::Initialized, &probes::initialized()).await;

@@ -64,23 +64,14 @@ pub(in super::super) fn login(shell: &mut Shell<'_>) {
 
 impl Fish<'_, '_> {
     fn source(&mut self, file: &Path) -> bool {
-        if self.shell.depth >= DEPTH {
-            self.shell.not_computed("files read each other too deep");
-            return false;
-        }
-        let Some(text) = self.shell.world.read(file) else { return false };
-        self.shell.read.push(file.to_owned());
-        self.shell.spend(text.len());
+        let Some((text, before)) = self.shell.enter(file) else { return false };
         let (all, unread) = statements(&text);
-        let before = (std::mem::replace(&mut self.shell.file, file.to_owned()), self.shell.line);
-        self.shell.depth += 1;
         let flow = self.run(&all, 0..all.len());
-        self.shell.depth -= 1;
         if let (Some(line), Flow::On(_)) = (unread, flow) {
             self.shell.line = line;
             self.shell.not_computed("what follows is not understood, and may set PATH");
         }
-        (self.shell.file, self.shell.line) = before;
+        self.shell.leave(before);
         true
     }
 

@@ -90,6 +90,9 @@ enum Flow {
     Exit,
 }
 
+/// A file, and a line of it.
+type Place = (PathBuf, usize);
+
 /// A session that reads its files.
 pub(super) struct Shell<'a> {
     world: &'a World,
@@ -188,22 +191,32 @@ impl<'a> Shell<'a> {
         Some(PathBuf::from(folder))
     }
 
-    /// Reads a file, where it is one. True when it was there.
-    pub(super) fn source(&mut self, file: &Path) -> bool {
+    /// Begins a file, where it is one: its text, and where we were before.
+    fn enter(&mut self, file: &Path) -> Option<(String, Place)> {
         if self.depth >= DEPTH {
             self.not_computed("files read each other too deep");
-            return false;
+            return None;
         }
-        let Some(text) = self.world.read(file) else { return false };
+        let text = self.world.read(file)?;
         if !self.read.iter().any(|known| known == file) {
             self.read.push(file.to_owned());
         }
         self.spend(text.len());
-        let (list, unread) = syntax::read(&text);
-        let before = (std::mem::replace(&mut self.file, file.to_owned()), self.line);
         self.depth += 1;
-        let flow = self.list(&list);
+        Some((text, (std::mem::replace(&mut self.file, file.to_owned()), self.line)))
+    }
+
+    /// Is where it was before a file.
+    fn leave(&mut self, before: Place) {
         self.depth -= 1;
+        (self.file, self.line) = before;
+    }
+
+    /// Reads a file, where it is one. True when it was there.
+    pub(super) fn source(&mut self, file: &Path) -> bool {
+        let Some((text, before)) = self.enter(file) else { return false };
+        let (list, unread) = syntax::read(&text);
+        let flow = self.list(&list);
         if let (Some(unread), Flow::On(_)) = (unread, flow) {
             let rest: String = text.chars().skip(unread.at).collect();
             if self.names_path(&rest) {
@@ -211,7 +224,7 @@ impl<'a> Shell<'a> {
                 self.not_computed("what follows is not understood, and may set PATH");
             }
         }
-        (self.file, self.line) = before;
+        self.leave(before);
         true
     }
 

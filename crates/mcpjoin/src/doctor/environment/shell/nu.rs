@@ -64,15 +64,7 @@ pub(in super::super) fn login(shell: &mut Shell<'_>) {
 
 impl Nu<'_, '_> {
     fn source(&mut self, file: &Path) -> bool {
-        if self.shell.depth >= DEPTH {
-            self.shell.not_computed("files read each other too deep");
-            return false;
-        }
-        let Some(text) = self.shell.world.read(file) else { return false };
-        self.shell.read.push(file.to_owned());
-        self.shell.spend(text.len());
-        let before = (std::mem::replace(&mut self.shell.file, file.to_owned()), self.shell.line);
-        self.shell.depth += 1;
+        let Some((text, before)) = self.shell.enter(file) else { return false };
         for (line, statement) in statements(&text) {
             self.shell.line = line;
             self.shell.steps += 1;
@@ -82,8 +74,7 @@ impl Nu<'_, '_> {
             }
             self.statement(statement.trim());
         }
-        self.shell.depth -= 1;
-        (self.shell.file, self.shell.line) = before;
+        self.shell.leave(before);
         true
     }
 

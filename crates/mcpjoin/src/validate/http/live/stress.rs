@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::super::wire::{self, Head};
 use super::pace::{Pace, Pieces};
 use super::reading::Stream;
-use super::{Live, PATIENCE, Reply, asked};
+use super::{LATE, Live, PATIENCE, Reply, asked};
 use crate::link::Way;
 
 /// When we leave.
@@ -35,6 +35,7 @@ impl<'w> Live<'w> {
         fork.manner = self.manner.clone();
         fork.started = self.started;
         fork.session.clone_from(&self.session);
+        fork.endpoint.clone_from(&self.endpoint);
         fork.agreed.clone_from(&self.agreed);
         fork.pace = pace;
         // All of them together bring no more than one alone may.
@@ -42,7 +43,8 @@ impl<'w> Live<'w> {
         fork
     }
 
-    /// Asks all of it at the same time, each over a connection of its own, and waits for what it brings.
+    /// Asks all of it at the same time, each over a connection of its own, and waits for what it brings: there, or on the
+    /// stream of the session, which is read at the pace of this run.
     pub(in super::super) async fn together(&mut self, probe: Probe, lines: &[(String, Pace)]) {
         if self.over {
             return;
@@ -51,8 +53,15 @@ impl<'w> Live<'w> {
         let asking = forks.iter_mut().zip(lines).map(|(fork, (line, _))| async move {
             fork.ask(probe, line).await;
         });
-        join_all(asking).await;
-        let mut events = Vec::new();
+        let asking = join_all(asking);
+        match self.stream.take_if(|_| self.endpoint.is_some()) {
+            Some(stream) => {
+                let waiting = lines.iter().flat_map(|(line, _)| asked(&Line::new(line.clone()), false));
+                // Who takes no message while its answers are not read would wait for us, and we for it.
+                tokio::join!(asking, self.answers(stream, waiting.collect()));
+            }
+            None => drop(asking.await),
+        }
         let full = self.amount.is_full();
         for fork in forks {
             let first = self.next_exchange;
@@ -63,13 +72,34 @@ impl<'w> Live<'w> {
                 // We have stopped reading: that there is no answer says nothing of the server.
                 continue;
             }
-            events.extend(fork.run.events.into_iter().map(|mut event| {
+            self.run.events.extend(fork.run.events.into_iter().map(|mut event| {
                 event.exchange = event.exchange.map(|number| number + first);
                 event
             }));
         }
-        events.sort_by_key(|event| event.at);
-        self.run.events.extend(events);
+        self.run.events.sort_by_key(|event| event.at);
+    }
+
+    /// Reads the stream of a session until all of that is answered.
+    async fn answers(&mut self, mut stream: Stream, mut waiting: Vec<RequestId>) {
+        let deadline = Instant::now() + self.answer + self.pace.longest() + LATE;
+        match self.pump(&mut stream, &mut waiting, deadline, false).await {
+            super::Stopped::Ended(end) => {
+                self.note(stream.number, What::BodyEnded(end));
+                self.over = true;
+                return;
+            }
+            super::Stopped::TimedOut => self.silent(),
+            super::Stopped::Answered => {}
+        }
+        self.stream = Some(stream);
+    }
+
+    /// Leaves the session: its stream is closed, whatever is still to come on it.
+    pub(in super::super) fn leave_stream(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            self.note(stream.number, What::BodyEnded(BodyEnd::Left));
+        }
     }
 
     /// Asks, and leaves: the connection is closed.
