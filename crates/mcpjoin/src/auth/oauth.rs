@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, StatusCode};
+use mcpjoin_proto::http::resource::origin_of;
 use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 
@@ -22,7 +23,6 @@ use super::form::Form;
 use super::kept::Kept;
 use super::ladder::Step;
 use super::login::{Obtain, Occasion};
-use super::metadata::origin_of;
 use super::registration::{ClientIdentity, TokenAuth};
 use super::secret::Secret;
 use super::store::{ErasedStore, MemoryStore, TokenStore};

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use mcpjoin_proto::http::origin::Origin;
+use mcpjoin_proto::http::resource::PROTECTED_RESOURCE;
 use serde_json::{Map, Value};
 
 use super::remembered::Remembered;
 use super::scopes::{Hierarchy, Operation, ScopesFor, is_scope};
 use super::verifier::ErasedVerifier;
-use super::{Inner, JwtVerifier, REMEMBERED, ResourceServer, TOKENS, TokenVerifier, WELL_KNOWN};
+use super::{Inner, JwtVerifier, REMEMBERED, ResourceServer, TOKENS, TokenVerifier};
 
 /// Asks for a new token, and says nothing about the resource.
 const OFFLINE: &str = "offline_access";
@@ -205,13 +206,13 @@ impl ResourceServerBuilder {
             // one with a slash.
             audiences = vec![origin.clone(), format!("{origin}/")];
         }
-        let mut paths = vec![WELL_KNOWN.to_owned()];
+        let mut paths = vec![PROTECTED_RESOURCE.to_owned()];
         if !below.is_empty() {
-            paths.push(format!("{WELL_KNOWN}{below}"));
+            paths.push(format!("{PROTECTED_RESOURCE}{below}"));
         }
         Ok(ResourceServer(Arc::new(Inner {
             audiences,
-            metadata_url: format!("{origin}{WELL_KNOWN}{below}"),
+            metadata_url: format!("{origin}{PROTECTED_RESOURCE}{below}"),
             paths,
             document: Value::Object(document).to_string().into(),
             required,
