@@ -1,7 +1,7 @@
 //! Who the client is to an authorization server: registered beforehand, by the URL of its own document, or by registering
 //! itself.
 //!
-//! Called by the flow, before the user is asked. What comes of it belongs to one issuer and is used with no other. Nothing
+//! Called by `login`, before the user is asked. What comes of it belongs to one issuer and is used with no other. Nothing
 //! here keeps it: the store does.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration>,
