@@ -151,7 +151,8 @@ impl OAuth {
     }
 
     /// Logs in now, whatever is stored: finds the authorization server, registers with it where that is needed, asks the user, and
-    /// stores what comes of it. Dropping the future gives it up; nothing is stored then, and nobody is listened for any more.
+    /// stores what comes of it. Dropping the future gives it up, and nobody is listened for any more; but tokens that are there by
+    /// then are stored.
     ///
     /// # Errors
     /// When any of that fails, and when it cannot be stored (it is used all the same).
