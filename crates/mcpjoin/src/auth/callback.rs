@@ -157,7 +157,8 @@ impl Callback {
     /// Whether a request is meant for this listener: else a name leads here that somebody else has chosen.
     fn is_ours(&self, host: &str) -> bool {
         // Whoever comes to the port of http need not name it (RFC 9110, 4.2.3).
-        let name = host.strip_suffix(&format!(":{}", self.port)).or((self.port == 80).then_some(host));
+        let name =
+            host.strip_suffix(&format!(":{}", self.port)).or_else(|| (self.port == 80).then_some(host));
         let ours = ["127.0.0.1", "localhost", "[::1]"];
         name.is_some_and(|name| ours.iter().any(|ours| name.eq_ignore_ascii_case(ours)))
     }
