@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::headers::{Headers, name};
 use mcpjoin_proto::http::origin::Origin;
+use mcpjoin_proto::http::resource::{authorization_server_urls, origin_of, protected_resource_urls};
 
 use crate::exchange::HttpResponse;
 use crate::seen::{member, of_line, strings};
@@ -53,12 +54,7 @@ pub fn named_metadata(response: &HttpResponse) -> Option<String> {
 /// ```
 #[must_use]
 pub fn resource_metadata_addresses(url: &str) -> Vec<String> {
-    let Some((origin, path)) = split(url) else { return Vec::new() };
-    let root = format!("{origin}/.well-known/oauth-protected-resource");
-    match path {
-        "" | "/" => vec![root],
-        path => vec![format!("{root}{path}"), root],
-    }
+    protected_resource_urls(bare(url))
 }
 
 /// The well-known addresses of the metadata of an authorization server, in the order in which they are tried: of OAuth,
@@ -72,20 +68,13 @@ pub fn resource_metadata_addresses(url: &str) -> Vec<String> {
 /// ```
 #[must_use]
 pub fn server_metadata_addresses(issuer: &str) -> Vec<String> {
-    let Some((origin, path)) = split(issuer) else { return Vec::new() };
-    let path = path.trim_end_matches('/');
-    let well_known = |suffix: &str| format!("{origin}/.well-known/{suffix}{path}");
-    let mut found = vec![well_known("oauth-authorization-server"), well_known("openid-configuration")];
-    if !path.is_empty() {
-        found.push(format!("{origin}{path}/.well-known/openid-configuration"));
-    }
-    found
+    authorization_server_urls(bare(issuer))
 }
 
 /// The address that a revision without metadata of resources gives to a path: at the root of the server's origin.
 #[must_use]
 pub fn base_address(url: &str, path: &str) -> Option<String> {
-    split(url).map(|(origin, _)| format!("{origin}{path}"))
+    origin_of(url).map(|origin| format!("{origin}{path}"))
 }
 
 /// The authorization servers that the metadata of a protected resource name; empty for what is no such document.
@@ -95,53 +84,19 @@ pub fn named_servers(document: &Bytes) -> Vec<String> {
     servers.and_then(|servers| strings(&servers)).unwrap_or_default()
 }
 
-/// Whether a resource is that URL, or one above it: the same origin, and a path that the other goes on from.
-pub(super) fn covers(resource: &str, url: &str) -> bool {
-    let (Some((_, above)), Some((_, below))) = (split(resource), split(url)) else { return false };
-    let (above, below) = (above.trim_end_matches('/'), below.trim_end_matches('/'));
-    let same = matches!((Origin::of(resource), Origin::of(url)), (Ok(one), Ok(other)) if one == other);
-    let rest = below.strip_prefix(above);
-    same && !resource.contains('#') && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 /// Whether it is an address of `https`, or of this machine.
 pub(super) fn is_secure(url: &str) -> bool {
     Origin::of(url).is_ok_and(|origin| origin.is_secure() || origin.is_loopback())
 }
 
-/// Scheme with host and port, and path, of an `http` or `https` URL.
-fn split(url: &str) -> Option<(&str, &str)> {
-    Origin::of(url).ok()?;
-    let host = url.find("://")? + 3;
-    let end = |from: usize, of: &[char]| url[from..].find(of).map_or(url.len(), |at| from + at);
-    let path = end(host, &['/', '?', '#']);
-    Some((&url[..path], &url[path..end(path, &['?', '#'])]))
+/// A URL without its query: no document is named by one.
+pub(super) fn bare(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or(url)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_resource_is_the_server_or_stands_above_it() {
-        for (resource, is) in [
-            ("https://h/mcp", true),
-            ("HTTPS://H:443/mcp", true),
-            ("https://h/mcp/", true),
-            ("https://h", true),
-            ("https://h/", true),
-            ("https://h/m", false),
-            ("https://h/mcp/more", false),
-            ("https://other/mcp", false),
-            ("http://h/mcp", false),
-            ("https://h:8443/mcp", false),
-            ("https://h/mcp#x", false),
-            ("h/mcp", false),
-            ("", false),
-        ] {
-            assert_eq!(covers(resource, "https://h/mcp?key=1"), is, "{resource}");
-        }
-    }
 
     #[test]
     fn addresses_are_those_of_the_rfcs() {

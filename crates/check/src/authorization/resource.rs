@@ -2,9 +2,11 @@
 //! <https://www.rfc-editor.org/rfc/rfc9728>
 
 use mcpjoin_proto::http::origin::{MediaType, Origin};
+use mcpjoin_proto::http::resource::covers;
 
+use super::address::bare;
 use super::tokens::{challenged_scopes, is_challenged, parameter};
-use super::{LET_IN, address, answered, is_document, is_empty, object, refused, statuses};
+use super::{LET_IN, answered, is_document, is_empty, object, refused, statuses};
 use crate::exchange::Exchange;
 use crate::revisions::Revisions;
 use crate::rule::Level::{Must, Should};
@@ -69,9 +71,8 @@ pub(super) static RULES: [Rule; 7] = [
         judge: |seen| {
             let judged = resources(seen).map(|(exchange, resource)| {
                 let url = server_url(seen)?;
-                let problem =
-                    format!("the resource is {resource:?}, and the server {:?}", without_query(url));
-                (!address::covers(&resource, url)).then(|| exchange.finding(problem))
+                let problem = format!("the resource is {resource:?}, and the server {:?}", bare(url));
+                (!covers(&resource, url)).then(|| exchange.finding(problem))
             });
             Outcome::of(judged, NO_DOCUMENT)
         },
@@ -84,7 +85,7 @@ pub(super) static RULES: [Rule; 7] = [
         judge: |seen| {
             let judged = resources(seen).map(|(exchange, resource)| {
                 // Where the server itself is at such an address, the slash means something.
-                let meant = server_url(seen).is_some_and(|url| without_query(url).ends_with('/'));
+                let meant = server_url(seen).is_some_and(|url| bare(url).ends_with('/'));
                 (resource.ends_with('/') && !meant)
                     .then(|| exchange.finding(format!("the resource is {resource:?}")))
             });
@@ -159,10 +160,6 @@ fn server_url<'a>(seen: &Seen<'a>) -> Option<&'a str> {
         };
         seen.trace.runs.iter().flat_map(|run| &run.events).find_map(of)
     })
-}
-
-fn without_query(url: &str) -> &str {
-    url.split(['?', '#']).next().unwrap_or(url)
 }
 
 fn found(seen: &Seen<'_>) -> Outcome {

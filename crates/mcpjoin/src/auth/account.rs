@@ -64,6 +64,14 @@ pub(super) struct State {
     pub(super) failed: Option<Instant>,
 }
 
+impl State {
+    /// Nobody is logged in; gives the number of this change.
+    fn forget(&mut self) -> u64 {
+        *self = Self { loaded: true, changes: self.changes + 1, ..Self::default() };
+        self.changes
+    }
+}
+
 impl Account {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -168,11 +176,14 @@ impl Account {
 
     /// Forgets everything, and says whether there was anything.
     pub(super) async fn forget(&self) -> Result<bool, StoreError> {
-        {
-            let mut state = self.state();
-            *state = State { loaded: true, changes: state.changes + 1, ..State::default() };
+        let changes = self.state().forget();
+        let removed = self.store.remove(&self.server).await?;
+        let mut state = self.state();
+        // Whoever has read the store meanwhile has read what was on its way out.
+        if state.changes == changes {
+            state.forget();
         }
-        self.store.remove(&self.server).await
+        Ok(removed)
     }
 
     pub(super) fn possession(&self) -> Option<Arc<dyn Possession>> {

@@ -11,9 +11,22 @@ use reqwest::Url;
 
 use super::error::AuthError;
 use super::fetch::{cut, shown_text};
-use super::form::{Form, Parameters, encode};
+use super::form::{Form, Parameters, decode, encode};
 use super::pkce::{Pkce, random};
 use super::secret::Secret;
+
+/// What a request says by itself, and says once ([RFC 6749, 3.1](https://www.rfc-editor.org/rfc/rfc6749#section-3.1)).
+const OURS: [&str; 9] = [
+    "response_type",
+    "client_id",
+    "redirect_uri",
+    "code_challenge",
+    "code_challenge_method",
+    "state",
+    "resource",
+    "scope",
+    "request_uri",
+];
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +181,12 @@ fn endpoint(endpoint: &str) -> Result<Url, &'static str> {
     if url.scheme() == "http" && !is_loopback(host) {
         return Err("it is http, which is for this machine alone");
     }
+    let mut names = url.query().unwrap_or_default().split('&').map(|pair| pair.split('=').next());
+    let is_ours = |name: &str| decode(name).is_some_and(|name| OURS.contains(&name.as_str()));
+    if names.any(|name| name.is_some_and(is_ours)) {
+        // Of two values an authorization server takes one, and we do not know which.
+        return Err("it has a parameter in it that each request has of its own");
+    }
     url.set_fragment(None);
     Ok(url)
 }
@@ -262,6 +281,24 @@ mod tests {
             ["http://localhost:1/a", "http://127.0.0.1:1/a", "http://[::1]:1/a", "https://as.example/a?b=c"]
         {
             assert!(request(fine, false).unwrap().url.expose().starts_with(fine), "{fine}");
+        }
+    }
+
+    #[test]
+    fn no_parameter_is_said_twice() {
+        for taken in [
+            "client_id=x",
+            "a=b&redirect_uri=https%3A%2F%2Fevil.example",
+            "state",
+            "%73tate=x",
+            "code_challenge_method=plain",
+            "request_uri=urn%3Ax",
+        ] {
+            let error = request(&format!("https://as.example/authorize?{taken}"), false).unwrap_err();
+            assert!(matches!(error, AuthError::Endpoint(_)), "{taken}: {error}");
+        }
+        for fine in ["tenant=1", "prompt=consent&a=%ff", "states=1"] {
+            assert!(request(&format!("https://as.example/authorize?{fine}"), false).is_ok(), "{fine}");
         }
     }
 

@@ -174,10 +174,8 @@ impl UserAgent for LocalBrowser {
                 // Whoever was told of the URL can go there all the same.
                 tracing::warn!(target: "mcpjoin", %error, "no browser was opened");
             }
-            match tokio::time::timeout(this.within, callback.answer(&authorizing.state)).await {
-                Ok(query) => query.map_err(|error| UserAgentError::Listen(error.to_string())),
-                Err(_) => Err(UserAgentError::NobodyCame { after: this.within }),
-            }
+            let answer = tokio::time::timeout(this.within, callback.answer(&authorizing.state)).await;
+            answer.map_err(|_| UserAgentError::NobodyCame { after: this.within })
         }))
     }
 }

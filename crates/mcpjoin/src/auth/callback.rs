@@ -14,7 +14,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::form::Parameters;
 
@@ -24,6 +24,8 @@ const HEAD: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// So many connections at once. Browsers open some before they need them.
 const CONNECTIONS: usize = 32;
+/// How long nobody is accepted after somebody could not be: the process may have no more files to open.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How often another free port is looked for, when one is free on one address alone.
 const TRIES: usize = 16;
 
@@ -68,38 +70,36 @@ impl Callback {
     }
 
     /// The query of the one request that has this state.
-    pub(super) async fn answer(self, state: &str) -> io::Result<String> {
+    pub(super) async fn answer(self, state: &str) -> String {
         let this = &self;
         let mut talks = FuturesUnordered::new();
         loop {
             let accepted = this.accept().boxed();
             let full = talks.len() >= CONNECTIONS;
             if talks.is_empty() {
-                let stream = accepted.await?;
+                let stream = accepted.await;
                 talks.push(this.talk(stream, state).boxed());
                 continue;
             }
             if full {
                 if let Some(Heard::Answer(query)) = talks.next().await {
-                    return Ok(query);
+                    return query;
                 }
                 continue;
             }
             match select(accepted, talks.next()).await {
-                Either::Left((stream, _)) => {
-                    let stream = stream?;
-                    talks.push(this.talk(stream, state).boxed());
-                }
-                Either::Right((Some(Heard::Answer(query)), _)) => return Ok(query),
+                Either::Left((stream, _)) => talks.push(this.talk(stream, state).boxed()),
+                Either::Right((Some(Heard::Answer(query)), _)) => return query,
                 Either::Right(_) => {}
             }
         }
     }
 
-    async fn accept(&self) -> io::Result<TcpStream> {
-        let accepts = self.listeners.iter().map(|listener| listener.accept().boxed());
-        let (accepted, _, _) = futures_util::future::select_all(accepts).await;
-        accepted.map(|(stream, _)| stream)
+    /// The next who comes. Who cannot be accepted ends nothing: the browser comes again, or to the other address.
+    async fn accept(&self) -> TcpStream {
+        // Each waits for itself: one that fails keeps none of the others from whoever comes there.
+        let accepts = self.listeners.iter().map(|listener| accept_at(listener).boxed());
+        futures_util::future::select_all(accepts).await.0
     }
 
     /// One request of one connection.
@@ -156,9 +156,23 @@ impl Callback {
 
     /// Whether a request is meant for this listener: else a name leads here that somebody else has chosen.
     fn is_ours(&self, host: &str) -> bool {
-        let Some((name, port)) = host.rsplit_once(':') else { return false };
+        // Whoever comes to the port of http need not name it (RFC 9110, 4.2.3).
+        let name =
+            host.strip_suffix(&format!(":{}", self.port)).or_else(|| (self.port == 80).then_some(host));
         let ours = ["127.0.0.1", "localhost", "[::1]"];
-        ours.iter().any(|ours| name.eq_ignore_ascii_case(ours)) && port == self.port.to_string()
+        name.is_some_and(|name| ours.iter().any(|ours| name.eq_ignore_ascii_case(ours)))
+    }
+}
+
+async fn accept_at(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                tracing::debug!(target: "mcpjoin", %error, "a browser could not be accepted");
+                sleep(PAUSE).await;
+            }
+        }
     }
 }
 

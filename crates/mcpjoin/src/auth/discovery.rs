@@ -1,7 +1,7 @@
 //! From a server to the authorization server that gives tokens for it: challenge, protected resource metadata,
 //! authorization server metadata.
 //!
-//! Called by the flow and by [`explain`](super::explain). It asks nobody but the servers, registers nothing, and has no
+//! Called by `login` and by [`explain`](super::explain). It asks nobody but the servers, registers nothing, and has no
 //! credential to give away. Every request and every judgement is a [`Step`] of the ladder; after a broken rung that another
 //! way may make up for it goes on, and the first one that nothing made up for is the outcome.
 //!
@@ -14,15 +14,13 @@ use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::headers::name;
+use mcpjoin_proto::http::resource::{canonical, covers, origin_of, protected_resource_urls};
 use mcpjoin_proto::{Era, Version};
 
 use self::server::Document;
 use super::fetch::{FetchError, FetchErrorKind, Fetched, Fetcher, cut, shown_text};
 use super::ladder::{Ladder, Rule, Rung, Step, Verdict};
-use super::metadata::{
-    AuthorizationServer, MetadataError, ProtectedResource, canonical, covers, origin_of,
-    protected_resource_urls,
-};
+use super::metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 use super::rules;
 
 /// The revision in which a server is its own authorization server, where it does not say who is.

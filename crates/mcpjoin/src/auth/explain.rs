@@ -1,6 +1,6 @@
 //! What an authorization with a server would be like, without one: for whoever has to find out why it fails.
 //!
-//! Called by `mcpjoin auth explain`. It climbs the same ladder as the flow, and goes on with what the flow would do next:
+//! Called by `mcpjoin auth explain`. It climbs the same ladder as `login`, and goes on with what that would do next:
 //! how the client would come by an id, and which scopes it would ask for. It registers nothing and asks no user.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization>

@@ -96,9 +96,25 @@ impl FileStore {
     }
 
     fn file(&self, server: &str, extension: &str) -> PathBuf {
-        let digest = Sha256::digest(server.as_bytes());
-        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.folder.join(format!("{name}.{extension}"))
+        self.folder.join(format!("{}.{extension}", name_of(server)))
+    }
+
+    fn erase(&self, server: &str) -> Result<bool, StoreError> {
+        if !self.is_there()? {
+            return Ok(false);
+        }
+        let mut was_there = removed(&self.file(server, "json"))?;
+        // What a process has left that was killed while it wrote is a login, too.
+        let before = format!("{}.", name_of(server));
+        let entries = fs::read_dir(&self.folder).map_err(|error| system(&self.folder, &error))?;
+        for entry in entries.take(FILES) {
+            let entry = entry.map_err(|error| system(&self.folder, &error))?;
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with(&before) && name.ends_with(".new")) {
+                was_there |= removed(&entry.path())?;
+            }
+        }
+        Ok(was_there)
     }
 
     fn write(&self, server: &str, text: &Secret) -> Result<(), StoreError> {
@@ -142,18 +158,8 @@ impl TokenStore for FileStore {
     }
 
     async fn remove(&self, server: &str) -> Result<bool, StoreError> {
-        let (this, path) = (self.clone(), self.file(server, "json"));
-        blocking(move || {
-            if !this.is_there()? {
-                return Ok(false);
-            }
-            match fs::remove_file(&path) {
-                Ok(()) => Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(error) => Err(system(&path, &error)),
-            }
-        })
-        .await
+        let (this, server) = (self.clone(), server.to_owned());
+        blocking(move || this.erase(&server)).await
     }
 
     async fn lock(&self, server: &str) -> Result<StoreLock, StoreError> {
@@ -174,6 +180,20 @@ impl TokenStore for FileStore {
             }
             sleep(AGAIN).await;
         }
+    }
+}
+
+/// What the files of a server are called before their dot.
+fn name_of(server: &str) -> String {
+    Sha256::digest(server.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Deletes a file, and says whether it was there.
+fn removed(path: &Path) -> Result<bool, StoreError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(system(path, &error)),
     }
 }
 

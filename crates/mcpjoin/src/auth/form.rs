@@ -94,7 +94,8 @@ impl Parameters {
     }
 }
 
-fn decode(text: &str) -> Option<String> {
+/// A text that stands in a form; `None` for what is not encoded as one.
+pub(super) fn decode(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {

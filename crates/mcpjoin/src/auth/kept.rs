@@ -5,10 +5,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mcpjoin_proto::http::resource::covers;
 use serde::{Deserialize, Serialize};
 
 use super::fetch::shown_text;
-use super::metadata::covers;
 use super::registration::{Registration, TokenAuth, Way};
 use super::secret::Secret;
 use super::store::StoreError;

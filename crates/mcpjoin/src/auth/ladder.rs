@@ -1,6 +1,6 @@
 //! What discovery tried, rung by rung, and what came of each: for whoever has to mend it.
 //!
-//! Made by `discovery`, for the flow and for `mcpjoin auth explain` alike. It holds no secret: URLs are without their
+//! Made by `discovery`, for a login and for `mcpjoin auth explain` alike. It holds no secret: URLs are without their
 //! query, and texts of servers are cut and on one line.
 
 use std::fmt;

@@ -25,6 +25,7 @@ use super::kept::Kept;
 use super::ladder::{Rung, Step};
 use super::registration::{ClientIdentity, Registration, RegistrationError, Way, register};
 use super::rules;
+use super::store::StoreError;
 use super::token::{self, Possession, TokenEndpoint, Tokens};
 use super::user_agent::Authorizing;
 
@@ -37,7 +38,6 @@ pub(super) trait Obtain: Send + Sync {
 }
 
 /// With what a token is obtained.
-#[allow(dead_code, reason = "the grants without a person read it")]
 #[derive(Clone, Copy)]
 pub(super) struct Obtaining<'a> {
     /// What it is for, and who gives it.
@@ -101,8 +101,8 @@ impl Account {
         self.logging_in.join(move || async move { this.log_in(&occasion).await }).await
     }
 
-    /// Logs in.
-    pub(super) async fn log_in(&self, occasion: &Occasion) -> Result<(), AuthError> {
+    /// Logs in. What the tokens are is stored to its end, also when nobody waits for it any more.
+    pub(super) async fn log_in(self: &Arc<Self>, occasion: &Occasion) -> Result<(), AuthError> {
         let stored = match self.reload().await {
             Ok(stored) => stored,
             // What nobody can read is no reason not to log in anew.
@@ -115,35 +115,11 @@ impl Account {
             return Ok(());
         }
         let identity = self.identity(stored.as_deref());
-        let preferred = match &identity {
-            ClientIdentity::Registered { issuer: Some(issuer), .. } => Some(issuer.as_str()),
-            _ => stored.as_ref().map(|kept| kept.issuer()),
-        };
-        let discovery = Discovery {
-            fetcher: &self.fetcher,
-            server: &self.server,
-            wanted: if self.obtain.is_some() { Wanted::TokenAlone } else { Wanted::Code },
-            issuer: preferred,
-            on_step: self.on_step.as_deref(),
-        };
-        let discovered = discover(&discovery, occasion.challenge()).await.outcome?;
+        let discovered = self.discovered(occasion, &identity, stored.as_deref()).await?;
         self.is_new(occasion, &discovered, stored.as_deref())?;
         let stored = stored.as_deref().filter(|kept| kept.issuer() == discovered.issuer);
-        let mut more = self.scopes.clone();
-        if let Some(stored) = stored.filter(|_| !matches!(occasion, Occasion::Wanted)) {
-            // What was allowed before is not to be lost with the new token.
-            more.extend(stored.requested.iter().cloned());
-        }
-        let scopes = discovered.scopes(&more, self.obtain.is_none());
-        let offers = discovered.server.dpop_signing_alg_values_supported.is_some();
-        let required = discovered.protected_resource.as_ref();
-        let required = required.is_some_and(|metadata| metadata.dpop_bound_access_tokens_required);
-        let key = stored.and_then(|kept| kept.key.as_ref());
-        let possession = match required || (offers && (self.dpop || key.is_some())) {
-            // A key that cannot be used any more is no reason not to log in anew.
-            true => Some(dpop::possession(key).or_else(|_| dpop::possession(None))?),
-            false => None,
-        };
+        let scopes = self.scopes(occasion, &discovered, stored);
+        let possession = self.possession_for(&discovered, stored)?;
         let issuer = shown_text(&discovered.issuer);
         let token_endpoint = discovered.server.token_endpoint.clone();
         let token_endpoint =
@@ -160,16 +136,7 @@ impl Account {
             Some(obtain) => self.obtained(&**obtain, &ask).await,
             None => self.authorized(ask).await,
         };
-        let name = shown_text(&token_endpoint);
-        let step = Step::new(Rung::Token, rules::TOKEN, format!("asked for at {name}"));
-        match &granted {
-            Ok(granted) => {
-                let found = format!("{name} has given a {} token", granted.tokens.kind.as_str());
-                self.told(&Step { found, ..step });
-            }
-            Err(AuthError::Token(error)) => self.told(&step.broken(error.to_string())),
-            Err(_) => {}
-        }
+        self.told_tokens(&token_endpoint, &granted);
         let Granted { registration, tokens } = granted?;
         let kept = Kept {
             server: self.server.clone(),
@@ -182,17 +149,87 @@ impl Account {
             key: possession.as_ref().map(|possession| possession.key()),
         };
         tracing::debug!(target: "mcpjoin", server = %self.shown(), %issuer, "logged in");
-        // Whoever refreshes the old token meanwhile must not store its successor over this one.
-        let lock = self.store.lock(&self.server).await;
-        let kept = self.keep(kept, possession).await;
-        self.state().logged_in = Some((discovered.issuer, Instant::now()));
-        match lock.map(drop).and(kept) {
+        match self.keep_login(kept, possession).await {
             Err(error) if !matches!(occasion, Occasion::Wanted) => {
                 tracing::warn!(target: "mcpjoin", %error, "the login is not stored");
                 Ok(())
             }
             outcome => Ok(outcome?),
         }
+    }
+
+    /// Who gives tokens now: with whom there is something stored already comes first.
+    async fn discovered(
+        &self,
+        occasion: &Occasion,
+        identity: &ClientIdentity,
+        stored: Option<&Kept>,
+    ) -> Result<Discovered, AuthError> {
+        let preferred = match identity {
+            ClientIdentity::Registered { issuer: Some(issuer), .. } => Some(issuer.as_str()),
+            _ => stored.map(Kept::issuer),
+        };
+        let discovery = Discovery {
+            fetcher: &self.fetcher,
+            server: &self.server,
+            wanted: if self.obtain.is_some() { Wanted::TokenAlone } else { Wanted::Code },
+            issuer: preferred,
+            on_step: self.on_step.as_deref(),
+        };
+        Ok(discover(&discovery, occasion.challenge()).await.outcome?)
+    }
+
+    /// What is asked for. `stored` is of the same issuer.
+    fn scopes(
+        &self,
+        occasion: &Occasion,
+        discovered: &Discovered,
+        stored: Option<&Kept>,
+    ) -> Option<Vec<String>> {
+        let mut more = self.scopes.clone();
+        if let Some(stored) = stored.filter(|_| !matches!(occasion, Occasion::Wanted)) {
+            // What was allowed before is not to be lost with the new token.
+            more.extend(stored.requested.iter().cloned());
+        }
+        discovered.scopes(&more, self.obtain.is_none())
+    }
+
+    /// The key that the tokens are to be bound to, where both sides know such keys. `stored` is of the same issuer.
+    fn possession_for(
+        &self,
+        discovered: &Discovered,
+        stored: Option<&Kept>,
+    ) -> Result<Option<Arc<dyn Possession>>, AuthError> {
+        let offers = discovered.server.dpop_signing_alg_values_supported.is_some();
+        let resource = discovered.protected_resource.as_ref();
+        let required = resource.is_some_and(|metadata| metadata.dpop_bound_access_tokens_required);
+        let key = stored.and_then(|kept| kept.key.as_ref());
+        match required || (offers && (self.dpop || key.is_some())) {
+            // A key that cannot be used any more is no reason not to log in anew.
+            true => Ok(Some(dpop::possession(key).or_else(|_| dpop::possession(None))?)),
+            false => Ok(None),
+        }
+    }
+
+    /// Keeps a login and stores it, in a task of its own: dropped on the way, it would give back the lock while a store is
+    /// still writing, and nobody would know what is stored.
+    async fn keep_login(
+        self: &Arc<Self>,
+        kept: Kept,
+        possession: Option<Arc<dyn Possession>>,
+    ) -> Result<(), StoreError> {
+        let this = Arc::clone(self);
+        let work = tokio::spawn(async move {
+            let issuer = kept.issuer().to_owned();
+            // Whoever refreshes the old token meanwhile must not store its successor over this one.
+            let lock = this.store.lock(&this.server).await;
+            let stored = this.keep(kept, possession).await;
+            this.state().logged_in = Some((issuer, Instant::now()));
+            lock.map(drop).and(stored)
+        });
+        let given_up =
+            |_| Err(StoreError::Other("the login was not stored: the runtime was shut down".into()));
+        work.await.unwrap_or_else(given_up)
     }
 
     /// A server that refuses what its authorization server has just given will refuse the next one, too. One that names another
@@ -299,6 +336,20 @@ impl Account {
             .with("resource", ask.discovered.resource.as_str());
         let tokens = self.endpoint_of(ask, &registration).ask(form).await?;
         Ok(Granted { registration, tokens })
+    }
+
+    /// Tells what the token endpoint has answered, where it was asked.
+    fn told_tokens(&self, token_endpoint: &str, granted: &Result<Granted, AuthError>) {
+        let name = shown_text(token_endpoint);
+        let step = Step::new(Rung::Token, rules::TOKEN, format!("asked for at {name}"));
+        match granted {
+            Ok(granted) => {
+                let found = format!("{name} has given a {} token", granted.tokens.kind.as_str());
+                self.told(&Step { found, ..step });
+            }
+            Err(AuthError::Token(error)) => self.told(&step.broken(error.to_string())),
+            Err(_) => {}
+        }
     }
 
     /// Tells how the client has come by its id.

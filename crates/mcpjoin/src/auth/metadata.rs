@@ -1,6 +1,6 @@
-//! What servers say of themselves: protected resource metadata and authorization server metadata, and where these are.
+//! What servers say of themselves: protected resource metadata and authorization server metadata.
 //!
-//! Called by discovery. Reads documents and builds URLs, and asks nobody; whether a document may be used is for discovery
+//! Called by discovery. Reads documents and asks nobody; whether a document may be used is for discovery
 //! to judge. Every text is kept as it stands in the document: issuers are compared byte for byte, and a `resource` is sent
 //! as it was written (a reader of URLs would add a slash to it).
 //!
@@ -10,7 +10,6 @@
 
 use bytes::Bytes;
 use mcpjoin_proto::Raw;
-use mcpjoin_proto::http::origin::{Origin, same_origin};
 
 /// So many entries may a list have. The longest that are in use (scopes of large providers) have some hundreds.
 const MOST_ENTRIES: usize = 4096;
@@ -233,97 +232,6 @@ pub(crate) fn object(body: Bytes) -> Result<Raw, String> {
     }
 }
 
-/// A URL in pieces: its origin as it is written, its path, and its query with the `?`. `None` for what has no single
-/// meaning.
-struct Pieces<'a> {
-    origin: &'a str,
-    path: &'a str,
-    query: &'a str,
-}
-
-impl<'a> Pieces<'a> {
-    fn of(url: &'a str) -> Option<Self> {
-        Origin::of(url).ok()?;
-        let url = url.split('#').next().unwrap_or_default();
-        let authority = url.find("://")? + 3;
-        let end = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
-        let (origin, rest) = url.split_at(end);
-        let (path, query) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
-        Some(Self { origin, path, query })
-    }
-}
-
-/// The origin of a URL as it is written, without anything behind it.
-pub(crate) fn origin_of(url: &str) -> Option<&str> {
-    Pieces::of(url).map(|pieces| pieces.origin)
-}
-
-/// The identifier of a server that names none itself: its URL in the canonical form
-/// (<https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#canonical-server-uri>), without query.
-pub(crate) fn canonical(server: &str) -> Option<String> {
-    let (origin, pieces) = (Origin::of(server).ok()?, Pieces::of(server)?);
-    let path = if pieces.path == "/" { "" } else { pieces.path };
-    Some(format!("{origin}{path}"))
-}
-
-/// Where the metadata of a server may be when it does not say so, in the order in which a client has to ask
-/// ([RFC 9728, 3.1](https://www.rfc-editor.org/rfc/rfc9728#section-3.1)).
-pub(crate) fn protected_resource_urls(server: &str) -> Vec<String> {
-    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-    let Some(Pieces { origin, path, query }) = Pieces::of(server) else { return Vec::new() };
-    let root = format!("{origin}{WELL_KNOWN}");
-    let path = if path == "/" { "" } else { path };
-    match format!("{root}{path}{query}") {
-        specific if specific == root => vec![root],
-        specific => vec![specific, root],
-    }
-}
-
-/// Where the metadata of an authorization server may be, in the order in which a client has to ask
-/// ([RFC 8414, 3.1 and 5](https://www.rfc-editor.org/rfc/rfc8414#section-3.1)). Nothing for what cannot be an issuer: one
-/// has no query and no fragment.
-pub(crate) fn authorization_server_urls(issuer: &str) -> Vec<String> {
-    const OAUTH: &str = "/.well-known/oauth-authorization-server";
-    const OPENID: &str = "/.well-known/openid-configuration";
-    let Some(Pieces { origin, path, .. }) = Pieces::of(issuer) else { return Vec::new() };
-    if issuer.contains(['?', '#']) {
-        return Vec::new();
-    }
-    match path.strip_suffix('/').unwrap_or(path) {
-        "" => vec![format!("{origin}{OAUTH}"), format!("{origin}{OPENID}")],
-        path => vec![
-            format!("{origin}{OAUTH}{path}"),
-            format!("{origin}{OPENID}{path}"),
-            format!("{origin}{path}{OPENID}"),
-        ],
-    }
-}
-
-/// Whether a token for `resource` may be sent to `url`: one origin, and a path that is equal or goes on at a `/`. A resource
-/// with a query is that one URL; one with a fragment or with dots in its path is none (RFC 8707, 2).
-pub(crate) fn covers(resource: &str, url: &str) -> bool {
-    if resource.contains('#') || !same_origin(resource, url) {
-        return false;
-    }
-    let (Some(resource), Some(url)) = (Pieces::of(resource), Pieces::of(url)) else { return false };
-    if has_dots(resource.path) || has_dots(url.path) {
-        return false;
-    }
-    if !resource.query.is_empty() {
-        return resource.path == url.path && resource.query == url.query;
-    }
-    let base = resource.path.strip_suffix('/').unwrap_or(resource.path);
-    url.path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Whether readers of URLs would shorten a path: a segment of it is `.` or `..`, be it encoded.
-fn has_dots(path: &str) -> bool {
-    path.split('/').any(|segment| {
-        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
-        plain == "." || plain == ".."
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -380,81 +288,5 @@ mod tests {
         assert_eq!(error, Err(MetadataError::Type { member, expected: "true or false" }));
         let many = format!(r#"{{"issuer":"x","scopes_supported":[{}"y"]}}"#, r#""x","#.repeat(5000));
         assert!(AuthorizationServer::parse(many).is_err());
-    }
-
-    #[test]
-    fn documents_are_asked_for_where_they_have_to_be() {
-        let prm = "/.well-known/oauth-protected-resource";
-        for (server, expected) in [
-            ("https://a.example", vec!["https://a.example{}"]),
-            ("https://a.example/", vec!["https://a.example{}"]),
-            ("https://a.example/mcp", vec!["https://a.example{}/mcp", "https://a.example{}"]),
-            (
-                "https://a.example:8443/x/y/",
-                vec!["https://a.example:8443{}/x/y/", "https://a.example:8443{}"],
-            ),
-            ("http://[::1]:1/x?y=/z#f", vec!["http://[::1]:1{}/x?y=/z", "http://[::1]:1{}"]),
-            ("https://a.example?k=v", vec!["https://a.example{}?k=v", "https://a.example{}"]),
-            ("ftp://a.example/x", vec![]),
-            ("a", vec![]),
-        ] {
-            let expected: Vec<String> = expected.iter().map(|url| url.replace("{}", prm)).collect();
-            assert_eq!(protected_resource_urls(server), expected, "{server}");
-        }
-        let known = |kind: &str| format!("https://as.example/.well-known/{kind}");
-        let (oauth, openid) = (known("oauth-authorization-server"), known("openid-configuration"));
-        let root = vec![oauth.clone(), openid.clone()];
-        assert_eq!(authorization_server_urls("https://as.example"), root);
-        assert_eq!(authorization_server_urls("https://as.example/"), root);
-        let appended = "https://as.example/tenant1/.well-known/openid-configuration".to_owned();
-        let tenant = vec![format!("{oauth}/tenant1"), format!("{openid}/tenant1"), appended];
-        assert_eq!(authorization_server_urls("https://as.example/tenant1"), tenant);
-        assert_eq!(authorization_server_urls("https://as.example/tenant1/"), tenant);
-        for none in
-            ["https://as.example/?a", "https://as.example#a", "javascript:1", "https://u@as.example", ""]
-        {
-            assert_eq!(authorization_server_urls(none), Vec::<String>::new(), "{none}");
-        }
-    }
-
-    #[test]
-    fn a_server_without_metadata_is_named_canonically() {
-        for (server, expected) in [
-            ("HTTPS://Mcp.Example:443/", Some("https://mcp.example")),
-            ("https://mcp.example/Mcp/?key=hunter2#x", Some("https://mcp.example/Mcp/")),
-            ("http://127.0.0.1:8000", Some("http://127.0.0.1:8000")),
-            ("file:///x", None),
-        ] {
-            assert_eq!(canonical(server).as_deref(), expected, "{server}");
-        }
-    }
-
-    #[test]
-    fn g132_a_resource_covers_itself_and_what_is_below_it() {
-        for (resource, url, expected) in [
-            ("https://a.example", "https://a.example/mcp", true),
-            ("https://a.example/", "https://a.example/mcp", true),
-            ("HTTPS://A.example:443", "https://a.example/mcp", true),
-            ("https://a.example/mcp", "https://a.example/mcp", true),
-            ("https://a.example/mcp", "https://a.example/mcp?x=y", true),
-            ("https://a.example/mcp", "https://a.example/mcp/x", true),
-            ("https://a.example/mcp/", "https://a.example/mcp", true),
-            ("https://a.example/mcp?x=y", "https://a.example/mcp?x=y", true),
-            ("https://a.example/mcp?x=y", "https://a.example/mcp?x=z", false),
-            ("https://a.example/mcp", "https://a.example/mcpx", false),
-            ("https://a.example/mcp", "https://a.example/", false),
-            ("https://a.example/MCP", "https://a.example/mcp", false),
-            ("https://a.example/mcp", "https://b.example/mcp", false),
-            ("https://a.example/mcp", "http://a.example/mcp", false),
-            ("https://a.example:8443/mcp", "https://a.example/mcp", false),
-            ("https://a.example/mcp#x", "https://a.example/mcp", false),
-            ("https://a.example/mcp", "https://a.example/mcp/../x", false),
-            ("https://a.example/mcp", "https://a.example/mcp/%2E%2e/x", false),
-            ("https://a.example/./", "https://a.example/./x", false),
-            ("a.example/mcp", "https://a.example/mcp", false),
-            ("", "https://a.example/mcp", false),
-        ] {
-            assert_eq!(covers(resource, url), expected, "{resource} {url}");
-        }
     }
 }

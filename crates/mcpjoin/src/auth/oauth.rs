@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, StatusCode};
+use mcpjoin_proto::http::resource::origin_of;
 use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 
@@ -22,7 +23,6 @@ use super::form::Form;
 use super::kept::Kept;
 use super::ladder::Step;
 use super::login::{Obtain, Occasion};
-use super::metadata::origin_of;
 use super::registration::{ClientIdentity, TokenAuth};
 use super::secret::Secret;
 use super::store::{ErasedStore, MemoryStore, TokenStore};
@@ -151,7 +151,8 @@ impl OAuth {
     }
 
     /// Logs in now, whatever is stored: finds the authorization server, registers with it where that is needed, asks the user, and
-    /// stores what comes of it. Dropping the future gives it up; nothing is stored then, and nobody is listened for any more.
+    /// stores what comes of it. Dropping the future gives it up, and nobody is listened for any more; but tokens that are there by
+    /// then are stored.
     ///
     /// # Errors
     /// When any of that fails, and when it cannot be stored (it is used all the same).

@@ -1,7 +1,7 @@
 //! Who the client is to an authorization server: registered beforehand, by the URL of its own document, or by registering
 //! itself.
 //!
-//! Called by the flow, before the user is asked. What comes of it belongs to one issuer and is used with no other. Nothing
+//! Called by `login`, before the user is asked. What comes of it belongs to one issuer and is used with no other. Nothing
 //! here keeps it: the store does.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration>,
@@ -304,6 +304,18 @@ pub(crate) async fn register(
         let issuer = shown_text(&discovered.issuer);
         return Err(RegistrationError::NoWay { issuer, document: false });
     };
+    registered(fetcher, discovered, endpoint, name, redirect_uri, scopes).await
+}
+
+/// Registers a client ([RFC 7591, 3](https://www.rfc-editor.org/rfc/rfc7591#section-3)).
+async fn registered(
+    fetcher: &Fetcher,
+    discovered: &Discovered,
+    endpoint: &str,
+    name: &str,
+    redirect_uri: &str,
+    scopes: Option<&[String]>,
+) -> Result<Registration, RegistrationError> {
     let token_auth = asked_token_auth(discovered);
     let asked = Asked {
         client_name: name,
@@ -327,21 +339,30 @@ pub(crate) async fn register(
         return Err(refused(format!("{} answered {}{said}", shown_text(endpoint), answer.status)));
     }
     let answer = answer.json().map_err(&refused)?;
+    read(discovered, &answer, token_auth, redirect_uri).map_err(refused)
+}
+
+/// What became of a client that was to show in that way who it is
+/// ([RFC 7591, 3.2.1](https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1)). The error says what is wrong with the answer.
+fn read(
+    discovered: &Discovered,
+    answer: &Raw,
+    asked: TokenAuth,
+    redirect_uri: &str,
+) -> Result<Registration, String> {
     let text = |member: &str| {
         let text = answer.member(member)?.to_string_value()?.into_owned();
         (!text.is_empty() && text.len() <= MOST_BYTES).then_some(text)
     };
-    let client_id = text("client_id").ok_or_else(|| refused("its answer has no `client_id`".into()))?;
+    let client_id = text("client_id").ok_or("its answer has no `client_id`")?;
     let client_secret = text("client_secret").map(Secret::from);
     let token_auth = match (text("token_endpoint_auth_method"), &client_secret) {
         (_, None) => TokenAuth::None,
-        (None, Some(_)) if token_auth == TokenAuth::None => TokenAuth::of_secret(&discovered.server),
-        (None, Some(_)) => token_auth,
+        (None, Some(_)) if asked == TokenAuth::None => TokenAuth::of_secret(&discovered.server),
+        (None, Some(_)) => asked,
         (Some(method), Some(_)) => match TokenAuth::parse(&method) {
             Some(known) if known != TokenAuth::PrivateKeyJwt => known,
-            _ => {
-                return Err(refused(format!("it wants the client to use {}, which it cannot", cut(&method))));
-            }
+            _ => return Err(format!("it wants the client to use {}, which it cannot", cut(&method))),
         },
     };
     Ok(Registration {
@@ -350,7 +371,7 @@ pub(crate) async fn register(
         client_secret,
         secret_expires: answer.member("client_secret_expires_at").and_then(|at| seconds(&at)),
         token_auth,
-        way,
+        way: Way::Dynamic,
         redirect_uris: vec![redirect_uri.to_owned()],
     })
 }

@@ -105,7 +105,7 @@ pub struct MemoryStore(Arc<Memory>);
 #[derive(Debug, Default)]
 struct Memory {
     texts: Mutex<HashMap<String, Secret>>,
-    lock: Arc<tokio::sync::Mutex<()>>,
+    locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl MemoryStore {
@@ -128,8 +128,12 @@ impl TokenStore for MemoryStore {
         Ok(self.texts().remove(server).is_some())
     }
 
-    async fn lock(&self, _server: &str) -> Result<StoreLock, StoreError> {
-        Ok(StoreLock::new(Arc::clone(&self.0.lock).lock_owned().await))
+    async fn lock(&self, server: &str) -> Result<StoreLock, StoreError> {
+        let lock = {
+            let mut locks = self.0.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(locks.entry(server.to_owned()).or_default())
+        };
+        Ok(StoreLock::new(lock.lock_owned().await))
     }
 }
 
@@ -158,5 +162,22 @@ impl<S: TokenStore> ErasedStore for S {
 
     fn lock<'a>(&'a self, server: &'a str) -> Boxed<'a, StoreLock> {
         Box::pin(TokenStore::lock(self, server))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lock_is_that_of_one_server() {
+        let store = MemoryStore::default();
+        let one = TokenStore::lock(&store, "a").await.unwrap();
+        assert!(TokenStore::lock(&store, "b").now_or_never().is_some(), "the others go on");
+        assert!(TokenStore::lock(&store.clone(), "a").now_or_never().is_none());
+        drop(one);
+        assert!(TokenStore::lock(&store, "a").now_or_never().is_some());
     }
 }

@@ -1,7 +1,7 @@
 //! The token endpoint: what it is asked, in whose name, and what may be believed of its answer.
 //!
 //! [RFC 6749, 4 to 6](https://www.rfc-editor.org/rfc/rfc6749#section-5) as
-//! [OAuth 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-3.2) has it. Called by `flow` (the code),
+//! [OAuth 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1-13#section-3.2) has it. Called by `login` (the code),
 //! `refresh` and the grants without a person. It decides nothing: it sends once (twice where a nonce is wanted), and reads.
 //!
 //! How long a token lives, of `expires_in` (adversarial case 141): a number of seconds, also where it is written as a text. Nothing,

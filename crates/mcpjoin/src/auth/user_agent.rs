@@ -1,6 +1,6 @@
 //! Who is asked: the seam between the authorization and whatever shows a person the page of an authorization server.
 //!
-//! `flow` asks through it and knows nothing of browsers or ports. [`LocalBrowser`](super::LocalBrowser) is what programs on the
+//! `login` asks through it and knows nothing of browsers or ports. [`LocalBrowser`](super::LocalBrowser) is what programs on the
 //! user's machine use; a program with windows of its own, or a test, implements [`UserAgent`].
 
 use std::fmt;

@@ -890,6 +890,31 @@ fn a_client_that_cancels_calls_the_task_off() {
     });
 }
 
+#[test]
+fn a_server_that_does_not_list_its_tools_holds_up_all_who_wait_for_that_once() {
+    run(async {
+        let (builder, mut servers) = by_hand();
+        let gateway = builder.build();
+        let mut client = Wire::client(&gateway);
+        client.ask(1, "tools/call", json!({ "name": "t" }), json!({})).await;
+        let mut server = servers.recv().await.unwrap();
+        server
+            .open("2025-11-25", json!({ "tools": {}, "tasks": { "requests": { "tools": { "call": {} } } } }))
+            .await;
+        server.expect("tools/list").await;
+        client.ask(2, "tools/call", json!({ "name": "t" }), json!({})).await;
+        client.ask(3, "tools/call", json!({ "name": "t" }), json!({})).await;
+        server.expect("notifications/cancelled").await;
+        for _ in 1..=3 {
+            let (_, params) = server.expect("tools/call").await;
+            assert_eq!(params, json!({ "name": "t" }));
+        }
+        // Whoever comes later looks again.
+        client.ask(4, "tools/call", json!({ "name": "t" }), json!({})).await;
+        server.expect("tools/list").await;
+    });
+}
+
 // ---- over HTTP ----
 
 #[cfg(feature = "http")]

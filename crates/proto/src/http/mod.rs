@@ -1,5 +1,5 @@
 //! What HTTP adds to the protocol, without HTTP: headers, the decision which era a request belongs to, and the
-//! checks that keep strangers out.
+//! checks that keep strangers out, with the places where it is said who may come in.
 //!
 //! Called by the HTTP links and, for `Mcp-Param-*`, by the client's catalogue of tools and the server's tools.
 //! Everything here is a pure function; headers come in by the trait [`Headers`](headers::Headers), so no HTTP
@@ -13,3 +13,4 @@ pub mod headers;
 pub mod origin;
 pub mod params;
 pub mod reply;
+pub mod resource;

@@ -22,7 +22,7 @@ fn get(port: u16, target: &str) -> String {
 async fn g135_g142_only_the_right_request_is_the_answer_and_no_page_repeats_what_was_asked() {
     let callback = Callback::listen(0, "/callback", true).await.unwrap();
     let port = callback.port();
-    let answer = tokio::spawn(async move { callback.answer("right").await.unwrap() });
+    let answer = tokio::spawn(async move { callback.answer("right").await });
     // A browser that has connected and says nothing, or not all, hinders nobody.
     let mut silent = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     silent.write_all(b"GET /callback?state=right").await.unwrap();
@@ -89,7 +89,7 @@ async fn g142_it_listens_on_loopback_alone_and_frees_its_port_when_it_is_given_u
 async fn a_head_without_end_is_cut_off() {
     let callback = Callback::listen(0, "/callback", false).await.unwrap();
     let port = callback.port();
-    let answer = tokio::spawn(async move { callback.answer("right").await.unwrap() });
+    let answer = tokio::spawn(async move { callback.answer("right").await });
     let mut endless = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     let line = "X-More: more\r\n".repeat(8 * 1024);
     let _ = endless.write_all(format!("GET /callback?state=right HTTP/1.1\r\n{line}").as_bytes()).await;
@@ -98,5 +98,34 @@ async fn a_head_without_end_is_cut_off() {
     let _ = endless.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
     say(port, &get(port, "/callback?code=c&state=right")).await;
+    assert_eq!(answer.await.unwrap(), "code=c&state=right");
+}
+
+#[test]
+fn a_browser_leaves_out_the_port_that_it_would_have_taken_by_itself() {
+    let at = |port| Callback { listeners: Vec::new(), port, path: "/callback".into() };
+    for host in ["127.0.0.1", "localhost", "[::1]"] {
+        assert!(at(80).is_ours(host) && at(80).is_ours(&format!("{host}:80")), "{host}");
+        assert!(at(8080).is_ours(&format!("{host}:8080")));
+        assert!(!at(8080).is_ours(host) && !at(80).is_ours(&format!("{host}:8080")), "{host}");
+    }
+    for host in ["", "evil.example", "127.0.0.1.evil.example", "evil.example:80", ":80"] {
+        assert!(!at(80).is_ours(host), "{host}");
+    }
+}
+
+/// Linux alone refuses whoever comes to a socket that was shut down, for as long as it is there.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn who_cannot_be_accepted_ends_nothing() {
+    let mut callback = Callback::listen(0, "/callback", false).await.unwrap();
+    let port = callback.port();
+    let broken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    rustix::net::shutdown(&broken, rustix::net::Shutdown::Both).unwrap();
+    assert!(broken.accept().await.is_err());
+    callback.listeners.insert(0, broken);
+    let answer = tokio::spawn(async move { callback.answer("right").await });
+    let page = say(port, &get(port, "/callback?code=c&state=right")).await;
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     assert_eq!(answer.await.unwrap(), "code=c&state=right");
 }

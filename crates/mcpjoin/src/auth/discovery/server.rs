@@ -6,12 +6,11 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery#authorization-server-metadata-discovery>
 
 use mcpjoin_proto::Version;
+use mcpjoin_proto::http::resource::authorization_server_urls;
 
 use super::super::fetch::{FetchErrorKind, cut, shown_text};
 use super::super::ladder::{Rung, Step};
-use super::super::metadata::{
-    AuthorizationServer, MetadataError, ProtectedResource, authorization_server_urls,
-};
+use super::super::metadata::{AuthorizationServer, MetadataError, ProtectedResource};
 use super::super::rules;
 use super::{Climb, End, Wanted, newest};
 

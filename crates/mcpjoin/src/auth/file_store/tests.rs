@@ -197,3 +197,22 @@ async fn i180_many_who_read_and_write_at_once_always_find_a_whole_login() {
     }
     assert_eq!(files(&store).len(), 1, "nothing is left over");
 }
+
+#[tokio::test]
+async fn g139_what_a_killed_process_has_left_of_a_login_is_forgotten_with_it() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let other = "https://other.example/";
+    for server in [SERVER, other] {
+        store.save(server, "hunter2".into()).await.unwrap();
+        fs::write(store.file(server, "abc.new"), "hunter3").unwrap();
+    }
+    assert!(store.remove(SERVER).await.unwrap());
+    let mut left = files(&store);
+    left.sort();
+    assert_eq!(left, [store.file(other, "abc.new"), store.file(other, "json")]);
+    // Also where nothing else is left of it.
+    fs::remove_file(store.file(other, "json")).unwrap();
+    assert!(store.remove(other).await.unwrap());
+    assert!(files(&store).is_empty());
+}

@@ -1,10 +1,16 @@
 //! What a link asks of an `OAuth`, request by request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::UNIX_EPOCH;
+
+use futures_util::FutureExt as _;
+use tokio::sync::Notify;
 
 use super::*;
-use crate::auth::played::{Played, answer, not_found, run};
-use crate::auth::{UserAgentError, Visit};
+use crate::auth::played::{Played, answer, json, not_found, run};
+use crate::auth::registration::{Registration, Way};
+use crate::auth::token::Tokens;
+use crate::auth::{Grant, StoreError, StoreLock, UserAgentError, Visit};
 
 /// Counts how often it is asked, and shows nobody anything.
 #[derive(Clone, Default)]
@@ -49,4 +55,128 @@ fn nobody_is_asked_to_log_in_for_the_end_of_a_session() {
 fn g144_what_a_server_wants_is_cut_where_it_is_shown() {
     let error = AuthError::Scopes { missing: vec!["scope".into(); 10_000] };
     assert!(error.to_string().len() < 300, "{error}");
+}
+
+/// A store in memory that forgets, or saves, only when it is told to go on.
+#[derive(Clone, Default)]
+struct Slow {
+    inside: MemoryStore,
+    begun: Arc<Notify>,
+    go: Arc<Notify>,
+    done: Arc<Notify>,
+    saves: bool,
+}
+
+impl Slow {
+    async fn wait(&self) {
+        self.begun.notify_one();
+        self.go.notified().await;
+    }
+}
+
+impl TokenStore for Slow {
+    async fn load(&self, server: &str) -> Result<Option<Secret>, StoreError> {
+        TokenStore::load(&self.inside, server).await
+    }
+
+    async fn save(&self, server: &str, text: Secret) -> Result<(), StoreError> {
+        if self.saves {
+            self.wait().await;
+        }
+        TokenStore::save(&self.inside, server, text).await?;
+        self.done.notify_one();
+        Ok(())
+    }
+
+    async fn remove(&self, server: &str) -> Result<bool, StoreError> {
+        self.wait().await;
+        TokenStore::remove(&self.inside, server).await
+    }
+
+    async fn lock(&self, server: &str) -> Result<StoreLock, StoreError> {
+        TokenStore::lock(&self.inside, server).await
+    }
+}
+
+#[test]
+fn a_login_that_is_looked_at_while_it_is_forgotten_does_not_come_back() {
+    run(async {
+        let url = "https://s.example/mcp";
+        let kept = Kept {
+            server: url.into(),
+            resource: url.into(),
+            registration: Registration {
+                issuer: "https://as.example".into(),
+                client_id: "c".into(),
+                client_secret: None,
+                secret_expires: None,
+                token_auth: TokenAuth::None,
+                way: Way::Dynamic,
+                redirect_uris: Vec::new(),
+            },
+            token_endpoint: "https://as.example/token".into(),
+            revocation_endpoint: None,
+            requested: Vec::new(),
+            tokens: Some(Tokens {
+                access: "hunter2".into(),
+                kind: TokenKind::Bearer,
+                expires: Some(UNIX_EPOCH + Duration::from_secs(1 << 40)),
+                lifetime: None,
+                refresh: None,
+                scopes: None,
+            }),
+            key: None,
+        };
+        let store = Slow::default();
+        TokenStore::save(&store, url, kept.text().unwrap()).await.unwrap();
+        let oauth = OAuth::builder(url).store(store.clone()).build().unwrap();
+        let request = AuthorizationRequest::new(url, "POST");
+        assert!(oauth.authorization(request).await.unwrap().is_some());
+
+        let mut logout = Box::pin(oauth.logout());
+        assert!((&mut logout).now_or_never().is_none());
+        store.begun.notified().await;
+        // As whoever was refused at this moment does.
+        oauth.status().await.unwrap();
+        store.go.notify_one();
+        assert!(logout.await.unwrap().stored);
+        assert_eq!(oauth.authorization(request).await.unwrap(), None);
+        assert_eq!(oauth.status().await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_login_whose_tokens_are_there_is_stored_to_its_end_and_nobody_is_let_in_between() {
+    run(async {
+        let at = Played::new(|seen, own| match seen.line.as_str() {
+            "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer\r\n", ""),
+            "GET /.well-known/oauth-protected-resource" => {
+                json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}"]}}"#))
+            }
+            "GET /.well-known/oauth-authorization-server" => {
+                json(format!(r#"{{"issuer":"{own}","token_endpoint":"{own}/t"}}"#))
+            }
+            "POST /t" => json(r#"{"access_token":"hunter2","token_type":"Bearer"}"#),
+            _ => not_found(),
+        })
+        .await;
+        let store = Slow { saves: true, ..Slow::default() };
+        let client = ClientIdentity::Registered { id: "c".into(), secret: Some("s".into()), issuer: None };
+        let oauth = || {
+            let builder = OAuth::builder(at.url()).client(client.clone()).grant(Grant::ClientCredentials);
+            builder.store(store.clone()).build().unwrap()
+        };
+        let first = oauth();
+        let mut login = Box::pin(first.login());
+        tokio::select! {
+            done = &mut login => panic!("it cannot be stored yet: {done:?}"),
+            () = store.begun.notified() => {}
+        }
+        drop(login);
+        assert!(TokenStore::lock(&store, &at.url()).now_or_never().is_none(), "it is being written");
+        store.go.notify_one();
+        store.done.notified().await;
+        assert_eq!(oauth().status().await.unwrap().map(|login| login.client_id).as_deref(), Some("c"));
+        drop(TokenStore::lock(&store, &at.url()).await.unwrap());
+    });
 }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use mcpjoin_proto::http::origin::Origin;
+use mcpjoin_proto::http::resource::PROTECTED_RESOURCE;
 use serde_json::{Map, Value};
 
 use super::remembered::Remembered;
 use super::scopes::{Hierarchy, Operation, ScopesFor, is_scope};
 use super::verifier::ErasedVerifier;
-use super::{Inner, JwtVerifier, REMEMBERED, ResourceServer, TOKENS, TokenVerifier, WELL_KNOWN};
+use super::{Inner, JwtVerifier, REMEMBERED, ResourceServer, TOKENS, TokenVerifier};
 
 /// Asks for a new token, and says nothing about the resource.
 const OFFLINE: &str = "offline_access";
@@ -174,20 +175,7 @@ impl ResourceServerBuilder {
             };
             return Err(ResourceSetupError::Scope { scope: scope.to_owned(), problem });
         }
-        let mut document = Map::new();
-        let texts = |texts: &[String]| Value::Array(texts.iter().cloned().map(Value::String).collect());
-        document.insert("resource".into(), resource.clone().into());
-        document.insert("authorization_servers".into(), texts(&issuers));
-        if !supported.is_empty() {
-            document.insert("scopes_supported".into(), texts(&supported));
-        }
-        document.insert("bearer_methods_supported".into(), texts(&["header".to_owned()]));
-        if let Some(name) = self.name {
-            document.insert("resource_name".into(), name.into());
-        }
-        if let Some(url) = self.documentation {
-            document.insert("resource_documentation".into(), url.into());
-        }
+        let document = document(&resource, &issuers, &supported, self.name, self.documentation);
         let verifier = match self.verifier {
             Some(verifier) => verifier,
             None => {
@@ -205,15 +193,15 @@ impl ResourceServerBuilder {
             // one with a slash.
             audiences = vec![origin.clone(), format!("{origin}/")];
         }
-        let mut paths = vec![WELL_KNOWN.to_owned()];
+        let mut paths = vec![PROTECTED_RESOURCE.to_owned()];
         if !below.is_empty() {
-            paths.push(format!("{WELL_KNOWN}{below}"));
+            paths.push(format!("{PROTECTED_RESOURCE}{below}"));
         }
         Ok(ResourceServer(Arc::new(Inner {
             audiences,
-            metadata_url: format!("{origin}{WELL_KNOWN}{below}"),
+            metadata_url: format!("{origin}{PROTECTED_RESOURCE}{below}"),
             paths,
-            document: Value::Object(document).to_string().into(),
+            document: document.to_string().into(),
             required,
             scopes_for: self.scopes_for,
             hierarchy: self.hierarchy,
@@ -222,6 +210,30 @@ impl ResourceServerBuilder {
             resource,
         })))
     }
+}
+
+/// The document (RFC 9728, 2).
+fn document(
+    resource: &str,
+    issuers: &[String],
+    supported: &[String],
+    name: Option<String>,
+    documentation: Option<String>,
+) -> Value {
+    let mut document = Map::new();
+    document.insert("resource".into(), resource.into());
+    document.insert("authorization_servers".into(), issuers.into());
+    if !supported.is_empty() {
+        document.insert("scopes_supported".into(), supported.into());
+    }
+    document.insert("bearer_methods_supported".into(), ["header"].as_slice().into());
+    if let Some(name) = name {
+        document.insert("resource_name".into(), name.into());
+    }
+    if let Some(url) = documentation {
+        document.insert("resource_documentation".into(), url.into());
+    }
+    Value::Object(document)
 }
 
 /// The origin of a resource and its path.

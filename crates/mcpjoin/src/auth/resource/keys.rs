@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::Raw;
+use mcpjoin_proto::http::resource::authorization_server_urls;
 use tokio::time::{Instant, timeout};
 
 use super::verifier::Rejected;
 use crate::auth::jws::{Jws, JwsError, KeySet};
-use crate::auth::metadata::{AuthorizationServer, authorization_server_urls};
+use crate::auth::metadata::AuthorizationServer;
 
 /// How long keys are used before they are fetched again: so much longer one is accepted that was withdrawn.
 const FRESH: Duration = Duration::from_secs(10 * 60);

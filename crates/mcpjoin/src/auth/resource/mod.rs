@@ -39,9 +39,6 @@ use remembered::Remembered;
 use scopes::{Hierarchy, ScopesFor, includes};
 use verifier::ErasedVerifier;
 
-/// Where the documents of RFC 9728 are.
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-
 /// How long a verified token is not verified again: what was revoked meanwhile is let in so much longer.
 const REMEMBERED: Duration = Duration::from_secs(60);
 

@@ -41,6 +41,8 @@ struct Known {
     tools: Option<BTreeSet<String>>,
     /// Counts how often the list has changed.
     changes: u64,
+    /// Counts how often it was looked at in vain.
+    in_vain: u64,
 }
 
 /// A task that runs at the server. Dropped before its result is there, it is called off.
@@ -72,13 +74,24 @@ impl Required {
         if let Some(known) = self.knows(tool) {
             return known;
         }
+        let in_vain = self.lock().in_vain;
         let _looking = self.looking.lock().await;
         if let Some(known) = self.knows(tool) {
             return known;
         }
-        let changes = self.lock().changes;
+        let changes = {
+            let known = self.lock();
+            // Whoever has waited for a look that came to nothing does not wait for another one.
+            if known.in_vain != in_vain {
+                return false;
+            }
+            known.changes
+        };
         // A list that cannot be had says nothing, and is looked at again with the next call.
-        let Some(tools) = required(connection).await else { return false };
+        let Some(tools) = required(connection).await else {
+            self.lock().in_vain += 1;
+            return false;
+        };
         let has = tools.contains(tool);
         let mut known = self.lock();
         if known.changes == changes {
