@@ -111,7 +111,7 @@ impl Climb<'_> {
             Ok(fetched) => fetched,
             Err(error) => {
                 let is_answered = matches!(error.kind, FetchErrorKind::Redirect | FetchErrorKind::TooLarge);
-                self.push(step("no answer").broken(error.what));
+                self.push(step("no answer").unanswered(&error));
                 return if is_answered { Document::Broken } else { Document::Unreached };
             }
         };
@@ -122,7 +122,7 @@ impl Climb<'_> {
                 self.push(step(&what).skipped("it is not there"));
                 return Document::Absent;
             }
-            self.push(step(&what).broken(&*what));
+            self.push(step(&what).failing(&what));
             return Document::Broken;
         }
         let server = match AuthorizationServer::parse(fetched.body.clone()) {

@@ -384,7 +384,10 @@ impl Exchange {
 
     /// Nothing came back.
     async fn unanswered(&self, owed: &RequestId, unanswered: Unanswered) {
-        let unauthorized = unanswered.error.kind == LinkErrorKind::Unauthorized;
+        let unauthorized = matches!(
+            unanswered.error.kind,
+            LinkErrorKind::Unauthorized | LinkErrorKind::Unreached | LinkErrorKind::Untrusted
+        );
         if self.post.role == Role::Probe(Probe::Discover) && (unanswered.unsent || unauthorized) {
             // There is nobody who could be asked in another way, or nobody who may ask.
             return self.say(News::Ended(LinkEnd::failed(unanswered.error))).await;
