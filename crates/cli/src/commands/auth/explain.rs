@@ -104,7 +104,12 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
         let text = visible::line(text);
         let _ = writeln!(out, "{:RUNGS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
     };
-    for step in &ladder.steps {
+    // What the last rung of an open server says is what it comes to.
+    let is_said_below = |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_none(ladder);
+    for (at, step) in ladder.steps.iter().enumerate() {
+        if is_said_below(at, step) {
+            continue;
+        }
         let (style, found) = match &step.verdict {
             Verdict::Held => (HEADING, step.found.clone()),
             Verdict::Skipped(why) => (FAINT, format!("skipped: {why}")),

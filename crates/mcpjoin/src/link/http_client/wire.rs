@@ -12,7 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, OriginError, resolve_same_origin};
-use mcpjoin_proto::session::{Limits, LinkError, LinkErrorKind, Origin};
+use mcpjoin_proto::session::{Limits, LinkError, Origin};
 use reqwest::{Response, Url};
 use sha2::{Digest, Sha256};
 
