@@ -254,14 +254,9 @@ impl Open {
     }
 
     /// Serves everyone who comes until `end` says so.
-    async fn serve(
-        self,
-        ui: &Ui,
-        server: impl Serves,
-        options: HttpOptions,
-        mut end: watch::Receiver<bool>,
-    ) {
-        let prepared = prepared(ui.clone(), self.asked().map(|asked| (asked.server.clone(), asked.issuer.clone())));
+    async fn serve(self, ui: &Ui, server: impl Serves, options: HttpOptions, mut end: watch::Receiver<bool>) {
+        let prepared =
+            prepared(ui.clone(), self.asked().map(|asked| (asked.server.clone(), asked.issuer.clone())));
         let end = async move {
             // Without its sender it would be over, too.
             let _ = end.wait_for(|end| *end).await;
@@ -296,7 +291,8 @@ async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible
             ResourceSetupError::Verifier(why) => why,
             error => error.to_string(),
         };
-        let trust = if why.contains("certificate") { " (--auth-ca FILE trusts one more authority)" } else { "" };
+        let trust =
+            if why.contains("certificate") { " (--auth-ca FILE trusts one more authority)" } else { "" };
         ui.warning(&visible::line(&format!(
             "the authorization server {issuer} cannot be used: {why}{trust}. Until it can, nobody is let in: who shows a token of it \
              gets 503, and who shows none gets 401. It is asked again when a token comes"

@@ -247,9 +247,13 @@ impl Access {
         let explain = self.explain_line();
         match kind {
             LinkErrorKind::Untrusted => {
-                format!("--ca FILE trusts one more authority, once you know whose it is; {explain} shows every step")
+                format!(
+                    "--ca FILE trusts one more authority, once you know whose it is; {explain} shows every step"
+                )
             }
-            _ => format!("does it run, and can it be reached from here? then do the same again; {explain} shows every step"),
+            _ => format!(
+                "does it run, and can it be reached from here? then do the same again; {explain} shows every step"
+            ),
         }
     }
 

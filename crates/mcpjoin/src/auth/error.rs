@@ -86,9 +86,8 @@ impl AuthError {
                 };
                 return Some((error.outage?, unreached(who, &error.message)));
             }
-            Self::Registration(RegistrationError::Fetch(error)) | Self::Token(TokenError::Unreached(error)) => {
-                (error.kind.of_network()?, error.to_string())
-            }
+            Self::Registration(RegistrationError::Fetch(error))
+            | Self::Token(TokenError::Unreached(error)) => (error.kind.of_network()?, error.to_string()),
             Self::Token(TokenError::Unavailable { url, status }) => {
                 (LinkErrorKind::Unreached, format!("POST {url}: answered {status}"))
             }

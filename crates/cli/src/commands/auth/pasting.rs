@@ -42,7 +42,8 @@ impl UserAgent for Pasting {
             let taken = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
             let can_answer = taken.is_some() || can_answer();
             let then = if can_answer {
-                "if the browser then shows a page that it cannot reach, paste the address of that page here:".to_owned()
+                "if the browser then shows a page that it cannot reach, paste the address of that page here:"
+                    .to_owned()
             } else {
                 let host = here.split('/').nth(2).unwrap_or_default();
                 format!(
