@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::auth::{Login, Place, clean};
+use super::auth_guard::Company;
 use super::authority::{PLANTED, led, visited};
 use super::sockets::Demo;
 use super::support::{command, program, scratch, start};
@@ -23,7 +24,7 @@ fn an_authorization_server_that_is_down_is_no_connection_and_no_refusal() {
         "mcpjoin auth explain http",
     ]);
     assert!(!ran.stderr.contains("open this address"), "{}", ran.stderr);
-    let failure = place.run("auth login --no-browser --json URL").exits(4).failure();
+    let failure = place.run("auth login -q --no-browser --json URL").exits(4).failure();
     assert_eq!((&failure["id"], &failure["exitCode"]), (&"E_CONNECT".into(), &4.into()));
     place.authority.state().issuer = None;
 
@@ -183,7 +184,9 @@ fn an_open_server_is_explained_without_saying_it_twice() {
 fn what_a_newer_version_has_stored_is_told_and_can_be_forgotten() {
     let place = Place::new("newer");
     place.login("");
-    place.stored(|text| text.replace("\"format\": 1", "\"format\": 2"));
+    // Of its own shape: nothing but the server has to be where it was.
+    place
+        .stored(|text| text.replace("\"format\": 1", "\"format\": 2").replace("\"client_id\"", "\"client\""));
     place.run("auth status URL").exits(2).says(&["(E_AUTH_STORE)", "another version", "mcpjoin auth logout"]);
     let all = place.run("auth status").exits(0).stdout;
     assert!(all.contains("unusable") && all.contains("1 login"), "{all}");
@@ -191,6 +194,39 @@ fn what_a_newer_version_has_stored_is_told_and_can_be_forgotten() {
     let out = place.run("auth logout --all").exits(0).stdout;
     assert!(out.contains("forgotten"), "{out}");
     place.run("auth status URL").exits(3);
+}
+
+#[test]
+fn nobody_logs_in_over_http_to_another_machine_and_nothing_is_sent() {
+    let place = Place::new("plain");
+    for verb in ["auth login --no-browser", "auth explain"] {
+        let ran = place.run(&format!("{verb} http://tools.example.com/mcp")).exits(2);
+        ran.says(&["(E_USAGE)", "http://tools.example.com/mcp", "https URL"]);
+    }
+}
+
+#[test]
+fn an_issuer_that_is_none_is_named_and_one_that_is_not_trusted_is_no_connection() {
+    let place = Place::new("issuer");
+    for (issuer, named) in [
+        (format!("{}/t?x=1", place.authority.base), format!("{}/t?...", place.authority.base)),
+        (format!("{}#f", place.authority.base), format!("{}#...", place.authority.base)),
+        ("https://me:hunter2@example.com".into(), "(a URL with a user name in it)".into()),
+        ("ftp://example.com".into(), "ftp://example.com".into()),
+    ] {
+        place.authority.state().issuer = Some(issuer);
+        let is_none = format!("{named} is no issuer");
+        let ran = place.run("auth login --no-browser URL").exits(3).says(&["(E_AUTH_DISCOVERY)", &is_none]);
+        assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+        let out = place.run("auth explain URL").exits(1).stdout;
+        assert!(out.contains(&is_none) && !out.contains("hunter2"), "{out}");
+    }
+    let company = Company::new("faults");
+    place.authority.state().issuer = Some(company.base.clone());
+    place.run("auth login --no-browser URL").exits(4).says(&["(E_TLS)", &company.base, "--ca FILE"]);
+    // It is trusted then, and lacks something else.
+    let ca = company.read("auth login --no-browser --ca company-ca.pem URL");
+    place.run(&ca).exits(3).says(&["(E_AUTH_DISCOVERY)", "authorization_endpoint"]);
 }
 
 impl Place {

@@ -163,7 +163,10 @@ fn an_authorization_server_that_cannot_be_used_is_told_at_once_and_what_follows_
     // This one answers, and says nothing of its keys.
     let keyless = Authority::new();
     let down = "http://127.0.0.1:1";
-    for (issuer, why) in [(down, "connection refused"), (&*keyless.base, "`jwks_uri`")] {
+    let slashed = format!("{}/", keyless.base);
+    let other = format!("another issuer, {}", keyless.base);
+    for (issuer, why) in [(down, "connection refused"), (&*keyless.base, "`jwks_uri`"), (&*slashed, &*other)]
+    {
         for verb in ["serve", "bridge"] {
             let mut guarded = Guarded::new(verb, issuer, "");
             let warning = guarded.line();

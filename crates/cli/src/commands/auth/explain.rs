@@ -8,7 +8,7 @@ use mcpjoin::auth::{
 };
 use serde_json::{Value, json};
 
-use super::{identity, printed, reaching, with_access, words};
+use super::{identity, printed, reaching, refusal, with_access, words};
 use crate::args;
 use crate::connect::{Access, refused};
 use crate::exit::Exit;
@@ -24,6 +24,7 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
     let args::Explain { target, client, reach, output: _ } = args;
     let (connect, within) = reaching(reach);
     with_access(ui, "explain", target, &connect, within, async |access| {
+        refusal::unencrypted(access)?;
         let identity = identity::of(ui, &client, access)?;
         let watched = ui.clone();
         let on_step = move |step: &Step| {

@@ -43,6 +43,7 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
     let patience = reach.timeout.unwrap_or(PATIENCE);
     let (connect, within) = reaching(reach);
     with_access(ui, "login", target, &connect, within, async |access| {
+        refusal::unencrypted(access)?;
         if access.is_settled() {
             // It could be stored, and would never be used.
             ui.warning(

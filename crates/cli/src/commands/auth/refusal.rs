@@ -1,12 +1,24 @@
 //! Why somebody is not logged in: from what the library says to failures.
 
 use mcpjoin::auth::{AuthError, RegistrationError, Rung, StoreError, UserAgentError};
+use mcpjoin::proto::http::origin::Origin;
 
 use crate::connect::Access;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 
 const TELL: &str = "this is a fault of the authorization server: tell those who run it";
+
+/// No token goes over http, but to this machine: nothing is asked then.
+pub(super) fn unencrypted(access: &Access) -> Result<(), Failure> {
+    match Origin::of(access.url()) {
+        Ok(origin) if !origin.is_secure() && !origin.is_loopback() => Err(Failure::usage(
+            format!("nobody can log in to {}: no token is sent over http to another machine", access.named()),
+            "name the https URL of the server",
+        )),
+        _ => Ok(()),
+    }
+}
 
 /// The server lets in whoever asks, and says of no one who could let anybody in.
 pub(super) fn needless(access: &Access) -> Failure {

@@ -14,6 +14,7 @@ use mcpjoin_proto::Raw;
 use tokio::time::{Instant, timeout};
 
 use super::verifier::Rejected;
+use crate::auth::fetch::shown_text;
 use crate::auth::jws::{Jws, JwsError, KeySet};
 use crate::auth::metadata::{AuthorizationServer, authorization_server_urls};
 
@@ -195,7 +196,8 @@ async fn fetched(issuer: &str, documents: Arc<dyn Documents>) -> Result<KeySet, 
         };
         // To the letter (RFC 8414, 3.3).
         if metadata.issuer != issuer {
-            problem = format!("{url}: these are the metadata of another issuer");
+            let found = shown_text(&metadata.issuer);
+            problem = format!("{url}: these are the metadata of another issuer, {found}");
             continue;
         }
         let Some(keys) = metadata.jwks_uri else {
