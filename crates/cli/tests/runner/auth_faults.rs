@@ -61,12 +61,16 @@ fn a_token_that_is_not_renewed_for_the_network_is_no_refusal() {
             "can it be reached from here?",
         ]);
     }
+    let out = place.run("doctor URL").exits(1).stdout;
+    assert!(out.contains("(authorization-unreached)") && out.contains(DOWN), "{out}");
     // Before a token is sent that has expired long ago.
     place.stored(|text| expired(&text));
     for verb in ["list URL", "validate URL", "info URL"] {
         let ran = place.run(verb).exits(4);
         ran.says(&["(E_CONNECT)", &format!("POST {DOWN}/token")]);
     }
+    let out = place.run("doctor URL").exits(1).stdout;
+    assert!(out.contains("(authorization-unreached)") && out.contains(DOWN), "{out}");
     let failure = place.run("list --json URL").exits(4).failure();
     assert!(failure["message"].as_str().unwrap().contains(DOWN), "{failure}");
     // What is refused stays refused.
