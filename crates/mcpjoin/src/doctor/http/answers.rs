@@ -235,9 +235,7 @@ fn unanswered(phase: Phase, kind: LinkErrorKind, what: &str) -> Finding {
         );
     }
     // So begins what the credentials have said.
-    let is_theirs =
-        ["not sent, no authorization: ", "not authorized: "].iter().any(|one| small.contains(one));
-    if is_theirs && kind != LinkErrorKind::Unauthorized {
+    if small.contains("not sent, no authorization: ") && kind != LinkErrorKind::Unauthorized {
         return Finding::new(
             "authorization-unreached",
             Check::Authorization,
