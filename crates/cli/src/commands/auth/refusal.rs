@@ -99,7 +99,7 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
             UserAgentError::NobodyCame { .. } => new(
                 "E_AUTH_NOBODY",
                 Exit::Authorization,
-                "log in in the browser before the time is over; --no-browser takes the address by hand",
+                "log in in the browser before the time is over (--timeout 20m gives more); --no-browser takes the address by hand",
             ),
             _ => new(
                 "E_AUTH_BROWSER",
