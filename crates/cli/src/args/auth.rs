@@ -28,10 +28,10 @@ The server says which authorization server it trusts, and that one what it can d
 an id there: the one that --client-id or the entry's `oauth` names, the address of a document that describes the client \
 (--client-metadata-url), or else one that it registers. With none of them, the id of an earlier login, given or registered, is used \
 again until `auth logout`. Then a browser is opened; it comes back to a port of this machine that is \
-open until then, and for five minutes at most. Interrupted (Ctrl-C), nothing stays open and nothing is stored.
+open until then, and for five minutes at most, or for as long as --timeout says. Interrupted (Ctrl-C), nothing stays open and nothing is stored.
 
 --no-browser prints the address in place of opening it, and waits for the browser in two ways at once: on the port, and on standard \
-input for the address that the browser was sent to in the end. So it works over SSH: open the address on the machine where \
+input, where somebody can answer there, for the address that the browser was sent to in the end. So it works over SSH: open the address on the machine where \
 you sit, log in, and paste the address of the page that could not be shown.
 
 --client-credentials logs in a machine, without a person and without a browser: with --client-id and a secret, or with a key that \

@@ -13,7 +13,7 @@ pub(crate) struct Output {
     /// what the connection notices, like messages against the specification
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Shows nothing but results and failures
+    /// Shows nothing but results, warnings and failures
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// When to use colours; `auto` looks at the terminal, at NO_COLOR and at TERM

@@ -42,7 +42,8 @@ fn folder() -> Result<std::path::PathBuf, Failure> {
     logins_folder().ok_or_else(|| {
         let problem =
             "there is no place to store logins: neither MCPJOIN_AUTH_DIR nor HOME is an absolute path";
-        Failure::usage(problem, "set MCPJOIN_AUTH_DIR to a folder for them")
+        Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, problem)
+            .hint("set MCPJOIN_AUTH_DIR to a folder for them")
     })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Used by `serve` and by `bridge`, which say who serves those who come. Orchestra's own sides are none of this.
 
-use std::future::{Future, poll_fn};
+use std::convert::Infallible;
+use std::future::{Future, pending, poll_fn};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::Poll;
@@ -10,6 +11,7 @@ use std::task::Poll;
 use mcpjoin::Server;
 use mcpjoin::auth::resource::{ResourceServer, ResourceSetupError};
 use mcpjoin::link::{HttpListener, HttpOptions, Listener};
+use mcpjoin::proto::http::origin::Origin;
 use mcpjoin::quic::{Authorities, CertificateError, ClientsAre, Identity};
 use tokio::sync::watch;
 
@@ -243,23 +245,60 @@ impl Open {
         }
     }
 
+    /// The port, where clients of this machine are told of another one.
+    fn other_port(&self) -> Option<u16> {
+        let (Self::Http(listener, asked) | Self::Sse(listener, _, asked)) = self else { return None };
+        let origin = Origin::of(asked.as_ref()?.server.resource()).ok()?;
+        let port = listener.address().port();
+        (origin.is_loopback() && origin.port() != port).then_some(port)
+    }
+
     /// Serves everyone who comes until `end` says so.
-    async fn serve(self, server: impl Serves, options: HttpOptions, mut end: watch::Receiver<bool>) {
+    async fn serve(self, ui: &Ui, server: impl Serves, options: HttpOptions, mut end: watch::Receiver<bool>) {
+        let prepared =
+            prepared(ui.clone(), self.asked().map(|asked| (asked.server.clone(), asked.issuer.clone())));
         let end = async move {
             // Without its sender it would be over, too.
             let _ = end.wait_for(|end| *end).await;
         };
-        match self {
-            Self::Socket(listener) | Self::Quic { listener, .. } => server.all(listener, end).await,
-            Self::Http(listener, asked) => {
-                server.http(listener, authorized(options, asked), end).await;
+        let serving = async {
+            match self {
+                Self::Socket(listener) | Self::Quic { listener, .. } => server.all(listener, end).await,
+                Self::Http(listener, asked) => {
+                    server.http(listener, authorized(options, asked), end).await;
+                }
+                Self::Sse(listener, path, asked) => {
+                    let options = authorized(options, asked).sse_paths(&path, MESSAGES);
+                    server.http(listener, options, end).await;
+                }
             }
-            Self::Sse(listener, path, asked) => {
-                let options = authorized(options, asked).sse_paths(&path, MESSAGES);
-                server.http(listener, options, end).await;
-            }
+        };
+        // Nobody who comes waits for that, and it keeps nothing from ending.
+        tokio::select! {
+            biased;
+            () = serving => {}
+            never = prepared => match never {},
         }
     }
+}
+
+/// Has what is needed to verify tokens fetched, and tells when that is not to be had: otherwise the first client would meet it.
+async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible {
+    if let Some((server, issuer)) = asked
+        && let Err(error) = server.prepare().await
+    {
+        let why = match error {
+            ResourceSetupError::Verifier(why) => why,
+            error => error.to_string(),
+        };
+        let trust =
+            if why.contains("certificate") { " (--auth-ca FILE trusts one more authority)" } else { "" };
+        ui.warning(&visible::line(&format!(
+            "the authorization server {issuer} cannot be used: {why}{trust}. Until it can, nobody is let in: who shows a token of it \
+             gets 503, and who shows none gets 401. It is asked again when a token comes"
+        )));
+    }
+    pending().await
 }
 
 /// What those who come to that URL are asked for.
@@ -355,6 +394,12 @@ impl Listening {
             if let Some(Asked { server, issuer }) = open.asked() {
                 let (issuer, resource) = (visible::line(issuer), visible::line(server.resource()));
                 ui.note(&format!("asks for tokens of {issuer} for {resource}"));
+                if let Some(port) = open.other_port() {
+                    ui.warning(&format!(
+                        "{resource} is not where this listens, which is port {port}: a client that comes here is told to ask for \
+                         tokens for another address, and goes no further, unless something there leads to this port"
+                    ));
+                }
             }
             if let Open::Quic { known_by: Some(line), .. } = open {
                 ui.note(line);
@@ -368,12 +413,15 @@ impl Listening {
         server: &impl Serves,
         options: &HttpOptions,
         signals: &mut Signals,
+        ui: &Ui,
     ) -> Over {
         let (end, ended) = watch::channel(false);
         // Both verbs have the option, and the library knows none.
         let options = options.clone().too_large_hint("--max-message-size raises the limit");
-        let serving =
-            self.0.into_iter().map(|open| boxed(open.serve(server.clone(), options.clone(), ended.clone())));
+        let serving = self
+            .0
+            .into_iter()
+            .map(|open| boxed(open.serve(ui, server.clone(), options.clone(), ended.clone())));
         let mut serving = all(serving.collect());
         let signal = tokio::select! {
             biased;

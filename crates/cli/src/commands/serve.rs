@@ -72,7 +72,7 @@ async fn listen(ui: &Ui, args: &Serve, addresses: &[Address], limits: Limits) ->
         OverQuic { identity: args.cert.clone().zip(args.key.clone()), client_ca: args.client_ca.clone() };
     let listening = Listening::at(addresses, &quic, &args.authorization).await?;
     listening.announce(ui);
-    Ok(listening.serve(&server, &HttpOptions::new(), &mut signals).await.exit)
+    Ok(listening.serve(&server, &HttpOptions::new(), &mut signals, ui).await.exit)
 }
 
 async fn serve(limits: Limits) -> Result<Exit, Failure> {

@@ -17,10 +17,12 @@ use mcpjoin::link::{
     AfterChallenge, AuthorizationChallenge, AuthorizationRequest, Credentials, CredentialsError,
 };
 use mcpjoin::proto::http::challenge::Challenge;
+use mcpjoin::proto::session::LinkErrorKind;
 
 use crate::args::Connect;
 use crate::config::{Oauth, Remote};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
 use crate::folders;
 use crate::secret;
 use crate::target::shown;
@@ -33,6 +35,8 @@ const SHOWN: usize = 400;
 const SCOPES: usize = 20;
 /// In whose name results are kept while nobody is logged in.
 const NOBODY: &str = "nobody";
+/// The failures that an outage of whoever gives authorizations looks like, to those who see the server alone.
+const OF_OUTAGES: [&str; 4] = ["E_AUTH", "E_CONNECT", "E_TLS", "E_LINK"];
 const OWN_TOKEN: &str = "--header 'Authorization: Bearer ...', or --header @FILE";
 
 /// The folder in which logins are stored; `None` when the system does not say where the user's files are.
@@ -60,6 +64,8 @@ struct State {
     asked: Mutex<Option<Asked>>,
     /// What was sent last.
     sent: Mutex<Option<HeaderValue>>,
+    /// Why an authorization could not be had that no login would bring: the network.
+    outage: Mutex<Option<(LinkErrorKind, String)>>,
     /// Clients of ours are told what to do, too: they see no hint.
     has_clients: AtomicBool,
 }
@@ -116,6 +122,7 @@ impl Access {
             means: Means::Nowhere,
             asked: Mutex::default(),
             sent: Mutex::default(),
+            outage: Mutex::default(),
             has_clients: AtomicBool::new(false),
         };
         state.means = match folder() {
@@ -191,6 +198,12 @@ impl Access {
     /// A failure with what the server has asked for, and what to do about it.
     #[must_use]
     pub(crate) fn told(&self, mut failure: Failure) -> Failure {
+        // Whoever makes its own requests, as `validate` does, has gone on without an authorization, and was refused.
+        let outage = self.0.outage().clone().filter(|_| OF_OUTAGES.contains(&failure.id));
+        if let Some((kind, what)) = outage {
+            let seen = failure.seen;
+            return Failure { seen, ..self.outage(kind, what, failure.phase) };
+        }
         if failure.id != "E_AUTH" {
             return failure;
         }
@@ -224,14 +237,41 @@ impl Access {
         }
     }
 
-    /// Why a request fails, for whoever waits for it.
-    fn failed(&self, text: &str) -> CredentialsError {
-        if !self.0.has_clients.load(Ordering::Relaxed) {
-            return CredentialsError::new(text);
+    /// Somebody was not reached without whom there is no authorization: `what` says who.
+    pub(crate) fn outage(&self, kind: LinkErrorKind, what: String, phase: Phase) -> Failure {
+        let id = if kind == LinkErrorKind::Untrusted { "E_TLS" } else { "E_CONNECT" };
+        Failure::new(id, Exit::Connection, phase, what).hint(self.outage_hint(kind))
+    }
+
+    fn outage_hint(&self, kind: LinkErrorKind) -> String {
+        let explain = self.explain_line();
+        match kind {
+            LinkErrorKind::Untrusted => {
+                format!(
+                    "--ca FILE trusts one more authority, once you know whose it is; {explain} shows every step"
+                )
+            }
+            _ => format!(
+                "does it run, and can it be reached from here? then do the same again; {explain} shows every step"
+            ),
         }
-        let asked = self.0.asked().clone();
-        let hint = self.hint(asked.as_ref()).unwrap_or_else(|| format!("say who you are: {OWN_TOKEN}"));
-        CredentialsError::new(self.0.ui.hidden(&format!("{text}; try: {hint}")))
+    }
+
+    /// Why a request fails, for whoever waits for it.
+    fn failed(&self, error: CredentialsError) -> CredentialsError {
+        let CredentialsError { message, kind } = &error;
+        let is_outage = *kind != LinkErrorKind::Unauthorized;
+        *self.0.outage() = is_outage.then(|| (*kind, message.clone()));
+        if !self.0.has_clients.load(Ordering::Relaxed) {
+            return error;
+        }
+        let hint = if is_outage {
+            self.outage_hint(*kind)
+        } else {
+            let asked = self.0.asked().clone();
+            self.hint(asked.as_ref()).unwrap_or_else(|| format!("say who you are: {OWN_TOKEN}"))
+        };
+        CredentialsError::new(self.0.ui.hidden(&format!("{message}; try: {hint}"))).of(*kind)
     }
 }
 
@@ -249,6 +289,10 @@ impl State {
 
     fn asked(&self) -> MutexGuard<'_, Option<Asked>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outage(&self) -> MutexGuard<'_, Option<(LinkErrorKind, String)>> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sent(&self) -> MutexGuard<'_, Option<HeaderValue>> {
@@ -312,10 +356,11 @@ impl Credentials for Access {
         let Means::Stored(oauth) = &self.0.means else { return Ok(None) };
         match oauth.authorization(request).await {
             Ok(value) => {
+                *self.0.outage() = None;
                 self.0.send(value.as_ref());
                 Ok(value)
             }
-            Err(error) => Err(self.failed(&error.message)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -350,10 +395,10 @@ impl Credentials for Access {
             {
                 AfterChallenge::GiveUp
             }
-            AfterChallenge::Fail(error) => AfterChallenge::Fail(self.failed(&error.message)),
+            AfterChallenge::Fail(error) => AfterChallenge::Fail(self.failed(error)),
             AfterChallenge::GiveUp if self.0.has_clients.load(Ordering::Relaxed) => {
                 let text = format!("the server answered {status}, and does not let us in");
-                AfterChallenge::Fail(self.failed(&text))
+                AfterChallenge::Fail(self.failed(CredentialsError::new(text)))
             }
             after => after,
         }

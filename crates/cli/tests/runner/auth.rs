@@ -5,23 +5,24 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::auth_guard::Company;
 use super::authority::{Authority, MACHINE, PLANTED, SECRET, led, visited};
 use super::support::{Ran, Running, command, scratch, start};
 
 /// A folder of logins of its own, and the server for which they are.
-struct Place {
-    authority: Authority,
-    folder: PathBuf,
+pub(super) struct Place {
+    pub(super) authority: Authority,
+    pub(super) folder: PathBuf,
 }
 
 impl Place {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let folder = scratch(&format!("auth-{name}"));
         let _ = std::fs::remove_dir_all(&folder);
         Self { authority: Authority::new(), folder }
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = command(words);
         command.env("MCPJOIN_AUTH_DIR", &self.folder);
         command
@@ -29,7 +30,7 @@ impl Place {
 
     /// Runs a line of words with the server's URL behind it. Nothing that was planted is shown.
     #[track_caller]
-    fn run(&self, line: &str) -> Ran {
+    pub(super) fn run(&self, line: &str) -> Ran {
         let url = self.authority.url();
         let words: Vec<&str> = line.split(' ').map(|word| if word == "URL" { &url } else { word }).collect();
         clean(start(self.command(&words)).finish())
@@ -37,7 +38,7 @@ impl Place {
 
     /// Logs in, as a person does who copies the address into a browser.
     #[track_caller]
-    fn login(&self, options: &str) -> Ran {
+    pub(super) fn login(&self, options: &str) -> Ran {
         let url = self.authority.url();
         let line = format!("auth login --no-browser {options} {url}").replace("  ", " ");
         let mut login = Login::begin(self.command(&line.split(' ').collect::<Vec<_>>()));
@@ -54,7 +55,7 @@ impl Drop for Place {
 }
 
 #[track_caller]
-fn clean(ran: Ran) -> Ran {
+pub(super) fn clean(ran: Ran) -> Ran {
     for text in [&ran.stdout, &ran.stderr] {
         assert!(!text.contains(PLANTED), "{text}");
     }
@@ -62,15 +63,20 @@ fn clean(ran: Ran) -> Ran {
 }
 
 /// A login that waits for its browser.
-struct Login {
-    running: Running,
+pub(super) struct Login {
+    pub(super) running: Running,
     stderr: BufReader<std::process::ChildStderr>,
     said: String,
 }
 
 impl Login {
-    fn begin(mut command: Command) -> Self {
+    /// Somebody can paste an address.
+    pub(super) fn begin(mut command: Command) -> Self {
         command.stdin(Stdio::piped());
+        Self::of(command)
+    }
+
+    pub(super) fn of(command: Command) -> Self {
         let mut running = start(command);
         let stderr = BufReader::new(running.child.stderr.take().unwrap());
         Self { running, stderr, said: String::new() }
@@ -78,7 +84,7 @@ impl Login {
 
     /// The address to open.
     #[track_caller]
-    fn address(&mut self) -> String {
+    pub(super) fn address(&mut self) -> String {
         loop {
             let mut line = String::new();
             assert!(self.stderr.read_line(&mut line).unwrap() > 0, "no address: {}", self.said);
@@ -90,7 +96,7 @@ impl Login {
     }
 
     #[track_caller]
-    fn end(mut self) -> Ran {
+    pub(super) fn end(mut self) -> Ran {
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
         let mut ran = self.running.finish();
@@ -455,8 +461,9 @@ fn what_the_page_on_authorization_shows_is_printed() {
             }
         }
     }
-    assert_eq!(commands.len(), 8);
+    assert_eq!(commands.len(), 9);
     let place = Place::new("page");
+    let company = Company::new("page");
     let timeless = |text: &str| {
         let words = text.split(' ').map(|word| if word.parse::<u32>().is_ok() { "#" } else { word });
         words.collect::<Vec<_>>().join(" ")
@@ -480,8 +487,13 @@ fn what_the_page_on_authorization_shows_is_printed() {
             place.authority.state().resource = Some("https://elsewhere.example/mcp".into());
         }
         let typed = line.replace(SITE, &place.authority.base).replace('…', SECRET);
-        let mut shell = super::support::program("sh", ["-c", &format!("exec 2>&1; {typed}")]);
-        shell.env("PATH", &path).env("MCPJOIN_AUTH_DIR", &place.folder).stdin(Stdio::null());
+        let typed = company.read(&typed).replace("127.0.0.1:8080", "127.0.0.1:0");
+        let serves = typed.starts_with("mcpjoin serve");
+        // Then the signal that ends it reaches it.
+        let exec = if serves { "exec " } else { "" };
+        let mut shell = super::support::program("sh", ["-c", &format!("exec 2>&1; {exec}{typed}")]);
+        // A person sits there, who could paste an address.
+        shell.env("PATH", &path).env("MCPJOIN_AUTH_DIR", &place.folder).stdin(Stdio::piped());
         let mut running = start(shell);
         let mut stdout = BufReader::new(running.child.stdout.take().unwrap());
         let mut printed = String::new();
@@ -490,6 +502,10 @@ fn what_the_page_on_authorization_shows_is_printed() {
             if stdout.read_line(&mut said).unwrap() == 0 {
                 break;
             }
+            if serves && said.starts_with("asks for tokens") {
+                company.is_asked();
+                running.signal("TERM");
+            }
             if let Some(url) = said.strip_prefix("  http").filter(|_| line.contains("--no-browser")) {
                 visited(&led(&format!("http{}", url.trim_end())));
             }
@@ -497,7 +513,7 @@ fn what_the_page_on_authorization_shows_is_printed() {
         }
         running.finish();
         assert!(!printed.contains(PLANTED), "{line} printed:\n{printed}");
-        let printed = printed.replace(&place.authority.base, SITE);
+        let printed = company.written(&printed.replace(&place.authority.base, SITE));
         let (printed, expected) = (timeless(&printed), timeless(&expected));
         assert!(
             fits(printed.trim_end(), expected.trim_end()),

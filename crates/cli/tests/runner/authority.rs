@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) refreshes: bool,
     /// What stands in the document of the server in the place of its `resource`.
     pub(crate) resource: Option<String>,
+    /// Who gives out tokens, by the document of the server, in the place of ourselves.
+    pub(crate) issuer: Option<String>,
     /// Members of the authorization server's document, set or, where null, taken away.
     pub(crate) metadata: BTreeMap<&'static str, Value>,
     /// A call wants a token with this scope, too.
@@ -53,6 +55,7 @@ impl State {
             expires_in: Some(3600),
             refreshes: true,
             resource: None,
+            issuer: None,
             metadata: BTreeMap::new(),
             call_wants: None,
             has_document: true,
@@ -133,9 +136,10 @@ impl Authority {
             (_, "/mcp") => self.mcp(&state, head, body),
             ("GET", "/.well-known/oauth-protected-resource/mcp") if state.has_document => {
                 let resource = state.resource.clone().unwrap_or_else(|| self.url());
+                let issuer = state.issuer.clone().unwrap_or_else(|| self.base.clone());
                 json_response(
                     200,
-                    &json!({"resource": resource, "authorization_servers": [self.base], "scopes_supported": ["tools"]}),
+                    &json!({"resource": resource, "authorization_servers": [issuer], "scopes_supported": ["tools"]}),
                 )
             }
             ("GET", "/.well-known/oauth-authorization-server") if state.has_document => {

@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what is not as it should be fails the test")]
 
 mod auth;
+mod auth_faults;
+mod auth_guard;
 mod authority;
 mod block;
 mod bridge;

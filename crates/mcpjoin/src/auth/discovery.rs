@@ -15,6 +15,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::resource::{canonical, covers, origin_of, protected_resource_urls};
+use mcpjoin_proto::session::LinkErrorKind;
 use mcpjoin_proto::{Era, Version};
 
 use self::server::Document;
@@ -151,6 +152,8 @@ pub struct DiscoveryError {
     pub rule: Rule,
     /// What the owner of the server, or the user, should do.
     pub advice: Option<String>,
+    /// In which way nobody answered, or could answer now, where that is what is wrong ([`AuthError::outage`](super::AuthError::outage)).
+    pub outage: Option<LinkErrorKind>,
 }
 
 /// Climbs the ladder. Without a challenge it begins with a request to the server that has no authorization.
@@ -190,7 +193,8 @@ impl Climb<'_> {
             Some(tried) => format!("{} {}: {why}", tried.method, tried.url),
             None => why.clone(),
         };
-        DiscoveryError { rung: step.rung, message, rule: step.rule, advice: step.advice.clone() }
+        let (advice, outage) = (step.advice.clone(), step.outage);
+        DiscoveryError { rung: step.rung, message, rule: step.rule, advice, outage }
     }
 
     fn push(&mut self, step: Step) -> usize {
@@ -249,7 +253,7 @@ impl Climb<'_> {
                     FetchErrorKind::Url => rules::TLS,
                     _ => rules::UNAUTHORIZED,
                 };
-                let step = Step::new(Rung::Server, rule, "no answer").tried("POST", url).broken(&error.what);
+                let step = Step::new(Rung::Server, rule, "no answer").tried("POST", url).unanswered(&error);
                 Err(self.end(step.advice("is the URL right, and does the server run?")))
             }
         }
@@ -334,7 +338,7 @@ impl Climb<'_> {
                 Ok(fetched) => fetched,
                 Err(error) => {
                     let may_not = matches!(error.kind, FetchErrorKind::Address | FetchErrorKind::Url);
-                    let at = self.push(step("no answer").broken(error.what).advice(
+                    let at = self.push(step("no answer").unanswered(&error).advice(
                         "let the server name its metadata at an https URL that answers, best at its own origin",
                     ));
                     if may_not {
@@ -355,7 +359,7 @@ impl Climb<'_> {
                     let advice = "let the metadata be where the challenge says that it is";
                     step(&what).broken(format!("the challenge names it, but it {what}")).advice(advice)
                 } else {
-                    step(&what).broken(&*what).advice("look into the server's log")
+                    step(&what).failing(&what).advice("look into the server's log")
                 });
                 broken.get_or_insert(at);
                 continue;

@@ -2,12 +2,21 @@
 //!
 //! No token, no code, no verifier, no secret and no query stands in any of it; what a server has said stands there escaped and cut.
 
+use mcpjoin_proto::session::LinkErrorKind;
+
 use super::discovery::DiscoveryError;
 use super::fetch::cut;
+use super::ladder::Rung;
 use super::registration::RegistrationError;
 use super::store::StoreError;
 use super::token::TokenError;
 use super::user_agent::UserAgentError;
+
+const AUTHORIZATION_SERVER: &str = "the authorization server";
+
+fn unreached(who: &str, what: &str) -> String {
+    format!("{who} cannot be reached: {what}")
+}
 
 /// An authorization that cannot be had.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -64,6 +73,29 @@ pub enum AuthError {
 }
 
 impl AuthError {
+    /// In which way somebody was not to be had who is needed, and who, where and why in words, when that is all that is wrong: the
+    /// same may succeed later, and no login helps. `None` when everybody has answered with anything but that they cannot now.
+    #[must_use]
+    pub fn outage(&self) -> Option<(LinkErrorKind, String)> {
+        let (kind, what) = match self {
+            Self::Discovery(error) => {
+                let who = match error.rung {
+                    Rung::Server => "the server",
+                    Rung::ResourceMetadata => "the metadata of the server",
+                    _ => AUTHORIZATION_SERVER,
+                };
+                return Some((error.outage?, unreached(who, &error.message)));
+            }
+            Self::Registration(RegistrationError::Fetch(error))
+            | Self::Token(TokenError::Unreached(error)) => (error.kind.of_network()?, error.to_string()),
+            Self::Token(TokenError::Unavailable { url, status }) => {
+                (LinkErrorKind::Unreached, format!("POST {url}: answered {status}"))
+            }
+            _ => return None,
+        };
+        Some((kind, unreached(AUTHORIZATION_SERVER, &what)))
+    }
+
     /// Whether a login may mend it.
     #[must_use]
     pub const fn login_helps(&self) -> bool {

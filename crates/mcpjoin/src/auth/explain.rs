@@ -77,7 +77,7 @@ async fn climbed(
         // What it publishes may be in order; whether that gets a client any further is not known.
         let message = what.clone();
         let (rule, advice) = (*rule, advice.clone());
-        ladder.outcome = Err(DiscoveryError { rung: Rung::Server, message, rule, advice });
+        ladder.outcome = Err(DiscoveryError { rung: Rung::Server, message, rule, advice, outage: None });
     }
     if let Ok(discovered) = &ladder.outcome {
         for step in [registration(discovered, client), scopes(discovered)] {

@@ -114,6 +114,18 @@ pub enum FetchErrorKind {
     Broken,
 }
 
+impl FetchErrorKind {
+    /// What it is to a link, where the network is why: the same may succeed later, or from elsewhere. `None`: somebody has answered,
+    /// or nobody was asked.
+    pub(super) const fn of_network(self) -> Option<LinkErrorKind> {
+        match self {
+            Self::TimedOut | Self::Unreached | Self::Broken => Some(LinkErrorKind::Unreached),
+            Self::Untrusted => Some(LinkErrorKind::Untrusted),
+            Self::Url | Self::Address | Self::Redirect | Self::TooLarge => None,
+        }
+    }
+}
+
 /// An answer, whatever its status.
 #[derive(Debug)]
 pub(crate) struct Fetched {

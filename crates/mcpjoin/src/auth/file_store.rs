@@ -20,6 +20,8 @@ use super::store::{StoreError, StoreLock, TokenStore};
 
 /// No login is longer, in bytes.
 const LONGEST: u64 = 1024 * 1024;
+/// So long is a login, more or less, in bytes: where that much cannot be written, none can be kept.
+const USUAL: usize = 4096;
 /// How often the lock is tried, and for how long: twice the time that one request may take.
 const AGAIN: Duration = Duration::from_millis(25);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -121,6 +123,16 @@ impl FileStore {
         if text.expose().len() as u64 > LONGEST {
             return Err(StoreError::Other(format!("a login is longer than {LONGEST} bytes")));
         }
+        let (path, new) = self.places(server)?;
+        let written = written(&new, text.expose().as_bytes()).and_then(|()| fs::rename(&new, &path));
+        written.map_err(|error| {
+            let _ = fs::remove_file(&new);
+            system(&path, &error)
+        })
+    }
+
+    /// Where a login is kept, and where it is written before. Both are safe, and the folder is there.
+    fn places(&self, server: &str) -> Result<(PathBuf, PathBuf), StoreError> {
         self.make()?;
         let path = self.file(server, "json");
         match fs::symlink_metadata(&path) {
@@ -133,16 +145,21 @@ impl FileStore {
         }
         let name = random().ok_or_else(|| StoreError::Other("the system gives no random numbers".into()))?;
         let new = self.file(server, &format!("{name}.new"));
-        let written = safety::create(&new).and_then(|mut file| {
-            file.write_all(text.expose().as_bytes())?;
-            // Before the name leads to it: a crash must not leave an empty file in place of a login.
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        });
-        written.map_err(|error| {
-            let _ = fs::remove_file(&new);
-            system(&path, &error)
-        })
+        Ok((path, new))
+    }
+
+    /// Does all of it but to put a login in its place.
+    fn try_out(&self, server: &str) -> Result<(), StoreError> {
+        let (_, new) = self.places(server)?;
+        let written = written(&new, &[b' '; USUAL]);
+        let removed = match fs::remove_file(&new) {
+            Err(error) if written.is_ok() => Err(error),
+            _ => Ok(()),
+        };
+        written.and(removed).map_err(|error| system(&self.folder, &error))?;
+        let lock = self.file(server, "lock");
+        // Whoever holds it now has let go of it when it is needed.
+        safety::lock(&lock).map(drop).map_err(|error| system(&lock, &error))
     }
 }
 
@@ -160,6 +177,11 @@ impl TokenStore for FileStore {
     async fn remove(&self, server: &str) -> Result<bool, StoreError> {
         let (this, server) = (self.clone(), server.to_owned());
         blocking(move || this.erase(&server)).await
+    }
+
+    async fn check(&self, server: &str) -> Result<(), StoreError> {
+        let (this, server) = (self.clone(), server.to_owned());
+        blocking(move || this.try_out(&server)).await
     }
 
     async fn lock(&self, server: &str) -> Result<StoreLock, StoreError> {
@@ -195,6 +217,14 @@ fn removed(path: &Path) -> Result<bool, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(system(path, &error)),
     }
+}
+
+/// Writes a new file, down to the disk.
+fn written(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = safety::create(path)?;
+    file.write_all(bytes)?;
+    // Before a name leads to it: a crash must not leave an empty file in place of a login.
+    file.sync_all()
 }
 
 /// Reads a file that nobody else can have written or can read.

@@ -77,11 +77,15 @@ impl Kept {
     pub(super) fn read(server: &str, text: &Secret) -> Result<Self, StoreError> {
         let unreadable = |what: String| StoreError::Unreadable { server: shown_text(server), what };
         // What serde_json says of a value would repeat it.
-        let text: Text = serde_json::from_str(text.expose())
-            .map_err(|error| unreadable(format!("line {}, column {}", error.line(), error.column())))?;
-        if text.format != FORMAT {
+        let at = |error: serde_json::Error| {
+            unreadable(format!("line {}, column {}", error.line(), error.column()))
+        };
+        // First: what else stands there is another version's business.
+        let of: Of = serde_json::from_str(text.expose()).map_err(at)?;
+        if of.format != FORMAT {
             return Err(unreadable("it was stored by another version".into()));
         }
+        let text: Text = serde_json::from_str(text.expose()).map_err(at)?;
         if text.server != server || !covers(&text.resource, server) {
             return Err(unreadable("it is that of another server".into()));
         }
@@ -123,14 +127,21 @@ impl Kept {
     }
 }
 
-/// The server in a text that was kept, where it is one.
+/// The server in a text that was kept, by whichever version, where it is one.
 pub(super) fn server_of(text: &Secret) -> Option<String> {
-    let text: Text = serde_json::from_str(text.expose()).ok()?;
-    Some(text.server)
+    let of: Of = serde_json::from_str(text.expose()).ok()?;
+    Some(of.server)
 }
 
 fn exposed(secret: &Secret) -> String {
     secret.expose().to_owned()
+}
+
+/// What every version writes.
+#[derive(Deserialize)]
+struct Of {
+    format: u32,
+    server: String,
 }
 
 /// The text. The only place where secrets stand openly, and so without `Debug`.

@@ -5,7 +5,10 @@
 
 use std::fmt;
 
+use mcpjoin_proto::session::LinkErrorKind;
+
 use super::discovery::{Discovered, DiscoveryError};
+use super::fetch::FetchError;
 
 /// All rungs in their order, and where they led.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct Step {
     pub rule: Rule,
     /// What the owner of the server, or the user, should do.
     pub advice: Option<String>,
+    /// In which way nobody answered, or could answer now, where that is what is wrong.
+    pub(super) outage: Option<LinkErrorKind>,
 }
 
 impl Step {
@@ -50,6 +55,7 @@ impl Step {
             verdict: Verdict::Held,
             rule,
             advice: None,
+            outage: None,
         }
     }
 
@@ -68,6 +74,17 @@ impl Step {
 
     pub(super) fn broken(self, what: impl Into<String>) -> Self {
         Self { verdict: Verdict::Broken(what.into()), ..self }
+    }
+
+    /// No answer came.
+    pub(super) fn unanswered(self, error: &FetchError) -> Self {
+        Self { outage: error.kind.of_network(), ..self.broken(&*error.what) }
+    }
+
+    /// It was answered that nothing can be answered now.
+    pub(super) fn failing(self, what: &str) -> Self {
+        let outage = self.status.is_some_and(|status| status >= 500).then_some(LinkErrorKind::Unreached);
+        Self { outage, ..self.broken(what) }
     }
 
     pub(super) fn advice(self, advice: impl Into<String>) -> Self {

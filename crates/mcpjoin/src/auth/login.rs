@@ -132,6 +132,10 @@ impl Account {
             token_endpoint: &token_endpoint,
             possession: possession.as_deref(),
         };
+        if matches!(occasion, Occasion::Wanted) {
+            // What a person has done in the browser is not to be for nothing.
+            self.store.check(&self.server).await.map_err(AuthError::Store)?;
+        }
         let granted = match &self.obtain {
             Some(obtain) => self.obtained(&**obtain, &ask).await,
             None => self.authorized(ask).await,

@@ -344,9 +344,10 @@ fn is_near(expires: Option<SystemTime>, now: SystemTime) -> bool {
 
 fn failed(error: impl Into<AuthError>) -> CredentialsError {
     let error = error.into();
-    match error {
-        AuthError::LoginNeeded(_) => CredentialsError::new(format!("{error}: a login is needed")),
-        error => CredentialsError::new(error.to_string()),
+    match (error.outage(), &error) {
+        (Some((kind, what)), _) => CredentialsError::new(what).of(kind),
+        (None, AuthError::LoginNeeded(_)) => CredentialsError::new(format!("{error}: a login is needed")),
+        (None, error) => CredentialsError::new(error.to_string()),
     }
 }
 

@@ -34,6 +34,16 @@ pub trait TokenStore: Send + Sync + 'static {
     /// When it is there and cannot be deleted.
     fn remove(&self, server: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
+    /// Finds out whether a text could be saved, as far as that can be found out without saving one: it is asked before a person is.
+    /// Unless this is implemented, nothing is found out.
+    ///
+    /// # Errors
+    /// When it could not.
+    fn check(&self, server: &str) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = server;
+        async { Ok(()) }
+    }
+
     /// Waits until nobody else, in any process that shares the store, has this lock; nobody else gets it before it is dropped.
     /// Whoever refreshes a token has it, because many authorization servers take each refresh token once.
     ///
@@ -144,6 +154,7 @@ pub(super) trait ErasedStore: Send + Sync {
     fn load<'a>(&'a self, server: &'a str) -> Boxed<'a, Option<Secret>>;
     fn save<'a>(&'a self, server: &'a str, text: Secret) -> Boxed<'a, ()>;
     fn remove<'a>(&'a self, server: &'a str) -> Boxed<'a, bool>;
+    fn check<'a>(&'a self, server: &'a str) -> Boxed<'a, ()>;
     fn lock<'a>(&'a self, server: &'a str) -> Boxed<'a, StoreLock>;
 }
 
@@ -158,6 +169,10 @@ impl<S: TokenStore> ErasedStore for S {
 
     fn remove<'a>(&'a self, server: &'a str) -> Boxed<'a, bool> {
         Box::pin(TokenStore::remove(self, server))
+    }
+
+    fn check<'a>(&'a self, server: &'a str) -> Boxed<'a, ()> {
+        Box::pin(TokenStore::check(self, server))
     }
 
     fn lock<'a>(&'a self, server: &'a str) -> Boxed<'a, StoreLock> {

@@ -152,6 +152,12 @@ impl Origin {
         is_loopback(&self.host)
     }
 
+    /// The port, that of the scheme where none is written.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The origin, and what follows it.
     fn split(url: &str) -> Result<(Self, &str), OriginError> {
         check_characters(url)?;

@@ -8,7 +8,7 @@ use mcpjoin::auth::{
 };
 use serde_json::{Value, json};
 
-use super::{identity, printed, reaching, with_access, words};
+use super::{identity, printed, reaching, refusal, with_access, words};
 use crate::args;
 use crate::connect::{Access, refused};
 use crate::exit::Exit;
@@ -24,6 +24,7 @@ pub(super) fn run(ui: &Ui, args: args::Explain) -> Result<Exit, Failure> {
     let args::Explain { target, client, reach, output: _ } = args;
     let (connect, within) = reaching(reach);
     with_access(ui, "explain", target, &connect, within, async |access| {
+        refusal::unencrypted(access)?;
         let identity = identity::of(ui, &client, access)?;
         let watched = ui.clone();
         let on_step = move |step: &Step| {
@@ -104,7 +105,12 @@ fn page(access: &Access, ladder: &Ladder, links: bool) -> String {
         let text = visible::line(text);
         let _ = writeln!(out, "{:RUNGS$} {FAINT}{label:<5}{FAINT:#} {text}", "");
     };
-    for step in &ladder.steps {
+    // What the last rung of an open server says is what it comes to.
+    let is_said_below = |at: usize, step: &Step| at > 0 && step.rung == Rung::Server && needs_none(ladder);
+    for (at, step) in ladder.steps.iter().enumerate() {
+        if is_said_below(at, step) {
+            continue;
+        }
         let (style, found) = match &step.verdict {
             Verdict::Held => (HEADING, step.found.clone()),
             Verdict::Skipped(why) => (FAINT, format!("skipped: {why}")),

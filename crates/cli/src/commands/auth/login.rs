@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mcpjoin::auth::{
     AuthError, ClientIdentity, FileStore, Grant, LocalBrowser, Login, LoopbackHost, OAuthBuilder, PrivateKey,
@@ -21,6 +21,9 @@ use crate::target::shown;
 use crate::ui::{FAINT, Ui};
 use crate::visible;
 
+/// How long a person is waited for: the number of the adversarial catalogue, case 142.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
 /// Logs in.
 pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
     let folder = folder()?;
@@ -36,8 +39,11 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
         reach,
         output: _,
     } = args;
+    // Who says how long all of it may take says how long a person is waited for, too.
+    let patience = reach.timeout.unwrap_or(PATIENCE);
     let (connect, within) = reaching(reach);
     with_access(ui, "login", target, &connect, within, async |access| {
+        refusal::unencrypted(access)?;
         if access.is_settled() {
             // It could be stored, and would never be used.
             ui.warning(
@@ -60,7 +66,7 @@ pub(super) fn run(ui: &Ui, args: args::Login) -> Result<Exit, Failure> {
         } else {
             let port = callback_port.map(|port| Callback { port: Some(port), ..Callback::default() });
             let callback = callback_url.clone().or(port).or_else(|| access.oauth().callback.clone());
-            person(ui, builder, callback.unwrap_or_default(), no_browser, within)
+            person(ui, builder, callback.unwrap_or_default(), no_browser, patience)
         };
         let oauth = builder.build().map_err(|error| unusable_login(&error))?;
         let login = oauth.login().await.map_err(|error| match &error {
@@ -94,9 +100,9 @@ fn person(
     builder: OAuthBuilder,
     callback: Callback,
     no_browser: bool,
-    within: std::time::Duration,
+    patience: Duration,
 ) -> OAuthBuilder {
-    let mut browser = LocalBrowser::new().within(within);
+    let mut browser = LocalBrowser::new().within(patience);
     if callback.by_name {
         browser = browser.host(LoopbackHost::Name);
     }
@@ -107,12 +113,13 @@ fn person(
         browser = browser.path(path);
     }
     if no_browser {
-        return builder.user_agent(Pasting::new(ui, browser.without_opening()));
+        return builder.user_agent(Pasting::new(ui, browser.without_opening(), patience));
     }
     let ui = ui.clone();
+    let time = words::time(patience);
     builder.user_agent(browser.on_url(move |url| {
         ui.note(&format!(
-            "log in with the browser that opens now. Where none does, open this address:\n\n  {url}\n"
+            "log in with the browser that opens now, within {time}. Where none does, open this address:\n\n  {url}\n"
         ));
     }))
 }

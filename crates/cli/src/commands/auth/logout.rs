@@ -9,7 +9,7 @@ use super::{folder, printed, reaching, refusal, status, with_access, without_ser
 use crate::args;
 use crate::connect::{Access, unusable_login};
 use crate::exit::Exit;
-use crate::failure::{Failure, Phase};
+use crate::failure::Failure;
 use crate::target::shown;
 use crate::ui::Ui;
 use crate::visible;
@@ -71,10 +71,7 @@ async fn one(ui: &Ui, access: &Access, folder: &Path) -> Result<Exit, Failure> {
 
 async fn out(builder: OAuthBuilder, folder: &Path) -> Result<Logout, Failure> {
     let oauth = builder.store(FileStore::at(folder)).build().map_err(|error| unusable_login(&error))?;
-    oauth.logout().await.map_err(|error| {
-        Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, error.to_string())
-            .hint("see that the folder of logins is yours alone (chmod 700)")
-    })
+    oauth.logout().await.map_err(refusal::of_store)
 }
 
 /// What became of it, for a person.

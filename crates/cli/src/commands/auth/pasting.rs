@@ -1,13 +1,16 @@
 //! A login without a browser on this machine: the address is printed, and what comes of it is waited for on the port, for
-//! whoever has led it here, and on standard input, for the address that the browser was sent to in the end.
+//! whoever has led it here, and on standard input, for the address that the browser was sent to in the end. Where nobody can
+//! answer there, that is not offered.
 
 use std::io::{BufRead, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use mcpjoin::auth::{Authorizing, LocalBrowser, UserAgent, UserAgentError, Visit};
 use tokio::sync::mpsc::{self, Receiver};
 
+use super::words;
 use crate::ui::Ui;
 
 /// No address that comes back is longer, in bytes.
@@ -17,30 +20,42 @@ const LONGEST: u64 = 64 << 10;
 pub(super) struct Pasting {
     ui: Ui,
     browser: LocalBrowser,
+    /// How long the browser waits.
+    patience: Duration,
     /// The lines of standard input, read from the first visit on.
     lines: Arc<Mutex<Option<Receiver<String>>>>,
 }
 
 impl Pasting {
-    /// `browser`: opens nothing, and waits at the port.
-    pub(super) fn new(ui: &Ui, browser: LocalBrowser) -> Self {
-        Self { ui: ui.clone(), browser, lines: Arc::default() }
+    /// `browser`: opens nothing, and waits at the port for as long as `patience`.
+    pub(super) fn new(ui: &Ui, browser: LocalBrowser, patience: Duration) -> Self {
+        Self { ui: ui.clone(), browser, patience, lines: Arc::default() }
     }
 }
 
 impl UserAgent for Pasting {
     async fn visit(&self, before: Option<&str>) -> Result<Visit, UserAgentError> {
         let visit = self.browser.visit(before).await?;
-        let (ui, kept) = (self.ui.clone(), self.lines.clone());
-        Ok(Visit::new(visit.redirect_uri().to_owned(), async move |authorizing: Authorizing| {
+        let (ui, kept, time) = (self.ui.clone(), self.lines.clone(), words::time(self.patience));
+        let here = visit.redirect_uri().to_owned();
+        Ok(Visit::new(here.clone(), async move |authorizing: Authorizing| {
+            let taken = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let can_answer = taken.is_some() || can_answer();
+            let then = if can_answer {
+                "if the browser then shows a page that it cannot reach, paste the address of that page here:"
+                    .to_owned()
+            } else {
+                let host = here.split('/').nth(2).unwrap_or_default();
+                format!(
+                    "the browser has to reach this machine at {host}: nothing can be pasted, standard input has nothing to read"
+                )
+            };
             ui.say(&format!(
-                "open this address in a browser, wherever you sit, and log in:\n\n  {}\n\nif the browser then shows a page \
-                 that it cannot reach, paste the address of that page here:",
+                "open this address in a browser, wherever you sit, and log in within {time}:\n\n  {}\n\n{then}",
                 authorizing.url
             ));
             let state = authorizing.state.clone();
-            let taken = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let mut lines = taken.or_else(lines);
+            let mut lines = if can_answer { taken.or_else(lines) } else { None };
             let outcome = tokio::select! {
                 biased;
                 outcome = visit.authorize(authorizing) => outcome,
@@ -50,6 +65,34 @@ impl UserAgent for Pasting {
             outcome
         }))
     }
+}
+
+/// Whether standard input may bring an answer: it is not at its end, and whoever sits at a terminal writes to us.
+#[cfg(unix)]
+fn can_answer() -> bool {
+    use std::io::IsTerminal;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        // In the background nothing is read: the system would stop us for it.
+        let reader = rustix::termios::tcgetpgrp(&stdin);
+        return reader.is_ok_and(|group| group == rustix::process::getpgrp());
+    }
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let is_ready = {
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
+        poll(&mut ready, Some(&at_once)).is_ok_and(|count| count > 0)
+    };
+    // What is ready is read without waiting; nothing is its end. What is read stays for whoever reads the lines.
+    !is_ready || stdin.lock().fill_buf().is_ok_and(|bytes| !bytes.is_empty())
+}
+
+/// Whether standard input may bring an answer.
+#[cfg(not(unix))]
+fn can_answer() -> bool {
+    std::io::IsTerminal::is_terminal(&std::io::stdin())
 }
 
 /// The query of the address that is pasted; never, where nothing more is to be read.

@@ -1,12 +1,24 @@
 //! Why somebody is not logged in: from what the library says to failures.
 
-use mcpjoin::auth::{AuthError, RegistrationError, Rung, UserAgentError};
+use mcpjoin::auth::{AuthError, RegistrationError, Rung, StoreError, UserAgentError};
+use mcpjoin::proto::http::origin::Origin;
 
 use crate::connect::Access;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 
 const TELL: &str = "this is a fault of the authorization server: tell those who run it";
+
+/// No token goes over http, but to this machine: nothing is asked then.
+pub(super) fn unencrypted(access: &Access) -> Result<(), Failure> {
+    match Origin::of(access.url()) {
+        Ok(origin) if !origin.is_secure() && !origin.is_loopback() => Err(Failure::usage(
+            format!("nobody can log in to {}: no token is sent over http to another machine", access.named()),
+            "name the https URL of the server",
+        )),
+        _ => Ok(()),
+    }
+}
 
 /// The server lets in whoever asks, and says of no one who could let anybody in.
 pub(super) fn needless(access: &Access) -> Failure {
@@ -15,11 +27,41 @@ pub(super) fn needless(access: &Access) -> Failure {
         .hint(format!("use it as it is: mcpjoin list {}", access.named()))
 }
 
+/// Nothing can be stored, or what is stored cannot be used.
+pub(super) fn store(error: &StoreError) -> Failure {
+    let problem = match error {
+        StoreError::System { .. } => format!("logins cannot be stored there: {error}"),
+        error => error.to_string(),
+    };
+    let hint = match error {
+        StoreError::System { .. } => {
+            "see that it is a folder that you may write to, on a disk that is not full; or name another one in MCPJOIN_AUTH_DIR"
+        }
+        StoreError::Unreadable { .. } => {
+            "where a newer mcpjoin has stored it, use that one; mcpjoin auth logout forgets it"
+        }
+        StoreError::Busy { .. } => "end the program that holds it (another mcpjoin?), and do it again",
+        _ => "see that the folder is yours alone (chmod 700), or name another one in MCPJOIN_AUTH_DIR",
+    };
+    Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, problem).hint(hint)
+}
+
+/// The same of what asks nobody but the store.
+pub(super) fn of_store(error: AuthError) -> Failure {
+    match error {
+        AuthError::Store(error) => store(&error),
+        error => store(&StoreError::Other(error.to_string())),
+    }
+}
+
 pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
     let explain = access.explain_line();
     let new = |id, exit, hint: &str| {
         Failure::new(id, exit, Phase::Authorize, error.to_string()).hint(hint.to_owned())
     };
+    if let Some((kind, what)) = error.outage() {
+        return access.outage(kind, what, Phase::Authorize);
+    }
     match error {
         AuthError::LoginNeeded(_) => new("E_AUTH", Exit::Authorization, &access.line(&[])),
         AuthError::Discovery(found) => {
@@ -57,7 +99,7 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
             UserAgentError::NobodyCame { .. } => new(
                 "E_AUTH_NOBODY",
                 Exit::Authorization,
-                "log in in the browser before the time is over; --no-browser takes the address by hand",
+                "log in in the browser before the time is over (--timeout 20m gives more); --no-browser takes the address by hand",
             ),
             _ => new(
                 "E_AUTH_BROWSER",
@@ -78,11 +120,7 @@ pub(super) fn failure(error: &AuthError, access: &Access) -> Failure {
         AuthError::Token(_) => new("E_AUTH_TOKEN", Exit::Authorization, TELL),
         AuthError::Scopes { missing } => new("E_AUTH_SCOPE", Exit::Authorization, &access.line(missing)),
         AuthError::Endpoint(_) => new("E_AUTH_DISCOVERY", Exit::Authorization, TELL),
-        AuthError::Store(_) => new(
-            "E_AUTH_STORE",
-            Exit::Usage,
-            "see that the folder is yours alone (chmod 700), or name another one in MCPJOIN_AUTH_DIR",
-        ),
+        AuthError::Store(error) => store(error),
         _ => new("E_AUTH", Exit::Authorization, &format!("{explain} shows every step")),
     }
 }

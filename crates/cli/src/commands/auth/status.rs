@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use mcpjoin::auth::{FileStore, Login, OAuth, StoreError};
+use mcpjoin::auth::{FileStore, Login, OAuth};
 use serde_json::{Value, json};
 
-use super::{WITHIN, connecting, folder, login, printed, with_access, without_server, words};
+use super::{WITHIN, connecting, folder, login, printed, refusal, with_access, without_server, words};
 use crate::args;
 use crate::connect::Access;
 use crate::exit::Exit;
@@ -58,15 +58,12 @@ async fn one(ui: &Ui, access: &Access, folder: &Path) -> Result<Exit, Failure> {
 async fn of(server: &str, folder: &Path) -> Result<Option<Login>, Failure> {
     let oauth = OAuth::builder(server).store(FileStore::at(folder)).build();
     let oauth = oauth.map_err(|error| crate::connect::unusable_login(&error))?;
-    oauth.status().await.map_err(|error| {
-        Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, error.to_string())
-            .hint("see that the folder is yours alone (chmod 700), or name another one in MCPJOIN_AUTH_DIR")
-    })
+    oauth.status().await.map_err(refusal::of_store)
 }
 
 /// All that is stored, by the names of the servers. What cannot be read hides nothing else.
 pub(super) async fn all(folder: &Path) -> Result<Vec<Kept>, Failure> {
-    let mut servers = FileStore::at(folder).servers().await.map_err(|error| unreadable(&error))?;
+    let mut servers = FileStore::at(folder).servers().await.map_err(|error| refusal::store(&error))?;
     servers.sort();
     let mut kept = Vec::new();
     for server in servers {
@@ -79,11 +76,6 @@ pub(super) async fn all(folder: &Path) -> Result<Vec<Kept>, Failure> {
         kept.push(Kept { server, login });
     }
     Ok(kept)
-}
-
-pub(super) fn unreadable(error: &StoreError) -> Failure {
-    Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, error.to_string())
-        .hint("see that the folder is yours alone (chmod 700), or name another one in MCPJOIN_AUTH_DIR")
 }
 
 fn page(kept: &[Kept], folder: &Path) -> String {

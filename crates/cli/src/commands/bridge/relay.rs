@@ -204,7 +204,7 @@ impl Relay {
         }
         let listening = Listening::at(addresses, quic, authorization).await?;
         listening.announce(&self.ui);
-        let Over { exit, hurried } = listening.serve(&self.gateway, options, &mut signals).await;
+        let Over { exit, hurried } = listening.serve(&self.gateway, options, &mut signals, &self.ui).await;
         if hurried {
             return Ok(exit);
         }

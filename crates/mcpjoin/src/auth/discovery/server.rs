@@ -75,9 +75,11 @@ impl Climb<'_> {
     async fn usable(&mut self, issuer: &str) -> Option<AuthorizationServer> {
         let urls = authorization_server_urls(issuer);
         if urls.is_empty() {
-            let found = format!("the issuer is {}", shown_text(issuer));
-            let step = Step::new(Rung::ServerMetadata, rules::ISSUER_URL, found);
-            self.push(step.broken("that is no issuer: no https URL, or one with a query or a fragment"));
+            let named = shown_text(issuer);
+            let step = Step::new(Rung::ServerMetadata, rules::ISSUER_URL, format!("the issuer is {named}"));
+            let what = "an https URL without a user name, a query and a fragment";
+            let advice = "let `authorization_servers` name the issuer as its own metadata write it";
+            self.push(step.broken(format!("{named} is no issuer, which is {what}")).advice(advice));
             return None;
         }
         let mut broken = false;
@@ -110,7 +112,9 @@ impl Climb<'_> {
             Ok(fetched) => fetched,
             Err(error) => {
                 let is_answered = matches!(error.kind, FetchErrorKind::Redirect | FetchErrorKind::TooLarge);
-                self.push(step("no answer").broken(error.what));
+                let advice = "does the authorization server run, and can it be reached from here?";
+                let step = step("no answer").unanswered(&error);
+                self.push(if step.outage.is_some() { step.advice(advice) } else { step });
                 return if is_answered { Document::Broken } else { Document::Unreached };
             }
         };
@@ -121,7 +125,7 @@ impl Climb<'_> {
                 self.push(step(&what).skipped("it is not there"));
                 return Document::Absent;
             }
-            self.push(step(&what).broken(&*what));
+            self.push(step(&what).failing(&what));
             return Document::Broken;
         }
         let server = match AuthorizationServer::parse(fetched.body.clone()) {

@@ -108,6 +108,16 @@ impl TokenVerifier for JwtVerifier {
         let claims = issuer.verify(&jws).await?;
         verified(claims, SystemTime::now())
     }
+
+    async fn prepare(&self) -> Result<(), String> {
+        let mut problems = Vec::new();
+        for issuer in &self.0 {
+            if let Err(problem) = issuer.prepare().await {
+                problems.push(problem);
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
 }
 
 /// What a token says whose signature and issuer are right.

@@ -15,6 +15,7 @@ use mcpjoin_proto::http::resource::authorization_server_urls;
 use tokio::time::{Instant, timeout};
 
 use super::verifier::Rejected;
+use crate::auth::fetch::shown_text;
 use crate::auth::jws::{Jws, JwsError, KeySet};
 use crate::auth::metadata::AuthorizationServer;
 
@@ -47,13 +48,16 @@ pub(super) struct IssuerKeys {
     /// `None`: they are given, and never fetched.
     documents: Option<Arc<dyn Documents>>,
     state: Mutex<State>,
-    fetching: Arc<tokio::sync::Mutex<()>>,
+    /// Whoever fetches has it.
+    alone: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
 struct State {
     keys: Option<Keys>,
     attempted: Option<Instant>,
+    /// Why they did not come when they were fetched last.
+    problem: Option<String>,
 }
 
 #[derive(Clone)]
@@ -65,14 +69,14 @@ struct Keys {
 impl IssuerKeys {
     /// Those that its metadata name.
     pub(super) fn named_by(issuer: String, documents: Arc<dyn Documents>) -> Self {
-        Self { issuer, documents: Some(documents), state: Mutex::default(), fetching: Arc::default() }
+        Self { issuer, documents: Some(documents), state: Mutex::default(), alone: Arc::default() }
     }
 
     /// Those alone.
     pub(super) fn given(issuer: String, set: KeySet) -> Self {
         let keys = Some(Keys { set: Arc::new(set), since: Instant::now() });
-        let state = Mutex::new(State { keys, attempted: None });
-        Self { issuer, documents: None, state, fetching: Arc::default() }
+        let state = Mutex::new(State { keys, ..State::default() });
+        Self { issuer, documents: None, state, alone: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -118,10 +122,29 @@ impl IssuerKeys {
         })
     }
 
+    /// Fetches them before anybody needs them. Whoever needs them then does so at once, also when this was in vain; the problem is
+    /// given back, and told nowhere else.
+    pub(super) async fn prepare(self: &Arc<Self>) -> Result<(), String> {
+        if self.documents.is_none() {
+            return Ok(());
+        }
+        self.fetching(None, false).await;
+        let mut state = self.lock();
+        if state.keys.is_some() {
+            return Ok(());
+        }
+        state.attempted = None;
+        Err(state.problem.clone().unwrap_or_default())
+    }
+
     /// Fetches them, unless somebody has since, or it was tried a moment ago.
     async fn fetch(self: &Arc<Self>, since: Option<Instant>) {
+        self.fetching(since, true).await;
+    }
+
+    async fn fetching(self: &Arc<Self>, since: Option<Instant>, tells: bool) {
         let Some(documents) = self.documents.clone() else { return };
-        let alone = self.fetching.clone().lock_owned().await;
+        let alone = self.alone.clone().lock_owned().await;
         {
             let mut state = self.lock();
             let fetched = state.keys.as_ref().map(|keys| keys.since) != since;
@@ -141,7 +164,10 @@ impl IssuerKeys {
                 }
                 Err(error) => {
                     let issuer = &this.issuer;
-                    tracing::warn!(target: "mcpjoin", %issuer, %error, "the keys of an authorization server cannot be fetched");
+                    if tells {
+                        tracing::warn!(target: "mcpjoin", %issuer, %error, "the keys of an authorization server cannot be fetched");
+                    }
+                    this.lock().problem = Some(error);
                 }
             }
             // From its end on: else each of those who wait would find, after one that took long, that it is time for another.
@@ -171,7 +197,8 @@ async fn fetched(issuer: &str, documents: Arc<dyn Documents>) -> Result<KeySet, 
         };
         // To the letter (RFC 8414, 3.3).
         if metadata.issuer != issuer {
-            problem = format!("{url}: these are the metadata of another issuer");
+            let found = shown_text(&metadata.issuer);
+            problem = format!("{url}: these are the metadata of another issuer, {found}");
             continue;
         }
         let Some(keys) = metadata.jwks_uri else {

@@ -121,6 +121,15 @@ impl ResourceServer {
         self.0.document.clone()
     }
 
+    /// Gets ready to verify tokens before the first one comes: has the keys of the issuers fetched. Nobody has to ask for it; it
+    /// tells at once what otherwise the first client would meet.
+    ///
+    /// # Errors
+    /// When no token could be verified now ([`ResourceSetupError::Verifier`]). When one comes it is tried again.
+    pub async fn prepare(&self) -> Result<(), ResourceSetupError> {
+        self.0.verifier.prepare().await.map_err(ResourceSetupError::Verifier)
+    }
+
     pub(crate) fn into_admission(self) -> Arc<dyn Admission> {
         self.0
     }

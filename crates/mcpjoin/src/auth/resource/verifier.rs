@@ -14,11 +14,21 @@ pub trait TokenVerifier: Send + Sync + 'static {
     /// Verifies a token. It has the form of one (RFC 6750, 2.1), and nothing else is known of it. Dropped when the client
     /// leaves.
     fn verify(&self, token: &str) -> impl Future<Output = Result<Verified, Rejected>> + Send;
+
+    /// Gets ready to verify tokens: fetches keys, say. Asked before the first token comes, by whoever wants to know at once that
+    /// something is wrong ([`ResourceServer::prepare`](super::ResourceServer::prepare)). Does nothing, unless this is implemented.
+    ///
+    /// # Errors
+    /// Says, for a person, why no token could be verified now. It may be otherwise when one comes.
+    fn prepare(&self) -> impl Future<Output = Result<(), String>> + Send {
+        async { Ok(()) }
+    }
 }
 
 /// The same for whoever keeps one.
 pub(super) trait ErasedVerifier: Send + Sync {
     fn verify<'a>(&'a self, token: &'a str) -> Verifying<'a>;
+    fn prepare(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
 }
 
 type Verifying<'a> = Pin<Box<dyn Future<Output = Result<Verified, Rejected>> + Send + 'a>>;
@@ -26,6 +36,10 @@ type Verifying<'a> = Pin<Box<dyn Future<Output = Result<Verified, Rejected>> + S
 impl<V: TokenVerifier> ErasedVerifier for V {
     fn verify<'a>(&'a self, token: &'a str) -> Verifying<'a> {
         Box::pin(TokenVerifier::verify(self, token))
+    }
+
+    fn prepare(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
+        Box::pin(TokenVerifier::prepare(self))
     }
 }
 

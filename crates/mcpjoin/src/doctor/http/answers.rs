@@ -234,6 +234,17 @@ fn unanswered(phase: Phase, kind: LinkErrorKind, what: &str) -> Finding {
             "have the host allowed at the proxy, or name it in NO_PROXY where it is reached without one",
         );
     }
+    // So begins what the credentials have said.
+    if small.contains("not sent, no authorization: ") && kind != LinkErrorKind::Unauthorized {
+        return Finding::new(
+            "authorization-unreached",
+            Check::Authorization,
+            phase,
+            what,
+            "the stored token has to be renewed, and whoever renews it is not there; the server itself may be in order",
+            "see that the authorization server runs and can be reached from here, and then do it again; --no-auth asks without a token",
+        );
+    }
     match kind {
         LinkErrorKind::Untrusted => Finding::new(
             "certificate-refused",

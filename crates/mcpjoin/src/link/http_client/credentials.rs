@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use http::HeaderValue;
+use mcpjoin_proto::session::LinkErrorKind;
 
 /// How often one message may be sent again because its authorization was refused (adversarial case 114). The nonce that a
 /// server wants in a proof of possession costs one round more, once.
@@ -71,13 +72,21 @@ pub enum AfterChallenge {
 pub struct CredentialsError {
     /// Why, for a person. No secret stands in it.
     pub message: String,
+    /// In which way the message fails: [`LinkErrorKind::Unauthorized`], unless whoever gives authorizations was not reached.
+    pub kind: LinkErrorKind,
 }
 
 impl CredentialsError {
     /// With a text for a person, in which no secret may stand.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self { message: message.into(), kind: LinkErrorKind::Unauthorized }
+    }
+
+    /// The same, in another way: whoever gives authorizations was not reached, say.
+    #[must_use]
+    pub fn of(self, kind: LinkErrorKind) -> Self {
+        Self { kind, ..self }
     }
 }
 

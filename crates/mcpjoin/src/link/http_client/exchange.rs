@@ -384,9 +384,12 @@ impl Exchange {
 
     /// Nothing came back.
     async fn unanswered(&self, owed: &RequestId, unanswered: Unanswered) {
-        let unauthorized = unanswered.error.kind == LinkErrorKind::Unauthorized;
-        if self.post.role == Role::Probe(Probe::Discover) && (unanswered.unsent || unauthorized) {
-            // There is nobody who could be asked in another way, or nobody who may ask.
+        let hopeless = matches!(
+            unanswered.error.kind,
+            LinkErrorKind::Unauthorized | LinkErrorKind::Unreached | LinkErrorKind::Untrusted
+        );
+        if self.post.role == Role::Probe(Probe::Discover) && (unanswered.unsent || hopeless) {
+            // There is nobody who could be asked in another way, or nobody who may ask, or who can say so.
             return self.say(News::Ended(LinkEnd::failed(unanswered.error))).await;
         }
         self.lose(owed, unanswered.error).await;

@@ -12,7 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::origin::{MediaType, OriginError, resolve_same_origin};
-use mcpjoin_proto::session::{Limits, LinkError, LinkErrorKind, Origin};
+use mcpjoin_proto::session::{Limits, LinkError, Origin};
 use reqwest::{Response, Url};
 use sha2::{Digest, Sha256};
 
@@ -198,8 +198,8 @@ impl Wire {
                         AfterChallenge::Fail(error) => {
                             let refused =
                                 if status == StatusCode::FORBIDDEN { "forbidden" } else { "not authorized" };
-                            let error = sending.error(format!("{refused}: {error}"), false);
-                            let error = error.of(LinkErrorKind::Unauthorized);
+                            let kind = error.kind;
+                            let error = sending.error(format!("{refused}: {error}"), false).of(kind);
                             return Err(Unanswered { error, unsent: false, refused: false });
                         }
                     }
@@ -248,11 +248,11 @@ impl Wire {
         if let Some(credentials) = &self.credentials {
             let request = AuthorizationRequest::new(url.as_str(), sending.method.as_str());
             let value = credentials.authorization(request).await;
-            let unsent = |error| {
-                let error = sending.error(error, false).of(LinkErrorKind::Unauthorized);
+            let value = value.map_err(|error| {
+                let kind = error.kind;
+                let error = sending.error(format!("not sent, no authorization: {error}"), false).of(kind);
                 Unanswered { error, unsent: true, refused: false }
-            };
-            let value = value.map_err(|error| unsent(format!("not sent, no authorization: {error}")))?;
+            })?;
             if let Some(mut value) = value {
                 value.set_sensitive(true);
                 if let Some(mut proof) = credentials.proof(request, &value) {

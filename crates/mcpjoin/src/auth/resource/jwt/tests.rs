@@ -262,6 +262,27 @@ fn a_key_that_is_not_known_is_asked_for_at_most_every_half_minute() {
 }
 
 #[test]
+fn what_is_prepared_in_vain_is_told_and_fetched_again_with_the_first_token() {
+    run(async {
+        let signer = Signer::new("1");
+        let token = signer.sign(&claims(), None);
+        let web = published(&[&signer]);
+        web.put(KEYS, Err("nobody listens"));
+        let verifier = JwtVerifier::fetching(ISSUER.into(), web.clone());
+        assert_eq!(verifier.prepare().await, Err("nobody listens".to_owned()));
+        // It has come up meanwhile.
+        web.put(KEYS, Ok(&json!({ "keys": [signer.jwk()] })));
+        assert!(verifier.verify(&token).await.is_ok());
+        // What is prepared is not fetched again for the first token.
+        let verifier = JwtVerifier::fetching(ISSUER.into(), web.clone());
+        assert_eq!(verifier.prepare().await, Ok(()));
+        web.asked();
+        assert!(verifier.verify(&token).await.is_ok());
+        assert_eq!(web.asked(), 0);
+    });
+}
+
+#[test]
 fn keys_that_cannot_be_fetched_are_no_reason_to_call_a_token_bad() {
     run(async {
         let signer = Signer::new("1");
