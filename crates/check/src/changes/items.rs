@@ -109,9 +109,26 @@ fn annotations(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Opti
         return;
     }
     for name in names(&was, &is) {
+        let means = |members: &Members| members.get(name).map(|raw| raw.as_str().to_owned());
+        let (before, now) = (means(&was), means(&is));
+        if let Some(unsaid) = unsaid(name)
+            && before.as_deref().unwrap_or(unsaid) == now.as_deref().unwrap_or(unsaid)
+        {
+            continue;
+        }
         // When the content was changed last says nothing of what it is.
         let class = if name == "lastModified" { ChangeClass::Noted } else { ChangeClass::Reads };
         member(noting, class, ChangeKind::Annotation, path, name, &was, &is);
+    }
+}
+
+/// What an annotation of a tool means where it is absent:
+/// <https://modelcontextprotocol.io/specification/2026-07-28/schema#toolannotations>.
+fn unsaid(name: &str) -> Option<&'static str> {
+    match name {
+        "readOnlyHint" | "idempotentHint" => Some("false"),
+        "destructiveHint" | "openWorldHint" => Some("true"),
+        _ => None,
     }
 }
 
@@ -119,15 +136,16 @@ fn annotations(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Opti
 fn execution(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
     let of = |value: Option<&Raw>| value.and_then(object).unwrap_or_default();
     let (was, is) = (of(old), of(new));
-    if was.is_empty() && is.is_empty() {
-        return noting.note(ChangeClass::Reads, ChangeKind::Member, path, old, new);
-    }
     for name in names(&was, &is) {
         let word = |members: &Members| {
             let word = members.get("taskSupport").and_then(Raw::to_string_value);
             word.map_or_else(|| "forbidden".to_owned(), |word| word.into_owned())
         };
-        let class = match (name, word(&was).as_str(), word(&is).as_str()) {
+        let (before, now) = (word(&was), word(&is));
+        if name == "taskSupport" && before == now {
+            continue;
+        }
+        let class = match (name, before.as_str(), now.as_str()) {
             ("taskSupport", _, "required") | ("taskSupport", "required" | "optional", "forbidden") => {
                 ChangeClass::Breaks
             }

@@ -220,7 +220,7 @@ fn keyword(
         "const" | "pattern" | "format" | "multipleOf" | "uniqueItems" | "contentEncoding"
         | "contentMediaType" => bound(noting, flow, path, old, new, |_, _| false),
         "not" | "if" | "$ref" | "$dynamicRef" | "$recursiveRef" | "dependentRequired" | "dependencies"
-        | "$schema" | "x-mcp-header" => {
+        | "x-mcp-header" => {
             noting.note(ChangeClass::Breaks, ChangeKind::SchemaChanged, path, old, new);
         }
         "title" | "description" | "$comment" => {
@@ -232,8 +232,11 @@ fn keyword(
 }
 
 fn types(noting: &mut Noting<'_>, flow: Flow, path: &str, old: Option<&Raw>, new: Option<&Raw>) {
+    // Arguments are an object, and so is a result, whether their schema says so or not.
+    let is_all = matches!(path, "/inputSchema/type" | "/outputSchema/type");
     let of = |value: Option<&Raw>| -> Option<BTreeSet<String>> {
         match value {
+            None if is_all => Some(["object".to_owned()].into()),
             None => Some(TYPES.map(str::to_owned).into()),
             Some(value) => match value.to_string_value() {
                 Some(one) => Some([one.into_owned()].into()),

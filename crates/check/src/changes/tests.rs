@@ -30,9 +30,11 @@ fn tools(tools: &str) -> Offer {
 fn of_schemas(old: &str, new: &str) -> [Vec<String>; 2] {
     ["inputSchema", "outputSchema"].map(|member| {
         let rest = if member == "inputSchema" { "" } else { r#","inputSchema":{}"# };
-        let offer = |schema: &str| tools(&format!(r#"[{{"name":"x","{member}":{schema}{rest}}}]"#));
+        let offer = |schema: &str| {
+            tools(&format!(r#"[{{"name":"x","{member}":{{"properties":{{"z":{schema}}}}}{rest}}}]"#))
+        };
         let told = told(&changes(&offer(old), &offer(new)));
-        told.iter().map(|line| line.replace(&format!("/{member}"), "")).collect()
+        told.iter().map(|line| line.replace(&format!("/{member}/properties/z"), "")).collect()
     })
 }
 
@@ -296,6 +298,19 @@ fn i179_of_a_tool_every_member_counts() {
             &["reads annotation /annotations/readOnlyHint", "reads annotation /annotations/title"],
         ),
         (r#""annotations":{"readOnlyHint":true}"#, "", &["reads annotation /annotations/readOnlyHint"]),
+        // What is said and what is meant where nothing is said.
+        (
+            r#""annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}"#,
+            "",
+            &[],
+        ),
+        (r#""annotations":{"openWorldHint":false}"#, "", &["reads annotation /annotations/openWorldHint"]),
+        ("", r#""execution":{"taskSupport":"forbidden"}"#, &[]),
+        (
+            r#""inputSchema":{"$schema":"x"}"#,
+            r#""inputSchema":{"type":"object"}"#,
+            &["reads member /inputSchema/$schema"],
+        ),
         (r#""annotations":7"#, "", &["reads annotation /annotations"]),
         (r#""annotations":{}"#, "", &[]),
         ("", r#""outputSchema":{}"#, &["reads schema-added /outputSchema"]),

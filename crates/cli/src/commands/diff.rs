@@ -22,7 +22,7 @@ use crate::config::ToolFilter;
 use crate::connect::{Coming, Stop, with_each_server};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
-use crate::target::Target;
+use crate::target::{Target, shown};
 use crate::ui::{Ui, Unwritten};
 
 /// Compares both sides. `separated`: `--` stood between the first and the command of the second.
@@ -90,12 +90,12 @@ async fn read(
         || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");
     let outcome = match (side, servers) {
         (Side::Kept(said), _) => return Ok(*said),
-        (Side::Server(_), servers) => match servers.next() {
+        (Side::Server(target), servers) => match servers.next() {
             Some(mut server) => {
-                let name = server.name.clone();
+                let source = source(&target);
                 let said = server.next(ui).await;
                 let outcome = server.outcome(ui).await;
-                outcome.and_then(|()| Ok(Said { source: name, ..said.ok_or_else(lost)? }))
+                outcome.and_then(|()| Ok(Said { source, ..said.ok_or_else(lost)? }))
             }
             None => Err(lost()),
         },
@@ -104,6 +104,16 @@ async fn read(
         ui.failure(&Failure { message: format!("{which}: {}", failure.message), ..failure.clone() });
         failure.exit
     })
+}
+
+/// What a server is called by: a command by all of its words, the secrets among which are hidden wherever it is printed.
+fn source(target: &Target) -> String {
+    match target {
+        Target::Command { program, args } => {
+            std::iter::once(program).chain(args).map(|word| shown(word)).collect::<Vec<_>>().join(" ")
+        }
+        target => target.label(),
+    }
 }
 
 /// Compares where it keeps nobody waiting: lists may be long, and signals are heard all the same.

@@ -27,8 +27,8 @@ pub(super) fn header(which: &str, said: &Said) -> String {
         name => format!("{} {}", cut(&name), cut(&of("version"))),
     };
     let version = text(said.offer.protocol_version.as_ref()).unwrap_or_default();
-    let source = visible::line(&said.source);
-    format!("{HEADING}{which}{HEADING:#} {source}: {}, protocol {}", server.trim_end(), cut(&version))
+    let source = cut(&said.source);
+    format!("{HEADING}{which}{HEADING:#} {source}, {}, protocol {}", server.trim_end(), cut(&version))
 }
 
 fn cut(text: &str) -> String {
@@ -69,7 +69,7 @@ pub(super) fn page(found: &Found) -> String {
             for line in below(change) {
                 let _ = match line {
                     Below::Gone(text) => writeln!(out, "          {FAINT}- {text}{FAINT:#}"),
-                    Below::Come(text) => writeln!(out, "          + {text}"),
+                    Below::Come(text) => writeln!(out, "{}", format!("          + {text}").trim_end()),
                     Below::Note(text) => writeln!(out, "          {FAINT}{text}{FAINT:#}"),
                 };
             }

@@ -127,7 +127,15 @@ fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
     }
     let most = u64::try_from(LARGEST).unwrap_or(u64::MAX);
     let bytes = read_file(path, most).map_err(|problem| unreadable(&name, &problem))?;
-    said(&name, bytes).map(Some)
+    let said = said(&name, bytes).map_err(|failure| match is_called_so {
+        true => failure,
+        // It may have been meant to be run.
+        false => {
+            let message = format!("{}; nor can it be run: it is not executable", failure.message);
+            Failure { message, ..failure }
+        }
+    });
+    said.map(Some)
 }
 
 #[cfg(unix)]

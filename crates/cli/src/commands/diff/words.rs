@@ -42,6 +42,9 @@ impl Place {
             change.path.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
         let rest = tokens.get(1..).unwrap_or_default();
         match (change.of, tokens.first().map(String::as_str)) {
+            (ChangeOf::Tool, Some(schema @ ("inputSchema" | "outputSchema"))) if rest.is_empty() => {
+                Self { owner: String::new(), member: schema.to_owned() }
+            }
             (ChangeOf::Tool, Some("inputSchema")) => Self::in_schema("parameter", "the arguments", rest),
             (ChangeOf::Tool, Some("outputSchema")) => Self::in_schema("result", "the result", rest),
             (ChangeOf::Prompt, Some("arguments")) => match rest {
@@ -153,8 +156,8 @@ pub(super) fn sentence(change: &Change) -> String {
             let shown = value.and_then(short).map(|value| format!(": {value}")).unwrap_or_default();
             format!("a value of {} {}{shown}", place.owner, if came { "added" } else { "removed" })
         }
-        ChangeKind::LimitTightened => format!("{what} tightened{}", values(change)),
-        ChangeKind::LimitLoosened => format!("{what} loosened{}", values(change)),
+        ChangeKind::LimitTightened => format!("{what} tightened{}", limits(change)),
+        ChangeKind::LimitLoosened => format!("{what} loosened{}", limits(change)),
         ChangeKind::Text => format!("{what} {}", done(change)),
         ChangeKind::CapabilityAdded | ChangeKind::CapabilityRemoved | ChangeKind::CapabilityChanged => {
             format!("capability {what} {}{}", done(change), values(change))
@@ -187,13 +190,21 @@ fn remark(change: &Change) -> Option<&'static str> {
     }
 }
 
-/// `: 1 -> 2`, where both are short.
+/// `: 1 -> 2`, or the one value that there is, where they are short.
 fn values(change: &Change) -> String {
+    let shown = |value: &Option<Raw>| value.as_ref().and_then(short);
+    match (&change.old, &change.new, shown(&change.old), shown(&change.new)) {
+        (Some(_), Some(_), Some(old), Some(new)) => format!(": {old} -> {new}"),
+        (Some(_), None, Some(value), _) | (None, Some(_), _, Some(value)) => format!(": {value}"),
+        _ => String::new(),
+    }
+}
+
+/// `: none -> 2`, where both are short.
+fn limits(change: &Change) -> String {
     let shown = |value: &Option<Raw>| value.as_ref().map_or_else(|| Some("none".into()), short);
     match (shown(&change.old), shown(&change.new)) {
-        (Some(old), Some(new)) if change.old.is_some() && change.new.is_some() => format!(": {old} -> {new}"),
-        (Some(old), _) if change.new.is_none() && change.old.is_some() => format!(": {old}"),
-        (_, Some(new)) if change.old.is_none() && change.new.is_some() => format!(": {new}"),
+        (Some(old), Some(new)) if change.old.is_some() || change.new.is_some() => format!(": {old} -> {new}"),
         _ => String::new(),
     }
 }
@@ -231,8 +242,14 @@ pub(super) fn below(change: &Change) -> Vec<Below> {
         | ChangeKind::RequiredPropertyAdded => {
             described(&change.new).lines().map(|line| Below::Come(around(line, 0))).collect()
         }
-        ChangeKind::Removed | ChangeKind::PropertyRemoved => Vec::new(),
-        ChangeKind::TypeNarrowed | ChangeKind::TypeWidened | ChangeKind::TypeChanged => Vec::new(),
+        // All is said, or it is a schema, which nobody reads in one line: the document has it.
+        ChangeKind::Removed
+        | ChangeKind::PropertyRemoved
+        | ChangeKind::TypeNarrowed
+        | ChangeKind::TypeWidened
+        | ChangeKind::TypeChanged
+        | ChangeKind::SchemaAdded
+        | ChangeKind::SchemaRemoved => Vec::new(),
         _ => match (&change.old, &change.new) {
             (None, None) => Vec::new(),
             (old, new)
@@ -289,10 +306,10 @@ fn compared(old: Option<&str>, new: Option<&str>) -> Vec<Below> {
 
 /// The characters at which two lines part, where the eye may miss them: blank space, letters that look alike.
 fn unseen(gone: &str, come: &str, same: usize) -> Option<Below> {
+    let letters = |text: &str| text.split_whitespace().collect::<String>();
+    let is_blank_space = letters(gone) == letters(come);
     let (gone, come) = (gone.chars().nth(same), come.chars().nth(same));
-    let is_missed =
-        |character: Option<char>| character.is_some_and(|character| !character.is_ascii_graphic());
-    if !is_missed(gone) && !is_missed(come) {
+    if !is_blank_space && [gone, come].iter().flatten().all(char::is_ascii) {
         return None;
     }
     let code = |character: Option<char>| {
@@ -354,7 +371,11 @@ mod tests {
                 r#"{"properties":{"a":{"items":{"properties":{"b c":{"type":"string"}}}}}}"#,
                 r#"type of parameter a[]."b c" narrowed: string or null -> string"#,
             ),
-            (r#"{"type":"object"}"#, "{}", "type of the arguments widened: object -> any"),
+            (
+                r#"{"properties":{"a":{"type":"object"}}}"#,
+                r#"{"properties":{"a":{}}}"#,
+                "type of parameter a widened: object -> any",
+            ),
             (r#"{"enum":["a"]}"#, r#"{"enum":["a","b"]}"#, r#"a value of the arguments added: "b""#),
             (
                 r#"{"properties":{"properties":{"maximum":1}}}"#,
@@ -374,7 +395,7 @@ mod tests {
             (
                 "{}",
                 r#"{"additionalProperties":false}"#,
-                "additionalProperties of the arguments tightened: false",
+                "additionalProperties of the arguments tightened: none -> false",
             ),
             (
                 r#"{"$defs":{"a":{"format":"x"}}}"#,
@@ -400,8 +421,8 @@ mod tests {
             ]
         );
         assert_eq!(
-            sentences(r#""outputSchema":{}"#, r#""_meta":{"a":1}"#),
-            ["_meta added", "outputSchema removed: {}"]
+            sentences(r#""outputSchema":{},"title":"t""#, r#""_meta":{"a":1}"#),
+            ["_meta added", "outputSchema removed: {}", "title removed"]
         );
     }
 
@@ -428,7 +449,9 @@ mod tests {
             told(&text("safe"), &text("safe "))[0].1[2],
             note("(they part at character 5: the end -> U+0020)")
         );
-        assert_eq!(told(&text("safe"), &text("sane"))[0].1.len(), 2);
+        for seen in ["sane", "safe one"] {
+            assert_eq!(told(&text("safe"), &text(seen))[0].1.len(), 2, "{seen}");
+        }
     }
 
     #[test]
