@@ -34,7 +34,9 @@ fn of_schemas(old: &str, new: &str) -> [Vec<String>; 2] {
             tools(&format!(r#"[{{"name":"x","{member}":{{"properties":{{"z":{schema}}}}}{rest}}}]"#))
         };
         let told = told(&changes(&offer(old), &offer(new)));
-        told.iter().map(|line| line.replace(&format!("/{member}/properties/z"), "")).collect()
+        told.iter()
+            .map(|line| line.replace(&format!("/{member}/properties/z"), "").trim_end().to_owned())
+            .collect()
     })
 }
 

@@ -413,10 +413,10 @@ mod tests {
         assert_eq!(
             sentences(
                 r#""annotations":{"readOnlyHint":true}"#,
-                r#""annotations":{"readOnlyHint":false,"destructiveHint":true}"#
+                r#""annotations":{"readOnlyHint":false,"openWorldHint":false}"#
             ),
             [
-                "annotation destructiveHint added: true",
+                "annotation openWorldHint added: false",
                 "annotation readOnlyHint changed: true -> false; it said that it only reads"
             ]
         );
