@@ -3,6 +3,7 @@
 //!
 //! Called by `mcpjoin validate` and by whoever has a [`Trace`]. It does no I/O and provokes nothing: a probe provokes,
 //! and what came of it is in the trace. A rule that saw nothing to judge says so; it never passes for want of evidence.
+//! [`changes`] compares what a server offers with what it offered before.
 //!
 //! ```
 //! use mcpjoin_check::{Outcome, Probe, Run, Selection, Trace, judge};
@@ -22,6 +23,7 @@
 
 mod authorization;
 mod base;
+mod changes;
 mod client;
 mod compatibility;
 mod content;
@@ -48,6 +50,7 @@ pub use authorization::{
     MOST_SERVERS, base_address, named_metadata, named_servers, resource_metadata_addresses,
     server_metadata_addresses, wants_token,
 };
+pub use changes::{Change, ChangeClass, ChangeKind, ChangeOf, Offer, changes};
 pub use client::{client_rules, judge_client};
 pub use compatibility::{
     CLIENT_LIMITS, ClientVerdict, Compatibility, Consequence, Day, Demand, Incompatibility, Limit,

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// It did what was asked.
     Done,
-    /// It looked for faults and found some.
+    /// It looked for faults, or for changes, and found some.
     Faults,
     /// What was typed, or the surroundings that it needs, cannot be used.
     Usage,
@@ -38,7 +38,7 @@ pub(crate) enum Signal {
 /// The table for `--help`.
 pub(crate) const TABLE: &str = concat!(
     "  0    done\n",
-    "  1    checks found faults (validate, doctor)\n",
+    "  1    checks found faults (validate, doctor), or something has changed (diff)\n",
     "  2    wrong usage, or a configuration that cannot be used\n",
     "  3    not authorized\n",
     "  4    no connection, connection lost, or timed out\n",

@@ -137,6 +137,36 @@ impl Connect {
             trace: None,
         }
     }
+
+    /// An option that was typed, of all that are about a server and do not name it: where there is none, it can do nothing.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let Self { configured, server: _, header, no_auth, ca, pin, cert, key, certs_dir, .. } = self;
+        let Self { server_name, env, env_clean, cwd, era, no_cache, protocol_version, .. } = self;
+        let Self { timeout, connect_timeout, max_message_size, trace, .. } = self;
+        let given = [
+            ("--config", configured.config.is_some()),
+            ("--mcp-config", !configured.mcp_config.is_empty()),
+            ("--header", !header.is_empty()),
+            ("--no-auth", *no_auth),
+            ("--ca", ca.is_some()),
+            ("--pin", pin.is_some()),
+            ("--cert", cert.is_some()),
+            ("--key", key.is_some()),
+            ("--certs-dir", certs_dir.is_some()),
+            ("--server-name", server_name.is_some()),
+            ("--env", !env.is_empty()),
+            ("--env-clean", *env_clean),
+            ("--cwd", cwd.is_some()),
+            ("--era", *era != EraChoice::Auto),
+            ("--no-cache", *no_cache),
+            ("--protocol-version", protocol_version.is_some()),
+            ("--timeout", timeout.is_some()),
+            ("--connect-timeout", connect_timeout.is_some()),
+            ("--max-message-size", max_message_size.is_some()),
+            ("--trace", trace.is_some()),
+        ];
+        given.into_iter().find_map(|(option, given)| given.then_some(option))
+    }
 }
 
 /// The era of the protocol.

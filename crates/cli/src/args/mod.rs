@@ -10,6 +10,7 @@ mod call;
 mod complete;
 mod completions;
 mod connect;
+mod diff;
 mod doctor;
 mod info;
 mod list;
@@ -38,6 +39,7 @@ pub(crate) use call::Call;
 pub(crate) use complete::Complete;
 pub(crate) use completions::Completions;
 pub(crate) use connect::{Configured, Connect};
+pub(crate) use diff::{Counted, Diff};
 pub(crate) use doctor::Doctor;
 pub(crate) use info::Info;
 pub(crate) use list::List;
@@ -110,6 +112,8 @@ pub(crate) enum Verb {
     List(List),
     /// Shows what a server is, and how much it has
     Info(Info),
+    /// Says what has changed in what a server offers, and whether that harms anybody
+    Diff(Diff),
     /// Finds tools by name in every server of the configuration
     #[command(visible_alias = "grep")]
     Search(Search),

@@ -24,8 +24,8 @@ pub(super) use items::{NAMES, table};
 pub(super) use reading::{
     Absent, Enough, PAGES, PROMPTS, Part, RESOURCES, Section, TEMPLATES, TOOLS, broken, find, read,
 };
-pub(super) use writing::failed;
-use writing::{Facts, Writing};
+use writing::Writing;
+pub(super) use writing::{Facts, failed};
 
 /// Everything, in the order in which it is shown.
 pub(super) static ALL: [&Section; 4] = [&TOOLS, &RESOURCES, &TEMPLATES, &PROMPTS];

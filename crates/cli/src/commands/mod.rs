@@ -7,6 +7,7 @@ mod call;
 mod complete;
 mod completions;
 mod contents;
+mod diff;
 mod doctor;
 mod exchange;
 mod help;
@@ -69,6 +70,7 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
             let escaped = escaped(&args.words);
             told(&Ui::new(&args.output), |ui| info::run(ui, args, escaped))
         }
+        Verb::Diff(args) => told(&Ui::new(&args.output), |ui| diff::run(ui, args, separated)),
         Verb::Search(args) => told(&Ui::new(&args.output), |ui| search::run(ui, &args)),
         Verb::Tool(args) => told(&Ui::new(&args.output), |ui| tool::run(ui, args, separated)),
         Verb::Call(args) => told(&Ui::new(&args.output), |ui| call::run(ui, args, &argv, separated)),

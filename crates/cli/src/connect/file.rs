@@ -1,6 +1,6 @@
 //! A file that is named on the command line, read up to a bound: a device or a pipe may have no end.
 //!
-//! Called by `connect::headers`, `connect::http` and the verb `auth`.
+//! Called by `connect::headers`, `connect::http` and the verbs `auth` and `diff`.
 
 use std::fs::File;
 use std::io::Read;

@@ -12,6 +12,7 @@ fn the_reference_is_what_is_checked_in() {
         "validate --help",
         "list --help",
         "info --help",
+        "diff --help",
         "search --help",
         "tool --help",
         "call --help",

@@ -18,6 +18,7 @@ mod bytes;
 mod call;
 mod complete;
 mod config;
+mod diff;
 mod doctor;
 mod doctor_machine;
 mod entries;

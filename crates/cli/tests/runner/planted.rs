@@ -158,6 +158,8 @@ impl Planted {
             ".vscode/mcp.json",
             format!("{{\"inputs\": {inputs}, \"servers\": {{{}}}}}", entries.join(",\n")),
         );
+        // What is pinned of the server that works is not what it says.
+        folder.file("old.json", r#"{"protocolVersion":"2025-11-25","tools":[]}"#);
         folder.file("secret.env", format!("FROM_FILE={}\n", secret("in the file of variables")));
         let file = folder.file("headers", format!("X-From-File: {}\n", secret("in a file of headers")));
         let (trace, headers) = (folder.path().join("trace"), format!("@{}", file.display()));
@@ -181,9 +183,10 @@ impl Planted {
 }
 
 /// Every verb that talks to a server, and what it is asked.
-const VERBS: [(&str, &[&str]); 10] = [
+const VERBS: [(&str, &[&str]); 11] = [
     ("list", &[]),
     ("info", &[]),
+    ("diff", &["old.json"]),
     ("tool", &["x"]),
     ("call", &["x"]),
     ("read", &["a://b"]),
@@ -253,6 +256,8 @@ fn f25_i166_no_secret_is_found_in_what_is_said_of_a_configuration_or_of_what_can
             &["list", "-vv", target][..],
             &["list", "--json", "-vv", target],
             &["call", "-vv", target, "x"],
+            &["diff", "-vv", target, "old.json"],
+            &["diff", "--json", "demo:", target],
             &["ping", "--json", target],
             &["doctor", "-vv", target],
             &["doctor", "--json", target],

@@ -14,9 +14,10 @@ struct Verb {
     same: bool,
 }
 
-const VERBS: [Verb; 8] = [
+const VERBS: [Verb; 9] = [
     Verb { name: "list", operands: &[], same: true },
     Verb { name: "info", operands: &[], same: true },
+    Verb { name: "diff", operands: &["demo:"], same: true },
     Verb { name: "call", operands: &["echo", "message=hi"], same: true },
     Verb { name: "tool", operands: &["echo"], same: true },
     Verb { name: "read", operands: &["test://static-text"], same: true },

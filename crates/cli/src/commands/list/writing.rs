@@ -26,13 +26,13 @@ const CHUNK: usize = 64 * 1024;
 /// Which server it is.
 pub(crate) struct Facts {
     /// In one line.
-    pub(super) header: String,
+    pub(crate) header: String,
     /// The members of a document, in the specification's own shapes.
-    members: Vec<(&'static str, Raw)>,
+    pub(crate) members: Vec<(&'static str, Raw)>,
 }
 
 impl Facts {
-    pub(super) fn of(client: &Client) -> Self {
+    pub(crate) fn of(client: &Client) -> Self {
         let peer = client.peer();
         let server = peer.info.as_ref().map_or_else(
             || "a server without a name".to_owned(),

@@ -1,0 +1,380 @@
+//! What has changed in what a server offers, between one time and another.
+//!
+//! Called by `mcpjoin diff`, for who pins what a server has said of itself (a definition that changes after somebody has agreed
+//! to it is an attack with a name, rug pull), and for who publishes a server. It asks nobody and does no I/O. Order counts
+//! nowhere, neither of lists nor of members, and numbers are compared by their value; of a schema it is said what has changed in
+//! it, and whether that makes it narrower or wider.
+//! <https://modelcontextprotocol.io/specification/2026-07-28/server/tools#tool>
+//!
+//! ```
+//! use mcpjoin_check::{ChangeClass, ChangeKind, Offer, changes};
+//! use mcpjoin_proto::Raw;
+//!
+//! let tool = |required: &str| {
+//!     let tool = r#"{"name":"add","inputSchema":{"type":"object","properties":{"a":{},"b":{}},"required":REQUIRED}}"#;
+//!     Raw::parse(tool.replace("REQUIRED", required)).expect("JSON")
+//! };
+//! let old = Offer { tools: vec![tool(r#"["a"]"#)], ..Offer::default() };
+//! let new = Offer { tools: vec![tool(r#"["b","a"]"#)], ..Offer::default() };
+//!
+//! let changes = changes(&old, &new);
+//! assert_eq!(changes.len(), 1);
+//! assert_eq!((changes[0].class, changes[0].kind), (ChangeClass::Breaks, ChangeKind::NowRequired));
+//! assert_eq!(changes[0].path, "/inputSchema/properties/b");
+//! ```
+
+mod canonical;
+mod items;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mcpjoin_proto::types::Members;
+use mcpjoin_proto::{Kind, Raw};
+
+use canonical::canonical;
+
+/// What a server says of itself and what it offers, all pages of each list.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    /// The version that was agreed on, a string.
+    pub protocol_version: Option<Raw>,
+    /// Its name and version, an object.
+    pub server_info: Option<Raw>,
+    /// What it declares, an object.
+    pub capabilities: Option<Raw>,
+    /// What it tells models about itself, a string.
+    pub instructions: Option<Raw>,
+    /// The items of `tools/list`.
+    pub tools: Vec<Raw>,
+    /// The items of `resources/list`.
+    pub resources: Vec<Raw>,
+    /// The items of `resources/templates/list`.
+    pub resource_templates: Vec<Raw>,
+    /// The items of `prompts/list`.
+    pub prompts: Vec<Raw>,
+}
+
+/// What a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChangeOf {
+    /// The server itself.
+    Server,
+    /// A tool, by its name.
+    Tool,
+    /// A resource, by its URI.
+    Resource,
+    /// A resource template, by its URI template.
+    ResourceTemplate,
+    /// A prompt, by its name.
+    Prompt,
+}
+
+impl ChangeOf {
+    /// All of them, in the order in which changes are told.
+    pub const ALL: [Self; 5] =
+        [Self::Server, Self::Tool, Self::Resource, Self::ResourceTemplate, Self::Prompt];
+
+    /// In one word, which stays.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Tool => "tool",
+            Self::Resource => "resource",
+            Self::ResourceTemplate => "resourceTemplate",
+            Self::Prompt => "prompt",
+        }
+    }
+
+    /// The member of an item by which it is called.
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Resource => "uri",
+            Self::ResourceTemplate => "uriTemplate",
+            Self::Server | Self::Tool | Self::Prompt => "name",
+        }
+    }
+}
+
+/// What a change means to whoever relied on what was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChangeClass {
+    /// A call that was right may be refused now, or its result may lack what was relied on.
+    Breaks,
+    /// What a model or a person reads of something that was there: texts, annotations, defaults, and parameters and values
+    /// that may be given.
+    Reads,
+    /// Something new by itself, or a limit that is wider: nobody has to do anything.
+    Adds,
+    /// What differs between any two releases or moments, and is no change by itself: versions, the size of a resource.
+    Noted,
+}
+
+impl ChangeClass {
+    /// In one word, which stays.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Breaks => "breaks",
+            Self::Reads => "reads",
+            Self::Adds => "adds",
+            Self::Noted => "noted",
+        }
+    }
+}
+
+/// What has happened to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// The item is new.
+    Added,
+    /// The item is gone.
+    Removed,
+    /// The name is given to more or to fewer items than before, and to several before or now: which one is meant is anyone's
+    /// guess.
+    Repeated,
+    /// A text that is read: a description, a title, a name for people, instructions.
+    Text,
+    /// A member of `annotations`.
+    Annotation,
+    /// A parameter, or a member of a result, that was not there; it is optional.
+    PropertyAdded,
+    /// The same, and it is required.
+    RequiredPropertyAdded,
+    /// A parameter, or a member of a result, is gone.
+    PropertyRemoved,
+    /// What was optional is required.
+    NowRequired,
+    /// What was required is optional.
+    NoLongerRequired,
+    /// A type that was allowed is so no longer.
+    TypeNarrowed,
+    /// A type is allowed that was not.
+    TypeWidened,
+    /// Both.
+    TypeChanged,
+    /// A value of an `enum` is new.
+    ValueAdded,
+    /// A value of an `enum` is gone.
+    ValueRemoved,
+    /// The value that is taken where none is given.
+    Default,
+    /// A limit is new, or narrower.
+    LimitTightened,
+    /// A limit is gone, or wider.
+    LimitLoosened,
+    /// A schema that was not there.
+    SchemaAdded,
+    /// A schema that is gone.
+    SchemaRemoved,
+    /// What a schema asks for is something else, and whether that is more or less is not known.
+    SchemaChanged,
+    /// A capability that the server did not declare.
+    CapabilityAdded,
+    /// A capability that it does not declare any more.
+    CapabilityRemoved,
+    /// What it says of a capability.
+    CapabilityChanged,
+    /// The server's version, or that of the protocol.
+    Version,
+    /// Any other member.
+    Member,
+}
+
+impl ChangeKind {
+    /// In words that stay.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Repeated => "repeated",
+            Self::Text => "text",
+            Self::Annotation => "annotation",
+            Self::PropertyAdded => "property-added",
+            Self::RequiredPropertyAdded => "required-property-added",
+            Self::PropertyRemoved => "property-removed",
+            Self::NowRequired => "now-required",
+            Self::NoLongerRequired => "no-longer-required",
+            Self::TypeNarrowed => "type-narrowed",
+            Self::TypeWidened => "type-widened",
+            Self::TypeChanged => "type-changed",
+            Self::ValueAdded => "value-added",
+            Self::ValueRemoved => "value-removed",
+            Self::Default => "default",
+            Self::LimitTightened => "limit-tightened",
+            Self::LimitLoosened => "limit-loosened",
+            Self::SchemaAdded => "schema-added",
+            Self::SchemaRemoved => "schema-removed",
+            Self::SchemaChanged => "schema-changed",
+            Self::CapabilityAdded => "capability-added",
+            Self::CapabilityRemoved => "capability-removed",
+            Self::CapabilityChanged => "capability-changed",
+            Self::Version => "version",
+            Self::Member => "member",
+        }
+    }
+}
+
+/// One change.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// What it means.
+    pub class: ChangeClass,
+    /// What has happened.
+    pub kind: ChangeKind,
+    /// To what.
+    pub of: ChangeOf,
+    /// What that is called by. `None` for the server, and for an item without a name.
+    pub name: Option<String>,
+    /// Where in it, as a JSON pointer; empty for all of it. For the server: in the document of `mcpjoin list --json`.
+    pub path: String,
+    /// What was there: the same value as the server sent, its members in the order of their names. `None` where nothing was.
+    pub old: Option<Raw>,
+    /// What is there.
+    pub new: Option<Raw>,
+}
+
+/// What has changed from the one to the other, in the order of [`ChangeOf::ALL`], of names, of paths and of classes. Empty exactly when
+/// nothing differs that has a meaning.
+#[must_use]
+pub fn changes(old: &Offer, new: &Offer) -> Vec<Change> {
+    let mut out = Vec::new();
+    items::server(&mut Noting::new(&mut out, ChangeOf::Server, None), old, new);
+    for (of, old, new) in [
+        (ChangeOf::Tool, &old.tools, &new.tools),
+        (ChangeOf::Resource, &old.resources, &new.resources),
+        (ChangeOf::ResourceTemplate, &old.resource_templates, &new.resource_templates),
+        (ChangeOf::Prompt, &old.prompts, &new.prompts),
+    ] {
+        list(&mut out, of, old, new);
+    }
+    out
+}
+
+/// Compares two lists by what their items are called.
+fn list(out: &mut Vec<Change>, of: ChangeOf, old: &[Raw], new: &[Raw]) {
+    let mut named: BTreeMap<Option<String>, (Vec<&Raw>, Vec<&Raw>)> = BTreeMap::new();
+    let name = |item: &Raw| object(item)?.remove(of.key())?.to_string_value().map(|name| name.into_owned());
+    for item in old {
+        named.entry(name(item)).or_default().0.push(item);
+    }
+    for item in new {
+        named.entry(name(item)).or_default().1.push(item);
+    }
+    for (name, (old, new)) in named {
+        let is_named = name.is_some();
+        let mut noting = Noting::new(out, of, name);
+        match (&old[..], &new[..]) {
+            ([old], [new]) if is_named => one(&mut noting, old, new),
+            _ => several(&mut noting, &old, &new, is_named),
+        }
+    }
+}
+
+fn one(noting: &mut Noting<'_>, old: &Raw, new: &Raw) {
+    if old.as_str() == new.as_str() {
+        return;
+    }
+    let (old, new) = (canonical(old), canonical(new));
+    let begun = noting.out.len();
+    if old.as_str() != new.as_str() {
+        items::item(noting, &old, &new);
+    }
+    let place = |change: &Change| (change.path.clone(), change.class, change.kind);
+    noting.out[begun..].sort_by_cached_key(place);
+}
+
+/// The items of one name, where there are several or none: those that are the same on both sides stand for each other, and
+/// the others one for one.
+fn several(noting: &mut Noting<'_>, old: &[&Raw], new: &[&Raw], is_named: bool) {
+    // The same text again and again is counted once.
+    let mut counts: BTreeMap<String, (Raw, usize, usize)> = BTreeMap::new();
+    for (items, is_new) in [(old, false), (new, true)] {
+        for item in items {
+            let item = canonical(item);
+            let (_, before, now) = counts.entry(item.as_str().to_owned()).or_insert((item, 0, 0));
+            *(if is_new { now } else { before }) += 1;
+        }
+    }
+    let (mut gone, mut come) = (Vec::new(), Vec::new());
+    for (item, before, now) in counts.into_values() {
+        gone.extend(std::iter::repeat_n(item.clone(), before.saturating_sub(now)));
+        come.extend(std::iter::repeat_n(item, now.saturating_sub(before)));
+    }
+    let mut come = come.into_iter();
+    let mut gone = gone.into_iter();
+    // What has no name is told by itself: nothing says which of them are one.
+    while is_named && gone.len() > 0 && come.len() > 0 {
+        if let (Some(old), Some(new)) = (gone.next(), come.next()) {
+            one(noting, &old, &new);
+        }
+    }
+    let repeats = is_named && !old.is_empty() && !new.is_empty();
+    for item in gone {
+        let kind = if repeats { ChangeKind::Repeated } else { ChangeKind::Removed };
+        noting.note(ChangeClass::Breaks, kind, "", Some(&item), None);
+    }
+    for item in come {
+        // With a name that is there already it may be taken for the other one.
+        let (class, kind) = match repeats || is_named && new.len() > 1 {
+            true => (ChangeClass::Breaks, ChangeKind::Repeated),
+            false => (ChangeClass::Adds, ChangeKind::Added),
+        };
+        noting.note(class, kind, "", None, Some(&item));
+    }
+}
+
+/// Where changes are noted, and of what.
+struct Noting<'a> {
+    out: &'a mut Vec<Change>,
+    of: ChangeOf,
+    name: Option<String>,
+}
+
+impl<'a> Noting<'a> {
+    const fn new(out: &'a mut Vec<Change>, of: ChangeOf, name: Option<String>) -> Self {
+        Self { out, of, name }
+    }
+
+    fn note(
+        &mut self,
+        class: ChangeClass,
+        kind: ChangeKind,
+        path: impl Into<String>,
+        old: Option<&Raw>,
+        new: Option<&Raw>,
+    ) {
+        self.out.push(Change {
+            class,
+            kind,
+            of: self.of,
+            name: self.name.clone(),
+            path: path.into(),
+            old: old.cloned(),
+            new: new.cloned(),
+        });
+    }
+}
+
+/// The members of an object; `None` for anything else, and where a name stands twice.
+fn object(raw: &Raw) -> Option<BTreeMap<String, Raw>> {
+    if raw.kind() != Kind::Object {
+        return None;
+    }
+    Some(raw.decode::<Members<Raw>>().ok()?.into_iter().collect())
+}
+
+/// The names that either has.
+fn names<'a, V>(old: &'a BTreeMap<String, V>, new: &'a BTreeMap<String, V>) -> BTreeSet<&'a str> {
+    old.keys().chain(new.keys()).map(String::as_str).collect()
+}
+
+/// The pointer to a member.
+fn below(path: &str, name: &str) -> String {
+    format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
+}

@@ -1,0 +1,187 @@
+//! `mcpjoin diff`: what a server offers now beside what it offered before. What has changed, `mcpjoin::check` finds out; here
+//! both sides are read, and what was found is printed.
+
+mod document;
+mod lines;
+mod page;
+mod side;
+mod words;
+
+use std::ops::ControlFlow;
+
+use mcpjoin::check::{Change, ChangeClass, changes};
+use mcpjoin::client::Client;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use self::side::{Said, Side};
+use super::list::PAGES;
+use super::written;
+use crate::args::{Counted, Diff};
+use crate::config::ToolFilter;
+use crate::connect::{Coming, Stop, with_each_server};
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::target::{Target, shown};
+use crate::ui::{Ui, Unwritten};
+
+/// Compares both sides. `separated`: `--` stood between the first and the command of the second.
+pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure> {
+    let Diff { words, command, only, max_pages, connect, .. } = args;
+    let sides = side::of_words(ui, connect.server.as_deref(), words, separated.then_some(command))?;
+    let targets: Vec<Target> = sides
+        .iter()
+        .filter_map(|side| match side {
+            Side::Server(target) => Some((**target).clone()),
+            Side::Kept(_) => None,
+        })
+        .collect();
+    let pages = max_pages.map_or(PAGES, |pages| pages as usize);
+    match (targets.len(), connect.given(), &connect.trace) {
+        (0, Some(option), _) => {
+            let problem = format!("{option} is for a server, and both sides are files");
+            return Err(Failure::usage(problem, format!("leave out {option}")));
+        }
+        (0, None, _) if max_pages.is_some() => {
+            let problem = "--max-pages is for a server, and both sides are files";
+            return Err(Failure::usage(problem, "leave out --max-pages"));
+        }
+        (2, _, Some(_)) => {
+            let problem = "--trace writes down what crosses to one server, and there are two";
+            let hint = "leave out --trace, or write one of them down: mcpjoin list --json TARGET > old.json";
+            return Err(Failure::usage(problem, hint));
+        }
+        _ => {}
+    }
+    let [old, new] = match sides {
+        [Side::Kept(old), Side::Kept(new)] => {
+            let found = Found::between(*old, *new, only);
+            found.remark(ui);
+            let outcome = found.print(ui);
+            return Ok(found.exit(written(ui, outcome)));
+        }
+        sides => sides,
+    };
+    let work = move |ui: Ui, client: Client, filter: ToolFilter, parts: mpsc::Sender<Said>| async move {
+        let said = side::ask(&ui, &client, &filter, pages).await?;
+        // Closed when nobody wants to know any more.
+        let _ = parts.send(said).await;
+        Ok(())
+    };
+    Ok(with_each_server(ui, &targets, &connect, work, async move |servers, _: &Stop| {
+        let mut servers = servers.into_iter();
+        let old = read(ui, "OLD", old, &mut servers).await;
+        let new = read(ui, "NEW", new, &mut servers).await;
+        match (old, new) {
+            (Ok(old), Ok(new)) => ControlFlow::Continue(compare(ui, old, new, only).await),
+            (Err(exit), _) | (_, Err(exit)) => ControlFlow::Continue(exit),
+        }
+    }))
+}
+
+/// What a side has to say. Why it says nothing is told.
+async fn read(
+    ui: &Ui,
+    which: &str,
+    side: Side,
+    servers: &mut impl Iterator<Item = Coming<Said>>,
+) -> Result<Said, Exit> {
+    let lost =
+        || Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "this server was lost on the way");
+    let outcome = match (side, servers) {
+        (Side::Kept(said), _) => return Ok(*said),
+        (Side::Server(target), servers) => match servers.next() {
+            Some(mut server) => {
+                let source = source(&target);
+                let said = server.next(ui).await;
+                let outcome = server.outcome(ui).await;
+                outcome.and_then(|()| Ok(Said { source, ..said.ok_or_else(lost)? }))
+            }
+            None => Err(lost()),
+        },
+    };
+    outcome.map_err(|failure| {
+        ui.failure(&Failure { message: format!("{which}: {}", failure.message), ..failure.clone() });
+        failure.exit
+    })
+}
+
+/// What a server is called by: a command by all of its words, the secrets among which are hidden wherever it is printed.
+fn source(target: &Target) -> String {
+    match target {
+        Target::Command { program, args } => {
+            std::iter::once(program).chain(args).map(|word| shown(word)).collect::<Vec<_>>().join(" ")
+        }
+        target => target.label(),
+    }
+}
+
+/// Compares where it keeps nobody waiting: lists may be long, and signals are heard all the same.
+async fn compare(ui: &Ui, old: Said, new: Said, only: Vec<Counted>) -> Exit {
+    let found = spawn_blocking(move || Found::between(old, new, only)).await;
+    let Ok(found) = found else {
+        let failure = Failure::new("E_INTERNAL", Exit::Connection, Phase::List, "the comparison was lost")
+            .hint("this is a fault of mcpjoin: tell its authors");
+        ui.failure(&failure);
+        return failure.exit;
+    };
+    found.remark(ui);
+    let counted = found.exit(Exit::Done);
+    let outcome = ui.aside(move |ui| found.print(ui)).await;
+    match written(ui, outcome) {
+        Exit::Done => counted,
+        exit => exit,
+    }
+}
+
+/// What has changed from one side to the other.
+struct Found {
+    old: Said,
+    new: Said,
+    changes: Vec<Change>,
+    /// The classes that count; without one, all that do.
+    only: Vec<Counted>,
+}
+
+impl Found {
+    fn between(old: Said, new: Said, only: Vec<Counted>) -> Self {
+        let changes = changes(&old.offer, &new.offer);
+        Self { old, new, changes, only }
+    }
+
+    /// Whether it is one of those that were asked for.
+    fn is_shown(&self, change: &Change) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only.class() == change.class)
+    }
+
+    fn count(&self, class: ChangeClass) -> usize {
+        self.changes.iter().filter(|change| change.class == class).count()
+    }
+
+    /// Whether something has changed that counts.
+    fn has_changed(&self) -> bool {
+        self.changes.iter().any(|change| change.class != ChangeClass::Noted && self.is_shown(change))
+    }
+
+    /// `printed`: how printing it went.
+    fn exit(&self, printed: Exit) -> Exit {
+        if printed == Exit::Done && self.has_changed() { Exit::Faults } else { printed }
+    }
+
+    /// Which sides they are.
+    fn remark(&self, ui: &Ui) {
+        for (which, side) in [("OLD", &self.old), ("NEW", &self.new)] {
+            ui.remark(&page::header(which, side));
+        }
+    }
+
+    /// Prints it, without what the servers were given to hide: what one of them says is in a pinned file, and not its own any
+    /// more.
+    fn print(&self, ui: &Ui) -> Result<(), Unwritten> {
+        if ui.json {
+            let text = document::document(self);
+            return ui.result(&crate::visible::json(&ui.hidden_json(&text)));
+        }
+        ui.page(&ui.hidden_whole(&page::page(self)))
+    }
+}

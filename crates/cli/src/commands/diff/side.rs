@@ -1,0 +1,312 @@
+//! The two sides of a comparison: a server, which is asked for all that it has, or a document that `list --json` has written.
+//!
+//! Called by `diff`. Both come to the same [`Offer`].
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::path::Path;
+
+use mcpjoin::check::Offer;
+use mcpjoin::client::Client;
+use mcpjoin::proto::{Kind, Raw};
+
+use crate::commands::list::{ALL, Enough, Facts, Part, Section, read};
+use crate::commands::{misuse, misused};
+use crate::config::ToolFilter;
+use crate::connect::read_file;
+use crate::exit::Exit;
+use crate::failure::{Failure, Phase};
+use crate::object::Object;
+use crate::target::{self, Target, shown, stands_alone};
+use crate::ui::Ui;
+
+const VERB: &str = "diff";
+/// So much of each side is kept, in bytes: some hundred thousand tools. There is no end to what a server can list.
+const LARGEST: usize = 256 * 1024 * 1024;
+
+/// What is compared.
+pub(super) enum Side {
+    /// It is to be asked.
+    Server(Box<Target>),
+    /// It was asked before.
+    Kept(Box<Said>),
+}
+
+/// What a server has said, and where that is from.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) source: String,
+    pub(super) offer: Offer,
+}
+
+/// Both sides. `command`: what followed `--`, where there was one; `server`: the name after `--server`. Files are read.
+pub(super) fn of_words(
+    ui: &Ui,
+    server: Option<&str>,
+    words: Vec<OsString>,
+    command: Option<Vec<OsString>>,
+) -> Result<[Side; 2], Failure> {
+    let count = words.len();
+    let mut words = words.into_iter();
+    let (old, new) = match (words.next(), words.next(), server, command) {
+        (Some(old), None, Some(name), None) => {
+            let invocation = target::without_operands(VERB, Some(name), Vec::new(), false);
+            (old, server_of(ui, invocation.map_err(misused)?))
+        }
+        (Some(old), None, None, Some(command)) => {
+            if command.is_empty() {
+                let hint = "mcpjoin diff OLD -- COMMAND [ARG]...";
+                return Err(Failure::usage("no command follows --", hint));
+            }
+            let invocation = target::without_operands(VERB, None, command, true);
+            (old, server_of(ui, invocation.map_err(misused)?))
+        }
+        (Some(old), Some(new), None, None) if count == 2 => {
+            if old == "-" && new == "-" {
+                return Err(misuse(VERB, "both sides are standard input"));
+            }
+            (old, of(ui, new)?)
+        }
+        (None, ..) => return Err(misuse(VERB, "no side is named")),
+        (Some(_), None, None, None) => {
+            return Err(misuse(VERB, "one side is named, and a comparison has two"));
+        }
+        _ => {
+            let hint = "mcpjoin diff OLD NEW, or mcpjoin diff OLD -- COMMAND [ARG]...";
+            return Err(Failure::usage("more than two sides are named", hint));
+        }
+    };
+    Ok([of(ui, old)?, new])
+}
+
+fn server_of(ui: &Ui, invocation: target::Invocation) -> Side {
+    invocation.notes.iter().for_each(|note| ui.note(note));
+    Side::Server(Box::new(invocation.target))
+}
+
+/// One word: a file that holds a document, or a server.
+fn of(ui: &Ui, word: OsString) -> Result<Side, Failure> {
+    match kept(&word)? {
+        Some(said) => Ok(Side::Kept(Box::new(said))),
+        None => target::without_operands(VERB, None, vec![word], false)
+            .map_err(misused)
+            .map(|invocation| server_of(ui, invocation)),
+    }
+}
+
+/// What stands in the file of that name; `None` for what is no such file by its name and its kind.
+fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
+    if word == "-" {
+        let mut bytes = Vec::new();
+        let most = u64::try_from(LARGEST).unwrap_or(u64::MAX).saturating_add(1);
+        let source = "standard input";
+        std::io::stdin()
+            .take(most)
+            .read_to_end(&mut bytes)
+            .map_err(|error| unreadable(source, &error.to_string()))?;
+        if bytes.len() > LARGEST {
+            return Err(unreadable(source, &format!("it has more than the {LARGEST} bytes that are read")));
+        }
+        return said(source, bytes).map(Some);
+    }
+    let path = Path::new(word);
+    let is_called_so = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    let is_path = is_called_so || word.as_encoded_bytes().iter().any(|byte| matches!(byte, b'/' | b'\\'));
+    if stands_alone(word) || !is_path {
+        return Ok(None);
+    }
+    let name = shown(word);
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() || !is_called_so && is_program(&metadata) => return Ok(None),
+        Ok(_) => {}
+        Err(_) if !is_called_so => return Ok(None),
+        Err(error) => {
+            let hint = format!("mcpjoin list --json TARGET > {name} writes what a server offers");
+            return Err(Failure::usage(format!("{name} cannot be read: {error}"), hint));
+        }
+    }
+    let most = u64::try_from(LARGEST).unwrap_or(u64::MAX);
+    let bytes = read_file(path, most).map_err(|problem| unreadable(&name, &problem))?;
+    let said = said(&name, bytes).map_err(|failure| match is_called_so {
+        true => failure,
+        // It may have been meant to be run.
+        false => {
+            let message = format!("{}; nor can it be run: it is not executable", failure.message);
+            Failure { message, ..failure }
+        }
+    });
+    said.map(Some)
+}
+
+#[cfg(unix)]
+fn is_program(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(not(unix))]
+fn is_program(metadata: &std::fs::Metadata) -> bool {
+    metadata.is_file()
+}
+
+fn unreadable(name: &str, problem: &str) -> Failure {
+    Failure::usage(format!("{name} cannot be read: {problem}"), "name a server, or a file of list --json")
+}
+
+/// Reads a document of `list --json`.
+fn said(source: &str, bytes: Vec<u8>) -> Result<Said, Failure> {
+    let again = "mcpjoin list --json TARGET > FILE writes what a server offers";
+    let no = |problem: &str| Failure::usage(format!("{source} {problem}"), again);
+    let bytes = match bytes.strip_prefix(b"\xef\xbb\xbf") {
+        // PowerShell writes a mark at the beginning.
+        Some(rest) => rest.to_vec(),
+        None => bytes,
+    };
+    let document = Raw::parse(bytes).map_err(|error| no(&format!("is no JSON: {error}")))?;
+    let document = Object::of(&document).ok_or_else(|| no("is no document of list --json"))?;
+    if document.items("servers").is_some() {
+        let problem = format!("{source} has the lists of several servers");
+        return Err(Failure::usage(problem, "pin each by itself: mcpjoin list --json NAME > NAME.json"));
+    }
+    if document.value("mcpServers").or_else(|| document.value("servers")).is_some() {
+        let problem = format!("{source} is a configuration, and no document of list --json");
+        return Err(Failure::usage(problem, format!("name an entry of it: {source}#NAME")));
+    }
+    if document.text("protocolVersion").is_none() {
+        return Err(no("is no document of list --json: it has no protocolVersion"));
+    }
+    if let Some(errors) = document.value("errors") {
+        let errors: Vec<Raw> = errors.decode().unwrap_or_default();
+        let error = errors.first().and_then(Object::of);
+        let text = |name: &str| error.as_ref().and_then(|error| error.text(name)).unwrap_or_default();
+        let (method, message) = (text("method"), text("message"));
+        let of = if method.is_empty() { "a list".into() } else { method };
+        return Err(no(&format!("is not whole: {of} was not read to its end ({message})")));
+    }
+    let mut said = Said { source: source.to_owned(), offer: Offer::default() };
+    for (name, value) in document {
+        if let Some(section) = ALL.iter().find(|section| section.member() == name) {
+            let items = if value.kind() == Kind::Array { value.decode().ok() } else { None };
+            let items =
+                items.ok_or_else(|| no(&format!("is no document of list --json: {name} is no array")))?;
+            *list(&mut said.offer, section) = items;
+        } else {
+            fact(&mut said.offer, &name, value);
+        }
+    }
+    Ok(said)
+}
+
+/// Asks a server for all that it has.
+///
+/// # Errors
+/// Also where one of the lists cannot be read: what is not known cannot be compared.
+pub(super) async fn ask(
+    ui: &Ui,
+    client: &Client,
+    filter: &ToolFilter,
+    pages: usize,
+) -> Result<Said, Failure> {
+    let mut said = Said::default();
+    for (name, value) in Facts::of(client).members {
+        fact(&mut said.offer, name, value);
+    }
+    let mut room = LARGEST;
+    let mut failed = None;
+    read(ui, client, filter, &ALL, pages, async |part| {
+        match part {
+            Part::Page(section, items) => match keep(&mut said.offer, section, items, &mut room) {
+                Ok(()) => Ok(()),
+                Err(failure) => {
+                    failed = Some(failure);
+                    Err(Enough)
+                }
+            },
+            // The first of them says enough.
+            Part::Broken(_, failure) => {
+                failed = Some(*failure);
+                Err(Enough)
+            }
+            Part::Over(_) | Part::Pause => Ok(()),
+        }
+    })
+    .await?;
+    failed.map_or(Ok(said), Err)
+}
+
+/// Keeps the items of a page while there is room.
+fn keep(offer: &mut Offer, section: &Section, items: Vec<Raw>, room: &mut usize) -> Result<(), Failure> {
+    let size: usize = items.iter().map(|item| item.len() + size_of::<Raw>()).sum();
+    *room = room.checked_sub(size).ok_or_else(|| {
+        let problem = format!("its lists are larger than the {LARGEST} bytes that are compared");
+        Failure::new("E_TOO_LARGE", Exit::Connection, Phase::List, problem)
+            .hint("mcpjoin list --json shows them as they come: compare what you need of that")
+    })?;
+    list(offer, section).extend(items);
+    Ok(())
+}
+
+fn list<'a>(offer: &'a mut Offer, section: &Section) -> &'a mut Vec<Raw> {
+    match section.member() {
+        "tools" => &mut offer.tools,
+        "resources" => &mut offer.resources,
+        "resourceTemplates" => &mut offer.resource_templates,
+        _ => &mut offer.prompts,
+    }
+}
+
+/// What a server says of itself, by the name that it has in the document.
+fn fact(offer: &mut Offer, name: &str, value: Raw) {
+    match name {
+        "protocolVersion" => offer.protocol_version = Some(value),
+        "serverInfo" => offer.server_info = Some(value),
+        "capabilities" => offer.capabilities = Some(value),
+        "instructions" => offer.instructions = Some(value),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin::check::Offer;
+    use mcpjoin::proto::Raw;
+
+    use super::{keep, said};
+    use crate::commands::list::TOOLS;
+
+    #[test]
+    fn a_document_is_known_by_what_it_holds() {
+        let whole = "\u{feff}{\"protocolVersion\":\"x\",\"tools\":[{\"name\":\"a\"}],\"instructions\":\"i\"}";
+        let whole = said("f", whole.as_bytes().to_vec()).unwrap();
+        assert_eq!((whole.offer.tools.len(), whole.source.as_str()), (1, "f"));
+        assert_eq!(whole.offer.instructions.unwrap().as_str(), "\"i\"");
+        for (text, problem) in [
+            ("", "f is no JSON"),
+            ("[]", "f is no document of list --json"),
+            (r#"{"tools":[]}"#, "it has no protocolVersion"),
+            (r#"{"protocolVersion":"x","tools":{}}"#, "tools is no array"),
+            (r#"{"servers":[]}"#, "several servers"),
+            (r#"{"mcpServers":{}}"#, "is a configuration"),
+            (
+                r#"{"protocolVersion":"x","errors":[{"method":"tools/list","message":"gone"}]}"#,
+                "f is not whole: tools/list was not read to its end (gone)",
+            ),
+            (r#"{"protocolVersion":"x","errors":7}"#, "f is not whole"),
+        ] {
+            let failure = said("f", text.into()).map(|_| ()).unwrap_err();
+            assert!(failure.message.contains(problem), "{text}: {}", failure.message);
+        }
+    }
+
+    #[test]
+    fn no_more_is_kept_than_there_is_room_for() {
+        let items = || vec![Raw::null(), Raw::null()];
+        let mut offer = Offer::default();
+        let mut room = 2 * (4 + size_of::<Raw>());
+        keep(&mut offer, &TOOLS, items(), &mut room).unwrap();
+        assert_eq!((room, offer.tools.len()), (0, 2));
+        assert_eq!(keep(&mut offer, &TOOLS, items(), &mut room).unwrap_err().id, "E_TOO_LARGE");
+        let mut room = 1;
+        keep(&mut Offer::default(), &TOOLS, vec![Raw::null()], &mut room).unwrap_err();
+    }
+}
