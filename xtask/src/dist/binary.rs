@@ -16,8 +16,8 @@ const STATIC: &str = "x86_64-unknown-linux-musl";
 pub(crate) const PROFILE: &str = "dist";
 
 /// The most that the binary may have: somebody may have to fetch it before the first answer (`npx`). The goal is 12 MiB, and
-/// missed: with the rules for clients, the examination of machines and the bridge it has 14.5.
-const LARGEST: usize = 15 << 20;
+/// missed: with authorization it has 15.7. `bench/NOTES.md` ("Size") says where they are, and what was tried.
+const LARGEST: usize = 16 << 20;
 
 /// A binary that was built.
 pub(super) struct Binary {
