@@ -558,3 +558,16 @@ fn a_healthy_server_has_no_finding_in_either_era_and_over_http_sse() {
         serving.abort();
     });
 }
+
+/// What is wrong is the header, whatever the body says.
+#[test]
+fn an_id_of_a_session_that_can_be_none_is_told() {
+    run(async {
+        let bad = |asked: &Asked| {
+            good(asked).map(|answer| answer.replace("Mcp-Session-Id: s1", "Mcp-Session-Id: a\u{e9}"))
+        };
+        let report = Canned::new(bad).await.examined().await;
+        let finding = alone(&report, "session-id-malformed", Check::Session);
+        assert!(finding.seen.contains("is not visible ASCII"), "{finding:?}");
+    });
+}

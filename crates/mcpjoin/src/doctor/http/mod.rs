@@ -126,6 +126,11 @@ pub(super) async fn examine(
                 proxy: place.proxy.as_ref().filter(|_| place.url.scheme() == "http"),
             };
             let mut finding = unopened.finding();
+            if finding.id == "proxy-authorization"
+                && place.proxy.as_ref().is_some_and(Proxy::is_told_who_asks)
+            {
+                statuses::not_let_through(&mut finding);
+            }
             if matches!(finding.id, "broken" | "silent") && all.iter().all(|one| one.head().is_none()) {
                 finding = place.strange(course.phase, address).await.unwrap_or(finding);
             }
