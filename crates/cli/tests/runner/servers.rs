@@ -303,3 +303,22 @@ fn the_files_of_more_programs_are_found() {
         .collect();
     assert_eq!(names, ["open", "gemini", "roo", "zed", "copilot", "inspector"]);
 }
+
+/// The file in the place of the server is what people type first.
+#[test]
+fn a_configuration_is_no_program() {
+    let folder = Folder::new("servers-typed");
+    folder.file("x.json", MCP);
+    let file = folder.path().join("x.json").display().to_string();
+    folder.run(&["list", &file]).exits(4).says(&["(E_SPAWN_NOT_EXECUTABLE)", "--config FILE"]);
+}
+
+#[test]
+fn a_name_and_its_value_typed_apart_are_told_how_to_be_written() {
+    let folder = Folder::new("servers-complete");
+    folder.run(&["complete", "demo:", "prompt:x", "arg1", "Pa"]).exits(2).says(&["write arg1=Pa"]);
+    folder
+        .run(&["complete", "demo:", "prompt:x", "arg1=a", "b"])
+        .exits(2)
+        .says(&["--context ARGUMENT=VALUE"]);
+}

@@ -571,3 +571,15 @@ fn an_id_of_a_session_that_can_be_none_is_told() {
         assert!(finding.seen.contains("is not visible ASCII"), "{finding:?}");
     });
 }
+
+/// `localhost` leads to 127.0.0.1 on many machines, and many servers listen at ::1 alone.
+#[test]
+fn a_server_at_the_other_loopback_is_told_from_none() {
+    run(async {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let report = examined(Link::http(format!("http://127.0.0.1:{port}/mcp"))).await;
+        let finding = alone(&report, "other-loopback", Check::Reached);
+        assert!(finding.advice.starts_with(&format!("write [::1]:{port} in the URL")), "{finding:?}");
+    });
+}

@@ -239,7 +239,13 @@ impl Place {
         let reached = Reached::connect(&course.addresses, self.within).await;
         let proxy = self.proxy.as_ref().map(Proxy::url);
         if !reached.any() {
-            course.fail(reached.unreached(self.within, proxy));
+            let mut finding = reached.unreached(self.within, proxy);
+            if finding.id == "refused"
+                && let Some((here, there)) = reach::other_loopback(&course.addresses).await
+            {
+                reach::listens_there(&mut finding, here, there);
+            }
+            course.fail(finding);
             return None;
         }
         let detail = reached.detail();
