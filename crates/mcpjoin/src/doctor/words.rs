@@ -38,9 +38,10 @@ pub(super) fn listening(lines: &[String]) -> Option<&str> {
         if !WORDS.iter().any(|word| small.contains(word)) {
             return None;
         }
-        let mut words = line.split_whitespace();
+        // Brackets and quotes around it do not belong to it, and nor does what colours it.
+        let mut words = line.split(|c: char| c.is_whitespace() || c.is_control() || "()<>\"'`".contains(c));
         let word = words.find(|word| word.starts_with("http://") || word.starts_with("https://"))?;
-        Some(word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '/'))
+        Some(word.trim_end_matches(['.', ',', ';', ':']))
     })
 }
 
@@ -55,4 +56,25 @@ pub(super) fn crash(signal: i32) -> Option<&'static str> {
     ]
     .into_iter()
     .find_map(|(known, meaning)| (known.as_raw() == signal).then_some(meaning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::listening;
+
+    #[test]
+    fn an_address_is_read_without_what_stands_around_it() {
+        for (line, url) in [
+            (
+                "INFO:  Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)",
+                Some("http://127.0.0.1:8000"),
+            ),
+            ("Server started (http://localhost:3000/mcp).", Some("http://localhost:3000/mcp")),
+            ("\u{1b}[32mlistening at http://[::1]:80\u{1b}[0m", Some("http://[::1]:80")),
+            ("fetching http://example.com", None),
+            ("Listening on port 3000", None),
+        ] {
+            assert_eq!(listening(&["first".to_owned(), line.to_owned()]), url, "{line}");
+        }
+    }
 }
