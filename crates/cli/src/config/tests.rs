@@ -741,7 +741,7 @@ fn the_filters_of_other_programs_bind() {
     }
     assert_eq!(
         warnings(&configuration, "odd"),
-        ["settings.json:5:34: tools is not used: it is no list of names"]
+        ["settings.json:5:33: tools is not used: it is no list of names"]
     );
 }
 
@@ -780,7 +780,7 @@ fn zed_writes_the_program_as_an_object_and_leaves_extensions_to_itself() {
     );
     assert_eq!(
         definition(&configuration, "bad").unwrap_err(),
-        "settings.json:5:27: command must be a string, or an object with path"
+        "settings.json:5:28: command must be a string, or an object with path"
     );
 }
 

@@ -309,8 +309,7 @@ fn the_files_of_more_programs_are_found() {
 fn a_configuration_is_no_program() {
     let folder = Folder::new("servers-typed");
     folder.file("x.json", MCP);
-    let file = folder.path().join("x.json").display().to_string();
-    folder.run(&["list", &file]).exits(4).says(&["(E_SPAWN_NOT_EXECUTABLE)", "--config FILE"]);
+    folder.run(&["list", "./x.json"]).exits(4).says(&["(E_SPAWN_NOT_EXECUTABLE)", "--config FILE"]);
 }
 
 #[test]
