@@ -107,9 +107,7 @@ impl Definition {
             Dialect::CodexToml => return codex::read(fields, entry.at),
             Dialect::OpencodeJson => return opencode::read(fields, entry.at),
             Dialect::McpServersJson | Dialect::VsCodeJson => {
-                for name in THEIRS {
-                    fields.take(&[name])?;
-                }
+                fields.ignore(&THEIRS);
                 Way::read(&mut fields, entry.at, &["type", "transport"], &mut warnings)?
             }
             Dialect::ServersToml => {

@@ -79,7 +79,9 @@ pub(super) fn read(source: &Source, here: Option<&Path>) -> Result<(Dialect, Con
         return Err(Problem::new(servers.node.at, text));
     };
     let mut contents = Contents::default();
-    for (other, _) in held {
+    // Gemini CLI has settings of another kind under `mcp`.
+    let holds = |member: &Member| matches!(member.node.value, Value::Table(_));
+    for (other, _) in held.filter(|(other, _)| other.node.members("").unwrap_or_default().iter().any(holds)) {
         let text = format!("{} is not read, because {} is there", other.name, holder.name);
         contents.warnings.push(Problem::new(other.at, text));
     }

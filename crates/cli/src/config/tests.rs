@@ -730,7 +730,9 @@ fn the_filters_of_other_programs_bind() {
         "gemini": {"command": "x", "includeTools": ["safe", "read"], "excludeTools": ["read"], "trust": true},
         "copilot": {"command": "x", "tools": ["a", "b*"]},
         "all": {"command": "x", "tools": ["*"], "alwaysAllow": ["a"], "autoApprove": [], "watchPaths": ["/a"]},
-        "odd": {"command": "x", "tools": {"a": true}}}}"#;
+        "odd": {"command": "x", "tools": {"a": true}},
+        "google": {"command": "x", "authProviderType": "y"}},
+        "mcp": {"allowed": ["all"], "excluded": []}}"#;
     let configuration = read("settings.json", text).unwrap();
     let allows = |name, tool| definition(&configuration, name).unwrap().tools.allows(tool);
     assert!(allows("gemini", "safe") && !allows("gemini", "read") && !allows("gemini", "other"));
@@ -742,6 +744,10 @@ fn the_filters_of_other_programs_bind() {
     assert_eq!(
         warnings(&configuration, "odd"),
         ["settings.json:5:33: tools is not used: it is no list of names"]
+    );
+    assert_eq!(
+        warnings(&configuration, "google"),
+        ["settings.json:6:36: authProviderType is not known and not used"]
     );
 }
 
