@@ -135,7 +135,7 @@ impl Definition {
         // Copilot CLI says tools.
         match fields.take(&["tools"])? {
             Some(member) if matches!(member.node.value, Value::List(_)) => {
-                allowed.extend(texts(Some(member))?)
+                allowed.extend(texts(Some(member))?);
             }
             Some(member) => {
                 warnings.push(Problem::new(member.at, "tools is not used: it is no list of names"));
