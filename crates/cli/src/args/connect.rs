@@ -20,9 +20,9 @@ pub(crate) struct Configured {
     /// `mcpServers` in JSON (with comments, too), `servers` of VS Code, `mcp` of opencode, `[[servers]]` in TOML, or
     /// `[mcp_servers.NAME]` of Codex. Without it: the file that MCP_CONFIG_PATH names; otherwise the first one with such
     /// an entry in the working directory (.mcp.json, mcp_servers.json, mcp_servers.toml, .vscode/mcp.json,
-    /// .cursor/mcp.json, opencode.json, .codex/config.toml) and among the user's own (mcp/mcp_servers.toml, those of
-    /// Claude, VS Code, Cursor, Codex, opencode, Windsurf, Gemini, LM Studio and Zed). `mcpjoin servers` shows which there
-    /// are
+    /// .cursor/mcp.json, opencode.json, .codex/config.toml, .gemini/settings.json, .roo/mcp.json, .zed/settings.json)
+    /// and among the user's own (mcp/mcp_servers.toml, those of Claude, VS Code, Cursor, Codex, opencode, Windsurf, Gemini,
+    /// LM Studio, Copilot CLI, Inspector and Zed). `mcpjoin servers` shows which there are
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// A configuration as JSON on the command line, or a file of one, in which the server is an entry; may be repeated

@@ -111,9 +111,9 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
         None
     };
     let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
-    let arguments = arguments
-        .object_for(schema)
-        .map_err(|problem| Failure::usage(problem, "mcpjoin list --json shows what each tool takes"))?;
+    let arguments = arguments.object_for(schema).map_err(|problem| {
+        Failure::usage(problem, "mcpjoin tool shows what a tool takes, list --json what each does")
+    })?;
     exchange::hear_logs(ui, client).await;
     let mut params = CallToolParams::new(tool);
     params.arguments = Some(arguments);

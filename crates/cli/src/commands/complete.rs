@@ -29,7 +29,12 @@ pub(crate) fn run(ui: &Ui, args: Complete, separated: bool) -> Result<Exit, Fail
     let argument = unicode(VERB, "the argument", operands.next())?;
     if let Some(word) = operands.next() {
         let problem = format!("complete takes one argument, and {} is one word more", shown(&word));
-        return Err(Failure::usage(problem, "arguments that are known already: --context ARGUMENT=VALUE"));
+        // Typed apart, a name and its value are meant for each other.
+        let hint = match argument.contains('=') {
+            true => "arguments that are known already: --context ARGUMENT=VALUE".to_owned(),
+            false => format!("write {}", shown(format!("{argument}={}", word.display()).as_ref())),
+        };
+        return Err(Failure::usage(problem, hint));
     }
     let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
     if name.is_empty() {

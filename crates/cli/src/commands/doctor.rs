@@ -61,8 +61,9 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
         }
     };
     let examined = async {
-        let report = doctor.examine().await;
+        let mut report = doctor.examine().await;
         let surroundings = environment::about(&plan.way, &report).await;
+        environment::yields(&mut report, &surroundings);
         (report, surroundings)
     };
     shown(&watch, &plan.shown, examined, ended).await

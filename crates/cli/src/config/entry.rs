@@ -68,6 +68,11 @@ pub(super) struct Remote {
     pub(super) oauth: Option<Oauth>,
 }
 
+/// What concerns other programs and their users alone: where an entry comes from, how it is restarted for those who write
+/// it, and what they are not asked about.
+const THEIRS: [&str; 9] =
+    ["gallery", "version", "dev", "source", "settings", "trust", "alwaysAllow", "autoApprove", "watchPaths"];
+
 /// The spellings of `type`, and what they mean.
 const TYPES: [(&str, Type); 12] = [
     ("stdio", Type::Child),
@@ -102,10 +107,7 @@ impl Definition {
             Dialect::CodexToml => return codex::read(fields, entry.at),
             Dialect::OpencodeJson => return opencode::read(fields, entry.at),
             Dialect::McpServersJson | Dialect::VsCodeJson => {
-                // Where they come from, and how they are restarted for those who write them.
-                fields.take(&["gallery"])?;
-                fields.take(&["version"])?;
-                fields.take(&["dev"])?;
+                fields.ignore(&THEIRS);
                 Way::read(&mut fields, entry.at, &["type", "transport"], &mut warnings)?
             }
             Dialect::ServersToml => {
@@ -127,8 +129,20 @@ impl Definition {
             Some(member) => Some(member.node.text("description")?.text),
             None => None,
         };
-        let allowed = texts(fields.take(&["allowed_tools", "allowedTools"])?)?;
-        let disabled_tools = texts(fields.take(&["disabled_tools", "disabledTools"])?)?;
+        // Gemini CLI says includeTools and excludeTools.
+        let mut allowed = texts(fields.take(&["allowed_tools", "allowedTools", "includeTools"])?)?;
+        let disabled_tools = texts(fields.take(&["disabled_tools", "disabledTools", "excludeTools"])?)?;
+        // Copilot CLI says tools.
+        match fields.take(&["tools"])? {
+            Some(member) if matches!(member.node.value, Value::List(_)) => {
+                allowed.extend(texts(Some(member))?);
+            }
+            Some(member) => {
+                warnings.push(Problem::new(member.at, "tools is not used: it is no list of names"));
+            }
+            None => {}
+        }
+        warnings.extend(way.bare());
         let timeout = match fields.take(&["timeout_ms", "timeoutMs"])? {
             Some(member) => Some(member.node.time(&member.name, 1)?),
             None => None,
@@ -174,9 +188,20 @@ impl Way {
         warnings: &mut Vec<Problem>,
     ) -> Result<Self, Problem> {
         let kind = fields.take(types)?;
-        let command = fields.take(&["command"])?;
-        let args = fields.take(&["args"])?;
-        let env = fields.take(&["env"])?;
+        let mut command = fields.take(&["command"])?;
+        let mut args = fields.take(&["args"])?;
+        let mut env = fields.take(&["env"])?;
+        // Zed has written all three as one object.
+        if let Some(Member { node: Node { at, value: Value::Table(members) }, .. }) = command {
+            let mut program = Fields::new(members);
+            command = program.take(&["path"])?;
+            if command.is_none() {
+                return Err(Problem::new(*at, "command must be a string, or an object with path"));
+            }
+            args = program.take(&["args"])?.or(args);
+            env = program.take(&["env"])?.or(env);
+            warnings.extend(program.unknown());
+        }
         let cwd = fields.take(&["cwd"])?;
         let env_file = fields.take(&["envFile", "env_file"])?;
         let url = fields.take(&["url", "httpUrl", "serverUrl", "baseUrl"])?;
@@ -247,6 +272,32 @@ impl Way {
         let (args, env) = (texts(args)?, variables(env)?);
         Ok(Self::Child(Child { command, args, env, cwd, env_file, passed: Vec::new() }))
     }
+    /// Where a variable was probably meant and is not read as one: `$NAME` without braces, which Gemini CLI expands. In the
+    /// arguments of a program a shell may read it. Nothing is quoted: a secret may begin so.
+    fn bare(&self) -> impl Iterator<Item = Problem> {
+        let texts: Vec<&Text> = match self {
+            Self::Child(child) => child.env.iter().map(|(_, text)| text).collect(),
+            Self::Http(remote) => {
+                std::iter::once(&remote.url).chain(remote.headers.iter().map(|(_, text)| text)).collect()
+            }
+            Self::Listening(_) => Vec::new(),
+        };
+        texts.into_iter().filter(|text| has_bare_name(&text.text)).map(|text| {
+            let said = "a $NAME in it is passed on as it stands: ${NAME} would stand for the variable";
+            Problem::new(text.at, said)
+        })
+    }
+}
+
+/// Whether a word of the text is `$NAME`, in capitals as the names of variables are.
+fn has_bare_name(text: &str) -> bool {
+    let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$".contains(c)));
+    words.any(|word| {
+        let name = word.strip_prefix('$').unwrap_or_default();
+        name.len() > 1
+            && name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
+            && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+    })
 }
 
 /// The address of a server over HTTP, as far as it can be seen to be one. `any`: one without HTTP could stand there, too.

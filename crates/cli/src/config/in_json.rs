@@ -4,6 +4,8 @@
 //! (<https://opencode.ai/docs/mcp-servers/>). What people add to them by hand is read, too: comments, trailing commas, and
 //! the rest of JSON5.
 
+use std::path::Path;
+
 use jsonc_parser::ast::Value as Ast;
 use jsonc_parser::errors::{ParseError, ParseErrorKind};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
@@ -20,8 +22,9 @@ const HOLDERS: [(&str, Dialect); 4] = [
     ("servers", Dialect::VsCodeJson),
     ("mcp", Dialect::OpencodeJson),
     // The settings of Zed, whose entries have the same members.
-    ("context_servers", Dialect::McpServersJson),
+    (ZED, Dialect::McpServersJson),
 ];
+const ZED: &str = "context_servers";
 
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
@@ -36,7 +39,11 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: true,
 };
 
-pub(super) fn read(source: &Source) -> Result<(Dialect, Contents), Problem> {
+/// What Claude Code keeps for each folder, by its path; most of its entries are there.
+const PROJECTS: &str = "projects";
+
+/// `here`: the folder that is worked in.
+pub(super) fn read(source: &Source, here: Option<&Path>) -> Result<(Dialect, Contents), Problem> {
     let root = parse_to_ast(source.text(), &CollectOptions::default(), &OPTIONS)
         .map_err(|error| syntax(&error))?
         .value;
@@ -44,13 +51,18 @@ pub(super) fn read(source: &Source) -> Result<(Dialect, Contents), Problem> {
         return Err(Problem::new(0, format!("this must be an object with {SERVERS}")));
     };
     let mut fields = Fields::new(&root);
+    let local = here.map_or_else(Vec::new, |here| local(&mut fields, here));
     let mut held = Vec::new();
     for (name, dialect) in HOLDERS {
         held.extend(fields.take(&[name])?.map(|member| (member, dialect)));
     }
     let mut held = held.into_iter();
     let Some((holder, mut dialect)) = held.next() else {
-        return Err(missing(&root));
+        if local.is_empty() {
+            return Err(missing(&root));
+        }
+        let entries = local.iter().map(entry).collect();
+        return Ok((Dialect::McpServersJson, Contents { entries, ..Contents::default() }));
     };
     let mut servers = holder;
     let mut inputs = fields.take(&["inputs"])?;
@@ -67,13 +79,28 @@ pub(super) fn read(source: &Source) -> Result<(Dialect, Contents), Problem> {
         return Err(Problem::new(servers.node.at, text));
     };
     let mut contents = Contents::default();
-    for (other, _) in held {
+    // Gemini CLI has settings of another kind under `mcp`.
+    let holds = |member: &Member| matches!(member.node.value, Value::Table(_));
+    for (other, _) in held.filter(|(other, _)| other.node.members("").unwrap_or_default().iter().any(holds)) {
         let text = format!("{} is not read, because {} is there", other.name, holder.name);
         contents.warnings.push(Problem::new(other.at, text));
     }
-    let entry =
-        |member: &Member| Entry { name: member.name.clone(), at: member.at, node: member.node.clone() };
-    contents.entries = members.iter().map(entry).collect();
+    contents.entries = local.iter().map(entry).collect();
+    for member in members {
+        if let Some(first) = local.iter().find(|first| first.name == member.name) {
+            let text = format!(
+                "{} is not read, because this folder has one of that name in line {}",
+                called(&member.name),
+                source.line(first.at)
+            );
+            contents.warnings.push(Problem::new(member.at, text));
+        } else if servers.name == ZED && is_extension(&member.node) {
+            let text = format!("{} is left out: an extension of Zed starts it", called(&member.name));
+            contents.warnings.push(Problem::new(member.at, text));
+        } else {
+            contents.entries.push(entry(member));
+        }
+    }
     if let Some(inputs) = inputs.filter(|_| dialect == Dialect::VsCodeJson) {
         match inputs.node.items("inputs") {
             Ok(items) => items.iter().for_each(|item| match input(item) {
@@ -84,6 +111,30 @@ pub(super) fn read(source: &Source) -> Result<(Dialect, Contents), Problem> {
         }
     }
     Ok((dialect, contents))
+}
+
+fn entry(member: &Member) -> Entry {
+    Entry { name: member.name.clone(), at: member.at, node: member.node.clone() }
+}
+
+/// The entries that Claude Code keeps for this folder, or for the nearest one above that has any.
+fn local(fields: &mut Fields<'_>, here: &Path) -> Vec<Member> {
+    let Ok(Some(projects)) = fields.take(&[PROJECTS]) else { return Vec::new() };
+    let projects = projects.node.members(PROJECTS).unwrap_or_default();
+    let of = |folder: &Path| {
+        let project = projects.iter().find(|project| Path::new(&project.name) == folder)?;
+        let held = project.node.members(PROJECTS).ok()?;
+        let servers = held.iter().find(|member| member.name == SERVERS)?.node.members(SERVERS).ok()?;
+        Some(servers.to_vec()).filter(|servers| !servers.is_empty())
+    };
+    here.ancestors().find_map(of).unwrap_or_default()
+}
+
+/// Nothing of an entry says how the server is come by: Zed knows that of an extension alone.
+fn is_extension(entry: &Node) -> bool {
+    let members = entry.members("an entry").unwrap_or_default();
+    let has = |name: &str| members.iter().any(|member| member.name == name);
+    !has("command") && !has("url") && (has("settings") || has("source"))
 }
 
 /// A value that VS Code asks its user for.

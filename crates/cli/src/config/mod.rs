@@ -287,7 +287,13 @@ impl Configuration {
     }
 
     fn of(source: Source, origin: Origin) -> Result<Self, Unread> {
-        let read = if in_json(&source) { in_json::read(&source) } else { in_toml::read(&source) };
+        let here = std::env::current_dir().ok();
+        let read = match written_in(&source) {
+            Written::Json => in_json::read(&source, here.as_deref()),
+            Written::Toml => in_toml::read(&source),
+            Written::Yaml => Err(Problem::new(0, "this is YAML, which is not read: JSON and TOML are")
+                .hint("write the entry as JSON, or type the server's command or address")),
+        };
         match read {
             Ok((dialect, contents)) => {
                 Ok(Self { source, dialect, origin, contents, told: AtomicBool::new(false) })
@@ -391,13 +397,22 @@ impl Configuration {
     }
 }
 
-/// Whether a file is JSON: by its name, and where that says nothing, by its first character.
-fn in_json(source: &Source) -> bool {
+/// The syntax of a file.
+enum Written {
+    Json,
+    Toml,
+    Yaml,
+}
+
+/// By its name, and where that says nothing, by its first character.
+fn written_in(source: &Source) -> Written {
     let extension = source.path().extension().and_then(OsStr::to_str).unwrap_or_default();
     match extension.to_ascii_lowercase().as_str() {
-        "toml" => false,
-        "json" | "jsonc" | "json5" => true,
-        _ => source.text().trim_start().starts_with(['{', '/']),
+        "toml" => Written::Toml,
+        "json" | "jsonc" | "json5" => Written::Json,
+        "yaml" | "yml" => Written::Yaml,
+        _ if source.text().trim_start().starts_with(['{', '/']) => Written::Json,
+        _ => Written::Toml,
     }
 }
 

@@ -16,26 +16,31 @@ const VARIABLE: &str = "MCP_CONFIG_PATH";
 const TYPED: &str = "--mcp-config";
 
 /// In the working directory, and whether other settings stand in the file as well.
-const HERE: [(&str, bool); 7] = [
+const HERE: [(&str, bool); 11] = [
     (".mcp.json", false),
     ("mcp_servers.json", false),
     ("mcp_servers.toml", false),
     (".vscode/mcp.json", false),
     (".cursor/mcp.json", false),
     ("opencode.json", true),
+    ("opencode.jsonc", true),
     (".codex/config.toml", true),
+    (".gemini/settings.json", true),
+    (".roo/mcp.json", false),
+    (".zed/settings.json", true),
 ];
 /// In the user's folder of configurations.
-const CONFIGURATIONS: [(&str, bool); 6] = [
+const CONFIGURATIONS: [(&str, bool); 7] = [
     ("mcp/mcp_servers.toml", false),
     ("mcp/mcp_servers.json", false),
     ("Claude/claude_desktop_config.json", true),
     ("Code/User/mcp.json", false),
     ("opencode/opencode.json", true),
+    ("opencode/opencode.jsonc", true),
     ("zed/settings.json", true),
 ];
 /// In the user's home.
-const HOME: [(&str, bool); 8] = [
+const HOME: [(&str, bool); 10] = [
     ("mcp_servers.toml", false),
     (".mcp_servers.json", false),
     (".claude.json", true),
@@ -44,6 +49,8 @@ const HOME: [(&str, bool); 8] = [
     (".codeium/windsurf/mcp_config.json", false),
     (".gemini/settings.json", true),
     (".lmstudio/mcp.json", false),
+    (".copilot/mcp-config.json", false),
+    (".mcp-inspector/mcp.json", false),
 ];
 
 /// How a file came to be looked at.
@@ -135,7 +142,7 @@ pub(super) fn workspace(file: &Path) -> PathBuf {
     let settings = folder
         .file_name()
         .and_then(OsStr::to_str)
-        .is_some_and(|name| [".vscode", ".cursor", ".codex"].contains(&name));
+        .is_some_and(|name| [".vscode", ".cursor", ".codex", ".gemini", ".roo", ".zed"].contains(&name));
     if settings { folder.parent().unwrap_or(folder).to_owned() } else { folder.to_owned() }
 }
 

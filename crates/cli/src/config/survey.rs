@@ -13,6 +13,7 @@ use super::places;
 use super::readings::Broken;
 use super::source::Problem;
 use super::tree::{Entry, Text};
+use super::variables::{Piece, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
 
@@ -159,7 +160,9 @@ impl Configuration {
         let part = |what, text: &Text| called(what, &text.text, text.at);
         let named = |what, (name, text): &(String, Text)| called(what, name, text.at);
         // What names variables is not their value.
-        let literal = |text: &Text| Some(OsString::from(&text.text)).filter(|_| !text.text.contains("${"));
+        let files = names.files;
+        let is_literal = |text: &str| matches!(pieces(text, files)[..], [] | [Piece::Literal(_)]);
+        let literal = |text: &Text| Some(OsString::from(&text.text)).filter(|_| is_literal(&text.text));
         match &definition.way {
             Way::Child(child) => {
                 found.transport = Some("stdio");

@@ -238,7 +238,7 @@ fn r85_entries_of_vs_code_with_their_inputs() {
             launch(&definition(&configuration, "files").unwrap().way, names).map(|_| ()).unwrap_err();
         assert_eq!(
             (&*refused.text, &*refused.hint),
-            ("the input The key has no value", "set MCPJOIN_INPUT_KEY")
+            ("the input key (The key) has no value: MCPJOIN_INPUT_KEY is not set", "set MCPJOIN_INPUT_KEY")
         );
     }
 }
@@ -738,4 +738,107 @@ fn what_was_surveyed_is_what_is_used() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(surveyed[0].entries[0].name, "before");
     assert_eq!(used.configurations[0].contents.entries[0].name, "before");
+}
+
+/// Gemini CLI and Copilot CLI bind tools in words of their own: what they leave out must not be callable here.
+#[test]
+fn the_filters_of_other_programs_bind() {
+    let text = r#"{"mcpServers": {
+        "gemini": {"command": "x", "includeTools": ["safe", "read"], "excludeTools": ["read"], "trust": true},
+        "copilot": {"command": "x", "tools": ["a", "b*"]},
+        "all": {"command": "x", "tools": ["*"], "alwaysAllow": ["a"], "autoApprove": [], "watchPaths": ["/a"]},
+        "odd": {"command": "x", "tools": {"a": true}},
+        "google": {"command": "x", "authProviderType": "y"}},
+        "mcp": {"allowed": ["all"], "excluded": []}}"#;
+    let configuration = read("settings.json", text).unwrap();
+    let allows = |name, tool| definition(&configuration, name).unwrap().tools.allows(tool);
+    assert!(allows("gemini", "safe") && !allows("gemini", "read") && !allows("gemini", "other"));
+    assert!(allows("copilot", "a") && allows("copilot", "bee") && !allows("copilot", "c"));
+    assert!(allows("all", "anything"));
+    for name in ["gemini", "copilot", "all"] {
+        assert_eq!(warnings(&configuration, name), Vec::<String>::new(), "{name}");
+    }
+    assert_eq!(
+        warnings(&configuration, "odd"),
+        ["settings.json:5:33: tools is not used: it is no list of names"]
+    );
+    assert_eq!(
+        warnings(&configuration, "google"),
+        ["settings.json:6:36: authProviderType is not known and not used"]
+    );
+}
+
+/// What is sent although somebody meant a variable is told, and not quoted: it may be a secret that begins so.
+#[test]
+fn a_variable_without_braces_is_warned_about() {
+    let text = r#"{"mcpServers": {
+        "gemini": {"command": "x", "args": ["$HOME/x"], "env": {"A": "$DB_URL", "B": "pa$$w0rd", "C": "${SET}", "D": "$5"}},
+        "web": {"url": "https://host/$TENANT/mcp", "headers": {"Authorization": "Bearer $TOKEN"}}}}"#;
+    let configuration = read("settings.json", text).unwrap();
+    let said = "a $NAME in it is passed on as it stands: ${NAME} would stand for the variable";
+    assert_eq!(warnings(&configuration, "gemini"), [format!("settings.json:2:70: {said}")]);
+    assert_eq!(
+        warnings(&configuration, "web"),
+        [format!("settings.json:3:24: {said}"), format!("settings.json:3:81: {said}")]
+    );
+}
+
+#[test]
+fn zed_writes_the_program_as_an_object_and_leaves_extensions_to_itself() {
+    let text = r#"{"context_servers": {
+        "old": {"source": "custom", "command": {"path": "prog", "args": ["a"], "env": {"K": "v"}}},
+        "new": {"command": "prog", "args": [], "env": {}},
+        "extension": {"source": "extension", "enabled": true, "settings": {"key": "x"}},
+        "bad": {"command": {"program": "x"}}}}"#;
+    let configuration = read("settings.json", text).unwrap();
+    let To::Program(program) = started(&configuration, "old").to else { panic!("a program") };
+    assert_eq!(program.program, OsString::from("prog"));
+    assert_eq!(program.args, [OsString::from("a")]);
+    assert_eq!(definition(&configuration, "new").unwrap().warnings, []);
+    let names: Vec<_> = configuration.contents.entries.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["old", "new", "bad"]);
+    assert_eq!(
+        warnings(&configuration, "old"),
+        ["settings.json:4:9: extension is left out: an extension of Zed starts it"]
+    );
+    assert_eq!(
+        definition(&configuration, "bad").unwrap_err(),
+        "settings.json:5:28: command must be a string, or an object with path"
+    );
+}
+
+/// `claude mcp add` writes there unless it is told otherwise.
+#[test]
+fn what_claude_code_keeps_for_this_folder_comes_before_what_it_keeps_for_all() {
+    let here = std::env::current_dir().unwrap().join("x");
+    let here = here.parent().unwrap().to_str().unwrap();
+    let text = format!(
+        r#"{{"mcpServers": {{"both": {{"command": "user"}}, "user": {{"command": "x"}}}},
+        "projects": {{
+            "/elsewhere": {{"mcpServers": {{"other": {{"command": "x"}}}}}},
+            "{here}": {{"mcpServers": {{"both": {{"command": "local"}}, "local": {{"command": "x"}}}}}}
+        }}}}"#
+    );
+    let configuration = read(".claude.json", &text).unwrap();
+    let names: Vec<_> = configuration.contents.entries.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["both", "local", "user"]);
+    let To::Program(program) = started(&configuration, "both").to else { panic!("a program") };
+    assert_eq!(program.program, OsString::from("local"));
+    assert_eq!(
+        warnings(&configuration, "user"),
+        [".claude.json:1:17: both is not read, because this folder has one of that name in line 4"]
+    );
+    let alone = format!(r#"{{"projects": {{"{here}": {{"mcpServers": {{"a": {{"command": "x"}}}}}}}}}}"#);
+    assert_eq!(read(".claude.json", &alone).unwrap().contents.entries.len(), 1);
+    assert!(read(".claude.json", r#"{"projects": {"/elsewhere": {}}}"#).is_err());
+}
+
+#[test]
+fn yaml_is_called_what_it_is() {
+    for name in ["continue.yaml", "goose.yml"] {
+        assert_eq!(
+            read(name, "mcpServers:\n  - name: x\n").unwrap_err(),
+            format!("{name}:1:1: this is YAML, which is not read: JSON and TOML are")
+        );
+    }
 }

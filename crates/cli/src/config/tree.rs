@@ -158,11 +158,13 @@ impl Node {
 pub(super) struct Fields<'a> {
     members: &'a [Member],
     known: Vec<&'static str>,
+    /// What may stand there and means nothing here.
+    ignored: &'static [&'static str],
 }
 
 impl<'a> Fields<'a> {
     pub(super) const fn new(members: &'a [Member]) -> Self {
-        Self { members, known: Vec::new() }
+        Self { members, known: Vec::new(), ignored: &[] }
     }
 
     /// The member of that name, which has several spellings. What is null is not there.
@@ -182,11 +184,19 @@ impl<'a> Fields<'a> {
         Ok(first.filter(|member| !matches!(member.node.value, Value::Null)))
     }
 
+    /// These mean nothing here, and are not told. Nobody is thought to have meant one of them.
+    pub(super) const fn ignore(&mut self, names: &'static [&'static str]) {
+        self.ignored = names;
+    }
+
     /// What nobody has taken.
     pub(super) fn unknown(&self) -> impl Iterator<Item = Problem> {
         /// Comparing takes time, and who has so many of them has not mistyped.
         const COMPARED: usize = 10;
-        let unknown = self.members.iter().filter(|member| !self.known.contains(&member.name.as_str()));
+        let unknown = self.members.iter().filter(|member| {
+            let name = member.name.as_str();
+            !self.known.contains(&name) && !self.ignored.contains(&name)
+        });
         unknown.enumerate().map(|(place, member)| {
             let mut text = format!("{} is not known and not used", called(&member.name));
             if place < COMPARED

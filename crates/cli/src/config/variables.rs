@@ -174,9 +174,12 @@ impl<'a> Expansion<'a> {
         let variable = format!("MCPJOIN_INPUT_{}", id.chars().map(letter).collect::<String>());
         let value = (self.names.lookup)(&variable).or_else(|| input.default.clone().map(OsString::from));
         let Some(value) = value else {
-            let about = input.description.as_deref().unwrap_or(id);
-            let about = crate::visible::first_line(about);
-            let problem = format!("the input {} has no value", crate::visible::cut(&about, DESCRIBED));
+            let about = input.description.as_deref().map_or_else(String::new, |about| {
+                let about = crate::visible::first_line(about);
+                format!(" ({})", crate::visible::cut(&about, DESCRIBED))
+            });
+            let id = crate::config::called(id);
+            let problem = format!("the input {id}{about} has no value: {variable} is not set");
             return Err(Problem::new(text.at, problem).hint(format!("set {variable}")));
         };
         Ok((variable, value))
@@ -358,7 +361,10 @@ mod tests {
             ("{env:A", "after {env: a } is missing"),
             ("${}", "this is no variable"),
             ("${input:key}", "an input is named that the file does not have"),
-            ("${input:api-key}", "the input The key has no value"),
+            (
+                "${input:api-key}",
+                "the input api-key (The key) has no value: MCPJOIN_INPUT_API_KEY is not set",
+            ),
             ("{input:A}${input}", "the variable input is not set"),
             ("${A%x}", "this is no variable"),
             ("{env:A:-x}", "this is no variable"),

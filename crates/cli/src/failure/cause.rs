@@ -24,13 +24,18 @@ impl Failure {
     /// The server's program could not be started.
     pub(crate) fn spawn(error: &SpawnError) -> Self {
         let (id, hint) = match &error.kind {
-            SpawnErrorKind::NotFound { .. } if is_address(&error.command) => {
-                ("E_SPAWN_NOT_FOUND", "where an address is meant, write http:// or tcp:// before it")
-            }
+            SpawnErrorKind::NotFound { .. } if is_address(&error.command) => (
+                "E_SPAWN_NOT_FOUND",
+                "where an address is meant, write https://, http:// or tcp:// before it",
+            ),
             SpawnErrorKind::NotFound { searched } if searched.is_empty() => {
                 ("E_SPAWN_NOT_FOUND", "check the path; it counts from the server's working directory (--cwd)")
             }
             SpawnErrorKind::NotFound { .. } => ("E_SPAWN_NOT_FOUND", INSTALL),
+            SpawnErrorKind::NotExecutable { .. } if is_configuration(&error.command) => (
+                "E_SPAWN_NOT_EXECUTABLE",
+                "a configuration is named with --config FILE, and an entry of it with FILE#NAME",
+            ),
             SpawnErrorKind::NotExecutable { .. } => {
                 ("E_SPAWN_NOT_EXECUTABLE", "chmod +x the file, or name its interpreter first")
             }
@@ -528,12 +533,23 @@ fn is_of_a_link(id: &str) -> bool {
     matches!(id, "E_AUTH" | "E_CONNECT" | "E_LINK" | "E_NO_ENDPOINT" | "E_TLS")
 }
 
-/// Whether a word without a scheme looks like the address of a server: `localhost:8080`, `127.0.0.1:8080/mcp`.
+/// Whether a word without a scheme looks like the address of a server: `localhost:8080`, `127.0.0.1:8080/mcp`,
+/// `example.com/mcp`.
 fn is_address(word: &str) -> bool {
-    let Some((host, rest)) = word.split_once(':') else { return false };
+    let Some((host, rest)) = word.split_once(':') else {
+        let name = word.split_once('/').map_or("", |(name, _)| name);
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+        return plain && name.trim_start_matches('.').contains('.') && !name.starts_with('.');
+    };
     let port = rest.split('/').next().unwrap_or_default();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits(port) && !host.is_empty() && !host.contains('/')
+}
+
+/// Whether a word is the name of a configuration.
+fn is_configuration(word: &str) -> bool {
+    let extension = word.rsplit_once('.').map_or("", |(_, extension)| extension);
+    ["json", "jsonc", "toml"].contains(&extension)
 }
 
 /// Whether what came is what servers of the web send.

@@ -207,6 +207,10 @@ fn a_proxy_that_stands_before_the_server_is_named() {
             "{document}"
         );
         assert!(document["phases"][0]["detail"].as_str().unwrap().contains(proxy.as_str()), "{document}");
+        // One fault is told once, and who has said who asks is not told to say it.
+        assert!(document.get("surroundings").is_none(), "{document}");
+        let advice = finding["advice"].as_str().unwrap();
+        assert_eq!(advice.starts_with("mend user and password"), id == "proxy-authorization", "{document}");
         assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
     }
 }

@@ -222,6 +222,7 @@ fn a_target_that_your_login_shell_finds_is_told_where_it_is() {
         "fault 1 of 2: cannot start my-tool: no such program",
         "fault 2 of 2: my-tool is found by your login shell",
         "(not-found-here)",
+        "try      it is installed: the next fault says where",
         "2 faults found: ",
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);

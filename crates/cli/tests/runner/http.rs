@@ -215,7 +215,13 @@ fn what_is_to_be_tried_fits_what_has_failed() {
     let ran = line(&format!("ping --connect-timeout 200ms {url}")).exits(4);
     let ran = ran.says(&["(E_SILENT)", "doing    initialize", "--connect-timeout 2m"]);
     assert!(!ran.stderr.contains(misfit), "{}", ran.stderr);
-    line("ping localhost:1").exits(4).says(&["(E_SPAWN_NOT_FOUND)", "write http:// or tcp:// before it"]);
+    line("ping localhost:1")
+        .exits(4)
+        .says(&["(E_SPAWN_NOT_FOUND)", "write https://, http:// or tcp:// before it"]);
+    line("ping example.com/mcp")
+        .exits(4)
+        .says(&["(E_SPAWN_NOT_FOUND)", "write https://, http:// or tcp:// before it"]);
+    line("ping ../no-such/mcp").exits(4).says(&["(E_SPAWN_NOT_FOUND)", "check the path"]);
     line("ping -H Host:x http://127.0.0.1:1/").exits(2).says(&["leave that header out"]);
 }
 

@@ -253,3 +253,71 @@ fn servers_and_doctor_agree_on_what_is_a_fault() {
         assert_eq!(!found.as_array().unwrap().is_empty(), is_faulty, "{entry}: {found}");
     }
 }
+
+/// What names a variable is no secret: the one that is missing has to be named, in whatever spelling it was written.
+#[test]
+fn a_missing_variable_is_named_in_the_spelling_of_opencode_too() {
+    let folder = Folder::new("servers-braces");
+    let text = r#"{"mcp": {"one": {"type": "local", "command": ["x"], "environment": {"K": "{env:MCPJOIN_NOT_SET}"}}}}"#;
+    folder.file("opencode.json", text);
+    let ran = folder.run(&["servers"]);
+    assert!(
+        ran.stdout.contains("opencode.json:1:74: the variable MCPJOIN_NOT_SET is not set"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn lines_are_told_from_the_first_to_the_last() {
+    let folder = Folder::new("servers-lines");
+    let text = "[mcp_servers.a]\nurl = \"https://h/mcp\"\nbearer_token_env_var = \"HOME\"\n\
+                http_headers = { X-A = \"1\" }\nenv_http_headers = { X-B = \"HOME\" }\n";
+    folder.file(".codex/config.toml", text);
+    let ran = folder.run(&["servers"]);
+    assert!(ran.stdout.contains("X-A, X-B, Authorization line 3 to 5"), "{}", ran.stdout);
+}
+
+/// Where each program keeps its own, for a project and for its user.
+#[test]
+fn the_files_of_more_programs_are_found() {
+    let folder = Folder::new("servers-places");
+    let servers = |name: &str| format!("{{\"mcpServers\": {{\"{name}\": {{\"command\": \"x\"}}}}}}");
+    for (file, name) in [
+        (".gemini/settings.json", "gemini"),
+        (".roo/mcp.json", "roo"),
+        ("../.copilot/mcp-config.json", "copilot"),
+        ("../.mcp-inspector/mcp.json", "inspector"),
+    ] {
+        folder.file(file, &servers(name));
+    }
+    folder.file(".zed/settings.json", "{\"context_servers\": {\"zed\": {\"command\": \"x\"}}}");
+    folder.file("opencode.jsonc", "{\"mcp\": {\"open\": {\"type\": \"local\", \"command\": [\"x\"]}}}");
+    let ran = folder.run(&["servers", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let names: Vec<_> = json["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file["servers"][0]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["open", "gemini", "roo", "zed", "copilot", "inspector"]);
+}
+
+/// The file in the place of the server is what people type first.
+#[test]
+fn a_configuration_is_no_program() {
+    let folder = Folder::new("servers-typed");
+    folder.file("x.json", MCP);
+    folder.run(&["list", "./x.json"]).exits(4).says(&["(E_SPAWN_NOT_EXECUTABLE)", "--config FILE"]);
+}
+
+#[test]
+fn a_name_and_its_value_typed_apart_are_told_how_to_be_written() {
+    let folder = Folder::new("servers-complete");
+    folder.run(&["complete", "demo:", "prompt:x", "arg1", "Pa"]).exits(2).says(&["write arg1=Pa"]);
+    folder
+        .run(&["complete", "demo:", "prompt:x", "arg1=a", "b"])
+        .exits(2)
+        .says(&["--context ARGUMENT=VALUE"]);
+}

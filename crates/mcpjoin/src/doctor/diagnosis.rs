@@ -6,10 +6,10 @@ use std::time::Duration;
 use mcpjoin_proto::session::{CallError, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit};
 use mcpjoin_proto::{ErrorObject, Method};
 
-use super::remote;
 use super::report::{Check, Finding, Phase};
 use super::way::Way;
 use super::wire::Seen;
+use super::{remote, words};
 use crate::client::ClientError;
 use crate::link::{SpawnError, SpawnErrorKind};
 
@@ -162,6 +162,15 @@ pub(super) fn unopened(phase: Phase, cause: &CloseCause, seen: &Seen, stderr: &[
         found.evidence.stderr = last_lines(stderr);
     }
     found.evidence.stdout = lines(&seen.noise);
+    if found.id == "silent"
+        && let Some(url) = words::listening(&found.evidence.stderr)
+    {
+        found.id = "listens-elsewhere";
+        found.meaning = format!("the program serves somebody else: it says that it listens at {url}");
+        found.advice = format!(
+            "name that as the server ({url}, mostly with the path /mcp), or look for its option that serves MCP over stdio"
+        );
+    }
     found
 }
 
@@ -192,8 +201,8 @@ pub(super) fn opening(phase: Phase, failure: &OpeningFailure, seen: &Seen) -> Fi
         OpeningFailure::TimedOut { .. } => (
             "silent",
             Check::Opening,
-            "the program runs and says nothing: it is no MCP server on standard input and output, waits for something \
-             else, or starts too slowly",
+            "the program runs, and has written no whole line: it is no MCP server on standard input and output, waits \
+             for something else, or starts too slowly",
             "run it by itself in a terminal and see what it waits for; a slow one needs more time \
              (--connect-timeout 2m)",
         ),
@@ -309,6 +318,10 @@ pub(super) fn ended(way: Way, phase: Phase, end: &LinkEnd) -> Finding {
             "it was killed; without anybody's doing that means that memory ran out".into(),
             "look at the system's log",
         ),
+        (_, Some(ProcessExit::Signal(signal))) if words::crash(signal).is_some() => (
+            format!("it crashed: {}", words::crash(signal).unwrap_or_default()),
+            BY_HAND,
+        ),
         (_, Some(ProcessExit::Signal(_))) => ("it crashed, or somebody has ended it".into(), BY_HAND),
         (_, Some(ProcessExit::Code(0))) if !early => (
             "it ended as if all were done, and was not told to: mostly its main function returns while a request is still \
@@ -330,6 +343,13 @@ pub(super) fn ended(way: Way, phase: Phase, end: &LinkEnd) -> Finding {
         Finding::new("died", Check::Life, phase, format!("the server {how}, {when}"), meaning, advice);
     found.evidence.exit = end.exit;
     found.evidence.stderr = last_lines(&end.stderr);
+    if matches!(end.exit, Some(ProcessExit::Code(1..)))
+        && let Some((id, meaning, advice)) = words::last(&found.evidence.stderr)
+    {
+        found.id = id;
+        meaning.clone_into(&mut found.meaning);
+        advice.clone_into(&mut found.advice);
+    }
     found
 }
 

@@ -41,6 +41,7 @@ mod resolve;
 mod socket;
 mod way;
 mod wire;
+mod words;
 
 use std::fmt;
 use std::time::Duration;

@@ -534,3 +534,35 @@ fn an_examination_that_is_dropped_leaves_no_process() {
         assert!(!lives(pid));
     });
 }
+
+/// What people paste most: each is told as what it is, beside the server's own words.
+#[test]
+fn well_known_last_words_are_understood() {
+    for (words, id, advised) in [
+        ("Error: listen EADDRINUSE: address already in use :::3000", "port-in-use", "ss -ltnp"),
+        ("OSError: [Errno 98] Address already in use", "port-in-use", "ss -ltnp"),
+        ("ModuleNotFoundError: No module named 'mcp'", "module-missing", "environment"),
+        ("Error: Cannot find module '/x/dist/index.js'", "module-missing", "install"),
+    ] {
+        let report = examine(sh("echo \"$1\" >&2; exit 1").arg("sh").arg(words));
+        let finding = only(&report, id, Check::Life, Phase::Initialize);
+        assert_eq!(finding.evidence.stderr, [words]);
+        assert!(finding.advice.contains(advised), "{finding:?}");
+    }
+    let report = examine(sh("kill -SEGV $$"));
+    let finding = only(&report, "died", Check::Life, Phase::Initialize);
+    assert!(finding.meaning.contains("SIGSEGV"), "{finding:?}");
+}
+
+#[test]
+fn a_program_that_listens_elsewhere_is_told_from_a_silent_one() {
+    let says =
+        "echo 'INFO: Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)' >&2; cat >/dev/null";
+    let report = run(Doctor::new(sh(says), waits(Duration::from_secs(1))).examine());
+    let finding = only(&report, "listens-elsewhere", Check::Opening, Phase::Initialize);
+    assert!(finding.advice.contains("http://127.0.0.1:8000"), "{finding:?}");
+    // Another address is no place where it listens.
+    let says = "echo 'fetching http://example.com/list' >&2; cat >/dev/null";
+    let report = run(Doctor::new(sh(says), waits(Duration::from_secs(1))).examine());
+    only(&report, "silent", Check::Opening, Phase::Initialize);
+}

@@ -558,3 +558,28 @@ fn a_healthy_server_has_no_finding_in_either_era_and_over_http_sse() {
         serving.abort();
     });
 }
+
+/// What is wrong is the header, whatever the body says.
+#[test]
+fn an_id_of_a_session_that_can_be_none_is_told() {
+    run(async {
+        let bad = |asked: &Asked| {
+            good(asked).map(|answer| answer.replace("Mcp-Session-Id: s1", "Mcp-Session-Id: a\u{e9}"))
+        };
+        let report = Canned::new(bad).await.examined().await;
+        let finding = alone(&report, "session-id-malformed", Check::Session);
+        assert!(finding.seen.contains("is not visible ASCII"), "{finding:?}");
+    });
+}
+
+/// `localhost` leads to 127.0.0.1 on many machines, and many servers listen at ::1 alone.
+#[test]
+fn a_server_at_the_other_loopback_is_told_from_none() {
+    run(async {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let report = examined(Link::http(format!("http://127.0.0.1:{port}/mcp"))).await;
+        let finding = alone(&report, "other-loopback", Check::Reached);
+        assert!(finding.advice.starts_with(&format!("write [::1]:{port} in the URL")), "{finding:?}");
+    });
+}

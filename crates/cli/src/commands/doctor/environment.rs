@@ -125,7 +125,22 @@ pub(super) async fn about(way: &Way, report: &Report) -> Vec<EnvironmentFinding>
         None => Vec::new(),
     };
     findings.retain(|finding| failed.iter().any(|check| bears(finding.check.part(), *check)));
+    // What the examination of the server has said of its proxy is not said again.
+    if failed.contains(&Check::Proxy) {
+        findings.retain(|finding| !["proxy-unreachable", "proxy-authorization"].contains(&finding.id));
+    }
     findings
+}
+
+/// A program that is there after all is not to be installed: what the machine's own finding advises is what helps.
+pub(super) fn yields(report: &mut Report, surroundings: &[EnvironmentFinding]) {
+    if !surroundings.iter().any(|found| ["not-found-here", "manager-not-loaded"].contains(&found.id)) {
+        return;
+    }
+    let missing = |id| ["program-missing", "runtime-missing"].contains(&id);
+    for finding in report.findings.iter_mut().filter(|finding| missing(finding.id)) {
+        "it is installed: the next fault says where, and what to do".clone_into(&mut finding.advice);
+    }
 }
 
 /// The parts that are about connections.

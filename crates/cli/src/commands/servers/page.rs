@@ -58,14 +58,13 @@ fn of_entry(entry: &Found, out: &mut Vec<String>) {
         let bare = matches!(part.what, "env" | "env_vars" | "headers");
         let word = |text: &str| if bare { called(text) } else { shown(text.as_ref()) };
         let mut words = vec![word(&part.text)];
-        let mut last = part.line;
+        let (mut first, mut last) = (part.line, part.line);
         while let Some(next) = parts.next_if(|next| next.what == part.what && next.file == part.file) {
             words.push(word(&next.text));
-            last = next.line;
+            (first, last) = (first.min(next.line), last.max(next.line));
         }
         let separator = if bare { ", " } else { " " };
-        let lines =
-            if last == part.line { part.line.to_string() } else { format!("{} to {last}", part.line) };
+        let lines = if last == first { first.to_string() } else { format!("{first} to {last}") };
         let lines = match &part.file {
             Some(file) => format!("{lines} of {}", visible::line(file)),
             None => lines,

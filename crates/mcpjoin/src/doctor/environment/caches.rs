@@ -46,7 +46,7 @@ pub(super) fn examine(world: &World) -> Looked {
         }
         shown.push(format!("{name} {}{}", folder.display(), if new { " (not there yet)" } else { "" }));
     }
-    looked.detail = shown.join(", ");
+    looked.detail = if shown.is_empty() { "there is no home".to_owned() } else { shown.join(", ") };
     looked
 }
 

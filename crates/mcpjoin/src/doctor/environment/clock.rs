@@ -30,7 +30,7 @@ const FILES: [&str; 10] = [
 pub(super) fn examine(world: &World) -> Looked {
     let mut looked = Looked::default();
     let now = world.now();
-    let year = 1970 + now.as_secs() / 31_556_952;
+    let year = year(now);
     let meaning = "every certificate seems not to hold yet, or to have run out, and so does every token";
     let advice = "set the clock: timedatectl set-ntp true";
     let mut later: Vec<&str> = FILES.into_iter().filter(|file| comes_from_the_future(world, file)).collect();
@@ -52,6 +52,18 @@ pub(super) fn examine(world: &World) -> Looked {
     }
     looked.detail = format!("the year {year}, and no file from the future");
     looked
+}
+
+/// The year of our calendar at so much time after 1970.
+fn year(now: Duration) -> u64 {
+    const DAY: u64 = 86_400;
+    let day = now.as_secs() / DAY;
+    // The days before a year: exact from 1970 on, since the first day of 1970 is the day 719,162 after the year 0.
+    let before =
+        |year: u64| 365 * (year - 1) + (year - 1) / 4 - (year - 1) / 100 + (year - 1) / 400 - 719_162;
+    // A year too many at most.
+    let guess = 1970 + day / 365;
+    (1970..=guess).rev().find(|year| before(*year) <= day).unwrap_or(1970)
 }
 
 fn comes_from_the_future(world: &World, file: &str) -> bool {

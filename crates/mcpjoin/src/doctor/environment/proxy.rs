@@ -1,12 +1,13 @@
 //! The proxies that variables name: whether each can be one, whether somebody listens there, and what is kept from it.
 //!
-//! Called by `environment`. It connects to the proxy and says nothing to it. Names and passwords in the variables are never
-//! shown. Which variable counts, and for which host, is what the HTTP client makes of them.
+//! Called by `environment`. It connects to the proxy and asks it for a host that no network has, which shows whether it
+//! wants to know who asks. Names and passwords in the variables are said to the proxy alone, and never shown. Which variable counts, and for which host, is what the HTTP client makes of them.
 
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -17,6 +18,10 @@ use crate::link::proxies::{EXCEPTIONS, VARIABLES, first};
 
 /// A proxy is near: it answers sooner.
 const BOUND: Duration = Duration::from_secs(3);
+/// What a proxy that wants no password does with the question below may take longer, and is not waited for.
+const ASKED: Duration = Duration::from_secs(1);
+/// A host that [no network has](https://www.rfc-editor.org/rfc/rfc6761#section-6.4).
+const NOBODY: &str = "mcpjoin.invalid:443";
 /// How a proxy may be spoken to, and the port where none is named.
 const SCHEMES: [(&str, u16); 6] =
     [("http", 80), ("https", 443), ("socks4", 1080), ("socks4a", 1080), ("socks5", 1080), ("socks5h", 1080)];
@@ -102,18 +107,39 @@ pub(super) async fn examine(world: &World) -> Looked {
     let answers = looked.findings.is_empty();
     let asked =
         futures_util::future::join_all(distinct(&proxies).into_iter().map(|(name, address)| async move {
-            let outcome = reach(world, &address).await;
+            let outcome = match reach(world, &address).await {
+                Ok(stream) => Ok(admission(stream, &value(world, name)).await),
+                Err(problem) => Err(problem),
+            };
             (name, address, outcome)
         }));
+    let meaning =
+        "whatever goes through it fails: npx and uvx download nothing, and servers elsewhere are not reached";
     for (name, address, outcome) in asked.await {
-        if let Err(problem) = outcome {
-            looked.fail(
+        let shown = address.shown();
+        match outcome {
+            Ok(Admission::Open) => {}
+            Ok(Admission::Asks) => looked.fail(
+                Check::ProxyAnswers,
+                "proxy-authorization",
+                format!("{name} names the proxy {shown}, which wants to know who asks (407)"),
+                meaning,
+                format!("put user and password into {name}: http://USER:PASSWORD@{shown}"),
+            ),
+            Ok(Admission::Refuses) => looked.fail(
+                Check::ProxyAnswers,
+                "proxy-authorization",
+                format!("{name} names the proxy {shown}, which takes neither the user nor the password there (407)"),
+                meaning,
+                format!("mend user and password in {name}; in them, @ is written %40, : %3A and / %2F"),
+            ),
+            Err(problem) => looked.fail(
                 Check::ProxyAnswers,
                 "proxy-unreachable",
-                format!("{name} names the proxy {}, which {problem}", address.shown()),
-                "whatever goes through it fails: npx and uvx download nothing, and servers elsewhere are not reached",
+                format!("{name} names the proxy {shown}, which {problem}"),
+                meaning,
                 format!("check the proxy's name and port, or unset {name} where there is none"),
-            );
+            ),
         }
     }
     if answers {
@@ -184,7 +210,55 @@ fn agreement(world: &World, looked: &mut Looked) {
     }
 }
 
-async fn reach(world: &World, address: &Address) -> Result<(), String> {
+/// Whom a proxy lets through.
+enum Admission {
+    /// Us, as far as can be seen.
+    Open,
+    /// Those who say who they are, which the variable does not.
+    Asks,
+    /// Others than whom the variable names.
+    Refuses,
+}
+
+/// Asks a proxy that speaks HTTP for a host that is not there. One that says nothing to that in time lets us through, as
+/// far as can be seen.
+async fn admission(mut stream: TcpStream, value: &str) -> Admission {
+    let value = value.trim();
+    let scheme = value.split_once("://").map_or("http", |(scheme, _)| scheme);
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Admission::Open;
+    }
+    let user = user(value);
+    let asked = async {
+        let line = user.as_ref().map_or_else(String::new, |user| format!("Proxy-Authorization: {user}\r\n"));
+        let request = format!("CONNECT {NOBODY} HTTP/1.1\r\nHost: {NOBODY}\r\n{line}\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.ok()?;
+        (status.starts_with(b"HTTP/1.") && status.ends_with(b" 407")).then_some(())
+    };
+    match (timeout(ASKED, asked).await, user) {
+        (Ok(Some(())), None) => Admission::Asks,
+        (Ok(Some(())), Some(_)) => Admission::Refuses,
+        _ => Admission::Open,
+    }
+}
+
+/// Who asks, by the variable, as the HTTP client says it.
+#[cfg(feature = "http")]
+fn user(value: &str) -> Option<String> {
+    use hyper_util::client::proxy::matcher::Matcher;
+    let server = http::Uri::from_static("https://mcpjoin.invalid/");
+    let found = Matcher::builder().all(value).build().intercept(&server)?;
+    Some(found.basic_auth()?.to_str().ok()?.to_owned())
+}
+
+#[cfg(not(feature = "http"))]
+const fn user(_value: &str) -> Option<String> {
+    None
+}
+
+async fn reach(world: &World, address: &Address) -> Result<TcpStream, String> {
     let asked = async {
         let addresses: Vec<IpAddr> = match address.host.parse() {
             Ok(address) => vec![address],
@@ -195,7 +269,7 @@ async fn reach(world: &World, address: &Address) -> Result<(), String> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
         for ip in addresses {
             match TcpStream::connect((ip, address.port)).await {
-                Ok(_) => return Ok(()),
+                Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
         }

@@ -245,9 +245,8 @@ pub(super) fn about(world: &World, program: &str) -> Vec<EnvironmentFinding> {
 
 /// What an entry needs so that this program is found from everywhere.
 fn whole(path: &Path) -> String {
-    let folder = path.parent().unwrap_or(path).display();
-    format!(
-        "write the whole path, {}, and -e PATH={folder}:/usr/local/bin:/usr/bin:/bin (in an entry, PATH in its env)",
-        path.display()
-    )
+    let folder = path.parent().unwrap_or(path).display().to_string();
+    let usual = ["/usr/local/bin", "/usr/bin", "/bin"].into_iter().filter(|usual| *usual != folder);
+    let folders = std::iter::once(&*folder).chain(usual).collect::<Vec<_>>().join(":");
+    format!("write the whole path, {}, and -e PATH={folders} (in an entry, PATH in its env)", path.display())
 }

@@ -108,11 +108,7 @@ pub(super) async fn examine(world: &World, paths: Option<&SearchPaths>, patience
 fn detail(runtimes: &[Runtime]) -> String {
     let found = runtimes.iter().filter(|runtime| runtime.at(Seat::Here).is_some()).map(|runtime| {
         let version = runtime.version.as_deref().unwrap_or("?");
-        // Some say their name, and more than the number.
-        let number = version
-            .split_whitespace()
-            .find(|word| word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit()));
-        let number = number.unwrap_or(version).trim_start_matches('v').trim_end_matches(',');
+        let number = number(version).unwrap_or(version).trim_start_matches('v').trim_end_matches(',');
         let manager = runtime.manager.map(|manager| format!(" ({manager})")).unwrap_or_default();
         format!("{} {number}{manager}", runtime.name)
     });
@@ -125,6 +121,12 @@ fn detail(runtimes: &[Runtime]) -> String {
         (_, true) => found.join(", "),
         _ => format!("{}; not found: {}", found.join(", "), absent.join(", ")),
     }
+}
+
+/// The number in what a runtime says: some say their name before it, and more behind it.
+fn number(said: &str) -> Option<&str> {
+    said.split_whitespace()
+        .find(|word| word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// What can be told without running anything. Gives those that cannot work.
@@ -319,7 +321,9 @@ async fn version(world: &World, file: &Path, patience: Duration) -> Said {
     if *timed_out.lock().unwrap_or_else(PoisonError::into_inner) {
         return Said::Silence;
     }
-    let numbered = lines.iter().find(|line| line.chars().any(|c| c.is_ascii_digit()));
+    // A warning may come first, and have a number in it.
+    let numbered = lines.iter().find(|line| number(line).is_some());
+    let numbered = numbered.or_else(|| lines.iter().find(|line| line.chars().any(|c| c.is_ascii_digit())));
     match (report.exit, numbered.or_else(|| lines.first())) {
         (Some(ProcessExit::Code(0)), Some(line)) => Said::Version(line.clone()),
         (Some(ProcessExit::Code(0)), None) => Said::Nothing("it says nothing".into()),

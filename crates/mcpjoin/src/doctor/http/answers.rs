@@ -104,6 +104,16 @@ impl Unopened<'_> {
 
     fn by_head(&self, text: &str) -> Option<Finding> {
         let exchange = self.decisive()?;
+        if exchange.status() == Some(200) && text.contains("the Mcp-Session-Id `") {
+            return Some(Finding::new(
+                "session-id-malformed",
+                Check::Session,
+                self.phase,
+                text,
+                "an id of a session is visible ASCII, without blanks: no client can send this one back",
+                AUTHORS,
+            ));
+        }
         if let Came::Nothing { kind, what } = &exchange.came {
             return Some(unanswered(self.phase, *kind, what));
         }
@@ -223,6 +233,16 @@ fn unanswered(phase: Phase, kind: LinkErrorKind, what: &str) -> Finding {
     let proxied = small.contains("through the proxy ");
     if proxied && small.contains("proxy authorization required") {
         return proxy_authorization(phase, what);
+    }
+    if proxied && small.contains("unsupported scheme socks") {
+        return Finding::new(
+            "proxy-scheme",
+            Check::Proxy,
+            phase,
+            what,
+            "the variable names a SOCKS proxy, which is not spoken here; nothing was sent",
+            "name a proxy that speaks HTTP (http://HOST:PORT), or the host in NO_PROXY where it is reached without one",
+        );
     }
     if proxied && (small.contains("unsuccessful") || small.contains("made no connection")) {
         return Finding::new(

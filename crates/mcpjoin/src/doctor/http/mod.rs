@@ -126,6 +126,11 @@ pub(super) async fn examine(
                 proxy: place.proxy.as_ref().filter(|_| place.url.scheme() == "http"),
             };
             let mut finding = unopened.finding();
+            if finding.id == "proxy-authorization"
+                && place.proxy.as_ref().is_some_and(Proxy::is_told_who_asks)
+            {
+                statuses::not_let_through(&mut finding);
+            }
             if matches!(finding.id, "broken" | "silent") && all.iter().all(|one| one.head().is_none()) {
                 finding = place.strange(course.phase, address).await.unwrap_or(finding);
             }
@@ -234,7 +239,13 @@ impl Place {
         let reached = Reached::connect(&course.addresses, self.within).await;
         let proxy = self.proxy.as_ref().map(Proxy::url);
         if !reached.any() {
-            course.fail(reached.unreached(self.within, proxy));
+            let mut finding = reached.unreached(self.within, proxy);
+            if finding.id == "refused"
+                && let Some((here, there)) = reach::other_loopback(&course.addresses).await
+            {
+                reach::listens_there(&mut finding, here, there);
+            }
+            course.fail(finding);
             return None;
         }
         let detail = reached.detail();

@@ -4,7 +4,7 @@
 //! nothing else.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -195,6 +195,34 @@ pub(super) async fn first_words(address: SocketAddr, within: Duration) -> First 
         Ok(None) => First::Closed,
         Err(_) => First::Silent,
     }
+}
+
+/// Where a port of this machine is refused at the one loopback and taken at the other: both addresses. A name that leads
+/// to one of them alone does not reach a server that listens at the other.
+pub(super) async fn other_loopback(addresses: &[SocketAddr]) -> Option<(SocketAddr, SocketAddr)> {
+    /// Both are on this machine: nothing keeps an answer.
+    const NEAR: Duration = Duration::from_secs(1);
+    for here in addresses.iter().copied().filter(|address| address.ip().is_loopback()) {
+        let ip = match here.ip() {
+            IpAddr::V4(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            IpAddr::V6(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        };
+        let there = SocketAddr::new(ip, here.port());
+        if !addresses.contains(&there)
+            && timeout(NEAR, TcpStream::connect(there)).await.is_ok_and(|to| to.is_ok())
+        {
+            return Some((here, there));
+        }
+    }
+    None
+}
+
+/// Somebody listens on that port, at the other loopback.
+pub(super) fn listens_there(finding: &mut Finding, here: SocketAddr, there: SocketAddr) {
+    finding.id = "other-loopback";
+    finding.meaning =
+        format!("a server listens at {there}, and none at {here}: this machine has both addresses");
+    finding.advice = format!("write {there} in the URL, or let the server listen at {here}, too");
 }
 
 #[cfg(test)]

@@ -20,6 +20,14 @@ pub(super) fn proxy_authorization(phase: Phase, seen: &str) -> Finding {
     )
 }
 
+/// It knows who asks, and does not let them through.
+pub(super) fn not_let_through(finding: &mut Finding) {
+    "the proxy takes neither the user nor the password that it is told (407)"
+        .clone_into(&mut finding.meaning);
+    "mend user and password in the variable that names the proxy; in them, @ is written %40, : %3A and / %2F"
+        .clone_into(&mut finding.advice);
+}
+
 /// Whether words are in a text, whatever their letters.
 fn says(text: &str, words: &[&str]) -> bool {
     let text = text.to_ascii_lowercase();
@@ -157,7 +165,12 @@ pub(super) fn refused(phase: Phase, exchange: &Exchange, said: &str, authorized:
             let wait = head.retry_after.as_ref();
             let meaning = match wait {
                 Some(wait) => {
-                    format!("the server has had too many requests, and says when to come again: {wait}")
+                    // A number of seconds, or a date.
+                    let when = match wait.parse::<u64>() {
+                        Ok(seconds) => format!("in {seconds} s"),
+                        Err(_) => wait.clone(),
+                    };
+                    format!("the server has had too many requests, and says when to come again: {when}")
                 }
                 None => "the server has had too many requests, from us or from others".to_owned(),
             };

@@ -18,6 +18,9 @@ pub(crate) struct Proxy {
     url: String,
     /// What names it.
     source: &'static str,
+    /// It is told who asks.
+    #[cfg(unix)]
+    named: bool,
 }
 
 impl Proxy {
@@ -36,7 +39,12 @@ impl Proxy {
             let (name, value) = first(names, |name| std::env::var(name).ok())?;
             self::names(&value, uri).then_some(name)
         });
-        Some(Self { url: shown(uri), source: given.unwrap_or("the settings of the system") })
+        Some(Self {
+            url: shown(uri),
+            source: given.unwrap_or("the settings of the system"),
+            #[cfg(unix)]
+            named: found.basic_auth().is_some(),
+        })
     }
 }
 
@@ -45,6 +53,11 @@ impl Proxy {
     /// Its URL, without user and password.
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Whether it is told a user and a password.
+    pub(crate) const fn is_told_who_asks(&self) -> bool {
+        self.named
     }
 }
 

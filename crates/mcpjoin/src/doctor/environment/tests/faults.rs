@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::super::{EnvironmentCheck, EnvironmentDoctor, EnvironmentPart, EnvironmentReport, Outcome, World};
@@ -431,4 +432,77 @@ async fn what_bears_on_a_target_is_told_alone() {
     assert!(EnvironmentDoctor::new(others.clone()).about_host("example.org", true).await.is_empty());
     let ours = EnvironmentDoctor::new(others.with_variable("SSL_CERT_FILE", "/no"));
     assert_eq!(ids(ours.about_host("example.org", true).await), ["certificates-named-wrong"]);
+}
+
+/// What a runtime warns about is not its version.
+#[tokio::test]
+async fn a_runtime_that_warns_first_has_its_version_all_the_same() {
+    let folder = Folder::healthy("warns");
+    let warning = "Warning: Ignoring extra certs from /no, load failed: error:80000002:system library";
+    folder.program("usr/bin/node", &format!("echo '{warning}' >&2; echo v22.1.0"));
+    let report = examine(folder.world()).await;
+    found(&report, &[]);
+    let runtimes = &report.steps.iter().find(|step| step.part == EnvironmentPart::Runtimes).unwrap().detail;
+    assert!(runtimes.starts_with("node 22.1.0, npx 22.1.0"), "{runtimes}");
+}
+
+#[tokio::test]
+async fn a_part_that_was_not_looked_at_says_why() {
+    let folder = Folder::healthy("homeless");
+    let report = examine(folder.world().without_variable("HOME")).await;
+    let caches = report.steps.iter().find(|step| step.part == EnvironmentPart::Caches).unwrap();
+    assert_eq!(caches.detail, "there is no home");
+}
+
+#[tokio::test]
+async fn the_year_is_right_on_its_first_and_its_last_day() {
+    let folder = Folder::healthy("year");
+    for (seconds, year) in [(915_148_800, "1999"), (946_684_799, "1999"), (946_684_800, "2000")] {
+        let report = examine(folder.world().at_time(Duration::from_secs(seconds))).await;
+        found(&report, &["clock-wrong"]);
+        assert!(report.findings[0].seen.ends_with(year), "{}", report.findings[0].seen);
+    }
+}
+
+/// One that lets nobody through who does not say who asks is as good as none for those who do not say it.
+#[tokio::test]
+async fn a_proxy_that_wants_a_password_is_told() {
+    let folder = Folder::healthy("proxy-407");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = [0; 1024];
+            let count = stream.read(&mut asked).await.unwrap_or(0);
+            let asked = String::from_utf8_lossy(&asked[..count]).into_owned();
+            // me:hunter2hunter2
+            let status = match asked.contains("Proxy-Authorization: Basic bWU6aHVudGVyMmh1bnRlcjI=\r\n") {
+                true => "502 Bad Gateway",
+                false => "407 Proxy Authentication Required",
+            };
+            let _ = stream.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).await;
+        }
+    });
+    let world = |user: &str| {
+        let value = format!("http://{user}127.0.0.1:{port}");
+        folder.world().with_variable("https_proxy", value).with_variable("NO_PROXY", "localhost,127.0.0.1")
+    };
+    found(&examine(world("me:hunter2hunter2@")).await, &[]);
+    let report = examine(world("")).await;
+    found(&report, &["proxy-authorization"]);
+    assert!(report.findings[0].advice.contains("USER:PASSWORD"), "{}", report.findings[0].advice);
+    let report = examine(world("me:wrong-secret@")).await;
+    found(&report, &["proxy-authorization"]);
+    assert!(report.findings[0].seen.contains("takes neither"), "{}", report.findings[0].seen);
+    assert!(!format!("{report:?}").contains("wrong-secret"), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_folder_is_advised_once() {
+    let folder = Folder::healthy("once");
+    let world = folder.world().with_variable("PATH", "/sbin").with_variable("SHELL", "/bin/bash");
+    folder.file("sbin/x", "");
+    let report = examine(world).await;
+    let finding = report.findings.iter().find(|finding| finding.id == "not-found-here").unwrap();
+    assert!(finding.advice.contains("-e PATH=/usr/bin:/usr/local/bin:/bin "), "{}", finding.advice);
 }
