@@ -8,17 +8,10 @@ mod starting;
 
 pub(super) use go::{Typed, read as read_go};
 
-use std::time::Duration;
-
 use crate::args::Bridge;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::Ui;
-
-/// How long calls may go on whose client has closed standard input. It is waiting for us to leave then, and sends SIGTERM after
-/// a time of its own: the SDKs for TypeScript and Python do after 2 s.
-/// <https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown>
-const ANSWERS: Duration = Duration::from_millis(750);
 
 /// Joins both sides until one of them, or a signal, ends it. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, args: Bridge, escaped: bool) -> Result<Exit, Failure> {

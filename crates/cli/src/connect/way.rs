@@ -1,7 +1,5 @@
 //! The ways to a server: a child process, a socket, QUIC, HTTP.
 
-use std::time::Duration;
-
 use mcpjoin::Link;
 use mcpjoin::doctor::Target;
 use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketConnect, SocketError};
@@ -74,15 +72,6 @@ impl Way {
             to => to,
         };
         Self { to, trace: Some(trace), ..self.clone() }
-    }
-
-    /// The same with another patience for a program that is to end: from the end of its input to SIGTERM, and from there to
-    /// SIGKILL.
-    pub(crate) fn leaves_within(mut self, end_of_input: Duration, terminate: Duration) -> Self {
-        if let To::Child(command) = self.to {
-            self.to = To::Child(command.shutdown(end_of_input, terminate));
-        }
-        self
     }
 
     /// How it is let know who asks, over HTTP.

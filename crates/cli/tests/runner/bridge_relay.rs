@@ -488,30 +488,6 @@ fn i170_what_is_in_progress_at_the_end_of_input_is_finished_and_a_signal_leaves_
 }
 
 #[test]
-fn i170_a_call_that_goes_on_does_not_keep_a_bridge_whose_client_has_closed_its_side() {
-    // Clients send SIGTERM after 2 s. One server hears that its call is called off and that nothing comes any more, the
-    // other one is busy and hears nothing but a signal.
-    let busy = SHELL.replace("echo 'waiting' >&2 ;;", "echo 'waiting' >&2; exec sleep 1000 ;;");
-    for (server, hears) in [(SHELL, true), (&*busy, false)] {
-        let mut talk = Talk::open(&["bridge", "-v", "--era", "legacy", "--", "sh", "-c", server]);
-        talk.begin("tools/call", json!({ "name": "wait", "arguments": {} }));
-        let mut stderr = BufReader::new(talk.running.child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("waiting") {
-            assert_ne!(stderr.read_line(&mut said).unwrap(), 0);
-        }
-        let began = Instant::now();
-        drop(talk.running.child.stdin.take());
-        assert_eq!(talk.running.child.wait().unwrap().code(), Some(0));
-        let took = began.elapsed();
-        assert!(took < Duration::from_secs(4), "1.5 s, and what the machine needs: {took:?}");
-        stderr.read_to_string(&mut said).unwrap();
-        assert_eq!(said.contains("notifications/cancelled"), hears, "{said}");
-        talk.finish().exits(0);
-    }
-}
-
-#[test]
 fn d78_a_bridge_that_is_killed_leaves_nothing() {
     let deaf = format!("trap '' TERM HUP INT; {SHELL}\nsleep 1000");
     let words = ["bridge", "-v", "--era", "legacy", "--", "sh", "-c", &deaf];

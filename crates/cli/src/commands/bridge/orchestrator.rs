@@ -13,7 +13,6 @@ use mcpjoin::bridge::orchestra::{CLIENT_ADDRESS, LISTEN_ADDRESS};
 use mcpjoin::proto::session::{CloseCause, LinkEndKind};
 use tokio::time::timeout;
 
-use super::ANSWERS;
 use crate::args::{self, Poll};
 use crate::connect::{Signals, certificates_folder};
 use crate::events;
@@ -68,7 +67,6 @@ async fn serve(args: &args::Bridge, orchestrator: &Orchestrator, link: Link) -> 
     }
     let mut options = BridgeOptions::default();
     options.numbers = numbers;
-    options.limits.drain = ANSWERS;
     options.streamed = args.stream.iter().cloned().collect();
     options.strict = args.strict;
     match args.poll {

@@ -12,7 +12,7 @@ use mcpjoin::proto::http::origin::OriginError;
 use mcpjoin::proto::session::{Ask, CloseCause, Limits, LinkEndKind};
 
 use super::starting::Starting;
-use super::{ANSWERS, misplaced, of_http};
+use super::{misplaced, of_http};
 use crate::args::{Authorization, Bridge};
 use crate::commands::listening::{Address, Listening, Over, OverQuic, Serves};
 use crate::commands::misused;
@@ -97,10 +97,6 @@ impl Serves for Gateway {
     }
 }
 
-/// How long the server of a client on standard input and output may take to leave once it is told that nothing comes any
-/// more, and from SIGTERM to SIGKILL. With [`ANSWERS`] before it, SIGTERM reaches it before the client's reaches us.
-const LEAVES: (Duration, Duration) = (Duration::from_millis(750), Duration::from_secs(2));
-
 /// A server, and what is put before it.
 struct Relay {
     ui: Ui,
@@ -115,20 +111,15 @@ struct Relay {
 
 impl Relay {
     fn new(ui: &Ui, plan: Plan, args: &Bridge) -> Self {
-        let Plan { mut way, shown, first, tools, limits, timeout, .. } = plan;
-        let listens = !args.listen.is_empty();
-        // Of the connections to clients nothing is asked for but how large a message may be.
-        let mut downstream = Limits::default();
-        downstream.message = limits.message;
-        if !listens {
-            downstream.drain = ANSWERS;
-            way = way.leaves_within(LEAVES.0, LEAVES.1);
-        }
+        let Plan { way, shown, first, tools, limits, timeout, .. } = plan;
         let program = way.command().cloned();
         // A client of the legacy era has its server asked in its own way first.
         let first = if args.connect.era.has_legacy() { Phase::Initialize } else { first };
         let starting = Starting::new(ui, way, first);
         let start = starting.clone();
+        // Of the connections to clients nothing is asked for but how large a message may be.
+        let mut downstream = Limits::default();
+        downstream.message = limits.message;
         let mut gateway = Gateway::builder(move || start.clone().link())
             .limits(downstream)
             .upstream_limits(limits)
@@ -153,6 +144,7 @@ impl Relay {
             refused: Mutex::default(),
         };
         // On standard input and output the one client's refusal is the end, and is told there.
+        let listens = !args.listen.is_empty();
         let gateway = gateway.on_event(move |event| told.hear(event, listens)).build();
         Self { ui: ui.clone(), shown, starting, program, gateway, began: Instant::now() }
     }
