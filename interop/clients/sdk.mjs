@@ -135,9 +135,9 @@ export function checks(client, { connect, close, call, handle, hear, watch }) {
                 { progress: 50, total: 100, message: 'Half done' },
                 { progress: 100, total: 100, message: 'Done' },
             ];
-            assert.deepEqual(told.slice(0, 2), sent.slice(0, 2));
-            assert.notEqual(told.length, 2, 'the last of three was not handed on');
-            assert.deepEqual(told, sent);
+            // Those are lost that come with the result in one read: the last, and on a busy machine those before it, too.
+            assert.deepEqual(told, sent.slice(0, told.length));
+            assert.ok(told.length === sent.length, 'the last of three was not handed on');
         },
 
         async cancel() {

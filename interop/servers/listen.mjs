@@ -5,6 +5,9 @@ import { createServer } from 'node:http';
 /** Serves with this handler, and prints the address that a client is given. */
 export function listen(handler) {
     const server = createServer(handler);
+    // By itself it closes what is idle for five seconds, as much as a busy machine may let pass between two requests; one that
+    // is sent at that moment has no answer.
+    server.keepAliveTimeout = 0;
     server.listen(0, '127.0.0.1', () => {
         console.log(`listening on http://127.0.0.1:${server.address().port}/mcp`);
     });

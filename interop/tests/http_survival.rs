@@ -305,7 +305,8 @@ fn nothing_is_lost(ended: &BTreeMap<u64, Ended>, proxy: &Proxy) -> usize {
             Err(error) => {
                 assert!(!resumable, "cut at {cut}: {error}");
                 let after = at.duration_since(cut_at.unwrap());
-                assert!(after < Duration::from_secs(1), "cut at {cut}: it failed after {after:?}");
+                // A second on a machine of one's own, which a test of the library holds; there are many of these at once.
+                assert!(after < Duration::from_secs(10), "cut at {cut}: it failed after {after:?}");
                 let why = [
                     "the connection broke before a response came",
                     "the event stream broke before the reply",

@@ -13,9 +13,9 @@ use mcpjoin::client::{ClientBuilder, ClientError};
 use mcpjoin::link::{ChildCommand, ChildHandle, Forced};
 use mcpjoin::proto::session::{Ask, CallError, CloseCause, Limits, ProcessExit};
 use mcpjoin::proto::{Era, Raw};
-use support::{lives, poll_once, run, sh};
+use support::{lives, poll_once, run, sh, takes_less_than};
 
-/// Within this time every call under way learns of a death: 0.5 s, with room for a machine that does other things.
+/// Within this time every call under way learns of a death: 0.5 s, and what it takes to tell them.
 const TOLD: Duration = Duration::from_millis(1500);
 /// A step of the ladder that nobody wants to wait for.
 const SOON: Duration = Duration::from_millis(20);
@@ -66,21 +66,20 @@ fn r11_f11_a_death_is_told_to_every_call_after_the_last_reply_that_could_be_read
             r#"read -r a; read -r b; read -r c; {holder}
 echo 'out of memory' >&2; printf '%s\n' '{{"jsonrpc":"2.0","id":3,"result":{{"content":[]}}}}'; exit 3"#
         );
-        run(async {
+        run(takes_less_than(TOLD, async || {
             let client = connected(server(&script)).await;
             let calls = (2..5).map(async |id| {
                 let result = client.call_tool("t", None).await;
                 (id, result, Instant::now())
             });
             let results = join_all(calls).await;
-            let replied = results[1].2;
+            let (replied, mut longest) = (results[1].2, Duration::ZERO);
             for (id, result, told) in results {
                 if id == 3 {
                     assert_eq!(result.unwrap().content, []);
                     continue;
                 }
-                let after = told.saturating_duration_since(replied);
-                assert!(after < TOLD, "{after:?}");
+                longest = longest.max(told.saturating_duration_since(replied));
                 let error = result.unwrap_err();
                 let CloseCause::Link(end) = closed(&error) else { panic!("{error}") };
                 assert_eq!(end.exit, Some(ProcessExit::Code(3)));
@@ -90,7 +89,8 @@ echo 'out of memory' >&2; printf '%s\n' '{{"jsonrpc":"2.0","id":3,"result":{{"co
             client.closed().await;
             let report = client.child().and_then(|child| child.report()).expect("a report");
             assert_eq!(report.survivors, []);
-        });
+            longest
+        }));
     }
 }
 
@@ -108,7 +108,9 @@ fn r11_f11_a_killed_server_is_told_with_its_signal() {
 fn r20_f9_closing_ends_a_pending_call_at_once_however_long_the_server_takes() {
     run(async {
         let command = server("read -r a; echo asked >&2; exec sleep 1000");
-        let client = connected(command.shutdown(Duration::from_millis(600), Duration::from_secs(60))).await;
+        // The end of its input is all that it is told for so long.
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let client = connected(command.shutdown(PATIENCE, Duration::from_secs(60))).await;
         let child = client.child().expect("a child");
         let mut call = Box::pin(async {
             let error = client.call_tool("t", None).await.unwrap_err();
@@ -118,8 +120,8 @@ fn r20_f9_closing_ends_a_pending_call_at_once_however_long_the_server_takes() {
         let began = Instant::now();
         let (_, (error, told)) = tokio::join!(client.close(), call);
         assert!(matches!(closed(&error), CloseCause::Local), "{error}");
-        assert!(told - began < Duration::from_millis(500), "{:?}", told - began);
-        assert!(began.elapsed() >= Duration::from_millis(600));
+        assert!(told - began < PATIENCE, "{:?}", told - began);
+        assert!(began.elapsed() >= PATIENCE);
         // What closing has come to, the client knows.
         assert_eq!(client.exit(), Some(ProcessExit::Signal(15)));
         assert_eq!(child.report().expect("a report").forced, Forced::Terminated);
@@ -149,7 +151,8 @@ fn d70_a_server_that_reads_nothing_lets_calls_time_out_and_can_be_closed() {
 #[test]
 fn d81_a_stopped_server_lets_calls_time_out_and_can_be_closed() {
     run(async {
-        let command = server("kill -STOP $$; exec sleep 1000").shutdown(SOON, SOON);
+        // What it is woken for ends it, however long that takes it on a busy machine.
+        let command = server("kill -STOP $$; exec sleep 1000").shutdown(SOON, support::DEADLINE);
         let client = builder().limits(impatient()).connect(command.start().await.unwrap()).await.unwrap();
         let error = client.call_tool("t", None).await.unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::TimedOut { .. })), "{error}");

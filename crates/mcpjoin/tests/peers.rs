@@ -17,13 +17,13 @@ use mcpjoin::client::{ClientBuilder, ClientError, ConnectError};
 use mcpjoin::link::{ChildCommand, ChildHandle, SpawnErrorKind};
 use mcpjoin::proto::json::WriteError;
 use mcpjoin::proto::session::{
-    Ask, CallError, CloseCause, Inbound, LinkEndKind, OpeningFailure, ProcessExit, Violation,
+    Ask, CallError, CloseCause, Inbound, Limits, LinkEndKind, OpeningFailure, ProcessExit, Violation,
 };
 use mcpjoin::proto::types::CallToolResult;
 use mcpjoin::proto::{Era, Message, Method, Payload, Raw, Request, RequestId, code};
 use mcpjoin::{Client, Link};
 use serde_json::{Value, json};
-use support::{bare, fixture, raw, run, sh};
+use support::{bare, fixture, raw, run, sh, takes_less_than};
 use tokio::io::AsyncWriteExt as _;
 
 /// A file that a strict server counts its calls in.
@@ -151,9 +151,8 @@ fn f9_closing_ends_a_call_under_way_at_once() {
         }
         let closer = client.clone();
         let closing = tokio::spawn(async move { closer.close().await });
-        let began = Instant::now();
+        // Its answer never comes, and its time is a minute.
         let error = calling.await.unwrap().unwrap_err();
-        assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
         assert!(error.is_fatal(), "{error}");
         assert!(
             matches!(&error, ClientError::Call(CallError::Closed(cause)) if **cause == CloseCause::Local),
@@ -174,11 +173,8 @@ fn f11_c61_all_calls_under_way_learn_of_the_end_with_its_status_and_the_last_wor
         while calls.counted() < 5 {
             tokio::task::yield_now().await;
         }
-        let began = Instant::now();
         let last = client.call_tool("die", None).await.unwrap_err();
         let mut errors: Vec<_> = waiting.await.unwrap().into_iter().map(Result::unwrap_err).collect();
-        // 0.5 s after its exit, and what it takes to be heard and to exit.
-        assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
         errors.push(last);
         for error in errors {
             let text = error.to_string();
@@ -232,10 +228,12 @@ fn f21_a_call_runs_once_whatever_becomes_of_it() {
 
 #[test]
 fn f26_f33_servers_are_talked_to_at_the_same_time_and_a_broken_one_hides_no_other() {
-    /// Takes half a second to open, and calls its tool what every other calls it.
-    fn server(name: &str) -> ChildCommand {
+    /// Opens once all five have been asked to, and calls its tool what every other calls it.
+    fn server(name: &str, asked: &Path) -> ChildCommand {
+        let asked = asked.display();
         sh(&format!(
-            r#"read -r line; sleep 0.5
+            r#"read -r line; : >'{asked}/{name}'
+while [ "$(ls '{asked}' | wc -l)" -lt 5 ]; do sleep 0.05; done
 printf '%s\n' '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"{name}","version":"1"}}}}}}'
 read -r line; read -r line
 printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{"content":[{{"type":"text","text":"{name}"}}]}}}}'
@@ -244,17 +242,18 @@ cat >/dev/null"#
     }
     run(async {
         let names = ["a", "b", "c", "d", "e"];
-        let began = Instant::now();
+        let asked = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("asked-{}", std::process::id()));
+        std::fs::create_dir(&asked).unwrap();
+        let asked = &asked;
         let five = names.map(|name| async move {
-            let client = legacy().connect(server(name).start().await.unwrap()).await.unwrap();
+            let client = legacy().connect(server(name, asked).start().await.unwrap()).await.unwrap();
             said(&client.call_tool("same", None).await.unwrap()).to_owned()
         });
         let broken = async { legacy().connect(sh("exit 4").start().await.unwrap()).await.unwrap_err() };
         let (told, broken) = tokio::join!(join_all(five), broken);
         assert_eq!(told, names);
         assert_eq!(broken.exit(), Some(ProcessExit::Code(4)));
-        // One after the other they take 2.5 s.
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        std::fs::remove_dir_all(asked).unwrap();
     });
 }
 
@@ -281,16 +280,20 @@ fn c59_a_dead_child_is_told_within_half_a_second_whatever_it_leaves_behind() {
     run(async {
         // The grandchild holds the pipes and does not go away.
         let script = "trap '' TERM; sh -c 'while :; do sleep 1; done' & echo gone >&2; exit 7";
-        let began = Instant::now();
-        let command = sh(script);
-        let child = command.handle();
-        let (error, _) = refused(legacy(), command).await;
         // What it takes to start is in it.
-        assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
-        assert_eq!(error.exit(), Some(ProcessExit::Code(7)));
-        assert!(error.to_string().contains("gone"), "{error}");
-        let report = child.ended().await.unwrap();
-        assert!(report.survivors.is_empty(), "{report:?}");
+        takes_less_than(Duration::from_millis(1500), async || {
+            let began = Instant::now();
+            let command = sh(script);
+            let child = command.handle();
+            let (error, _) = refused(legacy(), command).await;
+            let took = began.elapsed();
+            assert_eq!(error.exit(), Some(ProcessExit::Code(7)));
+            assert!(error.to_string().contains("gone"), "{error}");
+            let report = child.ended().await.unwrap();
+            assert!(report.survivors.is_empty(), "{report:?}");
+            took
+        })
+        .await;
     });
 }
 
@@ -377,8 +380,11 @@ fn r23_who_connects_to_the_echo_script_learns_at_once_that_it_is_no_server() {
             (Ask::Only(Era::Modern), Method::Discover, "supportedVersions"),
             (Ask::Auto, Method::Initialize, "serverInfo"),
         ] {
-            let (error, took) = refused(Client::builder("c", "1").ask(ask), fixture("echo_jsonrpc.py")).await;
-            assert!(took < Duration::from_secs(3), "{ask:?}: {took:?}");
+            // Longer than this test may take: so that it is not waited for.
+            let mut limits = Limits::default();
+            (limits.probe, limits.initialize) = (2 * support::DEADLINE, 2 * support::DEADLINE);
+            let builder = Client::builder("c", "1").ask(ask).limits(limits);
+            let (error, _) = refused(builder, fixture("echo_jsonrpc.py")).await;
             let CloseCause::Opening(OpeningFailure::BadReply { method: asked, problem }) =
                 error.close_cause()
             else {

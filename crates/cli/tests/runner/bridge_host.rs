@@ -290,13 +290,16 @@ fn h158_a_host_that_is_killed_under_load_is_there_for_the_bridges_next_call_and_
         backend.open.send_replace(false);
         backend.running(16).await;
         host.killed();
+        let starting = Instant::now();
         let host = started(&address);
+        // On a machine that is so busy that starting takes long, all the rest does, too.
+        let most = Duration::from_secs(2).max(10 * starting.elapsed());
         backend.open.send_replace(true);
 
         let since = Instant::now();
         let n = next.fetch_add(1, Ordering::SeqCst);
         square(&client, n).await.unwrap();
-        assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+        assert!(since.elapsed() < most, "{:?} and not {most:?}", since.elapsed());
         right.send_modify(|right| right.push(n));
         // Of those sixteen nobody can know whether they have run, and each is told so.
         let failures = failed.subscribe().wait_for(|failed| failed.len() >= 16).await.unwrap().clone();

@@ -795,7 +795,7 @@ fn what_the_server_is_to_get_is_what_the_options_say() {
         "--cwd",
         "/",
         "-t",
-        "300ms",
+        "4s",
         "--",
         "sh",
         "-c",
@@ -807,7 +807,7 @@ fn what_the_server_is_to_get_is_what_the_options_say() {
     let surroundings = talk.call("work");
     assert_eq!(surroundings["result"]["content"][0]["text"], "lovelace /", "{surroundings}");
     let late = talk.call("wait");
-    assert_eq!(late["error"]["data"]["afterMs"], 300, "{late}");
+    assert_eq!(late["error"]["data"]["afterMs"], 4000, "{late}");
     talk.finish().exits(0);
 }
 

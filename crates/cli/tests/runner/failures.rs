@@ -41,9 +41,8 @@ fn a_file_that_cannot_be_run_says_why() {
 
 #[test]
 fn a_server_that_ends_at_once_leaves_its_last_words() {
-    let began = Instant::now();
-    let ran = run(["list", "sh", "-c", "echo fatal >&2; exit 7"]).exits(4);
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    // It is not waited for: an answer might take an hour.
+    let ran = run(["list", "--connect-timeout", "1h", "sh", "-c", "echo fatal >&2; exit 7"]).exits(4);
     assert_eq!(ran.stdout, "");
     ran.says(&[
         "(E_SERVER_EXITED)",
@@ -84,8 +83,7 @@ fn a_server_that_dies_in_the_middle_of_a_call_leaves_its_last_words() {
 
 #[test]
 fn what_is_no_server_is_told_with_its_first_words() {
-    let ran =
-        run(["list", "--connect-timeout", "300ms", "sh", "-c", "echo Welcome; cat >/dev/null"]).exits(4);
+    let ran = run(["list", "--connect-timeout", "2s", "sh", "-c", "echo Welcome; cat >/dev/null"]).exits(4);
     ran.says(&["(E_NOT_MCP)", "stdout   Welcome"]);
     let garbage =
         "while read -r x; do :; done & i=0; while [ $i -lt 40 ]; do echo banner $i; i=$((i+1)); done; wait";

@@ -10,8 +10,9 @@ use std::time::Duration;
 /// Every process that a test starts inherits this variable, with a value of its own for each run.
 const MARK: &str = "MCPJOIN_CLI_TEST";
 
-/// No run takes longer: then everything that it has started is killed, and the test that waits for it fails.
-const LONGEST: Duration = Duration::from_secs(60);
+/// No run takes longer, on the busiest machine: then everything that it has started is killed, and the test that waits for it
+/// fails. (Listing a hundred thousand tools takes 4 s on a machine of one's own, and took 70 s where others built meanwhile.)
+const LONGEST: Duration = Duration::from_secs(150);
 
 /// What one run came to.
 pub(crate) struct Ran {
@@ -119,6 +120,17 @@ impl Running {
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+}
+
+/// Holds that something takes less than `bound`: in one of its runs, because the machine may be busy in some of them, while a
+/// fault that makes it slow does so in each. `once` says how long it took.
+#[track_caller]
+pub(crate) fn takes_less_than(bound: Duration, mut once: impl FnMut() -> Duration) {
+    let mut took = Vec::new();
+    while took.last().is_none_or(|took| *took >= bound) {
+        assert!(took.len() < 5, "never below {bound:?}: {took:?}");
+        took.push(once());
     }
 }
 

@@ -121,8 +121,12 @@ fn order(order: Order) {
 fn keep(orders: &Receiver<Order>, heard: &OwnedFd) {
     let mut children: Vec<Kept> = Vec::new();
     loop {
+        let (starting, ending): (Vec<_>, Vec<_>) =
+            orders.try_iter().partition(|order| matches!(order, Order::Spawn(..)));
+        // One look for all who are to be ended, after each of them was asked for: what a child has started since an older
+        // one would be a stranger, once its parent is gone. So nothing that takes its time comes between, either.
         let world = LazyCell::new(|| World::look(Scope::Parents));
-        while let Ok(order) = orders.try_recv() {
+        for order in ending.into_iter().chain(starting) {
             let now = Instant::now();
             match order {
                 Order::Spawn(spec, reply) => {

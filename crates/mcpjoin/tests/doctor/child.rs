@@ -374,13 +374,13 @@ fn an_answer_with_another_id_is_no_silence() {
         let probe = format!("{id}; {UNKNOWN}").leak();
         let initialize = format!("{id}; {OPEN}").leak();
         let server = Shell { probe, initialize, ..HEALTHY };
-        let report = run(Doctor::new(server.command(), waits(Duration::from_millis(400))).examine());
+        let report = run(Doctor::new(server.command(), waits(Duration::from_secs(2))).examine());
         let finding = only(&report, "other-id", Check::Opening, Phase::Initialize);
         assert!(finding.seen.contains(&format!("the id {given}, which nobody asked")), "{finding:?}");
     }
     // The same after the opening.
     let mut limits = Limits::default();
-    limits.request = Duration::from_millis(400);
+    limits.request = Duration::from_secs(2);
     let list = format!("id=7000; {TOOLS}").leak();
     let doctor = Doctor::new(Shell { list, ..HEALTHY }.command(), client().limits(limits));
     let report = run(doctor.examine());
@@ -400,7 +400,7 @@ fn messages_that_are_written_wrongly_are_told_from_noise() {
     {
         // In the opening, and in the conversation.
         let server = Shell { initialize: how, ..HEALTHY };
-        let report = run(Doctor::new(server.command(), waits(Duration::from_millis(400))).examine());
+        let report = run(Doctor::new(server.command(), waits(Duration::from_secs(2))).examine());
         let finding = only(&report, id, check, Phase::Initialize);
         assert!(!finding.evidence.stdout.is_empty(), "{finding:?}");
         let patient = client().limits(limits.clone());

@@ -153,14 +153,14 @@ impl Canned {
 /// A client that does not wait long.
 pub(crate) fn client() -> ClientBuilder {
     let mut limits = Limits::default();
-    limits.probe = Duration::from_millis(400);
-    limits.initialize = Duration::from_millis(400);
-    limits.request = Duration::from_secs(5);
+    limits.probe = Duration::from_secs(2);
+    limits.initialize = Duration::from_secs(2);
+    limits.request = Duration::from_secs(20);
     Client::builder("test", "1.0.0").limits(limits)
 }
 
 async fn examined(connect: HttpConnect) -> Report {
-    Doctor::new(connect.connect_timeout(Duration::from_secs(1)), client()).examine().await
+    Doctor::new(connect.connect_timeout(Duration::from_secs(5)), client()).examine().await
 }
 
 type Answer = fn(&Asked) -> Option<String>;
@@ -500,7 +500,7 @@ async fn banner(words: &'static [u8]) -> (u16, JoinHandle<()>) {
             // What was sent is not to be lost in a reset.
             let _ = stream.shutdown().await;
             let mut rest = Vec::new();
-            let _ = tokio::time::timeout(Duration::from_millis(200), stream.read_to_end(&mut rest)).await;
+            let _ = tokio::time::timeout(Duration::from_secs(1), stream.read_to_end(&mut rest)).await;
         }
     });
     (port, task)

@@ -19,8 +19,8 @@ use crate::support::run;
 
 fn client() -> ClientBuilder {
     let mut limits = Limits::default();
-    limits.probe = Duration::from_millis(400);
-    limits.initialize = Duration::from_millis(400);
+    limits.probe = Duration::from_secs(2);
+    limits.initialize = Duration::from_secs(2);
     Client::builder("test", "1.0.0").limits(limits)
 }
 

@@ -80,8 +80,7 @@ fn tls_on_one_side_alone_is_told() {
         let canned =
             Canned::new(|_| Some("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n".into())).await;
         let connect = Link::http(format!("https://127.0.0.1:{}/mcp", canned.port));
-        let report =
-            Doctor::new(connect.connect_timeout(Duration::from_millis(500)), client()).examine().await;
+        let report = Doctor::new(connect.connect_timeout(Duration::from_secs(5)), client()).examine().await;
         let finding = alone(&report, "no-tls", Check::Tls);
         assert!(finding.advice.contains("http://"), "{finding:#?}");
         let port = server(include_bytes!("../fixtures/tls/server.pem"), KEY);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcpjoin::client::{Client, ClientError};
 use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, CallError, Limits, LinkErrorKind};
+use mcpjoin::proto::session::{Ask, CallError, LinkErrorKind};
 use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::{Link, Server};
 use serde_json::json;
@@ -81,9 +81,7 @@ async fn wronged() -> (Scripted, Client) {
         }
     })
     .await;
-    let mut limits = Limits::default();
-    limits.request = Duration::from_millis(100);
-    let client = builder().limits(limits).connect(server.link().build().unwrap()).await.unwrap();
+    let client = builder().connect(server.link().build().unwrap()).await.unwrap();
     (server, client)
 }
 
@@ -110,7 +108,7 @@ fn r79_errors_over_http_are_told_apart_and_the_server_is_known() {
         assert!(matches!(bad, ClientError::BadResult { .. }), "{bad:?}");
         assert!(bad.to_string().contains("tools/call is not valid: content"), "{bad}");
         // The time.
-        let late = error("silent").await;
+        let late = client.call_tool("silent", None).timeout(Duration::from_millis(100)).await.unwrap_err();
         assert!(matches!(late, ClientError::Call(CallError::TimedOut { .. })), "{late:?}");
         assert!(late.to_string().contains("not answered within 100 ms"), "{late}");
         assert!(!client.is_closed(), "none of them is about more than its call");

@@ -412,14 +412,15 @@ fn initialize_waits_for_a_probe_that_was_put_off() {
             let refused = refused.clone();
             async move {
                 if refused.fetch_add(1, Ordering::SeqCst) < 1 {
-                    return talk.answer(503, &[("Retry-After", "1")], "").await;
+                    return talk.answer(503, &[("Retry-After", "3")], "").await;
                 }
                 modern(seen, talk).await
             }
         })
         .await;
+        // Shorter than the pause, and long enough for an answer.
         let mut limits = mcpjoin::proto::session::Limits::default();
-        limits.probe = std::time::Duration::from_millis(50);
+        limits.probe = std::time::Duration::from_secs(2);
         let client = builder().limits(limits).connect(server.link().build().unwrap()).await.unwrap();
         assert_eq!(client.profile().era, Era::Modern);
         assert_eq!(server.abouts()[..2], ["server/discover", "server/discover"]);

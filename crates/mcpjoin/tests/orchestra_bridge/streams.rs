@@ -250,7 +250,7 @@ fn the_time_limit_of_a_call_is_one_for_the_whole_stream() {
             answering(move |_| Act::FramesWhen(vec![chunk("first", BYTES, 0)], told.clone(), Vec::new()));
         let scripted = Scripted::new(&certificates, script).await;
         let mut options = OrchestratorOptions::default();
-        options.tool_call = Duration::from_millis(500);
+        options.tool_call = Duration::from_secs(3);
         let orchestrator = handle_with(scripted.address, &certificates, options).await;
         let start = StreamStart { tool_name: "say".into(), ..StreamStart::default() };
         let mut stream = orchestrator.tool_stream(start).await.unwrap().unwrap();

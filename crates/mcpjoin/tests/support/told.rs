@@ -4,6 +4,7 @@ use std::sync::Once;
 
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
@@ -24,6 +25,12 @@ pub(crate) fn hearing<T>(subscriber: impl Subscriber + Send + Sync + 'static, bo
 struct AskedEachTime;
 
 impl Subscriber for AskedEachTime {
+    /// Until a test hears, no place asks anybody. From its making to its being everybody's, this is the only subscriber and
+    /// no thread's own: a place that asked meanwhile would be told that nobody listens, and might keep that.
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::OFF)
+    }
+
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
     }
