@@ -289,7 +289,7 @@ fn the_files_of_more_programs_are_found() {
         ("../.copilot/mcp-config.json", "copilot"),
         ("../.mcp-inspector/mcp.json", "inspector"),
     ] {
-        folder.file(file, &servers(name));
+        folder.file(file, servers(name));
     }
     folder.file(".zed/settings.json", "{\"context_servers\": {\"zed\": {\"command\": \"x\"}}}");
     folder.file("opencode.jsonc", "{\"mcp\": {\"open\": {\"type\": \"local\", \"command\": [\"x\"]}}}");
