@@ -88,8 +88,9 @@ impl AuthError {
             }
             Self::Registration(RegistrationError::Fetch(error))
             | Self::Token(TokenError::Unreached(error)) => (error.kind.of_network()?, error.to_string()),
-            Self::Token(TokenError::Unavailable { url, status }) => {
-                (LinkErrorKind::Unreached, format!("POST {url}: answered {status}"))
+            Self::Token(error @ TokenError::Unavailable { .. }) => {
+                let what = format!("{AUTHORIZATION_SERVER} cannot answer now: {error}");
+                return Some((LinkErrorKind::Unreached, what));
             }
             _ => return None,
         };
