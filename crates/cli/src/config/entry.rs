@@ -131,11 +131,16 @@ impl Definition {
         };
         // Gemini CLI says includeTools and excludeTools.
         let mut allowed = texts(fields.take(&["allowed_tools", "allowedTools", "includeTools"])?)?;
-        let disabled_tools = texts(fields.take(&["disabled_tools", "disabledTools", "excludeTools"])?)?;
-        // Copilot CLI says tools.
+        let mut disabled_tools = texts(fields.take(&["disabled_tools", "disabledTools", "excludeTools"])?)?;
+        // Copilot CLI says tools, and an empty list of them is none.
         match fields.take(&["tools"])? {
             Some(member) if matches!(member.node.value, Value::List(_)) => {
-                allowed.extend(texts(Some(member))?);
+                let at = member.at;
+                let names = texts(Some(member))?;
+                if names.is_empty() {
+                    disabled_tools.push(Text { text: "*".into(), at });
+                }
+                allowed.extend(names);
             }
             Some(member) => {
                 warnings.push(Problem::new(member.at, "tools is not used: it is no list of names"));

@@ -746,6 +746,7 @@ fn the_filters_of_other_programs_bind() {
     let text = r#"{"mcpServers": {
         "gemini": {"command": "x", "includeTools": ["safe", "read"], "excludeTools": ["read"], "trust": true},
         "copilot": {"command": "x", "tools": ["a", "b*"]},
+        "none": {"command": "x", "tools": []},
         "all": {"command": "x", "tools": ["*"], "alwaysAllow": ["a"], "autoApprove": [], "watchPaths": ["/a"]},
         "odd": {"command": "x", "tools": {"a": true}},
         "google": {"command": "x", "authProviderType": "y"}},
@@ -754,8 +755,8 @@ fn the_filters_of_other_programs_bind() {
     let allows = |name, tool| definition(&configuration, name).unwrap().tools.allows(tool);
     assert!(allows("gemini", "safe") && !allows("gemini", "read") && !allows("gemini", "other"));
     assert!(allows("copilot", "a") && allows("copilot", "bee") && !allows("copilot", "c"));
-    assert!(allows("all", "anything"));
-    for name in ["gemini", "copilot", "all"] {
+    assert!(allows("all", "anything") && !allows("none", "anything"));
+    for name in ["gemini", "copilot", "none", "all"] {
         assert_eq!(warnings(&configuration, name), Vec::<String>::new(), "{name}");
     }
     assert_eq!(
