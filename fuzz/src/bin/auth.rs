@@ -6,6 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use mcpjoin_fuzz::{Input, start};
 use mcpjoin_proto::http::challenge::Challenge;
 use mcpjoin_proto::http::origin::{Origin, same_origin};
+use mcpjoin_proto::http::resource::{authorization_server_urls, canonical, covers, protected_resource_urls};
 
 #[allow(
     dead_code,
@@ -15,10 +16,7 @@ use mcpjoin_proto::http::origin::{Origin, same_origin};
 #[path = "../../../crates/mcpjoin/src/auth/metadata.rs"]
 mod metadata;
 
-use metadata::{
-    AuthorizationServer, ProtectedResource, authorization_server_urls, canonical, covers,
-    protected_resource_urls,
-};
+use metadata::{AuthorizationServer, ProtectedResource};
 
 /// So much of a header is read.
 const HEADER_BYTES: usize = 16 * 1024;

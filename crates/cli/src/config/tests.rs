@@ -761,11 +761,11 @@ fn the_filters_of_other_programs_bind() {
     }
     assert_eq!(
         warnings(&configuration, "odd"),
-        ["settings.json:5:33: tools is not used: it is no list of names"]
+        ["settings.json:6:33: tools is not used: it is no list of names"]
     );
     assert_eq!(
         warnings(&configuration, "google"),
-        ["settings.json:6:36: authProviderType is not known and not used"]
+        ["settings.json:7:36: authProviderType is not known and not used"]
     );
 }
 

@@ -43,11 +43,14 @@ fn the_wrong_scheme_is_told_with_the_right_one() {
     line(&format!("list http://{tls}/mcp")).exits(4).says(&["(E_LINK)", "https:// in place of http://"]);
     line(&format!("list http://{web}/mcp")).exits(4).says(&["(E_NO_ENDPOINT)", "404", "/mcp"]);
     line(&format!("list --era legacy tcp://{web}")).exits(4).says(&[
-        "(E_CLOSED)",
+        "(E_NOT_MCP)",
+        "what listens there speaks HTTP",
         "received HTTP/1.1 404",
         "http:// in place of tcp://",
     ]);
-    line(&format!("list --era legacy tcp://{tls}")).exits(4).says(&["without TLS or HTTP"]);
+    line(&format!("list --era legacy tcp://{tls}"))
+        .exits(4)
+        .says(&["what listens there speaks TLS", "https:// in place of tcp://"]);
 }
 
 #[test]
