@@ -12,6 +12,7 @@ use std::io::Read;
 
 use mcpjoin::proto::Raw;
 
+use crate::config::similar;
 use crate::object::{self, Object};
 use crate::target::shown;
 use schema::Kinds;
@@ -23,6 +24,9 @@ pub(crate) fn kinds(schema: &serde_json::Value, name: &str) -> String {
 
 /// One byte more than may be read: it shows that there is more.
 const HEADROOM: u64 = 1;
+
+/// So many names that a tool does not have are compared with those that it has: an object from a file may have many.
+const COMPARED: usize = 10;
 
 /// Arguments as typed, checked as far as that goes without the tool.
 #[derive(Debug, PartialEq)]
@@ -110,6 +114,25 @@ impl Typed {
     /// Whether the schema of the tool is needed to know what they mean.
     pub(crate) fn need_schema(&self) -> bool {
         self.members.iter().any(|(_, typing)| matches!(typing, Typing::Word(_)))
+    }
+
+    /// What was typed by a name that the schema does not have, each with the name that was probably meant: one that it has,
+    /// and that was not given.
+    pub(crate) fn mistyped(&self, input_schema: &Raw) -> Vec<(&str, String)> {
+        let schema: Option<serde_json::Value> = serde_json::from_str(input_schema.as_str()).ok();
+        let Some(properties) = schema.as_ref().and_then(|schema| schema.get("properties")?.as_object())
+        else {
+            return Vec::new();
+        };
+        let is_given = |name: &str| self.members.iter().any(|(given, _)| given == name);
+        let unknown = self.members.iter().filter(|(name, _)| !properties.contains_key(name));
+        unknown
+            .take(COMPARED)
+            .filter_map(|(name, _)| {
+                let missing = properties.keys().map(String::as_str).filter(|known| !is_given(known));
+                similar(name, missing).map(|meant| (name.as_str(), meant.to_owned()))
+            })
+            .collect()
     }
 
     /// The arguments as one object. Without a schema every word is a string.

@@ -95,6 +95,24 @@ fn single_arguments_win_over_objects() {
 }
 
 #[test]
+fn a_name_that_is_mistyped_is_known_by_what_was_not_given() {
+    let schema = Raw::parse(r#"{"properties":{"message":{},"messages":{},"count":{}}}"#).unwrap();
+    let mistyped = |words: &[&str]| {
+        let words: Vec<OsString> = words.iter().map(Into::into).collect();
+        let typed = Typed::read(None, &words, 1024).unwrap();
+        typed
+            .mistyped(&schema)
+            .into_iter()
+            .map(|(name, meant)| format!("{name}: {meant}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(mistyped(&["mesage=a"]), ["mesage: message"]);
+    assert_eq!(mistyped(&["mesage=a", "message=b", "messages=c"]), [""; 0]);
+    assert_eq!(mistyped(&["count=1", "other=2"]), [""; 0]);
+    assert_eq!(mistyped(&["cuont:=1", "mesage=2"]), ["cuont: count", "mesage: message"]);
+}
+
+#[test]
 fn without_a_schema_words_are_text() {
     let typed = Typed::read(None, &["a=1".into()], 1024).unwrap();
     assert!(typed.need_schema());

@@ -111,6 +111,10 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
         None
     };
     let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
+    for (name, meant) in schema.map(|schema| arguments.mistyped(schema)).unwrap_or_default() {
+        let (name, meant) = (shown(name.as_ref()), shown(meant.as_ref()));
+        ui.note(&format!("the tool has no argument {name}; did you mean {meant}?"));
+    }
     let arguments = arguments.object_for(schema).map_err(|problem| {
         Failure::usage(problem, "mcpjoin tool shows what a tool takes, list --json what each does")
     })?;
