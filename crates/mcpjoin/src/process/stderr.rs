@@ -168,6 +168,8 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[tokio::test]
@@ -175,7 +177,7 @@ mod tests {
         let tail = StderrTail::default();
         let mut waiting = [Box::pin(tail.ended()), Box::pin(tail.ended())];
         for waiting in &mut waiting {
-            assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+            assert!(waiting.as_mut().now_or_never().is_none());
         }
         let end = End(tail.clone());
         end.0.push(b"last words");
