@@ -198,6 +198,29 @@ fn what_a_newer_version_has_stored_is_told_and_can_be_forgotten() {
     place.run("auth status URL").exits(3);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_others_may_read_hides_no_login_and_keeps_none_from_being_forgotten() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let place = Place::new("others");
+    place.login("");
+    let odd = place.folder.join("odd.json");
+    std::fs::write(&odd, "{}").unwrap();
+    std::fs::set_permissions(&odd, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let told = ["(E_AUTH_STORE)", "odd.json is not safe for tokens: other users may read it", "chmod 600"];
+    let ran = place.run("auth status").exits(2).says(&told);
+    assert!(ran.stdout.contains("1 login, stored in") && !ran.stderr.contains("chmod 700"), "{}", ran.stdout);
+    let ran = place.run("auth status --json").exits(2);
+    assert_eq!(ran.json()["logins"].as_array().unwrap().len(), 1);
+    let ran = place.run("auth logout --all").exits(2).says(&told);
+    assert!(ran.stdout.contains("forgotten"), "{}", ran.stdout);
+    assert!(odd.exists());
+    // Of what nobody has read it is not said that there is nothing.
+    assert_eq!(place.run("auth status").exits(2).says(&told).stdout, "");
+    place.run("auth status URL").exits(3);
+}
+
 #[test]
 fn nobody_logs_in_over_http_to_another_machine_and_nothing_is_sent() {
     let place = Place::new("plain");

@@ -158,6 +158,7 @@ fn a_name_that_is_mistyped_is_told_with_what_may_be_meant() {
     // It is asked for all the same: the server is the judge.
     line("call demo: ech message=hi").exits(5).says(&["the server lists no tool ech; did you mean echo?"]);
     let said = "the tool has no argument mesage; did you mean message?";
-    line("call demo: echo mesage=hi").exits(5).says(&[said, "missing field `message`"]);
+    let ran = line("call demo: echo mesage=hi").exits(5).says(&[said]);
+    assert!(ran.stdout.contains("missing field `message`"), "{}", ran.stdout);
     line("prompt demo: test_simple_promt").exits(5).says(&["did you mean test_simple_prompt?"]);
 }

@@ -28,6 +28,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// No folder with more files is looked through.
 const FILES: usize = 10_000;
 
+/// Which logins a [`FileStore`] keeps.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct KeptServers {
+    /// The URLs of the servers that they are for, in order.
+    pub servers: Vec<String>,
+    /// Why a file was not read, for each that was not: it may be a login, and is left as it is.
+    pub unread: Vec<StoreError>,
+}
+
 /// Keeps logins in a folder, one file for each server.
 ///
 /// The folder is made when the first login is saved, for its owner alone. Several processes may share it. Each operation reads or
@@ -44,31 +54,35 @@ impl FileStore {
         Self { folder: folder.into() }
     }
 
-    /// The servers whose logins are kept, in the order of their URLs.
+    /// Which logins are kept. A file that cannot be read, or is not safe, hides none of the others.
     ///
     /// # Errors
-    /// When the folder or a file in it cannot be read, or is not safe.
-    pub async fn servers(&self) -> Result<Vec<String>, StoreError> {
+    /// When the folder cannot be read, or is not safe.
+    pub async fn servers(&self) -> Result<KeptServers, StoreError> {
         let this = self.clone();
         blocking(move || this.all()).await
     }
 
-    fn all(&self) -> Result<Vec<String>, StoreError> {
+    fn all(&self) -> Result<KeptServers, StoreError> {
+        let mut found = KeptServers::default();
         if !self.is_there()? {
-            return Ok(Vec::new());
+            return Ok(found);
         }
         let entries = fs::read_dir(&self.folder).map_err(|error| system(&self.folder, &error))?;
-        let mut servers = Vec::new();
         for entry in entries.take(FILES) {
             let path = entry.map_err(|error| system(&self.folder, &error))?.path();
-            if path.extension().is_some_and(|extension| extension == "json")
-                && let Some(text) = read(&path)?
-            {
-                servers.extend(server_of(&text));
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            match read(&path) {
+                Ok(Some(text)) => found.servers.extend(server_of(&text)),
+                // Forgotten meanwhile.
+                Ok(None) => {}
+                Err(error) => found.unread.push(error),
             }
         }
-        servers.sort();
-        Ok(servers)
+        found.servers.sort();
+        Ok(found)
     }
 
     /// Whether the folder is there; it is safe then.

@@ -43,7 +43,7 @@ pub use discovery::{Discovered, DiscoveryError};
 pub use error::AuthError;
 pub use explain::{ExplainOptions, OnStep, explain};
 pub use fetch::{Exchange, FetchError, FetchErrorKind};
-pub use file_store::FileStore;
+pub use file_store::{FileStore, KeptServers};
 pub use grants::{Assertion, Grant, IdentityKind, IdentityProvider, PrivateKey, PrivateKeyError};
 pub use ladder::{Ladder, Rule, Rung, Step, Tried, Verdict};
 pub use metadata::{AuthorizationServer, MetadataError, ProtectedResource};

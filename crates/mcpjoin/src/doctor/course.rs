@@ -277,6 +277,8 @@ impl Course {
         client.close().await;
         drop(client);
         let report = handle.ended().await.unwrap_or_default();
+        // What it says at its end is what a finding quotes.
+        handle.stderr_read().await;
         let checks = [Check::EndOfInput, Check::ExitStatus, Check::Family];
         if ended {
             if !noticed {

@@ -249,7 +249,7 @@ impl ChildCommand {
         *self.handle.0.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Watched { pid: process.pid(), phase: process.observe(), stderr: tail.clone() });
         let over = async {
-            let mut reported = pin!(reported(process.observe()));
+            let mut reported = pin!(process::reported(process.observe()));
             tokio::select! {
                 biased;
                 report = &mut reported => report,
@@ -264,12 +264,6 @@ impl ChildCommand {
         let (report, (), ()) = tokio::join!(over, said, told);
         Ok(report.unwrap_or_default())
     }
-}
-
-/// Ready when a child and what it has started are gone.
-async fn reported(mut phase: watch::Receiver<Phase>) -> Option<ShutdownReport> {
-    let phase = phase.wait_for(|phase| phase.report.is_some()).await.ok()?;
-    phase.report.as_deref().cloned()
 }
 
 impl ChildHandle {
@@ -301,6 +295,12 @@ impl ChildHandle {
         self.watched().map(|watched| watched.stderr.bytes()).unwrap_or_default()
     }
 
+    /// Waits until what it wrote to standard error is read to its end. Called when it has ended, in its own runtime.
+    pub(crate) async fn stderr_read(&self) {
+        let Some(watched) = self.watched() else { return };
+        watched.stderr.ended().await;
+    }
+
     /// What it took to end it and what is left of what it had started; `None` until that is over.
     #[must_use]
     pub fn report(&self) -> Option<ShutdownReport> {
@@ -310,7 +310,7 @@ impl ChildHandle {
     /// Waits until the child and what it has started are gone, by whatever cause, and the child is reaped. `None`
     /// when it has not been started. Waits for the run that is current when it is called. Cancel-safe.
     pub async fn ended(&self) -> Option<ShutdownReport> {
-        reported(self.watched()?.phase).await
+        process::reported(self.watched()?.phase).await
     }
 }
 

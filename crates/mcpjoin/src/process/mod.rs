@@ -118,6 +118,12 @@ pub(crate) struct Phase {
     pub(crate) report: Option<Arc<ShutdownReport>>,
 }
 
+/// Ready when a child and what it has started are gone.
+pub(crate) async fn reported(mut phase: watch::Receiver<Phase>) -> Option<ShutdownReport> {
+    let phase = phase.wait_for(|phase| phase.report.is_some()).await.ok()?;
+    phase.report.as_deref().cloned()
+}
+
 /// What the keeper and the handles of one child share.
 struct Shared {
     pid: Pid,

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::Phase;
 
@@ -37,6 +37,7 @@ struct Tail {
     bytes: Mutex<Vec<u8>>,
     ended: AtomicBool,
     link: AtomicWaker,
+    others: Notify,
 }
 
 impl StderrTail {
@@ -52,7 +53,19 @@ impl StderrTail {
         self.0.ended.load(Ordering::Acquire)
     }
 
-    /// Nobody waits for the end any more.
+    /// Waits until everything has been read: the process can be gone before what it wrote last has come. Whatever holds the
+    /// pipe, that is soon after its end; it is read in the runtime in which it was started, which has to run. Cancel-safe.
+    pub(crate) async fn ended(&self) {
+        let told = self.0.others.notified();
+        tokio::pin!(told);
+        // Registered before looking, so that nothing is missed in between.
+        told.as_mut().enable();
+        if !self.0.ended.load(Ordering::Acquire) {
+            told.await;
+        }
+    }
+
+    /// The link does not wait for the end any more.
     pub(crate) fn release(&self) {
         drop(self.0.link.take());
     }
@@ -75,6 +88,7 @@ impl Drop for End {
     fn drop(&mut self) {
         self.0.0.ended.store(true, Ordering::Release);
         self.0.0.link.wake();
+        self.0.0.others.notify_waiters();
     }
 }
 
@@ -154,7 +168,26 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn whoever_waits_for_the_end_has_all_of_it() {
+        let tail = StderrTail::default();
+        let mut waiting = [Box::pin(tail.ended()), Box::pin(tail.ended())];
+        for waiting in &mut waiting {
+            assert!(waiting.as_mut().now_or_never().is_none());
+        }
+        let end = End(tail.clone());
+        end.0.push(b"last words");
+        drop(end);
+        for waiting in waiting {
+            waiting.await;
+        }
+        tail.ended().await;
+        assert_eq!(tail.bytes(), "last words");
+    }
 
     #[test]
     fn the_last_64_kib_are_kept() {

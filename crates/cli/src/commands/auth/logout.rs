@@ -30,8 +30,8 @@ pub(super) fn run(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
     };
     Ok(without_server(ui, within, async || {
         let mut told = Vec::new();
-        let mut failed = None;
-        for kept in status::all(&folder).await? {
+        let (stored, mut failed) = status::all(&folder).await?;
+        for kept in stored {
             let mut builder = mcpjoin::auth::OAuth::builder(&kept.server);
             if let Some(pem) = &extra_ca {
                 builder = builder.extra_ca(pem.clone());
@@ -42,20 +42,20 @@ pub(super) fn run(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
             match out(builder, &folder).await {
                 Ok(logout) => told.push((kept.server, logout)),
                 // The others are forgotten all the same.
-                Err(failure) => failed = Some(failure),
+                Err(failure) => failed.push(failure),
             }
         }
         let text = if ui.json {
             json!({ "logouts": told.iter().map(|(server, it)| document(server, it)).collect::<Vec<_>>() })
                 .to_string()
-        } else if told.is_empty() && failed.is_none() {
+        } else if told.is_empty() && failed.is_empty() {
             format!("nothing is stored in {}", shown(folder.as_os_str()))
         } else {
             told.iter().map(|(server, it)| sentence(server, it)).collect::<Vec<_>>().join("\n")
         };
         told.iter().for_each(|(server, logout)| warned(ui, server, logout));
         let exit = printed(ui, ui.hidden(&text).into_owned()).await;
-        failed.map_or(Ok(exit), Err)
+        status::all_told(ui, exit, failed)
     }))
 }
 

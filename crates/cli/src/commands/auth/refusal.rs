@@ -41,7 +41,8 @@ pub(super) fn store(error: &StoreError) -> Failure {
             "where a newer mcpjoin has stored it, use that one; mcpjoin auth logout forgets it"
         }
         StoreError::Busy { .. } => "end the program that holds it (another mcpjoin?), and do it again",
-        _ => "see that the folder is yours alone (chmod 700), or name another one in MCPJOIN_AUTH_DIR",
+        // What is wrong is in the error.
+        _ => "mend that, delete it, or name another folder in MCPJOIN_AUTH_DIR",
     };
     Failure::new("E_AUTH_STORE", Exit::Usage, Phase::Authorize, problem).hint(hint)
 }

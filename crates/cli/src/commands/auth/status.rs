@@ -27,9 +27,14 @@ pub(super) fn run(ui: &Ui, args: args::Status) -> Result<Exit, Failure> {
     let args::Status { target, named, output: _ } = args;
     if target.is_none() && named.server.is_none() {
         return Ok(without_server(ui, WITHIN, async || {
-            let kept = all(&folder).await?;
+            let (kept, unread) = all(&folder).await?;
             let text = if ui.json { document(&kept, &folder).to_string() } else { page(&kept, &folder) };
-            Ok(printed(ui, ui.hidden(&text).into_owned()).await)
+            let exit = match (kept.is_empty() && !unread.is_empty(), ui.json) {
+                // That there is nothing would not be true.
+                (true, false) => Exit::Done,
+                _ => printed(ui, ui.hidden(&text).into_owned()).await,
+            };
+            all_told(ui, exit, unread)
         }));
     }
     let connect = connecting(named, None, None);
@@ -61,12 +66,12 @@ async fn of(server: &str, folder: &Path) -> Result<Option<Login>, Failure> {
     oauth.status().await.map_err(refusal::of_store)
 }
 
-/// All that is stored, by the names of the servers. What cannot be read hides nothing else.
-pub(super) async fn all(folder: &Path) -> Result<Vec<Kept>, Failure> {
-    let mut servers = FileStore::at(folder).servers().await.map_err(|error| refusal::store(&error))?;
-    servers.sort();
+/// All that is stored, by the names of the servers, and why a file is left out. What cannot be read hides nothing else.
+pub(super) async fn all(folder: &Path) -> Result<(Vec<Kept>, Vec<Failure>), Failure> {
+    let found = FileStore::at(folder).servers().await.map_err(|error| refusal::store(&error))?;
+    let unread = found.unread.iter().map(refusal::store).collect();
     let mut kept = Vec::new();
-    for server in servers {
+    for server in found.servers {
         let login = match of(&server, folder).await {
             Ok(Some(login)) => Ok(login),
             // Forgotten meanwhile.
@@ -75,7 +80,14 @@ pub(super) async fn all(folder: &Path) -> Result<Vec<Kept>, Failure> {
         };
         kept.push(Kept { server, login });
     }
-    Ok(kept)
+    Ok((kept, unread))
+}
+
+/// Tells of each failure, the last of which is how the verb ends.
+pub(super) fn all_told(ui: &Ui, exit: Exit, mut failures: Vec<Failure>) -> Result<Exit, Failure> {
+    let last = failures.pop();
+    failures.iter().for_each(|failure| ui.failure(failure));
+    last.map_or(Ok(exit), Err)
 }
 
 fn page(kept: &[Kept], folder: &Path) -> String {

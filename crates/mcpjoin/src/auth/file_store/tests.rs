@@ -61,7 +61,7 @@ async fn g139_a_login_is_for_its_owner_alone_and_replaced_whole() {
     let store = folder.store();
     assert_eq!(store.load(SERVER).await.unwrap(), None);
     assert!(!store.remove(SERVER).await.unwrap());
-    assert!(store.servers().await.unwrap().is_empty());
+    assert!(store.servers().await.unwrap().servers.is_empty());
     assert!(!store.folder.exists(), "nothing is made before something is saved");
     for (text, mask) in [("hunter2", 0o000), ("hunter3", 0o077)] {
         let umask = Umask::set(mask);
@@ -110,6 +110,13 @@ async fn g139_what_others_could_have_put_there_is_neither_read_nor_written() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let error = store.load(SERVER).await.unwrap_err();
     assert!(error.to_string().contains("chmod 600"), "{error}");
+    // It hides none of the others.
+    let other = "https://other.example/";
+    store.save(other, format!("{{\"format\":1,\"server\":\"{other}\"}}").into()).await.unwrap();
+    let kept = store.servers().await.unwrap();
+    assert_eq!(kept.servers, [other]);
+    assert_eq!(kept.unread.iter().map(ToString::to_string).collect::<Vec<_>>(), [error.to_string()]);
+    store.remove(other).await.unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     store.load(SERVER).await.unwrap().unwrap();
     // A folder that others may write to, and a link in place of the folder.

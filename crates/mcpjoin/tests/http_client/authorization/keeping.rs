@@ -36,7 +36,7 @@ fn a_login_is_found_again_and_forgotten_when_it_is_told_to() {
         let folder = Folder::new("found");
         let store = || FileStore::at(&folder.0);
         let login = world.asking().store(store()).build().unwrap().login().await.unwrap();
-        assert_eq!(store().servers().await.unwrap(), [world.url()]);
+        assert_eq!(store().servers().await.unwrap().servers, [world.url()]);
         let later = world.builder().store(store()).build().unwrap();
         assert_eq!(later.status().await.unwrap().unwrap().issuer, login.issuer);
         let client = connect(&world, &later).await.unwrap();
@@ -49,7 +49,7 @@ fn a_login_is_found_again_and_forgotten_when_it_is_told_to() {
         world.asking().store(store()).build().unwrap().login().await.unwrap();
         assert!(later.status().await.unwrap().is_some());
         assert!(later.logout().await.unwrap().stored);
-        assert!(store().servers().await.unwrap().is_empty());
+        assert!(store().servers().await.unwrap().servers.is_empty());
         assert_eq!(world.refresh_tokens(), 1, "that of the login that was overwritten");
     });
 }
