@@ -118,14 +118,14 @@ impl Typed {
 
     /// What was typed by a name that the schema does not have, each with the name that was probably meant: one that it has,
     /// and that was not given.
-    pub(crate) fn mistyped(&self, input_schema: &Raw) -> Vec<(&str, String)> {
-        let schema: Option<serde_json::Value> = serde_json::from_str(input_schema.as_str()).ok();
-        let Some(properties) = schema.as_ref().and_then(|schema| schema.get("properties")?.as_object())
-        else {
+    pub(crate) fn mistyped(&self, schema: &serde_json::Value) -> Vec<(&str, String)> {
+        let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else {
             return Vec::new();
         };
         let is_given = |name: &str| self.members.iter().any(|(given, _)| given == name);
-        let unknown = self.members.iter().filter(|(name, _)| !properties.contains_key(name));
+        // What stands in a part of the schema is there, too, as far as something is said of it.
+        let is_known = |name: &str| properties.contains_key(name) || Kinds::said(schema, name).is_some();
+        let unknown = self.members.iter().filter(|(name, _)| !is_known(name));
         unknown
             .take(COMPARED)
             .filter_map(|(name, _)| {
@@ -136,13 +136,11 @@ impl Typed {
     }
 
     /// The arguments as one object. Without a schema every word is a string.
-    pub(crate) fn object_for(self, input_schema: Option<&Raw>) -> Result<Raw, String> {
-        let schema: Option<serde_json::Value> =
-            input_schema.and_then(|schema| serde_json::from_str(schema.as_str()).ok());
+    pub(crate) fn object_for(self, schema: Option<&serde_json::Value>) -> Result<Raw, String> {
         let members = self.merged(|name, typing| match typing {
             Typing::Json(value) | Typing::Member(value) => Ok(value),
             Typing::Word(word) => {
-                let kinds = schema.as_ref().map_or(Kinds::UNKNOWN, |schema| Kinds::of(schema, name));
+                let kinds = schema.map_or(Kinds::UNKNOWN, |schema| Kinds::of(schema, name));
                 kinds.value(&word).ok_or_else(|| {
                     format!(
                         "the tool wants {} for {}, which {} is not; {}:=JSON says exactly what to send",

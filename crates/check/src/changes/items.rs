@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use mcpjoin_proto::{Kind, Raw};
+use mcpjoin_proto::Raw;
 
 use super::canonical::canonical;
 use super::schema::{Flow, schema};
 use super::{ChangeClass, ChangeKind, ChangeOf, Noting, Offer, below, names, object};
+use crate::seen::elements;
 
 type Members = BTreeMap<String, Raw>;
 
@@ -201,9 +202,8 @@ fn arguments(noting: &mut Noting<'_>, path: &str, old: Option<&Raw>, new: Option
 /// Objects by their names; `None` where they are no such list, or two have one name.
 fn by_name(list: Option<&Raw>) -> Option<BTreeMap<String, (Raw, Members)>> {
     let Some(list) = list else { return Some(BTreeMap::new()) };
-    let items: Vec<Raw> = if list.kind() == Kind::Array { list.decode().ok()? } else { return None };
     let mut named = BTreeMap::new();
-    for item in items {
+    for item in elements(list)? {
         let members = object(&item)?;
         let name = members.get("name")?.to_string_value()?.into_owned();
         if named.insert(name, (item, members)).is_some() {

@@ -31,10 +31,11 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcpjoin_proto::types::Members;
-use mcpjoin_proto::{Kind, Raw};
+use mcpjoin_proto::Raw;
 
 use canonical::canonical;
+
+use crate::seen::members;
 
 /// What a server says of itself and what it offers, all pages of each list.
 #[derive(Clone, Debug, Default)]
@@ -306,13 +307,10 @@ fn several(noting: &mut Noting<'_>, old: &[&Raw], new: &[&Raw], is_named: bool) 
         gone.extend(std::iter::repeat_n(item.clone(), before.saturating_sub(now)));
         come.extend(std::iter::repeat_n(item, now.saturating_sub(before)));
     }
-    let mut come = come.into_iter();
-    let mut gone = gone.into_iter();
     // What has no name is told by itself: nothing says which of them are one.
-    while is_named && gone.len() > 0 && come.len() > 0 {
-        if let (Some(old), Some(new)) = (gone.next(), come.next()) {
-            one(noting, &old, &new);
-        }
+    let pairs = if is_named { gone.len().min(come.len()) } else { 0 };
+    for (old, new) in gone.drain(..pairs).zip(come.drain(..pairs)) {
+        one(noting, &old, &new);
     }
     let repeats = is_named && !old.is_empty() && !new.is_empty();
     for item in gone {
@@ -363,10 +361,7 @@ impl<'a> Noting<'a> {
 
 /// The members of an object; `None` for anything else, and where a name stands twice.
 fn object(raw: &Raw) -> Option<BTreeMap<String, Raw>> {
-    if raw.kind() != Kind::Object {
-        return None;
-    }
-    Some(raw.decode::<Members<Raw>>().ok()?.into_iter().collect())
+    Some(members(raw)?.into_iter().collect())
 }
 
 /// The names that either has.

@@ -41,7 +41,7 @@ impl Configured {
 }
 
 // How the server is started and talked to. No doc comment: clap would have a verb say it of itself.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connect {
     #[command(flatten)]
@@ -114,28 +114,7 @@ pub(crate) struct Connect {
 impl Connect {
     /// Nothing is said but which configuration is read, and what it names.
     pub(crate) fn to(configured: Configured, server: Option<String>) -> Self {
-        Self {
-            configured,
-            server,
-            header: Vec::new(),
-            no_auth: false,
-            ca: None,
-            pin: None,
-            cert: None,
-            key: None,
-            certs_dir: None,
-            server_name: None,
-            env: Vec::new(),
-            env_clean: false,
-            cwd: None,
-            era: EraChoice::Auto,
-            no_cache: false,
-            protocol_version: None,
-            timeout: None,
-            connect_timeout: None,
-            max_message_size: None,
-            trace: None,
-        }
+        Self { configured, server, ..Self::default() }
     }
 
     /// An option that was typed, of all that are about a server and do not name it: where there is none, it can do nothing.
@@ -170,8 +149,9 @@ impl Connect {
 }
 
 /// The era of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EraChoice {
+    #[default]
     Auto,
     Legacy,
     Modern,

@@ -2,8 +2,6 @@
 
 use std::ffi::OsString;
 
-use mcpjoin::proto::Raw;
-
 use super::Typed;
 
 const SCHEMA: &str = r##"{
@@ -29,7 +27,7 @@ const SCHEMA: &str = r##"{
 
 fn arguments(object: Option<&str>, operands: &[&str]) -> Result<String, String> {
     let operands: Vec<OsString> = operands.iter().map(OsString::from).collect();
-    let schema = Raw::parse(SCHEMA).unwrap();
+    let schema = serde_json::from_str(SCHEMA).unwrap();
     let typed = Typed::read(object, &operands, 1024)?;
     typed.object_for(Some(&schema)).map(|object| object.as_str().to_owned())
 }
@@ -96,7 +94,10 @@ fn single_arguments_win_over_objects() {
 
 #[test]
 fn a_name_that_is_mistyped_is_known_by_what_was_not_given() {
-    let schema = Raw::parse(r#"{"properties":{"message":{},"messages":{},"count":{}}}"#).unwrap();
+    let schema = serde_json::json!({
+        "properties": {"message": {}, "messages": {}, "count": {}},
+        "allOf": [{"properties": {"counts": {"type": "number"}}}],
+    });
     let mistyped = |words: &[&str]| {
         let words: Vec<OsString> = words.iter().map(Into::into).collect();
         let typed = Typed::read(None, &words, 1024).unwrap();
@@ -109,6 +110,7 @@ fn a_name_that_is_mistyped_is_known_by_what_was_not_given() {
     assert_eq!(mistyped(&["mesage=a"]), ["mesage: message"]);
     assert_eq!(mistyped(&["mesage=a", "message=b", "messages=c"]), [""; 0]);
     assert_eq!(mistyped(&["count=1", "other=2"]), [""; 0]);
+    assert_eq!(mistyped(&["counts=1"]), [""; 0]);
     assert_eq!(mistyped(&["cuont:=1", "mesage=2"]), ["cuont: count", "mesage: message"]);
 }
 

@@ -110,12 +110,15 @@ async fn prepare(ui: &Ui, client: &Client, tool: String, arguments: Typed) -> Re
     } else {
         None
     };
-    let schema = listed.as_ref().and_then(|listed| listed.value("inputSchema"));
-    for (name, meant) in schema.map(|schema| arguments.mistyped(schema)).unwrap_or_default() {
+    let schema: Option<serde_json::Value> = listed
+        .as_ref()
+        .and_then(|listed| listed.value("inputSchema"))
+        .and_then(|schema| serde_json::from_str(schema.as_str()).ok());
+    for (name, meant) in schema.as_ref().map(|schema| arguments.mistyped(schema)).unwrap_or_default() {
         let (name, meant) = (shown(name.as_ref()), shown(meant.as_ref()));
         ui.note(&format!("the tool has no argument {name}; did you mean {meant}?"));
     }
-    let arguments = arguments.object_for(schema).map_err(|problem| {
+    let arguments = arguments.object_for(schema.as_ref()).map_err(|problem| {
         Failure::usage(problem, "mcpjoin tool shows what a tool takes, list --json what each does")
     })?;
     exchange::hear_logs(ui, client).await;

@@ -37,21 +37,16 @@ pub(crate) fn run(ui: &Ui, args: Diff, separated: bool) -> Result<Exit, Failure>
         })
         .collect();
     let pages = max_pages.map_or(PAGES, |pages| pages as usize);
-    match (targets.len(), connect.given(), &connect.trace) {
-        (0, Some(option), _) => {
-            let problem = format!("{option} is for a server, and both sides are files");
-            return Err(Failure::usage(problem, format!("leave out {option}")));
-        }
-        (0, None, _) if max_pages.is_some() => {
-            let problem = "--max-pages is for a server, and both sides are files";
-            return Err(Failure::usage(problem, "leave out --max-pages"));
-        }
-        (2, _, Some(_)) => {
-            let problem = "--trace writes down what crosses to one server, and there are two";
-            let hint = "leave out --trace, or write one of them down: mcpjoin list --json TARGET > old.json";
-            return Err(Failure::usage(problem, hint));
-        }
-        _ => {}
+    if targets.is_empty()
+        && let Some(option) = connect.given().or_else(|| max_pages.map(|_| "--max-pages"))
+    {
+        let problem = format!("{option} is for a server, and both sides are files");
+        return Err(Failure::usage(problem, format!("leave out {option}")));
+    }
+    if targets.len() == 2 && connect.trace.is_some() {
+        let problem = "--trace writes down what crosses to one server, and there are two";
+        let hint = "leave out --trace, or write one of them down: mcpjoin list --json TARGET > old.json";
+        return Err(Failure::usage(problem, hint));
     }
     let [old, new] = match sides {
         [Side::Kept(old), Side::Kept(new)] => {
@@ -150,8 +145,8 @@ impl Found {
     }
 
     /// Whether it is one of those that were asked for.
-    fn is_shown(&self, change: &Change) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only.class() == change.class)
+    fn is_shown(&self, class: ChangeClass) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only.class() == class)
     }
 
     fn count(&self, class: ChangeClass) -> usize {
@@ -160,7 +155,7 @@ impl Found {
 
     /// Whether something has changed that counts.
     fn has_changed(&self) -> bool {
-        self.changes.iter().any(|change| change.class != ChangeClass::Noted && self.is_shown(change))
+        self.changes.iter().any(|change| change.class != ChangeClass::Noted && self.is_shown(change.class))
     }
 
     /// `printed`: how printing it went.

@@ -512,7 +512,6 @@ impl Failure {
     }
 }
 
-/// Whether it is said by a link of itself.
 /// What to do about the error with which a connection was not opened. A bridge says in `data` that the error is its own:
 /// then the era is not at fault.
 fn advice(error: &ErrorObject) -> &'static str {
@@ -529,6 +528,7 @@ fn advice(error: &ErrorObject) -> &'static str {
     }
 }
 
+/// Whether it is said by a link of itself.
 fn is_of_a_link(id: &str) -> bool {
     matches!(id, "E_AUTH" | "E_CONNECT" | "E_LINK" | "E_NO_ENDPOINT" | "E_TLS")
 }

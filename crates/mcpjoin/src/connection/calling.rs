@@ -93,14 +93,17 @@ impl Calling {
 
     /// Cancels the request, as dropping it does, and tells the peer why.
     pub(crate) fn cancel(mut self, reason: Option<&str>) {
-        if let Stage::Sent(id) = self.stage {
-            let mut state = self.core.lock();
-            if state.slots.remove(id).is_some_and(|slot| slot.outcome.is_none()) {
-                state.session.cancel(&RequestId::from(id), reason);
-                state.wake_driver();
-            }
-            drop(state);
-            self.stage = Stage::Over;
+        self.give_up(reason);
+    }
+
+    /// Nobody waits for the answer any more.
+    fn give_up(&mut self, reason: Option<&str>) {
+        let Stage::Sent(id) = self.stage else { return };
+        self.stage = Stage::Over;
+        let mut state = self.core.lock();
+        if state.slots.remove(id).is_some_and(|slot| slot.outcome.is_none()) {
+            state.session.cancel(&RequestId::from(id), reason);
+            state.wake_driver();
         }
     }
 
@@ -218,13 +221,7 @@ impl Drop for Calling {
         if let Some(place) = self.place.take() {
             Connection::from_core(self.core.clone()).leave_room(place.number);
         }
-        let Stage::Sent(id) = self.stage else { return };
-        let mut state = self.core.lock();
-        let answered = state.slots.remove(id).is_none_or(|slot| slot.outcome.is_some());
-        if !answered {
-            state.session.cancel(&RequestId::from(id), None);
-            state.wake_driver();
-        }
+        self.give_up(None);
     }
 }
 

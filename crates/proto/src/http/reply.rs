@@ -72,8 +72,16 @@ pub fn retry_after(value: &[u8], date_header: Option<&[u8]>) -> Option<Duration>
     Some(Duration::from_secs(date(value)?.saturating_sub(now)))
 }
 
-/// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7).
-fn date(value: &[u8]) -> Option<u64> {
+/// Seconds since 1970 of `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that is sent today
+/// ([RFC 9110, 5.6.7](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.7)); `None` for anything else.
+///
+/// ```
+/// use mcpjoin_proto::http::reply::date;
+///
+/// assert_eq!(date(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+/// ```
+#[must_use]
+pub fn date(value: &[u8]) -> Option<u64> {
     const MONTHS: [&[u8]; 12] =
         [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
     if value.len() != 29 || &value[3..5] != b", " || &value[25..] != b" GMT" {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{folder, printed, reaching, refusal, status, with_access, without_server};
 use crate::args;
+use crate::commands::list;
 use crate::connect::{Access, unusable_login};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -55,7 +56,7 @@ pub(super) fn run(ui: &Ui, args: args::Logout) -> Result<Exit, Failure> {
         };
         told.iter().for_each(|(server, logout)| warned(ui, server, logout));
         let exit = printed(ui, ui.hidden(&text).into_owned()).await;
-        status::all_told(ui, exit, failed)
+        list::failed(ui, failed).map(|_| exit)
     }))
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{WITHIN, connecting, folder, login, printed, refusal, with_access, without_server, words};
 use crate::args;
+use crate::commands::list::failed;
 use crate::connect::Access;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
@@ -29,12 +30,10 @@ pub(super) fn run(ui: &Ui, args: args::Status) -> Result<Exit, Failure> {
         return Ok(without_server(ui, WITHIN, async || {
             let (kept, unread) = all(&folder).await?;
             let text = if ui.json { document(&kept, &folder).to_string() } else { page(&kept, &folder) };
-            let exit = match (kept.is_empty() && !unread.is_empty(), ui.json) {
-                // That there is nothing would not be true.
-                (true, false) => Exit::Done,
-                _ => printed(ui, ui.hidden(&text).into_owned()).await,
-            };
-            all_told(ui, exit, unread)
+            // That there is nothing would not be true where there is what nobody has read.
+            let is_said = ui.json || unread.is_empty() || !kept.is_empty();
+            let exit = if is_said { printed(ui, ui.hidden(&text).into_owned()).await } else { Exit::Done };
+            failed(ui, unread).map(|_| exit)
         }));
     }
     let connect = connecting(named, None, None);
@@ -81,13 +80,6 @@ pub(super) async fn all(folder: &Path) -> Result<(Vec<Kept>, Vec<Failure>), Fail
         kept.push(Kept { server, login });
     }
     Ok((kept, unread))
-}
-
-/// Tells of each failure, the last of which is how the verb ends.
-pub(super) fn all_told(ui: &Ui, exit: Exit, mut failures: Vec<Failure>) -> Result<Exit, Failure> {
-    let last = failures.pop();
-    failures.iter().for_each(|failure| ui.failure(failure));
-    last.map_or(Ok(exit), Err)
 }
 
 fn page(kept: &[Kept], folder: &Path) -> String {

@@ -9,7 +9,7 @@ use crate::object;
 
 /// The whole document.
 pub(super) fn document(found: &Found) -> String {
-    let shown = found.changes.iter().filter(|change| found.is_shown(change));
+    let shown = found.changes.iter().filter(|change| found.is_shown(change.class));
     let changes: Vec<String> = shown.map(change).collect();
     let classes = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds, ChangeClass::Noted];
     let counts = classes.map(|class| (class.as_str(), found.count(class).to_string()));

@@ -40,7 +40,7 @@ pub(super) fn page(found: &Found) -> String {
     let mut out = String::new();
     for of in ChangeOf::ALL {
         let changes: Vec<_> =
-            found.changes.iter().filter(|change| change.of == of && found.is_shown(change)).collect();
+            found.changes.iter().filter(|change| change.of == of && found.is_shown(change.class)).collect();
         if changes.is_empty() {
             continue;
         }
@@ -82,11 +82,9 @@ pub(super) fn page(found: &Found) -> String {
 
 fn summary(found: &Found) -> String {
     let counted = [ChangeClass::Breaks, ChangeClass::Reads, ChangeClass::Adds];
-    let is_asked =
-        |class: ChangeClass| found.only.is_empty() || found.only.iter().any(|only| only.class() == class);
     let counts: Vec<(ChangeClass, usize)> = counted
         .into_iter()
-        .filter(|class| is_asked(*class))
+        .filter(|class| found.is_shown(*class))
         .map(|class| (class, found.count(class)))
         .collect();
     let count: usize = counts.iter().map(|(_, count)| count).sum();

@@ -3,7 +3,6 @@
 //! Called by `diff`. Both come to the same [`Offer`].
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::path::Path;
 
 use mcpjoin::check::Offer;
@@ -12,8 +11,8 @@ use mcpjoin::proto::{Kind, Raw};
 
 use crate::commands::list::{ALL, Enough, Facts, Part, Section, read};
 use crate::commands::{misuse, misused};
-use crate::config::ToolFilter;
-use crate::connect::read_file;
+use crate::config::{ToolFilter, is_program};
+use crate::connect::{bounded, read_file};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::object::Object;
@@ -96,17 +95,10 @@ fn of(ui: &Ui, word: OsString) -> Result<Side, Failure> {
 
 /// What stands in the file of that name; `None` for what is no such file by its name and its kind.
 fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
+    let most = u64::try_from(LARGEST).unwrap_or(u64::MAX);
     if word == "-" {
-        let mut bytes = Vec::new();
-        let most = u64::try_from(LARGEST).unwrap_or(u64::MAX).saturating_add(1);
         let source = "standard input";
-        std::io::stdin()
-            .take(most)
-            .read_to_end(&mut bytes)
-            .map_err(|error| unreadable(source, &error.to_string()))?;
-        if bytes.len() > LARGEST {
-            return Err(unreadable(source, &format!("it has more than the {LARGEST} bytes that are read")));
-        }
+        let bytes = bounded(std::io::stdin(), most).map_err(|problem| unreadable(source, &problem))?;
         return said(source, bytes).map(Some);
     }
     let path = Path::new(word);
@@ -117,7 +109,7 @@ fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
     }
     let name = shown(word);
     match path.metadata() {
-        Ok(metadata) if metadata.is_dir() || !is_called_so && is_program(&metadata) => return Ok(None),
+        Ok(metadata) if metadata.is_dir() || !is_called_so && is_program(path) => return Ok(None),
         Ok(_) => {}
         Err(_) if !is_called_so => return Ok(None),
         Err(error) => {
@@ -125,7 +117,6 @@ fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
             return Err(Failure::usage(format!("{name} cannot be read: {error}"), hint));
         }
     }
-    let most = u64::try_from(LARGEST).unwrap_or(u64::MAX);
     let bytes = read_file(path, most).map_err(|problem| unreadable(&name, &problem))?;
     let said = said(&name, bytes).map_err(|failure| match is_called_so {
         true => failure,
@@ -136,17 +127,6 @@ fn kept(word: &OsStr) -> Result<Option<Said>, Failure> {
         }
     });
     said.map(Some)
-}
-
-#[cfg(unix)]
-fn is_program(metadata: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
-}
-
-#[cfg(not(unix))]
-fn is_program(metadata: &std::fs::Metadata) -> bool {
-    metadata.is_file()
 }
 
 fn unreadable(name: &str, problem: &str) -> Failure {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Asker, Call, Reply, Role, ServerRole};
+use mcpjoin_proto::session::{Asker, Reply, Role, ServerRole};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{Implementation, LoggingLevel, ServerCapabilities};
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
@@ -22,7 +22,7 @@ use super::legacy::left_while_waiting;
 use super::modern_to_legacy::ModernToLegacy;
 use super::opening::{self, First, Opening};
 use super::pools::Whose;
-use super::relaying::{forward, forward_with};
+use super::relaying::{call, forward, forward_with};
 use super::serving::Hold;
 use super::telling::Telling;
 use super::upstream::Answers;
@@ -247,20 +247,11 @@ async fn ask(
     timeout: Duration,
     telling: &Telling,
 ) -> Result<Reply, ErrorObject> {
-    let call = call(request, cx, timeout);
+    let call = call(request.method, request.params, cx, timeout);
     match forward(server.connection().call(call), cx).await {
         Ok(result) => Ok(Reply::Verbatim(result)),
         Err(error) => Err(telling.ended(error, server.connection()).await),
     }
-}
-
-fn call(request: Request, cx: &Context, timeout: Duration) -> Call {
-    let mut call = Call::new(request.method);
-    call.params = request.params;
-    call.progress = cx.request().is_some_and(|request| request.progress_token.is_some());
-    call.timeout = Some(timeout);
-    call.total = Some(Duration::MAX);
-    call
 }
 
 /// The same for a stream of notifications, which have its name in them: the client's in the place of ours.
@@ -273,7 +264,7 @@ async fn listen(
 ) -> Result<Reply, ErrorObject> {
     let name = Raw::parse(cx.request_id().map(ToString::to_string).unwrap_or_default())
         .map_err(|error| ErrorObject::internal(error.to_string()))?;
-    let call = call(request, cx, timeout);
+    let call = call(request.method, request.params, cx, timeout);
     let named = |notification: Notification| {
         let params = notification.params.map(|params| params.with_meta_member(key::SUBSCRIPTION_ID, &name));
         Notification { params, ..notification }

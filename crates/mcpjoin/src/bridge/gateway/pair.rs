@@ -13,7 +13,7 @@ use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request};
 use tokio::sync::watch;
 
 use super::pace::paced;
-use super::relaying::{failure, forward};
+use super::relaying::{call, failure, forward};
 use super::telling::Telling;
 use super::upstream::Answers;
 use crate::client::Client;
@@ -88,28 +88,18 @@ impl Pair {
 
     // ---- from the client to the server ----
 
-    /// A call with what the client has asked, as it has asked it.
-    pub(super) fn call(&self, request: &mut Request, cx: &Context) -> Call {
-        let mut call = Call::new(request.method.clone());
-        call.params = request.params.take();
-        call.progress = cx.request().is_some_and(|request| request.progress_token.is_some());
-        call.timeout = Some(self.timeout);
-        call.total = Some(Duration::MAX);
-        call
-    }
-
     /// Asks a legacy server what the client has asked.
     pub(super) async fn ask_server(
         &self,
         server: &Client,
-        mut request: Request,
+        request: Request,
         cx: &Context,
     ) -> Result<Payload, ErrorObject> {
         let kept = match request.method {
             Method::SetLevel | Method::Subscribe | Method::Unsubscribe => request.params.clone(),
             _ => None,
         };
-        let call = self.call(&mut request, cx);
+        let call = call(request.method.clone(), request.params, cx, self.timeout);
         match forward(server.connection().call(call), cx).await {
             Ok(result) => {
                 if let Some(params) = kept {
@@ -147,13 +137,8 @@ impl Pair {
         self.ask(&client, request, cx).await.map(Reply::Verbatim)
     }
 
-    async fn ask(
-        &self,
-        client: &Connection,
-        mut request: Request,
-        cx: &Context,
-    ) -> Result<Payload, ErrorObject> {
-        let mut call = self.call(&mut request, cx);
+    async fn ask(&self, client: &Connection, request: Request, cx: &Context) -> Result<Payload, ErrorObject> {
+        let mut call = call(request.method, request.params, cx, self.timeout);
         if self.exchanges {
             call.on_behalf_of = self.stream_for(client, true);
         }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{CallError, LinkEnd, ProcessExit, Reply};
+use mcpjoin_proto::session::{Call, CallError, LinkEnd, ProcessExit, Reply};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw};
 
 use crate::connection::{CallEvent, Calling, Context};
@@ -28,6 +28,16 @@ impl Drop for OnBehalf<'_> {
             calling.cancel(self.cx.cancel_reason().as_deref());
         }
     }
+}
+
+/// The call with what somebody else has asked: their progress is asked for, and it may take as long as it makes some.
+pub(super) fn call(method: Method, params: Option<Payload>, cx: &Context, timeout: Duration) -> Call {
+    let mut call = Call::new(method);
+    call.params = params;
+    call.progress = cx.request().is_some_and(|request| request.progress_token.is_some());
+    call.timeout = Some(timeout);
+    call.total = Some(Duration::MAX);
+    call
 }
 
 /// Makes the call and hands on to `cx` what comes before its result: progress, and what else belongs to it.
@@ -65,7 +75,8 @@ pub(super) async fn forward_with(
     }
 }
 
-fn tell(event: CallEvent, cx: &Context, change: impl Fn(Notification) -> Notification) {
+/// Hands on to `cx` what has come before a result: progress, and what else belongs to it as `change` makes it.
+pub(super) fn tell(event: CallEvent, cx: &Context, change: impl Fn(Notification) -> Notification) {
     let CallEvent::Notification(notification) = event else { return };
     let told = match notification.method {
         Method::Progress => progress_for(cx, notification),
@@ -77,7 +88,7 @@ fn tell(event: CallEvent, cx: &Context, change: impl Fn(Notification) -> Notific
 }
 
 /// The same progress under the name that the asker has given; `None` when it wants none.
-pub(super) fn progress_for(cx: &Context, progress: Notification) -> Option<Notification> {
+fn progress_for(cx: &Context, progress: Notification) -> Option<Notification> {
     let token = cx.request()?.progress_token.as_ref()?;
     let token = Raw::from_value(token).ok()?;
     let params = progress.params?.with_member("progressToken", &token);

@@ -6,6 +6,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::header::{self, HeaderMap};
+use mcpjoin_proto::http::reply::date;
 
 use super::super::course::Course;
 use super::super::report::{Check, Finding, Phase};
@@ -14,40 +15,15 @@ use super::exchanges::Exchange;
 /// So far apart clocks may be, in seconds: a token is let off "no more than a few minutes"
 /// (<https://www.rfc-editor.org/rfc/rfc7519#section-4.1.4>).
 const APART: u64 = 300;
-const DAY: i64 = 86_400;
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// How much later it is there than here, in seconds; `None` where it does not say, or says what a cache has kept.
 pub(super) fn ahead(headers: &HeaderMap) -> Option<i64> {
     if headers.contains_key(header::AGE) {
         return None;
     }
-    let there = read(headers.get(header::DATE)?.to_str().ok()?)?;
+    let there = date(headers.get(header::DATE)?.as_bytes())?;
     let here = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
-    Some(there - i64::try_from(here).ok()?)
-}
-
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that is sent today, in seconds since the beginning of 1970.
-fn read(text: &str) -> Option<i64> {
-    let (_, rest) = text.split_once(", ")?;
-    let mut words = rest.split(' ');
-    let number =
-        |text: &str, most: i64| text.parse::<i64>().ok().filter(|number| (0..=most).contains(number));
-    let day = number(words.next()?, 31)?;
-    let name = words.next()?;
-    let month = i64::try_from(MONTHS.iter().position(|month| *month == name)?).ok()?;
-    let year = number(words.next()?, 9999)?;
-    let mut time = words.next()?.split(':');
-    let (hours, minutes) = (number(time.next()?, 23)?, number(time.next()?, 59)?);
-    let seconds = number(time.next()?, 60)?;
-    if words.next()? != "GMT" || words.next().is_some() || time.next().is_some() {
-        return None;
-    }
-    // Years that begin in March have their odd day at the end.
-    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    Some(days * DAY + hours * 3600 + minutes * 60 + seconds)
+    Some(i64::try_from(there).ok()? - i64::try_from(here).ok()?)
 }
 
 /// Judges it, once.
@@ -82,7 +58,7 @@ fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{read, span};
+    use super::{date, span};
 
     #[test]
     fn dates_are_read_as_they_are_sent() {
@@ -96,7 +72,7 @@ mod tests {
             ("Sun, 06 Nov 1994 8:49 GMT", None),
             ("", None),
         ] {
-            assert_eq!(read(text), seconds, "{text}");
+            assert_eq!(date(text.as_bytes()), seconds, "{text}");
         }
         for (seconds, text) in
             [(301, "5 min"), (7500, "2 h 5 min"), (90_000, "1 day 1 h"), (260_000, "3 days")]

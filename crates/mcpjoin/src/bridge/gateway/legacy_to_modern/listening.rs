@@ -6,7 +6,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions>
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcpjoin_proto::session::Call;
@@ -37,17 +37,10 @@ pub(super) struct Listening {
 }
 
 struct Shared {
-    /// What is wanted, and how often that has changed.
-    wanted: watch::Sender<(u64, Wanted)>,
+    /// The resources that are wanted, and how often that has changed.
+    wanted: watch::Sender<(u64, BTreeSet<String>)>,
     /// What the server has come to last.
     honoured: watch::Sender<Honoured>,
-    /// Subscriptions are changed one after the other.
-    changing: Mutex<()>,
-}
-
-#[derive(Clone, Default)]
-struct Wanted {
-    resources: BTreeSet<String>,
 }
 
 /// What became of what was wanted.
@@ -66,9 +59,8 @@ impl Drop for Listening {
 impl Listening {
     pub(super) fn begin(pair: Arc<Pair>, upstream: &Arc<Upstream>, server: &Client) -> Self {
         let shared = Arc::new(Shared {
-            wanted: watch::channel((0, Wanted::default())).0,
+            wanted: watch::channel((0, BTreeSet::new())).0,
             honoured: watch::channel(Honoured::default()).0,
-            changing: Mutex::default(),
         });
         let lists = lists_of(server.peer().server_capabilities());
         let listener = Listener {
@@ -86,16 +78,15 @@ impl Listening {
     /// Adds a resource, and waits until the server has said whether it tells of its changes.
     pub(super) async fn subscribe(&self, uri: String) -> Result<Payload, ErrorObject> {
         let mut honoured = self.shared.honoured.subscribe();
-        let change = {
-            let _changing = self.shared.changing();
-            let known = self.shared.wanted.borrow().1.resources.len();
-            if known >= RESOURCES {
-                let text =
-                    format!("too many subscriptions: the limit `subscriptions` of {RESOURCES} is reached");
-                return Err(failure("tooManySubscriptions", &text, &[("limit", RESOURCES.to_string())]));
-            }
-            self.shared.change(|wanted| wanted.resources.insert(uri.clone()))
-        };
+        let mut is_full = false;
+        let change = self.shared.change(|wanted| {
+            is_full = wanted.len() >= RESOURCES;
+            !is_full && wanted.insert(uri.clone())
+        });
+        if is_full {
+            let text = format!("too many subscriptions: the limit `subscriptions` of {RESOURCES} is reached");
+            return Err(failure("tooManySubscriptions", &text, &[("limit", RESOURCES.to_string())]));
+        }
         let Some(change) = change else { return Ok(Payload::from_raw(Raw::empty_object())) };
         let outcome = match honoured.wait_for(|honoured| honoured.change >= change).await {
             Ok(honoured) => honoured.outcome.clone(),
@@ -106,8 +97,7 @@ impl Listening {
                 Ok(Payload::from_raw(Raw::empty_object()))
             }
             other => {
-                let _changing = self.shared.changing();
-                self.shared.change(|wanted| wanted.resources.remove(&uri));
+                self.shared.change(|wanted| wanted.remove(&uri));
                 Err(match other {
                     Some(Err(error)) => error,
                     _ => ErrorObject::invalid_params("the server does not tell of changes of this resource"),
@@ -118,19 +108,14 @@ impl Listening {
 
     /// Takes a resource away. One that was never there does no harm.
     pub(super) fn unsubscribe(&self, uri: &str) -> Result<Payload, ErrorObject> {
-        let _changing = self.shared.changing();
-        self.shared.change(|wanted| wanted.resources.remove(uri));
+        self.shared.change(|wanted| wanted.remove(uri));
         Ok(Payload::from_raw(Raw::empty_object()))
     }
 }
 
 impl Shared {
-    fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes what is wanted; the number of the change, if it is one.
-    fn change(&self, change: impl FnOnce(&mut Wanted) -> bool) -> Option<u64> {
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) -> Option<u64> {
         let mut number = None;
         self.wanted.send_if_modified(|(count, wanted)| {
             let changed = change(wanted);
@@ -162,7 +147,7 @@ struct Listener {
     pair: Arc<Pair>,
     upstream: std::sync::Weak<Upstream>,
     lists: SubscriptionFilter,
-    wanted: watch::Receiver<(u64, Wanted)>,
+    wanted: watch::Receiver<(u64, BTreeSet<String>)>,
     shared: Arc<Shared>,
 }
 
@@ -229,10 +214,10 @@ impl Listener {
         }
     }
 
-    fn filter(&self, wanted: &Wanted) -> SubscriptionFilter {
+    fn filter(&self, wanted: &BTreeSet<String>) -> SubscriptionFilter {
         let mut filter = self.lists.clone();
-        if !wanted.resources.is_empty() {
-            filter.resource_subscriptions = Some(wanted.resources.iter().cloned().collect());
+        if !wanted.is_empty() {
+            filter.resource_subscriptions = Some(wanted.iter().cloned().collect());
         }
         filter
     }

@@ -11,7 +11,7 @@ use mcpjoin_proto::types::Members;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Raw};
 use tokio::time::sleep;
 
-use crate::bridge::gateway::relaying::{failure, forward};
+use crate::bridge::gateway::relaying::{self, failure, forward};
 use crate::bridge::gateway::telling::Telling;
 use crate::connection::Context;
 use crate::connection::rounds::{FIRST_PAUSE, LONGEST_PAUSE, MAX_ROUNDS};
@@ -34,12 +34,9 @@ impl Rounds {
 
     /// The next call.
     pub(super) fn call(&mut self, method: &Method, cx: &Context) -> Call {
-        let mut call = Call::new(method.clone());
-        call.params = self.next.take().or_else(|| self.asked.clone());
-        call.progress = cx.request().is_some_and(|request| request.progress_token.is_some());
+        let params = self.next.take().or_else(|| self.asked.clone());
+        let mut call = relaying::call(method.clone(), params, cx, self.timeout);
         call.log_level = cx.request().and_then(|request| request.log_level);
-        call.timeout = Some(self.timeout);
-        call.total = Some(Duration::MAX);
         call
     }
 

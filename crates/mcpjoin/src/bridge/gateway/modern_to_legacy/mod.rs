@@ -389,12 +389,8 @@ fn here(cx: &Context) -> Here<Context> {
 
 /// The call for a request.
 fn call(method: &Method, params: Option<&Payload>, cx: &Context, timeout: Duration) -> Call {
-    let mut call = Call::new(method.clone());
-    call.params = params.map(|params| translate::params(method, params));
-    call.progress = cx.request().is_some_and(|request| request.progress_token.is_some());
-    call.timeout = Some(timeout);
-    call.total = Some(Duration::MAX);
-    call
+    let params = params.map(|params| translate::params(method, params));
+    relaying::call(method.clone(), params, cx, timeout)
 }
 
 fn tell(cx: &Context, notification: Notification) {

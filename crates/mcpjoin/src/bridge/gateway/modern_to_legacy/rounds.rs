@@ -23,7 +23,7 @@ use super::translate::Pages;
 use super::{Claim, Lanes, ModernToLegacy, call, failed, here, is_settled, tell, translate};
 use crate::bridge::gateway::relaying;
 use crate::bridge::gateway::telling::Telling;
-use crate::connection::{CallEvent, Calling, Context};
+use crate::connection::{Calling, Context};
 use crate::server::input;
 
 /// How long a question waits for others that the server asks at once with it, so that they are one round for the client.
@@ -208,7 +208,7 @@ impl ModernToLegacy {
                 event = calling.next_event() => match event {
                     Some(event) => {
                         silent.as_mut().reset(Instant::now() + patience);
-                        hand_on(event, cx);
+                        relaying::tell(event, cx, |notification| notification);
                         handed_on += 1;
                         if handed_on.is_multiple_of(relaying::AT_ONCE) {
                             yield_now().await;
@@ -312,17 +312,6 @@ fn need(questions: InputRequests, state: String) -> Reply {
     Reply::NeedInput(Box::new(
         InputRequired::default().with_input_requests(questions).with_request_state(state),
     ))
-}
-
-fn hand_on(event: CallEvent, cx: &Context) {
-    let CallEvent::Notification(notification) = event else { return };
-    let told = match notification.method {
-        Method::Progress => relaying::progress_for(cx, notification),
-        _ => Some(notification),
-    };
-    if let Some(told) = told {
-        tell(cx, told);
-    }
 }
 
 fn payload(method: &Method, reply: Reply) -> Result<Payload, CallError> {
