@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::link::{BareLink, Crossed, Link, Way};
 use mcpjoin::proto::decode::Shape;
-use mcpjoin::proto::session::{Inbound, Limits, LinkCaps, LinkEndKind, Origin, Outbound, Route};
+use mcpjoin::proto::session::{Inbound, Limits, LinkCaps, LinkEndKind, Origin, Outbound};
 use mcpjoin::proto::{DecodeErrorKind, Message, Method, Notification, Payload, Request, RequestId, Response};
 use support::{bare, big, end, note, params, raw, run};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, split};
@@ -286,7 +286,7 @@ fn a_batch_is_one_line_and_comes_back_as_a_batch() {
                 outcome: Ok(Payload::from_raw(raw("{}"))),
             }),
         ];
-        left.send(Outbound::Batch { messages: messages.clone(), route: Route::Session }).await.unwrap();
+        left.send(Outbound::Batch { messages: messages.clone(), exchange: None }).await.unwrap();
         let Inbound::Batch { parts, origin } = right.recv().await else { panic!("no batch") };
         assert_eq!(parts.into_iter().collect::<Result<Vec<_>, _>>().unwrap(), messages);
         assert_eq!(origin.link, "test");

@@ -376,7 +376,7 @@ impl World {
         let limits = side.session.limits().decode.clone();
         let inbound = match decode(line, &limits) {
             Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
-            Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
+            Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, exchange: None, origin },
             Err(error) => Inbound::Malformed { error, excerpt: line.slice(..line.len().min(200)), origin },
         };
         side.session.handle(now, inbound);

@@ -70,7 +70,7 @@ impl Io for Memory {
             Outbound::Batch { messages, .. } => {
                 let size = messages.iter().map(weight).sum();
                 let parts = messages.into_iter().map(Ok).collect();
-                self.sender.push(Inbound::Batch { parts, origin }, size);
+                self.sender.push(Inbound::Batch { parts, exchange: None, origin }, size);
             }
             // There are no exchanges to close: the session cancels with a notification here.
             Outbound::Abort { .. } | Outbound::CloseStream { .. } => {}

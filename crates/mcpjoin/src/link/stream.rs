@@ -230,7 +230,7 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Stream<R, W> {
 pub(super) fn decoded(line: &Bytes, decoding: &DecodeLimits, origin: Arc<Origin>) -> Inbound {
     match decode(line, decoding) {
         Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
-        Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
+        Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, exchange: None, origin },
         Err(error) => Inbound::Malformed { error, excerpt: excerpt(line), origin },
     }
 }

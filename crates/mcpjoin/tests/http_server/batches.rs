@@ -134,3 +134,59 @@ fn a_call_that_a_batch_cancels_ends_and_its_id_is_free() {
         assert_eq!(text(&again.json().await), "hi");
     });
 }
+
+#[test]
+fn the_answer_to_a_batch_reaches_the_post_that_has_brought_it() {
+    run(async {
+        let (peer, gate) = peer(HttpOptions::new());
+        let session = peer.open("2025-03-26").await;
+        let slow = json!([call(1, "wait", json!({})), call(2, "echo", json!({ "message": "x" }))]);
+        // One without a readable id, and one with the id of a request that another POST has brought.
+        for malformed in [json!([7, 8]), json!([{ "jsonrpc": "2.0", "id": 1, "method": 7 }])] {
+            let mut waiting = Box::pin(session.post(&slow));
+            begins(&mut waiting).await;
+            let answers = session.post(&malformed).await.json().await;
+            let answers = answers.as_array().unwrap();
+            assert_eq!(answers.len(), malformed.as_array().unwrap().len(), "{answers:?}");
+            assert!(answers.iter().all(|answer| answer["error"]["code"] == -32600), "{answers:?}");
+            gate.open.add_permits(1);
+            let answers = waiting.await.message_or_json().await;
+            let of = |id: i64| answers.as_array().unwrap().iter().find(|answer| answer["id"] == id).unwrap();
+            assert_eq!((text(of(1)), text(of(2))), ("waited", "x"));
+        }
+    });
+}
+
+#[test]
+fn a_malformed_part_is_answered_although_the_call_beside_it_is_cancelled() {
+    run(async {
+        let (peer, _gate) = peer(HttpOptions::new());
+        let session = peer.open("2025-03-26").await;
+        let mut waiting = Box::pin(session.post(json!([call(1, "wait", json!({})), 7])));
+        begins(&mut waiting).await;
+        let cancel =
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
+        assert_eq!(session.post(cancel).await.status, 202);
+        let answers = waiting.await.message_or_json().await;
+        assert_eq!(answers.as_array().map(Vec::len), Some(1), "{answers}");
+        assert_eq!(answers[0]["error"]["code"], -32600);
+    });
+}
+
+#[test]
+fn a_batch_of_http_sse_is_answered_on_its_stream() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new());
+        let mut stream = peer.send(http::Method::GET, "/sse", "").await;
+        let endpoint = stream.event().await.unwrap().1;
+        let tell = |body: Value| peer.send(http::Method::POST, &endpoint, body.to_string());
+        assert_eq!(tell(crate::support::initialize("2025-03-26", json!({}))).await.status, 202);
+        assert_eq!(stream.message().await.unwrap()["result"]["protocolVersion"], "2025-03-26");
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(tell(initialized).await.status, 202);
+        let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "ping" }, 7]);
+        assert_eq!(tell(batch).await.status, 202);
+        let answers = stream.message().await.unwrap();
+        assert_eq!(answers.as_array().map(Vec::len), Some(2), "{answers}");
+    });
+}

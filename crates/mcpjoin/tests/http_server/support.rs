@@ -295,6 +295,14 @@ impl Reply {
         serde_json::from_slice(&self.bytes().await).unwrap()
     }
 
+    /// The only message, whether it is the body or an event.
+    pub(crate) async fn message_or_json(mut self) -> Value {
+        match self.kind() {
+            "application/json" => self.json().await,
+            _ => self.message().await.expect("a message"),
+        }
+    }
+
     /// The status and the code of the error that the body is.
     pub(crate) async fn error(self) -> (u16, i64) {
         let status = self.status;

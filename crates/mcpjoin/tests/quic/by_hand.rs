@@ -371,3 +371,29 @@ fn a_server_may_open_no_stream() {
         client.close().await;
     });
 }
+
+#[test]
+fn the_answer_to_an_array_goes_onto_the_stream_that_has_brought_it() {
+    run(async {
+        let gate = Gate::default();
+        let up = Up::new(builder(&gate).build().unwrap()).await;
+        let (connection, mut session) = connect(&up).await;
+        let mut opening = initialize(1);
+        opening["params"]["protocolVersion"] = "2025-03-26".into();
+        assert!(Wire::ask(&connection, &opening).await["result"].is_object());
+        session.say(&note("notifications/initialized", &json!({}))).await;
+        // What an answered array leaves behind sends no later answer elsewhere.
+        session.say(&json!([request(2, "ping", &json!({}))])).await;
+        assert_eq!(session.hear().await.unwrap()[0]["id"], 2);
+        let mut waiting = Wire::open(&connection).await;
+        waiting.say(&call(3, "wait")).await;
+        gate.begin(1).await;
+        let no_request = json!([{"jsonrpc": "2.0", "id": 3, "method": 7}]);
+        let answers = Wire::ask(&connection, &no_request).await;
+        assert!(answers[0]["error"].is_object(), "{answers}");
+        let answer = Wire::ask(&connection, &json!(7)).await;
+        assert!(answer["error"].is_object(), "{answer}");
+        gate.go_on.add_permits(1);
+        assert!(waiting.hear().await.unwrap()["result"]["content"].is_array());
+    });
+}

@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::event::{Asker, RequestContext};
+use super::link::Outbound;
 use super::queue::Place;
 use crate::types::LoggingLevel;
 use crate::{Message, Method, ProgressToken, Request, RequestId};
@@ -64,6 +65,8 @@ struct Batch {
     outstanding: usize,
     replies: Vec<Message>,
     complete: bool,
+    /// The link's number for the exchange that the batch came on.
+    exchange: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -315,14 +318,14 @@ impl Debt {
     }
 
     /// Begins a batch, whose requests are then admitted with its number.
-    pub(super) fn open_batch(&mut self) -> u64 {
+    pub(super) fn open_batch(&mut self, exchange: Option<u64>) -> u64 {
         self.numbers += 1;
-        self.batches.insert(self.numbers, Batch::default());
+        self.batches.insert(self.numbers, Batch { exchange, ..Batch::default() });
         self.numbers
     }
 
     /// All of the batch was read. The replies, when all are there already.
-    pub(super) fn complete_batch(&mut self, number: u64) -> Option<Vec<Message>> {
+    pub(super) fn complete_batch(&mut self, number: u64) -> Option<Outbound> {
         self.batches.get_mut(&number)?.complete = true;
         self.finish_batch(number)
     }
@@ -336,19 +339,19 @@ impl Debt {
 
     /// A request of the batch is settled, with a reply or, when it was cancelled, without. All replies, when
     /// it was the last.
-    pub(super) fn settle_in_batch(&mut self, number: u64, reply: Option<Message>) -> Option<Vec<Message>> {
+    pub(super) fn settle_in_batch(&mut self, number: u64, reply: Option<Message>) -> Option<Outbound> {
         let batch = self.batches.get_mut(&number)?;
         batch.outstanding = batch.outstanding.saturating_sub(1);
         batch.replies.extend(reply);
         self.finish_batch(number)
     }
 
-    fn finish_batch(&mut self, number: u64) -> Option<Vec<Message>> {
+    fn finish_batch(&mut self, number: u64) -> Option<Outbound> {
         let batch = self.batches.get(&number)?;
         if !batch.complete || batch.outstanding > 0 {
             return None;
         }
-        let batch = self.batches.remove(&number)?;
-        (!batch.replies.is_empty()).then_some(batch.replies)
+        let Batch { replies: messages, exchange, .. } = self.batches.remove(&number)?;
+        (!messages.is_empty()).then_some(Outbound::Batch { messages, exchange })
     }
 }

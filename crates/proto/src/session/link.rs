@@ -64,6 +64,8 @@ pub enum Inbound {
     Batch {
         /// The messages in their order, or why one is none.
         parts: Vec<Result<Message, DecodeError>>,
+        /// The link's number for the exchange that the array came on, where it has several: the answer has the same.
+        exchange: Option<u64>,
         /// By whom.
         origin: Arc<Origin>,
     },
@@ -112,8 +114,8 @@ pub enum Outbound {
     Batch {
         /// The messages.
         messages: Vec<Message>,
-        /// Where they go.
-        route: Route,
+        /// That of the [`Inbound::Batch`] which this answers.
+        exchange: Option<u64>,
     },
     /// Close the exchange of one of our requests: on HTTP in the modern era, that is how to cancel.
     Abort {

@@ -139,7 +139,7 @@ impl Session {
         }
         match inbound {
             Inbound::Message { message, origin } => self.message(now, message, origin, None),
-            Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
+            Inbound::Batch { parts, exchange, origin } => self.batch(now, parts, exchange, &origin),
             Inbound::Malformed { error, excerpt, .. } => self.malformed(now, error, excerpt),
             Inbound::Lost { id, cause } => self.lost(now, &id, cause),
             Inbound::ByteOrderMark => self.shared.violation(Violation::ByteOrderMark),
@@ -268,7 +268,13 @@ impl Session {
         }
     }
 
-    fn batch(&mut self, now: Time, parts: Vec<Result<Message, DecodeError>>, origin: &Arc<Origin>) {
+    fn batch(
+        &mut self,
+        now: Time,
+        parts: Vec<Result<Message, DecodeError>>,
+        exchange: Option<u64>,
+        origin: &Arc<Origin>,
+    ) {
         if !self.profile().is_some_and(|profile| profile.batching) {
             self.shared.violation(Violation::Batch);
             if self.shared.is_server() {
@@ -277,7 +283,7 @@ impl Session {
             }
             return;
         }
-        let number = self.shared.debt.open_batch();
+        let number = self.shared.debt.open_batch(exchange);
         for part in parts {
             match part {
                 Ok(message) => self.message(now, message, origin.clone(), Some(number)),

@@ -81,8 +81,8 @@ impl Queue {
         self.replies.push(Outbound::Message { message, route })
     }
 
-    pub(super) fn push_reply_batch(&mut self, messages: Vec<Message>) {
-        self.replies.push(Outbound::Batch { messages, route: Route::Session });
+    pub(super) fn push_reply_batch(&mut self, batch: Outbound) {
+        self.replies.push(batch);
     }
 
     pub(super) fn push_own(&mut self, message: Message, route: Route) {

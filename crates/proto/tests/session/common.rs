@@ -89,7 +89,7 @@ pub(crate) fn say_at(session: &mut Session, now: Time, line: &Bytes) {
     let origin = Arc::new(Origin::new("memory"));
     let inbound = match decode(line, &session.limits().decode.clone()) {
         Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
-        Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
+        Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, exchange: None, origin },
         Err(error) => Inbound::Malformed { error, excerpt: line.slice(..line.len().min(200)), origin },
     };
     session.handle(now, inbound);
@@ -180,7 +180,7 @@ pub(crate) fn arrives(outbound: Outbound, origin: &Arc<Origin>) -> Inbound {
     match outbound {
         Outbound::Message { message, .. } => Inbound::Message { message, origin },
         Outbound::Batch { messages, .. } => {
-            Inbound::Batch { parts: messages.into_iter().map(Ok).collect(), origin }
+            Inbound::Batch { parts: messages.into_iter().map(Ok).collect(), exchange: None, origin }
         }
         Outbound::Abort { id } => Inbound::Detached { id },
         Outbound::CloseStream { id } => panic!("the stream of {id} is closed on a link that has none"),

@@ -92,7 +92,7 @@ impl Side {
         let origin = self.origin.clone();
         let inbound = match decode(&line, &self.session.limits().decode) {
             Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
-            Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
+            Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, exchange: None, origin },
             Err(error) => Inbound::Malformed { error, excerpt: line.slice(..line.len().min(200)), origin },
         };
         self.handle(now, inbound);

@@ -43,7 +43,7 @@ pub(super) fn read(
             Inbound::Message { message: Message::Response(Reply { id: owed.cloned(), outcome }), origin }
         }
         Ok(Decoded::Message(message)) => Inbound::Message { message, origin },
-        Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, origin },
+        Ok(Decoded::Batch(parts)) => Inbound::Batch { parts, exchange: None, origin },
         Err(error) => Inbound::Malformed { error, excerpt: excerpt(text), origin },
     }
 }

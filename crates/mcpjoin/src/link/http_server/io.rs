@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use mcpjoin_proto::codec::sse::Writing;
 use mcpjoin_proto::http::classify;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound, Route};
-use mcpjoin_proto::{Message, RequestId, Response, encode};
+use mcpjoin_proto::{Message, Response, encode};
 
 use super::events::{Event, EventId};
 use super::slot::{Form, Slot, State, Wake, keep};
@@ -65,26 +65,26 @@ impl Wire {
         }
     }
 
-    fn deliver_batch(&self, messages: &[Message], wake: &mut Wake) {
+    fn deliver_batch(&self, messages: &[Message], exchange: Option<u64>, wake: &mut Wake) {
+        let mut text = BytesMut::new();
+        encode::batch(messages, &mut text);
         let mut state = self.lock();
-        let ids: Vec<&RequestId> = messages
-            .iter()
-            .filter_map(|message| match message {
-                Message::Response(Response { id, .. }) => id.as_ref(),
-                _ => None,
-            })
-            .collect();
-        // Its requests are all of one POST. A batch that could not be read at all waits alone in its own.
-        let stream = ids.iter().find_map(|id| state.owed.get(*id).copied()).or_else(|| {
-            state.posts.iter().find(|(_, slot)| slot.batch && !slot.ended).map(|(stream, _)| *stream)
-        });
-        let Some(stream) = stream else { return };
-        for id in ids {
-            state.owed.remove(id);
+        let Some(stream) = exchange else {
+            // What came without an exchange of its own came by the POSTs of 2024-11-05.
+            let State { standing, .. } = &mut *state;
+            self.append(STANDING, standing, &text);
+            wake.add(standing.waker.take());
+            return;
+        };
+        for message in messages {
+            // A part that was no request may have had the id of a request of another POST.
+            if let Message::Response(Response { id: Some(id), .. }) = message
+                && state.owed.get(id) == Some(&stream)
+            {
+                state.owed.remove(id);
+            }
         }
         if let Some(slot) = state.posts.get_mut(&stream) {
-            let mut text = BytesMut::new();
-            encode::batch(messages, &mut text);
             slot.owes = 0;
             slot.ended = true;
             match slot.form {
@@ -192,9 +192,9 @@ impl Io for HttpIo {
     fn push(&mut self, outbound: Outbound) {
         match outbound {
             Outbound::Message { message, route } => self.0.deliver(&message, &route),
-            Outbound::Batch { messages, .. } => {
+            Outbound::Batch { messages, exchange } => {
                 let mut wake = Wake::default();
-                self.0.deliver_batch(&messages, &mut wake);
+                self.0.deliver_batch(&messages, exchange, &mut wake);
                 wake.all();
             }
             // A server closes an exchange by answering.

@@ -66,7 +66,7 @@ async fn initialize(shared: &Arc<Shared>, came: Came) -> Response<HttpBody> {
     };
     let principal = origin.principal.clone();
     let inbound = Inbound::Message { message, origin };
-    let holder = match entry.wire.begin(std::slice::from_ref(&id), false, inbound, size) {
+    let holder = match entry.wire.begin(std::slice::from_ref(&id), inbound, size) {
         Ok(holder) => holder,
         Err(refused) => return shared.refused(refused, Some(id)),
     };
@@ -114,7 +114,7 @@ async fn post(shared: &Arc<Shared>, session: Arc<Session>, came: Came) -> Respon
         cancelled.iter().for_each(|id| wire.cancelled(id));
         return reply::bare(202);
     }
-    let holder = match wire.begin(&ids, batch, inbound, size) {
+    let holder = match wire.begin(&ids, inbound, size) {
         Ok(holder) => holder,
         Err(refused) => return shared.refused(refused, first),
     };
@@ -151,7 +151,7 @@ pub(super) fn owed(decoded: &Decoded) -> (Vec<RequestId>, bool) {
 pub(super) fn inbound(decoded: Decoded, origin: Arc<Origin>) -> Inbound {
     match decoded {
         Decoded::Message(message) => Inbound::Message { message, origin },
-        Decoded::Batch(parts) => Inbound::Batch { parts, origin },
+        Decoded::Batch(parts) => Inbound::Batch { parts, exchange: None, origin },
     }
 }
 

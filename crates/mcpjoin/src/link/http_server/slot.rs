@@ -52,8 +52,6 @@ pub(super) struct Slot {
     pub(super) waker: Option<Waker>,
     /// Replies that are due.
     pub(super) owes: usize,
-    /// They come as one array.
-    pub(super) batch: bool,
     pub(super) ended: bool,
     /// Who reads it, if anybody does.
     pub(super) holder: Option<u64>,

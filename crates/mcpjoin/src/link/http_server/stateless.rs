@@ -63,7 +63,7 @@ pub(super) async fn answer(
         };
         (owner, entry)
     };
-    let holder = match entry.wire.begin(&ids, batch, inbound(decoded, origin), size) {
+    let holder = match entry.wire.begin(&ids, inbound(decoded, origin), size) {
         Ok(holder) => holder,
         Err(refused) => return shared.refused(refused, first),
     };
@@ -128,7 +128,7 @@ async fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &
     );
     let initialize = decode(&Bytes::from(initialize), &shared.limits.decode).ok()?;
     let (ids, _) = owed(&initialize);
-    let holder = entry.wire.begin(&ids, false, inbound(initialize, origin.clone()), 0).ok()?;
+    let holder = entry.wire.begin(&ids, inbound(initialize, origin.clone()), 0).ok()?;
     let exchange = Exchange::new(holder, Owner::Once(entry.clone()));
     entry.run();
     // A server's session has answered this by itself by now; a gateway has to start a server first.

@@ -127,19 +127,17 @@ impl Wire {
         let mut state = self.lock();
         state.check(size)?;
         let holder = state.hold(STANDING);
-        state.standing =
-            Slot { holder: Some(holder.number), owes: 1, last: state.standing.last, ..Slot::default() };
+        state.standing = Slot { holder: Some(holder.number), owes: 1, ..Slot::default() };
         state.request = Some(id);
         state.take_in(inbound, size);
         Ok(holder)
     }
 
-    /// Begins the exchange of a POST with requests.
+    /// Begins the exchange of a POST with requests, or with a batch that is answered.
     pub(super) fn begin(
         &self,
         ids: &[RequestId],
-        batch: bool,
-        inbound: Inbound,
+        mut inbound: Inbound,
         size: usize,
     ) -> Result<Holder, Refused> {
         let mut state = self.lock();
@@ -152,7 +150,13 @@ impl Wire {
         state.last_stream += 1;
         let stream = state.last_stream;
         let holder = state.hold(stream);
-        let slot = Slot { owes: ids.len(), batch, holder: Some(holder.number), ..Slot::default() };
+        let mut owes = ids.len();
+        if let Inbound::Batch { parts, exchange, .. } = &mut inbound {
+            *exchange = Some(stream);
+            // What is no message is answered too, and nobody can cancel that.
+            owes += usize::from(parts.iter().any(Result::is_err));
+        }
+        let slot = Slot { owes, holder: Some(holder.number), ..Slot::default() };
         state.posts.insert(stream, Box::new(slot));
         for id in ids {
             state.owed.insert(id.clone(), stream);
@@ -443,7 +447,7 @@ mod tests {
         wire.room.store(0, Ordering::Relaxed);
         let id = RequestId::from(1);
         let inbound = Inbound::Closed { cause: LinkEnd::end_of_stream() };
-        let holder = wire.begin(std::slice::from_ref(&id), false, inbound, 0).expect("nothing is under way");
+        let holder = wire.begin(std::slice::from_ref(&id), inbound, 0).expect("nothing is under way");
         wire.open_stream(holder);
         let mut io = HttpIo(wire.clone());
         let message = Message::Notification(Notification { method: Method::Progress, params: None });

@@ -44,7 +44,7 @@ impl QuicLink {
     pub(super) fn came(
         &mut self,
         key: u64,
-        inbound: Inbound,
+        mut inbound: Inbound,
         line: Bytes,
         permit: Option<OwnedSemaphorePermit>,
     ) {
@@ -62,6 +62,9 @@ impl QuicLink {
         }
         let initialized = matches!(&inbound, Inbound::Message { message: Message::Notification(note), .. }
             if note.method == Method::Initialized);
+        if let Inbound::Batch { exchange, .. } = &mut inbound {
+            *exchange = Some(key);
+        }
         if self.takes(key, &inbound) {
             self.permit = permit;
             self.ready.push_back(inbound);

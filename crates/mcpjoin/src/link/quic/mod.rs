@@ -327,7 +327,7 @@ impl Io for QuicLink {
         let Some(line) = Line::new(&outbound, &self.shared) else { return };
         match &outbound {
             Outbound::Message { message, route } => self.message(message, route, line),
-            Outbound::Batch { messages, .. } => self.answers(messages, line),
+            Outbound::Batch { messages, exchange } => self.answers(messages, *exchange, line),
             // Streams are not left and taken up again: a request keeps its own.
             Outbound::Abort { .. } | Outbound::CloseStream { .. } => {}
         }

@@ -134,14 +134,18 @@ impl QuicLink {
         self.settle(key);
     }
 
-    pub(super) fn answers(&mut self, messages: &[Message], line: Line) {
-        let mut stream = None;
+    /// The answer to an array, on the stream that it came on.
+    pub(super) fn answers(&mut self, messages: &[Message], exchange: Option<u64>, line: Line) {
+        let Some(key) = exchange else { return };
         for message in messages {
-            let Message::Response(response) = message else { continue };
-            let key = response.id.as_ref().and_then(|id| self.table.take_theirs(id));
-            stream = stream.or(key);
+            // A part that was no request may have had the id of a request on another stream.
+            if let Message::Response(Response { id: Some(id), .. }) = message
+                && self.table.stream_of(id) == Some(key)
+            {
+                self.table.take_theirs(id);
+            }
         }
-        let Some(key) = stream.or_else(|| self.table.answer_unreadable()) else { return };
+        self.table.array_answered(key);
         self.table.send(key, line);
         self.settle(key);
     }

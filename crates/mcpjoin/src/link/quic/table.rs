@@ -82,6 +82,13 @@ impl Table {
         self.unreadable.pop_front()
     }
 
+    /// An array on that stream was answered, and not refused as a whole.
+    pub(super) fn array_answered(&mut self, key: u64) {
+        if let Some(place) = self.unreadable.iter().position(|other| *other == key) {
+            self.unreadable.remove(place);
+        }
+    }
+
     /// On which stream a request of ours is; it is forgotten.
     pub(super) fn take_ours(&mut self, id: &RequestId) -> Option<u64> {
         let key = self.ours.remove(id)?;
