@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
+use crate::told::{Told, hearing};
 
 /// A server with sessions that forgets all of them when told to: the id of the next one.
 struct Forgetful {
@@ -441,5 +442,103 @@ fn a_thousand_calls_at_once_all_get_their_own_reply() {
             let (n, result) = call.await.unwrap();
             assert_eq!(result.unwrap(), format!("t{n}"));
         }
+    });
+}
+
+/// A client that declines, and a server that asks it on the stream of a call and plays each response to that.
+async fn declining<F, T>(script: F) -> (Scripted, mcpjoin::Client)
+where
+    F: Fn(usize, Talk) -> T + Send + Sync + Clone + 'static,
+    T: Future<Output = (bool, Option<Talk>)> + Send + 'static,
+{
+    let (answered, times) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let server = Scripted::new(move |seen: Seen, talk: Talk| {
+        let (script, answered, times) = (script.clone(), answered.clone(), times.clone());
+        async move {
+            match seen.about().as_str() {
+                "tools/call" => {
+                    let mut talk = talk.stream(&[]).await;
+                    let ask = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+                        "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}});
+                    talk.event(None, &ask.to_string()).await;
+                    answered.notified().await;
+                    talk.event(None, &seen.result(&text("thanks"))).await;
+                    talk.finish().await
+                }
+                "response" => {
+                    let (over, talk) = script(times.fetch_add(1, Ordering::SeqCst), talk).await;
+                    if over {
+                        answered.notify_one();
+                    }
+                    talk
+                }
+                _ => legacy(V2025_11, "s", seen, talk).await,
+            }
+        }
+    })
+    .await;
+    let client = builder()
+        .elicitation(|_| async { Ok(serde_json::from_value(json!({"action": "decline"})).unwrap()) })
+        .connect(server.link().build().unwrap())
+        .await
+        .unwrap();
+    (server, client)
+}
+
+#[test]
+fn a_response_that_is_refused_or_whose_connection_breaks_is_sent_again() {
+    run(async {
+        let (server, client) = declining(|time, talk: Talk| async move {
+            match time {
+                0 => (false, talk.answer(503, &[("Retry-After", "0")], "").await),
+                1 => (false, None),
+                2 => (false, talk.status(503).await),
+                3 => (false, talk.answer(429, &[("Retry-After", "0")], "").await),
+                _ => (true, talk.accept().await),
+            }
+        })
+        .await;
+        assert_eq!(call(&client, "a").await.unwrap(), "thanks");
+        let sent: Vec<String> = server
+            .seen()
+            .into_iter()
+            .filter(|seen| seen.about() == "response")
+            .map(|seen| seen.body)
+            .collect();
+        assert_eq!(sent.len(), 5);
+        assert!(sent.iter().all(|body| *body == sent[0]), "{sent:?}");
+    });
+}
+
+#[test]
+fn a_response_that_is_refused_for_good_is_told() {
+    for (status, sent) in [(503, 4), (400, 1)] {
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        hearing(Told(tell), || {
+            run(async {
+                let (server, client) = declining(move |time, talk: Talk| async move {
+                    (time + 1 == sent, talk.status(status).await)
+                })
+                .await;
+                assert_eq!(call(&client, "a").await.unwrap(), "thanks");
+                loop {
+                    let line = told.recv().await.unwrap();
+                    if line.contains("has not taken it") {
+                        assert!(line.contains("a response") && line.contains(&status.to_string()), "{line}");
+                        break;
+                    }
+                }
+                assert_eq!(server.count("response"), sent);
+            });
+        });
+    }
+}
+
+#[test]
+fn a_response_that_no_connection_carries_is_sent_four_times() {
+    run(async {
+        let (server, client) = declining(|time, _| async move { (time == 3, None) }).await;
+        assert_eq!(call(&client, "a").await.unwrap(), "thanks");
+        assert_eq!(server.count("response"), 4);
     });
 }

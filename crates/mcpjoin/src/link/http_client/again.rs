@@ -12,7 +12,8 @@ use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::reply::retry_after;
 use mcpjoin_proto::session::Outbound;
 
-/// How often a server that cannot answer now is asked again while a connection opens and it does not say when to come.
+/// How often a server that cannot answer now is asked again while a connection opens, or is to take a response, and it does
+/// not say when to come.
 pub(super) const UNASKED_RETRIES: u32 = 3;
 /// The first of these waits; doubled each time.
 pub(super) const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -36,13 +37,20 @@ pub(super) enum Repeatable {
     Opening,
     /// It has no effects, or the same ones however often it comes.
     Always,
+    /// A response, which the server takes once, however often it comes, and waits for.
+    Awaited,
     /// It may do something each time: only when it was certainly not let in.
     Refused,
 }
 
 impl Repeatable {
     pub(super) fn of(outbound: &Outbound) -> Self {
-        let Outbound::Message { message, .. } = outbound else { return Self::Refused };
+        let message = match outbound {
+            Outbound::Message { message, .. } => message,
+            // A client says nothing in arrays but responses.
+            Outbound::Batch { .. } => return Self::Awaited,
+            Outbound::Abort { .. } | Outbound::CloseStream { .. } => return Self::Refused,
+        };
         match message {
             Message::Request(request) => match request.method {
                 Method::Discover | Method::Initialize => Self::Opening,
@@ -66,8 +74,14 @@ impl Repeatable {
             },
             // Those of the specification state how something is, and do nothing.
             Message::Notification(told) if !matches!(told.method, Method::Other(_)) => Self::Always,
-            Message::Notification(_) | Message::Response(_) => Self::Refused,
+            Message::Notification(_) => Self::Refused,
+            Message::Response(_) => Self::Awaited,
         }
+    }
+
+    /// Whether somebody waits for it who waits for nothing else: it is sent again although nobody asks for that.
+    pub(super) const fn is_urgent(self) -> bool {
+        matches!(self, Self::Opening | Self::Awaited)
     }
 
     /// How long to wait before the same is sent again; `None` when it is not to be. `waits`: how often that was done.
@@ -76,7 +90,7 @@ impl Repeatable {
             StatusCode::TOO_MANY_REQUESTS => true,
             StatusCode::SERVICE_UNAVAILABLE => self != Self::Refused,
             StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
-                self == Self::Opening
+                self.is_urgent()
             }
             _ => false,
         };
@@ -84,7 +98,7 @@ impl Repeatable {
             return None;
         }
         let asked = asked_to_wait(head).map(|asked| asked.max(LEAST_WAIT * 2_u32.saturating_pow(waits)));
-        let unasked = self == Self::Opening && waits < UNASKED_RETRIES;
+        let unasked = self.is_urgent() && waits < UNASKED_RETRIES;
         asked.or_else(|| unasked.then(|| FIRST_WAIT * 2_u32.saturating_pow(waits)))
     }
 }
@@ -113,7 +127,7 @@ mod tests {
         let mut head = HeaderMap::new();
         head.insert(name::RETRY_AFTER, HeaderValue::from_static("2"));
         let two = Some(Duration::from_secs(2));
-        for (status, opening, always, refused) in [
+        for (status, urgent, always, refused) in [
             (429, two, two, two),
             (503, two, two, None),
             (502, two, None, None),
@@ -121,9 +135,9 @@ mod tests {
             (404, None, None, None),
         ] {
             let status = StatusCode::from_u16(status).expect("a status");
-            let waits = [Repeatable::Opening, Repeatable::Always, Repeatable::Refused]
+            let waits = [Repeatable::Opening, Repeatable::Awaited, Repeatable::Always, Repeatable::Refused]
                 .map(|repeatable| repeatable.pause(status, &head, 0));
-            assert_eq!(waits, [opening, always, refused], "{status}");
+            assert_eq!(waits, [urgent, urgent, always, refused], "{status}");
         }
         assert_eq!(Repeatable::Always.pause(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new(), 0), None);
     }

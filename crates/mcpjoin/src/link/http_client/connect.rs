@@ -205,6 +205,10 @@ impl HttpConnect {
     /// # Errors
     /// When the URL, a header, a certificate or a proxy of the environment cannot be used.
     pub fn build(self) -> Result<Link, HttpSetupError> {
+        self.link().map(Link::new)
+    }
+
+    pub(super) fn link(self) -> Result<HttpLink, HttpSetupError> {
         let Checked { url, headers, tls } = self.checked()?;
         let mut client = reqwest::Client::builder();
         let proxy = Proxy::to(&url);
@@ -229,7 +233,7 @@ impl HttpConnect {
         let wire = Wire::new(client, url, headers, self.credentials, self.connect_timeout, proxy.as_ref());
         #[cfg(unix)]
         let wire = wire.witnessed(self.witness);
-        Ok(Link::new(HttpLink::new(wire, self.legacy_sse, self.get_stream, self.handle)))
+        Ok(HttpLink::new(wire, self.legacy_sse, self.get_stream, self.handle))
     }
 
     /// What was given, once it is known that it can be used. For whoever asks in another way than a link does.

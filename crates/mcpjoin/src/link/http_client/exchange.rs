@@ -6,6 +6,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>,
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http>
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,9 +136,7 @@ impl Exchange {
         let limit = self.wire.limits.request;
         match timeout(limit, self.tell()).await {
             Ok(()) => {}
-            Err(_) => {
-                tracing::debug!(target: "mcpjoin", about = %self.post.sending.about, "not accepted in time");
-            }
+            Err(_) => self.not_told(&"it was not accepted in time"),
         }
     }
 
@@ -156,21 +155,32 @@ impl Exchange {
 
     // ---- what is only told ----
 
-    /// Posts something that has no reply. What goes wrong hurts nobody but is noted; what the server has seen nothing of
-    /// is tried again, since it may wait for it.
+    /// Says that the server has not taken what has no reply. A response that is lost is a request of the server that fails.
+    fn not_told(&self, reason: &dyn fmt::Display) {
+        let about = &self.post.sending.about;
+        match self.post.repeatable {
+            Repeatable::Awaited => {
+                tracing::warn!(target: "mcpjoin", %about, %reason, "the server has not taken it");
+            }
+            _ => tracing::debug!(target: "mcpjoin", %about, %reason, "the server has not taken it"),
+        }
+    }
+
+    /// Posts something that has no reply. What the server has seen nothing of is tried again, since it may wait for it; a
+    /// response also where that is not known.
     async fn tell(&self) {
         let mut waits = 0;
         let response = loop {
             match self.send(self.wire.limits.request).await {
                 Ok(response) => break response,
-                Err(unanswered) if unanswered.unsent && waits < UNASKED_RETRIES => {
+                Err(unanswered)
+                    if (unanswered.unsent || self.post.repeatable == Repeatable::Awaited)
+                        && waits < UNASKED_RETRIES =>
+                {
                     sleep(FIRST_WAIT * 2_u32.saturating_pow(waits)).await;
                     waits += 1;
                 }
-                Err(unanswered) => {
-                    tracing::debug!(target: "mcpjoin", error = %unanswered.error, "not told");
-                    return;
-                }
+                Err(unanswered) => return self.not_told(&unanswered.error),
             }
         };
         if response.status().is_success() {
@@ -183,8 +193,7 @@ impl Exchange {
             self.say(News::Gone { generation, again: None }).await;
             return;
         }
-        let refused = failure::page(response).await;
-        tracing::debug!(target: "mcpjoin", about = %self.post.sending.about, refused, "refused");
+        self.not_told(&failure::page(response).await);
     }
 
     // ---- what is asked ----

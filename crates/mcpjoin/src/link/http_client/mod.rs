@@ -468,10 +468,8 @@ impl Io for HttpLink {
     }
 
     fn configure(&mut self, limits: &Limits) {
-        // Nothing runs yet, so nobody shares it.
-        if let Some(wire) = Arc::get_mut(&mut self.wire) {
-            wire.limits = limits.clone();
-        }
+        // What runs already keeps the limits that it began with.
+        Arc::make_mut(&mut self.wire).limits = limits.clone();
     }
 
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
@@ -590,3 +588,6 @@ impl Io for HttpLink {
         Poll::Ready(Err(cannot_reopen()))
     }
 }
+
+#[cfg(test)]
+mod tests;

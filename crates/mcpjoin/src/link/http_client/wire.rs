@@ -35,6 +35,7 @@ const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const NONCE: usize = 4096;
 
 /// What every request needs.
+#[derive(Clone)]
 pub(super) struct Wire {
     client: reqwest::Client,
     pub(super) url: Url,
