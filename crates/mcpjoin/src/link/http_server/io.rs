@@ -11,6 +11,7 @@ use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound, Route
 use mcpjoin_proto::{Message, Response, encode};
 
 use super::events::{Event, EventId};
+use super::legacy::cancels;
 use super::slot::{Form, Slot, State, Wake, keep};
 use super::wire::{Routing, STANDING, Wire};
 use crate::link::{Io, cannot_reopen};
@@ -22,6 +23,17 @@ impl Wire {
     fn deliver(&self, message: &Message, route: &Route) {
         let mut wake = Wake::default();
         let mut state = self.lock();
+        match message {
+            Message::Request(request) => {
+                state.asked.insert(request.id.clone());
+            }
+            // No response comes to what we cancel.
+            message => {
+                if let Some(id) = cancels(message) {
+                    state.asked.remove(&id);
+                }
+            }
+        }
         match self.routing {
             Routing::Exchange => {
                 let ours = matches!((route, &state.request), (Route::ReplyTo(id), Some(ours)) if id == ours);

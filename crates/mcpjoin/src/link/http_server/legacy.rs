@@ -156,7 +156,7 @@ pub(super) fn inbound(decoded: Decoded, origin: Arc<Origin>) -> Inbound {
 }
 
 /// The request that a message cancels.
-fn cancels(message: &Message) -> Option<RequestId> {
+pub(super) fn cancels(message: &Message) -> Option<RequestId> {
     match message {
         Message::Notification(Notification { method: Method::Cancelled, params }) => {
             let params = params.as_ref().map(Payload::raw)?;

@@ -1,19 +1,23 @@
 //! What is sent on one exchange, and what a wire keeps of all of them: the state behind its lock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 use bytes::Bytes;
-use mcpjoin_proto::RequestId;
 use mcpjoin_proto::session::Inbound;
+use mcpjoin_proto::{Message, RequestId, Response};
 
+use super::legacy::cancels;
 use super::wire::{Refused, STANDING};
 
-/// Messages that have come and that the connection has not read: beyond, a client is asked to come again.
+/// Messages that have come and that the connection has not read: beyond, a client is asked to come again with a request.
 const UNREAD: usize = 256;
 
 /// Their bytes, beside the one that always fits.
 const UNREAD_BYTES: usize = 1024 * 1024;
+
+/// Notifications have as much room again, which no request takes.
+const TOLD: usize = 2;
 
 /// Messages kept for a stream that nobody has open, the newest ones.
 const KEPT: usize = 256;
@@ -34,6 +38,8 @@ pub(super) struct State {
     pub(super) posts: BTreeMap<u64, Box<Slot>>,
     /// On which stream the reply to a request is due.
     pub(super) owed: BTreeMap<RequestId, u64>,
+    /// Requests of ours without a response.
+    pub(super) asked: BTreeSet<RequestId>,
     pub(super) last_stream: u64,
     pub(super) last_holder: u64,
 }
@@ -104,6 +110,16 @@ pub(super) fn keep(place: &mut Option<Waker>, waker: &Waker) {
     }
 }
 
+/// What has come, message by message; `None` for a part that is none.
+fn messages(inbound: &Inbound) -> impl Iterator<Item = Option<&Message>> {
+    let (one, parts) = match inbound {
+        Inbound::Message { message, .. } => (Some(Some(message)), &[][..]),
+        Inbound::Batch { parts, .. } => (None, &parts[..]),
+        _ => (None, &[][..]),
+    };
+    one.into_iter().chain(parts.iter().map(|part| part.as_ref().ok()))
+}
+
 impl Slot {
     /// Keeps the newest of what nobody reads.
     pub(super) fn trim(&mut self) {
@@ -115,16 +131,38 @@ impl Slot {
 }
 
 impl State {
-    pub(super) fn check(&self, size: usize) -> Result<(), Refused> {
+    /// Whether something may wait to be read. What settles a request is not refused because of requests: its sender may not
+    /// come again. It is bounded by what was asked, and by `room` in bytes.
+    pub(super) fn check(&self, inbound: &Inbound, size: usize, room: usize) -> Result<(), Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }
+        let settles = |message: &Message| match message {
+            Message::Response(Response { id, .. }) => id.as_ref().is_some_and(|id| self.asked.contains(id)),
+            message => cancels(message).is_some_and(|id| self.owed.contains_key(&id)),
+        };
+        let asks = |message: &Message| matches!(message, Message::Request(_));
+        let (mut asking, mut settling) = (false, true);
+        for message in messages(inbound) {
+            asking |= message.is_none_or(asks);
+            settling &= message.is_some_and(settles);
+        }
+        let (most, most_bytes) = match (asking, settling) {
+            (true, _) => (UNREAD, UNREAD_BYTES),
+            (false, false) => (TOLD * UNREAD, TOLD * UNREAD_BYTES),
+            (false, true) => (usize::MAX, room),
+        };
         let fits = self.unread.is_empty()
-            || (self.unread.len() < UNREAD && self.unread_bytes.saturating_add(size) <= UNREAD_BYTES);
+            || (self.unread.len() < most && self.unread_bytes.saturating_add(size) <= most_bytes);
         if fits { Ok(()) } else { Err(Refused::Full) }
     }
 
     pub(super) fn take_in(&mut self, inbound: Inbound, size: usize) {
+        for message in messages(&inbound) {
+            if let Some(Message::Response(Response { id: Some(id), .. })) = message {
+                self.asked.remove(id);
+            }
+        }
         if self.unread.capacity() == 0 {
             self.unread.reserve_exact(1);
         }

@@ -125,7 +125,7 @@ impl Wire {
     /// Begins the exchange of the only request at a time.
     pub(super) fn begin_one(&self, id: RequestId, inbound: Inbound, size: usize) -> Result<Holder, Refused> {
         let mut state = self.lock();
-        state.check(size)?;
+        state.check(&inbound, size, self.room.load(Ordering::Relaxed))?;
         let holder = state.hold(STANDING);
         state.standing = Slot { holder: Some(holder.number), owes: 1, ..Slot::default() };
         state.request = Some(id);
@@ -141,7 +141,7 @@ impl Wire {
         size: usize,
     ) -> Result<Holder, Refused> {
         let mut state = self.lock();
-        state.check(size)?;
+        state.check(&inbound, size, self.room.load(Ordering::Relaxed))?;
         for (place, id) in ids.iter().enumerate() {
             if state.owed.contains_key(id) || ids[..place].contains(id) {
                 return Err(Refused::Duplicate);
@@ -168,7 +168,7 @@ impl Wire {
     /// Hands in what wants no reply on its own exchange.
     pub(super) fn tell(&self, inbound: Inbound, size: usize) -> Result<(), Refused> {
         let mut state = self.lock();
-        state.check(size)?;
+        state.check(&inbound, size, self.room.load(Ordering::Relaxed))?;
         state.take_in(inbound, size);
         Ok(())
     }
@@ -419,8 +419,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::task::Wake as Wakes;
 
-    use mcpjoin_proto::session::{LinkEnd, Outbound, Route};
-    use mcpjoin_proto::{Era, Message, Method, Notification};
+    use mcpjoin_proto::session::{LinkEnd, Origin, Outbound, Route};
+    use mcpjoin_proto::{Era, Message, Method, Notification, Payload, Raw, Request};
 
     use super::super::events::MemoryEvents;
     use super::super::io::HttpIo;
@@ -458,5 +458,79 @@ mod tests {
         assert!(wire.resume(holder.stream, 0).is_some());
         assert!(io.has_room());
         assert!(woken.0.load(Ordering::Relaxed), "it waits for ever");
+    }
+
+    fn response(id: i64) -> Inbound {
+        let outcome = Err(mcpjoin_proto::ErrorObject::internal("x"));
+        let message = Message::Response(mcpjoin_proto::Response { id: Some(id.into()), outcome });
+        Inbound::Message { message, origin: Arc::new(Origin::new("http")) }
+    }
+
+    fn notification(method: Method, params: Option<&str>) -> Message {
+        let params = params.map(|params| Payload::from_raw(Raw::parse(params.to_owned()).expect("JSON")));
+        Message::Notification(Notification { method, params })
+    }
+
+    fn request(id: i64, method: Method) -> Message {
+        Message::Request(Request { id: id.into(), method, params: None })
+    }
+
+    fn inbound(message: Message) -> Inbound {
+        Inbound::Message { message, origin: Arc::new(Origin::new("http")) }
+    }
+
+    /// A wire of which nothing is read, with as many requests as it takes, each of that size.
+    fn full(routing: Routing, size: usize) -> (Arc<Wire>, HttpIo, i64) {
+        let wire = Arc::new(Wire::new(routing, false));
+        wire.room.store(10_000_000, Ordering::Relaxed);
+        let mut io = HttpIo(wire.clone());
+        for id in [1, 2] {
+            let message = request(id, Method::Elicit);
+            io.push(Outbound::Message { message, route: Route::Session });
+        }
+        let mut count = 0;
+        while wire.begin(&[count.into()], inbound(request(count, Method::Ping)), size).is_ok() {
+            count += 1;
+        }
+        (wire, io, count)
+    }
+
+    #[test]
+    fn what_settles_a_request_is_taken_in_where_requests_are_refused() {
+        for size in [1, 10_000] {
+            let (wire, mut io, count) = full(Routing::Session, size);
+            assert_eq!(count, if size == 1 { 256 } else { 104 });
+            assert_eq!(wire.tell(response(1), 1_000_000), Ok(()));
+            let cancels = |id: i64| {
+                let params = format!("{{\"requestId\":{id}}}");
+                inbound(notification(Method::Cancelled, Some(&params)))
+            };
+            assert_eq!(wire.tell(cancels(3), size), Ok(()));
+            // What nobody has asked for has a bound of its own, and so has the same said twice.
+            let mut told = 0;
+            while wire.tell(inbound(notification(Method::Progress, None)), size).is_ok() {
+                told += 1;
+            }
+            assert!((1..=256).contains(&told), "{told}");
+            for inbound in [response(1), response(7), cancels(1_000_000)] {
+                assert_eq!(wire.tell(inbound, size), Err(Refused::Full));
+            }
+            // A request beside it can be sent again, and so can the whole.
+            let parts = vec![Ok(request(9, Method::Ping))];
+            let origin = Arc::new(Origin::new("http"));
+            assert_eq!(wire.tell(Inbound::Batch { parts, exchange: None, origin }, 1), Err(Refused::Full));
+            assert_eq!(wire.tell(response(2), 10_000_000), Err(Refused::Full), "above what waits in all");
+            assert_eq!(wire.tell(cancels(3), size), Ok(()), "it is owed until it is cancelled");
+            wire.cancelled(&3.into());
+            assert_eq!(wire.tell(cancels(3), size), Err(Refused::Full));
+            // What we have cancelled is answered by nobody.
+            let message = notification(Method::Cancelled, Some("{\"requestId\":2}"));
+            io.push(Outbound::Message { message, route: Route::Session });
+            assert_eq!(wire.tell(response(2), size), Err(Refused::Full));
+            // All of it is read, and there is room again.
+            let mut context = Context::from_waker(Waker::noop());
+            while io.poll_inbound(&mut context).is_ready() {}
+            assert_eq!(wire.tell(response(7), 5_000_000), Ok(()));
+        }
     }
 }
