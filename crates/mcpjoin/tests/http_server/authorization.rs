@@ -157,8 +157,8 @@ fn authorization_no_way_of_writing_a_path_or_a_method_leads_past_the_token() {
             "/.well-known/oauth-protected-resource/../../mcp",
             "/.well-known/oauth-protected-resource/mcp/",
             "//.well-known/oauth-protected-resource/mcp",
-            "http://localhost/mcp",
-            "http://localhost//mcp",
+            "http://localhost:1/mcp",
+            "http://localhost:1//mcp",
         ] {
             for method in ["POST", "GET", "DELETE", "HEAD", "OPTIONS", "PUT", "post", "PROPFIND"] {
                 let method = Method::from_bytes(method.as_bytes()).unwrap();

@@ -330,3 +330,45 @@ fn f105_a_compressed_body_is_refused_without_being_read() {
         assert_eq!(gate.begun(), 0);
     });
 }
+
+#[test]
+fn a_request_that_names_two_hosts_is_refused_and_one_that_names_one_twice_is_not() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new());
+        let call = |target: &str, host: &str| {
+            let peer = peer.modern("tools/call", "echo").with("host", host);
+            let body = modern(1, "tools/call", json!({ "name": "echo", "arguments": {} })).to_string();
+            let target = target.to_owned();
+            async move { peer.send(Method::POST, &target, body).await.status }
+        };
+        for (target, host, status) in [
+            ("http://evil.example/mcp", "localhost", 400),
+            ("http://localhost/mcp", "evil.example", 400),
+            ("http://localhost/mcp", "127.0.0.1", 400),
+            ("http://localhost:1/mcp", "localhost:2", 400),
+            ("http://me@localhost/mcp", "localhost", 400),
+            ("http://localhost/mcp", "me@localhost", 400),
+            ("http://evil.example/mcp", "evil.example", 403),
+            ("http://evil.example/mcp", "", 403),
+            ("http://localhost/mcp", "", 200),
+            ("http://localhost/mcp", "localhost", 200),
+            ("http://localhost/mcp", "LOCALHOST:80", 200),
+            ("http://localhost:80/mcp", "localhost", 200),
+            ("https://localhost:443/mcp", "localhost", 200),
+            ("https://localhost/mcp", "localhost:80", 400),
+            ("http://[::1]:5/mcp", "[0:0::1]:5", 200),
+        ] {
+            assert_eq!(call(target, host).await, status, "{target} {host}");
+        }
+    });
+}
+
+#[test]
+fn a_request_that_gives_two_lengths_is_refused_whatever_server_it_comes_from() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new());
+        let reply = peer.with("content-length", "2").with("transfer-encoding", "chunked").post("{}").await;
+        assert_eq!(reply.headers["connection"], "close");
+        assert_eq!(reply.error().await, (400, -32600));
+    });
+}

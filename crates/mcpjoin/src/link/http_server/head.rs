@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response};
 use mcpjoin_proto::http::classify::HttpMethod;
 use mcpjoin_proto::http::headers::{Headers, name};
-use mcpjoin_proto::http::origin::{MediaType, accepts, has_json_body};
+use mcpjoin_proto::http::origin::{MediaType, accepts, has_json_body, same_origin};
 
 use super::body::HttpBody;
 use super::reply;
@@ -23,6 +23,13 @@ pub(super) const HEADERS: usize = 100;
 
 /// How many bytes they may have.
 pub(super) const HEADER_BYTES: usize = 64 * 1024;
+
+/// The refusal of a request that gives two lengths: a proxy may have believed the other one.
+pub(super) fn two_lengths() -> Response<HttpBody> {
+    let mut refused = reply::refuse(400, "Content-Length and Transfer-Encoding exclude each other");
+    refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    refused
+}
 
 /// What a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +49,7 @@ pub(super) struct RequestHead<'a> {
     /// The headers that every request is asked for, found in one go. Looking one up by its name costs as much as
     /// passing them all once.
     known: [Known<'a>; NAMES.len()],
-    /// The host of HTTP/2, which has no header for it.
+    /// The host in the target of the request: `:authority` of HTTP/2, which needs no header for it.
     authority: Option<&'a str>,
     /// Bytes of all headers.
     bytes: usize,
@@ -97,7 +104,8 @@ const USUAL_ACCEPT: &[u8] = b"application/json, text/event-stream";
 
 impl<'a> RequestHead<'a> {
     pub(super) fn new(parts: &'a Parts) -> Self {
-        let mut head = Self { parts, known: [Known::Absent; NAMES.len()], authority: None, bytes: 0 };
+        let authority = parts.uri.authority().map(http::uri::Authority::as_str);
+        let mut head = Self { parts, known: [Known::Absent; NAMES.len()], authority, bytes: 0 };
         for (name, value) in &parts.headers {
             head.bytes += name.as_str().len() + value.len() + 4;
             if let Some(known) = known(name.as_str()) {
@@ -106,9 +114,6 @@ impl<'a> RequestHead<'a> {
                     _ => Known::Several,
                 };
             }
-        }
-        if matches!(head.known(name::HOST), Known::Absent) {
-            head.authority = parts.uri.authority().map(http::uri::Authority::as_str);
         }
         head
     }
@@ -131,14 +136,29 @@ impl<'a> RequestHead<'a> {
             let text = format!("the head of the request is above {HEADERS} headers or {HEADER_BYTES} bytes");
             return Err(Box::new(reply::refuse(431, &text)));
         }
-        // Two lengths: who stands between may have believed the other one.
+        // From hyper nobody sees both: `framing` does.
         let lengths = [self.known("content-length"), self.known("transfer-encoding")];
         if !lengths.iter().any(|length| matches!(length, Known::Absent)) {
-            let mut refused = reply::refuse(400, "Content-Length and Transfer-Encoding exclude each other");
-            refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            return Err(Box::new(refused));
+            return Err(Box::new(two_lengths()));
         }
         Ok(())
+    }
+
+    /// Refuses a request that names two hosts: in its target, or `:authority`, and in `Host`. A proxy may have gone by
+    /// either (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2>,
+    /// <https://www.rfc-editor.org/rfc/rfc9113#section-8.3.1>). One that is named twice is checked once.
+    pub(super) fn check_host(&self) -> Result<(), Refusal> {
+        let (Some(authority), Known::One(host)) = (self.authority, self.known(name::HOST)) else {
+            return Ok(());
+        };
+        let scheme = self.parts.uri.scheme_str().unwrap_or("http");
+        let origin = |host: &str| format!("{scheme}://{host}");
+        let same = host.as_bytes() == authority.as_bytes()
+            || host.to_str().is_ok_and(|host| same_origin(&origin(host), &origin(authority)));
+        match same {
+            true => Ok(()),
+            false => Err(Box::new(reply::refuse(400, "the Host header names another host than the target"))),
+        }
     }
 
     /// The types of the body and of the reply.

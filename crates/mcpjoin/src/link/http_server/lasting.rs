@@ -24,10 +24,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::HttpBody;
-use super::serve::{Answering, Use, Watched};
+use super::watch::{Answering, Use, Watched};
 
 /// What the end of a chunked body is.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -164,20 +164,22 @@ impl Body for Sending {
 }
 
 /// A connection over HTTP/1.1: hyper's, and from a stream that lasts on its own.
-pub(super) enum Connection<S>
+pub(super) enum Connection<S, T>
 where
     S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    T: AsyncRead + AsyncWrite + Unpin,
 {
-    Hyper { served: Box<http1::Connection<TokioIo<Watched>, S>>, connection: Arc<Use> },
-    Stream(Box<Stream>),
+    Hyper { served: Box<http1::Connection<TokioIo<Watched<T>>, S>>, connection: Arc<Use> },
+    Stream(Box<Stream<T>>),
     Over,
 }
 
-impl<S> Connection<S>
+impl<S, T> Connection<S, T>
 where
     S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    pub(super) fn new(served: http1::Connection<TokioIo<Watched>, S>, connection: Arc<Use>) -> Self {
+    pub(super) fn new(served: http1::Connection<TokioIo<Watched<T>>, S>, connection: Arc<Use>) -> Self {
         Self::Hyper { served: Box::new(served), connection }
     }
 
@@ -189,14 +191,17 @@ where
     }
 }
 
-impl<S> Unpin for Connection<S> where
-    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>
+impl<S, T> Unpin for Connection<S, T>
+where
+    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    T: AsyncRead + AsyncWrite + Unpin,
 {
 }
 
-impl<S> Future for Connection<S>
+impl<S, T> Future for Connection<S, T>
 where
     S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     type Output = Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -221,16 +226,16 @@ where
 }
 
 /// A stream on a connection of its own.
-pub(super) struct Stream {
-    io: Watched,
+pub(super) struct Stream<T> {
+    io: Watched<T>,
     lasting: Lasting,
     /// What is to be sent before there is more.
     out: Bytes,
     ended: bool,
 }
 
-impl Stream {
-    const fn new(io: Watched, lasting: Lasting) -> Self {
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
+    const fn new(io: Watched<T>, lasting: Lasting) -> Self {
         Self { io, lasting, out: Bytes::new(), ended: false }
     }
 

@@ -4,7 +4,7 @@
 //! for itself: it is spoken over a connection from a pool, and gives it back. A legacy session is an entry in a
 //! table. Connections are opened by a function that comes in: what a server is, nobody here knows.
 //!
-//! The order in which a request is checked: its head's size (431), `Host` and `Origin` (403), its path (404), who makes
+//! The order in which a request is checked: its head's size (431), its lengths and hosts (400), `Host` and `Origin` (403), its path (404), who makes
 //! it (401, 400, 403), its method (405), its types (415, 406), its body (413, 408, 400), what it may have done (403), and
 //! then [`classify`] decides what it is.
 //!
@@ -15,6 +15,7 @@ mod body;
 mod entry;
 mod events;
 mod exchange;
+mod framing;
 mod head;
 mod http_sse;
 mod io;
@@ -28,6 +29,7 @@ mod serve;
 mod sessions;
 mod slot;
 mod stateless;
+mod watch;
 mod wire;
 
 use std::collections::HashMap;
@@ -285,6 +287,7 @@ impl Shared {
     /// What concerns every request: what it may not have, and where it goes.
     fn check(&self, head: &RequestHead<'_>) -> Result<Place, Refusal> {
         head.check_size()?;
+        head.check_host()?;
         if let Err(denied) = self.options.guard.check(head) {
             return Err(Box::new(reply::refuse(403, &denied.to_string())));
         }
