@@ -268,7 +268,7 @@ mod tests {
     fn a_head_is_under_way_from_its_first_byte_to_its_last() {
         for (text, in_head) in [("", false), ("\r\n\r\n", false), ("P", true), (HEAD, true), ("G\r\n", true)]
         {
-            assert_eq!(found(&with("", ""), 7).2, false);
+            assert!(!found(&with("", ""), 7).2);
             assert_eq!(found(&format!("{}{text}", with("", "")), 3).2, in_head, "{text:?}");
         }
         assert!(!found(&with("content-length: 2\r\n", "x"), 50).2);
