@@ -287,7 +287,7 @@ fn a_batch_is_one_line_and_comes_back_as_a_batch() {
             }),
         ];
         left.send(Outbound::Batch { messages: messages.clone(), exchange: None }).await.unwrap();
-        let Inbound::Batch { parts, origin } = right.recv().await else { panic!("no batch") };
+        let Inbound::Batch { parts, exchange: None, origin } = right.recv().await else { panic!("no batch") };
         assert_eq!(parts.into_iter().collect::<Result<Vec<_>, _>>().unwrap(), messages);
         assert_eq!(origin.link, "test");
     });
