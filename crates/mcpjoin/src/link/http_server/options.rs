@@ -183,7 +183,7 @@ impl HttpOptions {
         self
     }
 
-    /// How long a client may take for the head of a request: 10 s. Held by
+    /// How long a client may take for the head of a request: 10 s. Over HTTP/2 it is the time until the first request. Held by
     /// [`Server::serve_http`](crate::Server::serve_http); a server of one's own has its own bound.
     #[must_use]
     pub const fn header_time(mut self, time: Duration) -> Self {
