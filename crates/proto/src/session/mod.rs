@@ -10,6 +10,8 @@
 //!
 //! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
 
+mod admission;
+mod batch;
 mod calls;
 mod content;
 mod debt;
@@ -28,6 +30,7 @@ mod numbered;
 mod opening;
 mod parting;
 mod queue;
+mod reading;
 mod relayed;
 mod role;
 mod shared;
@@ -79,6 +82,8 @@ pub struct Session {
     draining: Option<(Time, Box<CloseCause>)>,
     /// Since when the peer has taken nothing of what waits for it, and how much it had taken by then.
     stall: Option<(Time, u64)>,
+    /// When something was read last.
+    last_read: Time,
 }
 
 enum Phase {
@@ -103,6 +108,7 @@ impl Session {
             shared: Shared::new(role, caps, limits.into()),
             draining: None,
             stall: None,
+            last_read: Time::ZERO,
         }
     }
 
@@ -137,6 +143,7 @@ impl Session {
         if matches!(self.phase, Phase::Over) {
             return;
         }
+        self.last_read = now;
         match inbound {
             Inbound::Message { message, origin } => self.message(now, message, origin, None),
             Inbound::Batch { parts, origin } => self.batch(now, parts, &origin),
@@ -277,24 +284,25 @@ impl Session {
             }
             return;
         }
+        let refused = self.shared.refuses_batches();
         let number = self.shared.debt.open_batch();
         for part in parts {
             match part {
+                Ok(Message::Request(request)) if refused => self.shared.refuse_in_batch(request, number),
                 Ok(message) => self.message(now, message, origin.clone(), Some(number)),
                 Err(error) => {
                     let (id, answer) = (error.id.clone(), error.to_error_object());
                     if self.owes_answer(&error) {
                         let response = Response { id, outcome: Err(answer) };
-                        self.shared.debt.add_to_batch(number, Message::Response(response));
+                        self.shared.debt.batches.add(number, Message::Response(response));
                     }
                     self.shared
                         .violation(Violation::Malformed { error: error.into(), excerpt: Bytes::new() });
                 }
             }
         }
-        if let Some(replies) = self.shared.debt.complete_batch(number) {
-            self.shared.queue.push_reply_batch(replies);
-        }
+        let joined = self.shared.debt.batches.complete(number);
+        self.shared.push_joined(joined);
     }
 
     fn malformed(&mut self, now: Time, error: DecodeError, excerpt: Bytes) {
@@ -511,6 +519,7 @@ impl Session {
             let after = self.shared.limits.write_stall;
             self.finish(CloseCause::Stalled { after });
         }
+        self.read_on(now);
         self.finish_draining(now);
     }
 
@@ -532,7 +541,7 @@ impl Session {
     pub fn poll_timeout(&self) -> Option<Time> {
         let stall = self.stall.map(|(since, _)| since + self.shared.limits.write_stall);
         let drain = self.draining.as_ref().map(|(until, _)| *until);
-        [self.shared.calls.next_deadline(), stall, drain]
+        [self.shared.calls.next_deadline(), stall, drain, self.held_until()]
             .into_iter()
             .flatten()
             .min()

@@ -25,11 +25,20 @@ pub(super) struct Queue {
 /// A first-in first-out line that knows the place of each of its items.
 #[derive(Debug, Default)]
 struct Lane {
-    items: VecDeque<Outbound>,
+    items: VecDeque<Item>,
     /// What the items take on the wire, as [`size`] bounds it.
     bytes: usize,
+    /// The same of the replies that no handler has made.
+    immediate: usize,
     /// The place of the first item, counted from the beginning of the session.
     first: u64,
+}
+
+#[derive(Debug)]
+struct Item {
+    outbound: Outbound,
+    /// A reply that no handler has made.
+    immediate: bool,
 }
 
 /// Where something was put, to find it again while it still waits.
@@ -37,35 +46,46 @@ struct Lane {
 pub(super) struct Place(u64);
 
 impl Lane {
-    fn push(&mut self, outbound: Outbound) -> Place {
-        self.bytes += size(&outbound);
+    fn push(&mut self, outbound: Outbound, immediate: bool) -> Place {
+        let bytes = size(&outbound);
+        self.bytes += bytes;
+        if immediate {
+            self.immediate += bytes;
+        }
         if self.items.capacity() == 0 {
             // Mostly there is never more than one, and the first growth by itself would be to four.
             self.items.reserve_exact(1);
         }
-        self.items.push_back(outbound);
+        self.items.push_back(Item { outbound, immediate });
         Place(self.first + self.items.len() as u64 - 1)
     }
 
     fn pop(&mut self) -> Option<Outbound> {
-        let outbound = self.items.pop_front();
-        if let Some(outbound) = &outbound {
-            self.bytes -= size(outbound);
-            self.first += 1;
+        let Item { outbound, immediate } = self.items.pop_front()?;
+        let bytes = size(&outbound);
+        self.bytes -= bytes;
+        if immediate {
+            self.immediate -= bytes;
         }
-        outbound
+        self.first += 1;
+        Some(outbound)
     }
 
     /// What still waits in that place.
     fn waiting(&mut self, place: Place) -> Option<&mut Outbound> {
         let index = usize::try_from(place.0.checked_sub(self.first)?).ok()?;
-        self.items.get_mut(index)
+        self.items.get_mut(index).map(|item| &mut item.outbound)
     }
 }
 
 impl Queue {
     pub(super) const fn reply_bytes(&self) -> usize {
         self.replies.bytes
+    }
+
+    /// The part of them that no handler has made.
+    pub(super) const fn immediate_bytes(&self) -> usize {
+        self.replies.immediate
     }
 
     pub(super) const fn own_bytes(&self) -> usize {
@@ -78,15 +98,21 @@ impl Queue {
 
     /// Replies go first, and what belongs to a request goes with them.
     pub(super) fn push_reply(&mut self, message: Message, route: Route) -> Place {
-        self.replies.push(Outbound::Message { message, route })
+        self.replies.push(Outbound::Message { message, route }, false)
     }
 
-    pub(super) fn push_reply_batch(&mut self, messages: Vec<Message>) {
-        self.replies.push(Outbound::Batch { messages, route: Route::Session });
+    /// A reply that no handler has made.
+    pub(super) fn push_immediate_reply(&mut self, message: Message, route: Route) {
+        self.replies.push(Outbound::Message { message, route }, true);
+    }
+
+    /// The replies to a batch; `handled`: a handler has made one of them.
+    pub(super) fn push_reply_batch(&mut self, messages: Vec<Message>, handled: bool) {
+        self.replies.push(Outbound::Batch { messages, route: Route::Session }, !handled);
     }
 
     pub(super) fn push_own(&mut self, message: Message, route: Route) {
-        self.own.push(Outbound::Message { message, route });
+        self.own.push(Outbound::Message { message, route }, false);
     }
 
     /// Whether a notification that says the same waits already.
@@ -99,12 +125,12 @@ impl Queue {
     /// A notification that says that something has changed.
     pub(super) fn push_change(&mut self, notification: Notification, route: Route) {
         let message = Message::Notification(notification.clone());
-        let place = self.own.push(Outbound::Message { message, route });
+        let place = self.own.push(Outbound::Message { message, route }, false);
         self.changes.push((notification, place));
     }
 
     pub(super) fn push_abort(&mut self, id: RequestId) {
-        self.own.push(Outbound::Abort { id });
+        self.own.push(Outbound::Abort { id }, false);
     }
 
     /// Progress: takes the place of older progress that nobody has taken yet, else it goes behind everything.
@@ -112,7 +138,7 @@ impl Queue {
         let newer = Outbound::Message { message, route };
         let Some((place, waiting)) = older.and_then(|place| Some((place, self.replies.waiting(place)?)))
         else {
-            return self.replies.push(newer);
+            return self.replies.push(newer, false);
         };
         let (old, new) = (size(waiting), size(&newer));
         *waiting = newer;
@@ -123,7 +149,7 @@ impl Queue {
     /// To close the stream of a request, behind what is to be sent on it. Said once, however often it is wanted.
     pub(super) fn push_close_stream(&mut self, older: Option<Place>, id: RequestId) -> Place {
         let waits = older.filter(|place| self.replies.waiting(*place).is_some());
-        waits.unwrap_or_else(|| self.replies.push(Outbound::CloseStream { id }))
+        waits.unwrap_or_else(|| self.replies.push(Outbound::CloseStream { id }, false))
     }
 
     pub(super) fn pop(&mut self) -> Option<Outbound> {
