@@ -16,7 +16,7 @@ use super::envelope::{self, Additions};
 use super::event::{CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply};
 use super::limits::Limits;
 use super::link::{LinkCaps, Outbound, Route};
-use super::queue::{Queue, bare_size, message_size};
+use super::queue::{Queue, bare_size, message_size, tells_change};
 use super::role::Role;
 use super::violation::Violation;
 use super::{NotifyRefused, declared};
@@ -209,14 +209,7 @@ impl Shared {
         if self.relays() && self.is_server() {
             return self.relayed_notification(notification, route);
         }
-        let tells_change = matches!(
-            notification.method,
-            Method::ToolListChanged
-                | Method::PromptListChanged
-                | Method::ResourceListChanged
-                | Method::ResourceUpdated
-                | Method::RootsListChanged
-        );
+        let tells_change = tells_change(&notification.method);
         if tells_change && self.queue.has_change(&notification) {
             return Ok(());
         }
