@@ -140,6 +140,12 @@ impl Debt {
         incoming.is_some_and(|incoming| incoming.handled && incoming.number == number)
     }
 
+    /// Whether the request with that id says itself who asks, as those of the modern era do.
+    pub(super) fn is_modern(&self, id: &RequestId) -> bool {
+        let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
+        incoming.and_then(Incoming::notes).is_some_and(|notes| notes.asker.is_some())
+    }
+
     /// What the request with that id asks, while a handler works on it.
     pub(super) fn method_of(&self, id: &RequestId) -> Option<&Method> {
         let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref())?;

@@ -303,6 +303,13 @@ impl Shared {
         }
     }
 
+    /// The refusal of a request with the id of another one that has no reply yet.
+    pub(super) fn refuse_duplicate(&mut self, id: RequestId, batch: Option<u64>) {
+        self.violation(Violation::DuplicateId { id: id.clone() });
+        let error = ErrorObject::invalid_request("a request with this id is still being handled");
+        self.reply(id, batch, Err(error));
+    }
+
     /// An error about something that has no readable id.
     pub(super) fn reply_without_id(&mut self, error: ErrorObject) {
         let message = Message::Response(Response { id: None, outcome: Err(error) });

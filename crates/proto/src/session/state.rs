@@ -120,7 +120,9 @@ impl Session {
     #[must_use]
     pub fn hears(&self, method: &Method) -> bool {
         match &self.phase {
-            Phase::Legacy(legacy) => legacy.is_ready(),
+            Phase::Legacy(legacy) => {
+                legacy.is_ready() || self.beside.as_ref().is_some_and(|beside| beside.hears(method, true))
+            }
             Phase::Modern(modern) => modern.hears(method, self.shared.is_server()),
             _ => false,
         }
