@@ -18,14 +18,15 @@
 //!
 //! Why two peers that both do so never block each other:
 //!
-//! - A side that waits for a response is never in case 2. So its peer's responses are always read, unless it is in case
-//!   1. Between two peers of this crate that cannot be: each has at most [`Limits::in_flight`] requests open at the
-//!   other, and the refusals of 10,000 requests with ids of ours are less than 8 MiB.
-//! - A side in case 2 needs its handlers to end. They wait for no response, because none is pending. If there is room for
-//!   replies, they are begun and end by themselves, whatever the peer does.
-//! - If there is none, the peer has to read. It does, unless it is in case 2 as well and has no room for replies either.
-//!   Then no side waits for a response: everything that waits was given up by its caller, and the notifications that
-//!   say so are among what is not read. Both sides see that nothing of theirs is taken, and read on after [`PATIENCE`].
+//! - A side that waits for a response is never in the second case, so its peer's responses are read unless it is in the
+//!   first one. Between two peers of this crate that cannot be: each has at most [`Limits::in_flight`] requests open at
+//!   the other, and the refusals of 10,000 requests with ids of ours are less than 8 MiB.
+//! - A side in the second case needs its handlers to end. They wait for no response, because none is pending. If there is
+//!   room for replies, they are begun and end by themselves, whatever the peer does.
+//! - If there is none, the peer has to read. It does, unless it is in the second case as well and has no room for replies
+//!   either. Then no side waits for a response: everything that waits was given up by its caller, and the notifications
+//!   that say so are among what is not read. Both sides see that nothing of theirs is taken, and read on after
+//!   [`PATIENCE`].
 //!
 //! A peer that takes nothing at all is given up after [`Limits::write_stall`].
 

@@ -1,8 +1,8 @@
 //! Group C of the catalogue: opening and what was declared.
 
 use mcpjoin_proto::session::{
-    Ask, Call, CallRefused, CloseCause, Event, Limits, LinkCaps, LinkEnd, NotifyRefused, OpeningFailure, Role,
-    Route, ServerRole, Session, State,
+    Ask, Call, CallRefused, CloseCause, Event, Limits, LinkCaps, LinkEnd, NotifyRefused, OpeningFailure,
+    Role, Route, ServerRole, Session, State,
 };
 use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{Era, Method, Notification, Time, Version};
@@ -234,6 +234,8 @@ fn a_modern_request_to_a_session_that_stands_for_a_legacy_one_is_refused_with_wh
     assert!(requests(&mut server).is_empty());
     assert_eq!(
         sent(&mut server),
-        [r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"this server does not speak that protocol version","data":{"supported":["2025-06-18"],"requested":"2026-07-28"}}}"#]
+        [
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"this server does not speak that protocol version","data":{"supported":["2025-06-18"],"requested":"2026-07-28"}}}"#
+        ]
     );
 }
