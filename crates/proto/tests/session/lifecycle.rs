@@ -9,7 +9,7 @@ use mcpjoin_proto::{Era, Method, Notification, Time, Version};
 
 use crate::common::*;
 
-fn closed(session: &mut mcpjoin_proto::session::Session) -> Option<CloseCause> {
+fn closed(session: &mut Session) -> Option<CloseCause> {
     events(session).into_iter().find_map(|event| match event {
         Event::Closed(cause) => Some(cause),
         _ => None,
