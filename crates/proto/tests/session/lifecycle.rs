@@ -226,7 +226,8 @@ fn a_modern_request_to_a_session_that_stands_for_a_legacy_one_is_refused_with_wh
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
     );
     say(&mut server, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    (sent(&mut server), events(&mut server));
+    sent(&mut server);
+    events(&mut server);
     say(
         &mut server,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#,
