@@ -251,3 +251,44 @@ fn a_waker_is_cloned_before_the_connection_is_locked() {
     polling.join().expect("it is pending");
     probes.check();
 }
+
+/// A waker that says whether it was woken.
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_driver_that_is_dropped_ends_the_calls_under_way() {
+    let core = opened(Limits::default());
+    let (io, _theirs) = Link::pair(LinkCaps::default());
+    let driver = Driver::new(core.clone(), io.into_io(), Box::new(Arc::new(Nothing)), (None, None));
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut cx = TaskContext::from_waker(&waker);
+    let mut call = Connection::from_core(core).call(Call::new(Method::Ping));
+    assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
+    drop(driver);
+    assert!(bell.0.load(Ordering::SeqCst));
+    assert!(matches!(Pin::new(&mut call).poll(&mut cx), Poll::Ready(Err(CallError::Closed(_)))));
+}
+
+#[test]
+fn who_waits_for_a_request_to_be_over_is_woken_when_that_one_is_and_when_all_are() {
+    let core = opened(Limits::default());
+    let waking = || Waking::new(&TaskContext::from_waker(Waker::noop()));
+    for id in [1, 2, 3] {
+        core.lock().wait_for_end(&RequestId::from(id), None, &mut waking());
+    }
+    let mut wake = Vec::new();
+    core.lock().ended(&RequestId::from(2), &mut wake);
+    assert_eq!((wake.len(), core.lock().waiting_for_ends()), (1, 2));
+    core.lock().ended(&RequestId::from(2), &mut wake);
+    assert_eq!(wake.len(), 1);
+    core.lock().all_ended(&mut wake);
+    assert_eq!((wake.len(), core.lock().waiting_for_ends()), (3, 0));
+}
