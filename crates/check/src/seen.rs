@@ -525,3 +525,19 @@ pub(crate) fn of_line(bytes: &Bytes) -> Option<Raw> {
     }
     Raw::parse(bytes.clone()).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_alike_that_rounding_makes_one_and_not_those_that_are_far_apart() {
+        let alike = |one: RequestId, other: RequestId| Spelling::of(&one).is_like(&Spelling::of(&other));
+        let large = 9_007_199_254_740_993_i64;
+        assert!(alike(large.into(), (large - 1).into()));
+        assert!(alike(7.into(), "7".into()));
+        assert!(!alike(10_000_000_000_000_i64.into(), 1_000_000_000_000_i64.into()));
+        assert!(!alike(1_000_000_000_000_i64.into(), 10_000_000_000_000_i64.into()));
+        assert!(!alike(7.into(), 8.into()));
+    }
+}

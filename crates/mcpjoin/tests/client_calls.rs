@@ -469,6 +469,34 @@ async fn a_call_that_waits_for_room_goes_out_in_turn_and_leaves_no_trace_when_dr
     assert_eq!(fourth.expect("a result").content[0].as_text(), Some("4"));
 }
 
+/// A call that has waited for room as long as it may is over, for whoever looked at its events first, too.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_timed_out_waiting_for_room_is_over_and_never_sent() {
+    let mut limits = Limits::default();
+    (limits.in_flight, limits.request) = (1, Duration::from_secs(100));
+    let (client, mut server) = legacy(builder().limits(limits)).await;
+    let mut first = Box::pin(client.call_tool("first", None).progress(false));
+    assert!(poll_once(&mut first).is_pending());
+    let mut second = client.call_tool("second", None).progress(false).timeout(Duration::from_secs(5));
+    let began = tokio::time::Instant::now();
+    assert_eq!(second.next_event().await, None);
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    // Asked for again, it says the same, and room that comes now is not for it.
+    assert_eq!(second.next_event().await, None);
+    let request = server.expect("tools/call").await;
+    server.result(request.id, text("first")).await;
+    first.await.expect("a result");
+    let after = Duration::from_secs(5);
+    let error = second.await.expect_err("it was told that it is over");
+    assert_eq!(error, CallError::TimedOut { method: Method::CallTool, after, total: false }.into());
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    // The next thing that is sent is the next call.
+    let mut last = Box::pin(client.call_tool("last", None).progress(false));
+    assert!(poll_once(&mut last).is_pending());
+    let request = server.expect("tools/call").await;
+    assert_eq!(value(request.params.as_ref())["name"], "last");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_last_handle_closes_the_connection() {
     let (client, mut server) = legacy(builder()).await;

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot do what it wants to has failed")]
 
+#[path = "session/batches.rs"]
+mod batches;
 #[path = "session/common.rs"]
 mod common;
 #[path = "session/concurrency.rs"]

@@ -15,9 +15,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use mcpjoin_proto::session::{
-    Call, CallError, CloseCause, Event, Inbound, Limits, Origin, Outbound, Reply, Session,
+    Call, CallError, CloseCause, Event, Inbound, Limits, LinkCaps, Origin, Outbound, Reply, Session,
+    Violation,
 };
-use mcpjoin_proto::{Message, Method, Payload, RequestId, Time, Version};
+use mcpjoin_proto::{Message, Method, Payload, Request, RequestId, Time, Version};
 
 use common::*;
 
@@ -160,6 +161,8 @@ impl Peer {
                 }
                 Event::Outcome { outcome: Ok(_), .. } => self.answered += 1,
                 Event::Outcome { outcome: Err(error), .. } => self.failed.push(error),
+                // What comes for a call that was given up, and what becomes of one at the other side.
+                Event::Violation(Violation::LateReply { .. }) | Event::Cancelled { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -227,39 +230,167 @@ fn small_questions_with_large_answers_block_nobody() {
     }
 }
 
+/// A server whose handlers come to an end, one after the other, only when nothing else moves.
+struct Slow {
+    session: Session,
+    handled: VecDeque<RequestId>,
+    watch: Watch,
+    most_handled: usize,
+}
+
+impl Slow {
+    fn new(session: Session) -> Self {
+        Self { session, handled: VecDeque::new(), watch: Watch::default(), most_handled: 0 }
+    }
+
+    fn act(&mut self) -> bool {
+        let before = self.handled.len();
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                Event::Request { request, .. } => self.handled.push_back(request.id),
+                Event::Outcome { outcome, .. } => drop(outcome.unwrap()),
+                other => panic!("{other:?}"),
+            }
+        }
+        self.most_handled = self.most_handled.max(self.handled.len());
+        self.handled.len() > before
+    }
+
+    fn finish_one(&mut self) -> bool {
+        let Some(id) = self.handled.pop_front() else { return false };
+        self.session.respond(&id, Ok(Reply::empty()));
+        true
+    }
+}
+
+/// A client that calls, and a server that takes its time, until nothing moves any more.
+fn outrun(client: &mut Peer, server: &mut Slow) {
+    let origin = Arc::new(Origin::new("pipe"));
+    let (mut there, mut back) = (Pipe::default(), Pipe::default());
+    loop {
+        let mut moved = client.act() | server.act();
+        moved |= there.write(&mut client.session, &mut client.watch);
+        moved |= back.write(&mut server.session, &mut server.watch);
+        moved |= there.read(&mut server.session, &origin);
+        moved |= back.read(&mut client.session, &origin);
+        if !moved && !server.finish_one() {
+            return;
+        }
+    }
+}
+
 /// The bound of handled requests is 1,024 and that of waiting ones 8 MiB; a caller may have 10,000 calls in
-/// flight. Whoever calls so much at handlers that take their time is refused by name, and nothing stops.
+/// flight. While the server has asked something, it must read on: who calls so much then is refused by name.
 #[test]
 fn calls_that_outrun_slow_handlers_are_refused_by_the_name_of_the_bound() {
     let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
     let params = payload(64 * 1024);
     let mut client = Peer::new(pair.client, Method::CallTool, &params, 10_000);
-    let mut server = pair.server;
-    let origin = Arc::new(Origin::new("pipe"));
-    let (mut there, mut back, mut watch) = (Pipe::default(), Pipe::default(), Watch::default());
-    let mut handled = VecDeque::new();
-    loop {
-        let mut moved = client.act();
-        while let Some(event) = server.poll_event() {
-            moved = true;
-            let Event::Request { request, .. } = event else { panic!("{event:?}") };
-            handled.push_back(request.id);
-        }
-        moved |= there.write(&mut client.session, &mut client.watch);
-        moved |= back.write(&mut server, &mut watch);
-        moved |= there.read(&mut server, &origin);
-        moved |= back.read(&mut client.session, &origin);
-        if !moved {
-            // Only now does a handler come to its end.
-            let Some(id) = handled.pop_front() else { break };
-            server.respond(&id, Ok(Reply::empty()));
-        }
-    }
-    assert_eq!(client.answered + client.failed.len(), 10_000);
+    let mut server = Slow::new(pair.server);
+    server.session.call(Time::ZERO, &Call::new(Method::ListRoots)).unwrap();
+    let asked = loop {
+        let Some(Outbound::Message { message: Message::Request(asked), .. }) = server.session.poll_transmit()
+        else {
+            continue;
+        };
+        break asked.id;
+    };
+    outrun(&mut client, &mut server);
+    assert_eq!((client.answered + client.failed.len(), server.session.calls_in_flight()), (10_000, 1));
     assert!(client.answered >= 1_024 + 120, "{} were handled", client.answered);
+    assert!(!client.failed.is_empty(), "{asked} is still to be answered");
     for error in &client.failed {
         let CallError::Remote(error) = error else { panic!("{error}") };
         assert!(error.data.as_ref().is_some_and(|data| data.as_str().contains(r#""limit":"waiting""#)));
+    }
+}
+
+/// The same calls at a server that has asked nothing: it reads no more than it has room for.
+#[test]
+fn calls_that_outrun_slow_handlers_wait_at_their_caller_while_the_server_asks_nothing() {
+    let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
+    let params = payload(64 * 1024);
+    let mut client = Peer::new(pair.client, Method::CallTool, &params, 10_000);
+    let mut server = Slow::new(pair.server);
+    outrun(&mut client, &mut server);
+    assert_eq!((client.answered, client.failed.len(), client.to_make), (10_000, 0, 0));
+    assert_eq!(server.session.requests_in_flight(), 0);
+}
+
+/// 128 MiB are handled at once and 8 MiB wait: the others stay with their caller.
+#[test]
+fn two_hundred_requests_of_a_mebibyte_at_once_are_all_answered() {
+    let mut limits = Limits::default();
+    limits.queued_calls = 256 * MIB;
+    let pair = Pair::new(&Version::V2025_11_25, limits, Limits::default());
+    let mut client = Peer::new(pair.client, Method::CallTool, &payload(MIB), 200);
+    let mut server = Slow::new(pair.server);
+    outrun(&mut client, &mut server);
+    assert_eq!((client.answered, client.failed.len(), client.to_make), (200, 0, 0));
+    assert!(server.most_handled <= 128, "{} were handled at once", server.most_handled);
+}
+
+/// Both call 200 times with a mebibyte, and are answered with as much: each holds back its reading, and neither is
+/// blocked by that.
+#[test]
+fn two_peers_that_both_call_two_hundred_times_with_a_mebibyte_never_block_each_other() {
+    for peer in two_callers(MIB, None, 200) {
+        assert_eq!((peer.answered, peer.failed.len(), peer.to_make), (200, 0, 0));
+        assert_eq!((peer.session.calls_in_flight(), peer.session.requests_in_flight()), (0, 0));
+    }
+}
+
+/// Both sides have twenty handlers that end at the same time, each with a mebibyte: more than the bound waits on both
+/// sides, and each reads the answers of the other one.
+#[test]
+fn large_answers_that_are_all_late_on_both_sides_block_nobody() {
+    let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
+    let answer = payload(MIB).into_raw();
+    let params = payload(64);
+    let mut peers = [
+        Peer::new(pair.client, Method::CallTool, &params, 20),
+        Peer::new(pair.server, Method::CreateMessage, &params, 20),
+    ];
+    let origin = Arc::new(Origin::new("pipe"));
+    let (mut there, mut back) = (Pipe::default(), Pipe::default());
+    let mut handled = [Vec::new(), Vec::new()];
+    let mut late = true;
+    loop {
+        let mut moved = false;
+        for (peer, handled) in peers.iter_mut().zip(&mut handled) {
+            while let Some(event) = peer.session.poll_event() {
+                moved = true;
+                match event {
+                    Event::Request { request, .. } => handled.push(request.id),
+                    Event::Outcome { outcome, .. } => {
+                        outcome.unwrap();
+                        peer.answered += 1;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            moved |= peer.act();
+        }
+        let [one, other] = &mut peers;
+        moved |= there.write(&mut one.session, &mut one.watch);
+        moved |= back.write(&mut other.session, &mut other.watch);
+        moved |= there.read(&mut other.session, &origin);
+        moved |= back.read(&mut one.session, &origin);
+        if moved {
+            continue;
+        }
+        if !std::mem::take(&mut late) {
+            break;
+        }
+        assert_eq!([handled[0].len(), handled[1].len()], [20, 20]);
+        for (peer, handled) in peers.iter_mut().zip(&mut handled) {
+            for id in handled.drain(..) {
+                peer.session.respond(&id, Ok(Reply::Complete(answer.clone())));
+            }
+        }
+    }
+    for peer in &peers {
+        assert_eq!((peer.answered, peer.session.calls_in_flight()), (20, 0));
     }
 }
 
@@ -326,6 +457,168 @@ fn two_thousand_calls_that_each_elicit_pass_a_server_that_handles_sixteen() {
     assert_eq!((client.calls_in_flight(), server.requests_in_flight()), (0, 0));
 }
 
+/// Both have given up their calls, and nothing of them was read yet: what waits on each side is what the other one does
+/// not want any more. For a moment both hold back; then they read on, and nothing is lost.
+#[test]
+fn two_peers_that_hold_back_for_calls_that_were_given_up_read_on_after_a_second() {
+    let pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
+    let params = payload(MIB);
+    let mut peers = [
+        Peer::new(pair.client, Method::CallTool, &params, 40),
+        Peer::new(pair.server, Method::CreateMessage, &params, 40),
+    ];
+    let origin = Arc::new(Origin::new("pipe"));
+    let mut pipes = [Pipe::default(), Pipe::default()];
+    let (mut now, mut held) = (0, [false, false]);
+    loop {
+        let mut moved = false;
+        for peer in &mut peers {
+            moved |= peer.act();
+        }
+        for (peer, pipe) in peers.iter_mut().zip(&mut pipes) {
+            moved |= pipe.write(&mut peer.session, &mut peer.watch);
+            // Everything is given up as soon as it is made: nobody waits for anything.
+            for id in 1..=100 {
+                peer.session.cancel(&RequestId::from(id), None);
+            }
+        }
+        let [one, other] = &mut peers;
+        let [there, back] = &mut pipes;
+        moved |= there.read(&mut other.session, &origin);
+        moved |= back.read(&mut one.session, &origin);
+        if moved {
+            continue;
+        }
+        for ((peer, pipe), held) in peers.iter_mut().zip(&pipes).zip(&mut held) {
+            *held |= !peer.session.wants_input();
+            let waits = pipe.unwritten > 0 || pipe.filled > 0;
+            peer.session.link_sent(at(now), pipe.written, waits);
+        }
+        if pipes.iter().all(|pipe| pipe.messages.is_empty() && pipe.unwritten == 0) {
+            break;
+        }
+        now += 1;
+        assert!(now < 10, "nothing moves: {held:?}");
+        for peer in &mut peers {
+            peer.session.handle_timeout(at(now));
+        }
+    }
+    for peer in &peers {
+        assert_eq!((peer.to_make, peer.session.requests_in_flight()), (0, 0));
+    }
+}
+
+/// Somebody who writes everything before it reads anything is refused what does not fit, and is not given up.
+#[test]
+fn who_writes_everything_before_reading_is_read_on_after_a_second() {
+    let mut server = opened_server("2025-11-25", Limits::default());
+    let params = payload(MIB);
+    let origin = Arc::new(Origin::new("pipe"));
+    let mut id = 0;
+    let mut read = |server: &mut Session, now: u64| {
+        while id < 200 && server.wants_input() {
+            id += 1;
+            let request =
+                Request { id: RequestId::from(id), method: Method::CallTool, params: Some(params.clone()) };
+            server.handle(
+                at(now),
+                Inbound::Message { message: Message::Request(request), origin: origin.clone() },
+            );
+            while let Some(event) = server.poll_event() {
+                let Event::Request { request, .. } = event else { panic!("{event:?}") };
+                server.respond(&request.id, Ok(Reply::Complete(request.params.unwrap().into_raw())));
+            }
+            server.link_sent(at(now), 4096, true);
+        }
+        id
+    };
+    let first = read(&mut server, 0);
+    assert!((9..20).contains(&first), "{first} were read");
+    assert_eq!(server.poll_timeout(), Some(at(1)));
+    server.handle_timeout(at(1));
+    assert_eq!(read(&mut server, 1), 200);
+    let (mut results, mut refused) = (0, 0);
+    while let Some(outbound) = server.poll_transmit() {
+        let Outbound::Message { message: Message::Response(response), .. } = outbound else {
+            panic!("{outbound:?}")
+        };
+        match response.outcome {
+            Ok(_) => results += 1,
+            Err(error) => {
+                assert!(error.message.contains("limit `waiting`"), "{error:?}");
+                refused += 1;
+            }
+        }
+        while let Some(event) = server.poll_event() {
+            let Event::Request { request, .. } = event else { panic!("{event:?}") };
+            server.respond(&request.id, Ok(Reply::Complete(request.params.unwrap().into_raw())));
+        }
+    }
+    assert_eq!(results + refused, 200);
+    assert!(results >= 12, "{results}");
+    assert_eq!(server.requests_in_flight(), 0);
+}
+
+/// Handlers that never end: the stream is read on when a request could have taken no longer, so that cancellations and
+/// its end are seen.
+#[test]
+fn reading_is_held_back_for_no_longer_than_a_request_may_take() {
+    let mut limits = Limits::default();
+    (limits.handling, limits.waiting) = (1, 1);
+    let mut server = opened_server("2025-11-25", limits);
+    let list = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+    say_at(&mut server, at(5), &list(1).into());
+    assert!(server.wants_input());
+    say_at(&mut server, at(6), &list(2).into());
+    assert!(!server.wants_input(), "one waits, and nothing is asked");
+    assert_eq!(requests(&mut server), [RequestId::from(1)]);
+    assert_eq!(server.poll_timeout(), Some(at(66)));
+    server.handle_timeout(at(65));
+    assert!(!server.wants_input());
+    server.handle_timeout(at(66));
+    assert!(server.wants_input());
+    say_at(&mut server, at(66), &list(3).into());
+    assert!(sent(&mut server)[0].contains("limit `waiting` of 1 bytes"));
+    // As soon as there was room once, it is as before.
+    server.respond(&1.into(), Ok(Reply::empty()));
+    assert_eq!(requests(&mut server), [RequestId::from(2)]);
+    say_at(&mut server, at(67), &list(4).into());
+    assert!(!server.wants_input());
+    assert_eq!(server.requests_in_flight(), 2);
+}
+
+/// What we have asked is answered behind what the peer asks: reading goes on from then on.
+#[test]
+fn reading_that_is_held_back_goes_on_when_something_is_asked() {
+    let mut limits = Limits::default();
+    (limits.handling, limits.waiting) = (1, 1);
+    let mut server = opened_server("2025-11-25", limits);
+    for id in 1..=2 {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+    }
+    assert!(!server.wants_input());
+    let asked = server.call(Time::ZERO, &Call::new(Method::ListRoots)).unwrap();
+    assert!(server.wants_input());
+    say(&mut server, r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#);
+    assert!(sent(&mut server).iter().any(|line| line.contains("limit `waiting` of 1 bytes")));
+    say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"result":{{"roots":[]}}}}"#));
+    assert!(!server.wants_input(), "the answer has come");
+}
+
+/// Where each request has an exchange of its own, a peer that is refused loses nothing else by it.
+#[test]
+fn reading_is_not_held_back_where_each_request_has_an_exchange_of_its_own() {
+    let mut limits = Limits::default();
+    (limits.handling, limits.waiting) = (1, 1);
+    let caps = LinkCaps { exchanges: true, ..LinkCaps::default() };
+    let mut server = opened_server_over(caps, "2025-11-25", limits);
+    for id in 1..=2 {
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+    }
+    assert!(server.wants_input());
+    assert!(sent(&mut server)[0].contains("limit `waiting` of 1 bytes"));
+}
+
 #[test]
 fn a_peer_that_never_reads_stops_our_reading_and_is_given_up() {
     let mut server = opened_server("2025-11-25", Limits::default());
@@ -346,6 +639,18 @@ fn a_peer_that_never_reads_stops_our_reading_and_is_given_up() {
         server.link_sent(Time::ZERO, 4096, true);
     }
     assert!(replied <= 8 * MIB, "{replied} bytes of results wait");
+    // It may have much to write before it reads: for a second nothing is refused, and then as much as 8 MiB of replies say.
+    assert_eq!(server.poll_timeout(), Some(at(1)));
+    server.handle_timeout(at(1));
+    let mut refused = 0;
+    while server.wants_input() {
+        refused += 1;
+        assert!(refused < 1_000_000, "reading has no end");
+        say(&mut server, &format!(r#"{{"jsonrpc":"2.0","id":"r{refused}","method":"tools/list"}}"#));
+        server.link_sent(at(1), 4096, true);
+    }
+    assert!(requests(&mut server).is_empty());
+    assert!(refused > 10_000, "{refused} were refused");
     assert_eq!(server.poll_timeout(), Some(at(30)));
     server.handle_timeout(at(29));
     assert!(server.poll_event().is_none());

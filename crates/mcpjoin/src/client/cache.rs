@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcpjoin_proto::types::resource::is_within;
 use mcpjoin_proto::types::{CacheScope, ResourceUpdatedParams};
 use mcpjoin_proto::{Method, Notification, Raw};
 use tokio::time::Instant;
@@ -273,13 +274,6 @@ impl Store {
             (None, _) => true,
         });
     }
-}
-
-/// Whether a resource is another one, or lies below it: then its change is a change of that one, too.
-/// <https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions>
-fn is_within(uri: &str, above: &str) -> bool {
-    uri.strip_prefix(above)
-        .is_some_and(|below| below.is_empty() || above.ends_with('/') || below.starts_with(['/', '?', '#']))
 }
 
 fn size(key: &Key, result: usize) -> usize {

@@ -61,7 +61,10 @@ impl Aside {
         if self.has_room() {
             return true;
         }
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+        // A waker is cloned before the lock is taken, and dropped after it is released.
+        let waker = waker.clone();
+        let replaced = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).replace(waker);
+        drop(replaced);
         // What was done in between has woken nobody.
         self.has_room()
     }

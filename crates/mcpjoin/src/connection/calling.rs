@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +13,7 @@ use mcpjoin_proto::{Notification, RequestId, Time};
 use tokio::time::Instant;
 
 use super::Connection;
-use super::core::{Core, Locked, Slot};
+use super::core::{Core, Locked, Slot, Waking};
 
 /// A call in progress: zero or more [`CallEvent`]s, then the result.
 ///
@@ -41,6 +42,8 @@ struct Place {
 enum Stage {
     Unsent(Box<Call>),
     Sent(i64),
+    /// It was not sent, and never will be: nobody has been given the reason yet.
+    Refused(Box<CallError>),
     Over,
 }
 
@@ -101,20 +104,27 @@ impl Calling {
         let Stage::Sent(id) = self.stage else { return };
         self.stage = Stage::Over;
         let mut state = self.core.lock();
-        if state.slots.remove(id).is_some_and(|slot| slot.outcome.is_none()) {
+        let slot = state.slots.remove(id);
+        if slot.as_ref().is_some_and(|slot| slot.outcome.is_none()) {
             state.session.cancel(&RequestId::from(id), reason);
             state.wake_driver();
         }
+        drop(state);
+        drop(slot);
     }
 
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
         let core = self.core.clone();
+        let mut waking = Waking::new(cx);
         let mut state = core.lock();
         if let Stage::Unsent(call) = &mut self.stage {
-            match send(&core, &mut state, call, &mut self.place, cx) {
+            match send(&core, &mut state, call, &mut self.place, &mut waking) {
                 Poll::Ready(Ok(id)) => self.stage = Stage::Sent(id),
                 // The result says it.
-                Poll::Ready(Err(_)) => return Poll::Ready(None),
+                Poll::Ready(Err(error)) => {
+                    self.stage = Stage::Refused(error);
+                    return Poll::Ready(None);
+                }
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -129,7 +139,7 @@ impl Calling {
         if slot.outcome.is_some() {
             return Poll::Ready(None);
         }
-        wait(slot, cx);
+        waking.put(&mut slot.waker);
         Poll::Pending
     }
 }
@@ -140,12 +150,12 @@ fn send(
     state: &mut Locked<'_>,
     call: &mut Call,
     place: &mut Option<Place>,
-    cx: &Context<'_>,
-) -> Poll<Result<i64, CallError>> {
+    waking: &mut Waking,
+) -> Poll<Result<i64, Box<CallError>>> {
     let now = core.now();
     let waited = place.take();
     if let Some(place) = waited {
-        state.room.leave(place.number);
+        waking.keep(state.room.leave(place.number));
     }
     let refused = match state.session.call_taking(now, call) {
         Ok(id) => {
@@ -163,22 +173,17 @@ fn send(
             let patience = call.timeout.unwrap_or_else(|| state.session.limits().request);
             if state.room.is_late(now, since, patience) {
                 let method = call.method.clone();
-                return Poll::Ready(Err(CallError::TimedOut { method, after: patience, total: false }));
+                return Poll::Ready(
+                    Err(CallError::TimedOut { method, after: patience, total: false }.into()),
+                );
             }
             let number =
-                state.wait_for_room(waited.map(|place| place.number), Some((since, patience)), cx.waker());
+                state.wait_for_room(waited.map(|place| place.number), Some((since, patience)), waking);
             *place = Some(Place { number, since });
             Poll::Pending
         }
-        (CallRefused::Closed, Some(cause)) => Poll::Ready(Err(CallError::Closed(cause.clone()))),
-        (refused, _) => Poll::Ready(Err(CallError::Refused(refused))),
-    }
-}
-
-fn wait(slot: &mut Slot, cx: &Context<'_>) {
-    match &mut slot.waker {
-        Some(waker) => waker.clone_from(cx.waker()),
-        None => slot.waker = Some(cx.waker().clone()),
+        (CallRefused::Closed, Some(cause)) => Poll::Ready(Err(CallError::Closed(cause.clone()).into())),
+        (refused, _) => Poll::Ready(Err(CallError::Refused(refused).into())),
     }
 }
 
@@ -187,31 +192,35 @@ impl Future for Calling {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
+        let mut waking = Waking::new(cx);
         let mut state = this.core.lock();
         if let Stage::Unsent(call) = &mut this.stage {
-            match send(&this.core, &mut state, call, &mut this.place, cx) {
+            match send(&this.core, &mut state, call, &mut this.place, &mut waking) {
                 Poll::Ready(Ok(id)) => this.stage = Stage::Sent(id),
-                Poll::Ready(Err(error)) => {
-                    this.stage = Stage::Over;
-                    return Poll::Ready(Err(error));
-                }
+                Poll::Ready(Err(error)) => this.stage = Stage::Refused(error),
                 Poll::Pending => return Poll::Pending,
             }
         }
-        let Stage::Sent(id) = this.stage else {
-            return Poll::Ready(Err(CallError::Cancelled));
+        let id = match &this.stage {
+            Stage::Sent(id) => *id,
+            _ => match mem::replace(&mut this.stage, Stage::Over) {
+                Stage::Refused(error) => return Poll::Ready(Err(*error)),
+                _ => return Poll::Ready(Err(CallError::Cancelled)),
+            },
         };
         let Some(slot) = state.slots.get_mut(id) else {
             this.stage = Stage::Over;
             return Poll::Ready(Err(CallError::Cancelled));
         };
         let Some(outcome) = slot.outcome.take() else {
-            wait(slot, cx);
+            waking.put(&mut slot.waker);
             return Poll::Pending;
         };
         this.arrived = Some(slot.arrived);
-        state.slots.remove(id);
+        let slot = state.slots.remove(id);
         this.stage = Stage::Over;
+        drop(state);
+        drop(slot);
         Poll::Ready(outcome)
     }
 }

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::Poll;
 
 use mcpjoin_proto::session::{Asker, Call, NotifyRefused, Origin, RequestContext, Route};
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{Notification, Profile, Raw, RequestId};
 
 use super::aside::Place;
-use super::core::{Core, Inner};
+use super::core::{Core, Inner, Waking};
 use super::{Calling, Connection};
 
 /// What a handler knows about what it handles, and what it may do meanwhile. Cheap to clone.
@@ -164,17 +164,32 @@ impl Context {
 
     /// Waits until nobody waits for the answer any more.
     pub async fn cancelled(&self) {
-        poll_fn(|cx| self.poll_cancelled(cx)).await;
+        let Some((id, request)) = &self.request else { return std::future::pending().await };
+        let mut leaving = Leaving { core: &self.core, id, place: None };
+        poll_fn(|cx| {
+            let mut waking = Waking::new(cx);
+            let mut state = self.core.lock();
+            if !state.session.is_handling(id, request.number) {
+                return Poll::Ready(());
+            }
+            leaving.place = Some(state.wait_for_end(id, leaving.place, &mut waking));
+            Poll::Pending
+        })
+        .await;
     }
+}
 
-    fn poll_cancelled(&self, cx: &TaskContext<'_>) -> Poll<()> {
-        let Some((id, request)) = &self.request else { return Poll::Pending };
-        let mut state = self.core.lock();
-        if !state.session.is_handling(id, request.number) {
-            return Poll::Ready(());
-        }
-        state.wait_for_end(id, cx.waker());
-        Poll::Pending
+/// A place among those who wait for a request to be over, given back when they do not wait any more.
+struct Leaving<'a> {
+    core: &'a Core,
+    id: &'a RequestId,
+    place: Option<u64>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let waker = self.place.and_then(|place| self.core.lock().leave_end(self.id, place));
+        drop(waker);
     }
 }
 

@@ -1,13 +1,15 @@
 //! What a connection is: the session, the slots of the calls under way, and who waits for what, behind one
 //! lock.
 //!
-//! The lock is held for moments, never across an await and never while a handler runs or a waker is woken: wakers
-//! are collected and woken after it is released.
+//! The lock is held for moments, never across an await and never while a handler runs.
+//!
+//! A waker is somebody else's code: cloning, waking or dropping it may use the connection. So it is cloned before the lock
+//! is taken ([`Waking`]), and what is woken or replaced is handed out and woken or dropped after the lock is released.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{CallError, CloseCause, Numbered, Reply, Session};
@@ -34,7 +36,7 @@ pub(crate) struct Inner {
     watchers: BTreeMap<u64, Waker>,
     next_watcher: u64,
     /// Whoever waits for a request of the peer to have its answer or to be cancelled.
-    leaving: BTreeMap<RequestId, Vec<Waker>>,
+    leaving: BTreeMap<RequestId, BTreeMap<u64, Waker>>,
     driver: Option<Waker>,
     /// The peers agree.
     pub(crate) opened: bool,
@@ -62,6 +64,43 @@ impl Drop for WokenLast {
         if let Some(waker) = self.0.take() {
             waker.wake();
         }
+    }
+}
+
+/// The waker of the task that polls, and those that it replaces. Made before the lock is taken, it is dropped after the lock
+/// is released.
+pub(crate) struct Waking {
+    own: Option<Waker>,
+    replaced: Vec<Waker>,
+}
+
+impl Waking {
+    pub(crate) fn new(cx: &TaskContext<'_>) -> Self {
+        Self { own: Some(cx.waker().clone()), replaced: Vec::new() }
+    }
+
+    /// Puts the task's waker in this place, once.
+    pub(super) fn put(&mut self, place: &mut Option<Waker>) {
+        if let Some(own) = self.own.take() {
+            self.replaced.extend(place.replace(own));
+        }
+    }
+
+    /// The same of a numbered place among others.
+    pub(super) fn put_among(&mut self, places: &mut BTreeMap<u64, Waker>, number: u64) {
+        if let Some(own) = self.own.take() {
+            self.replaced.extend(places.insert(number, own));
+        }
+    }
+
+    /// The task's waker, once.
+    pub(super) fn take(&mut self) -> Option<Waker> {
+        self.own.take()
+    }
+
+    /// Keeps a waker until the lock is released.
+    pub(super) fn keep(&mut self, replaced: Option<Waker>) {
+        self.replaced.extend(replaced);
     }
 }
 
@@ -111,6 +150,11 @@ impl Core {
         Locked { state, driver: WokenLast::default() }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_locked(&self) -> bool {
+        matches!(self.state.try_lock(), Err(std::sync::TryLockError::WouldBlock))
+    }
+
     pub(crate) fn now(&self) -> Time {
         Time::from_epoch(self.epoch.elapsed())
     }
@@ -145,15 +189,15 @@ impl Locked<'_> {
         }
     }
 
-    /// Wakes this waker when there may be room for a call, or when there was none for too long. Whoever waited before
+    /// Wakes this task when there may be room for a call, or when there was none for too long. Whoever waited before
     /// keeps its place.
     pub(super) fn wait_for_room(
         &mut self,
         place: Option<u64>,
         patience: Option<(Time, Duration)>,
-        waker: &Waker,
+        waking: &mut Waking,
     ) -> u64 {
-        let (place, earlier) = self.room.enter(place, patience, waker);
+        let (place, earlier) = self.room.enter(place, patience, waking);
         if earlier {
             self.wake_driver();
         }
@@ -167,24 +211,24 @@ impl Inner {
         self.slots.get_mut(id.as_i64()?)
     }
 
-    pub(crate) fn set_driver(&mut self, waker: &Waker) {
-        match &mut self.driver {
-            Some(old) => old.clone_from(waker),
-            None => self.driver = Some(waker.clone()),
-        }
+    pub(crate) fn set_driver(&mut self, waking: &mut Waking) {
+        waking.put(&mut self.driver);
     }
 
-    /// Wakes this waker at the opening and at the end. Whoever watched before keeps its place.
-    pub(super) fn watch(&mut self, place: Option<u64>, waker: &Waker) -> u64 {
-        let place = place.unwrap_or_else(|| {
-            self.next_watcher += 1;
-            self.next_watcher
-        });
-        self.watchers.insert(place, waker.clone());
+    fn next_watcher(&mut self) -> u64 {
+        self.next_watcher += 1;
+        self.next_watcher
+    }
+
+    /// Wakes this task at the opening and at the end. Whoever watched before keeps its place.
+    pub(super) fn watch(&mut self, place: Option<u64>, waking: &mut Waking) -> u64 {
+        let place = place.unwrap_or_else(|| self.next_watcher());
+        waking.put_among(&mut self.watchers, place);
         place
     }
 
-    /// Gives a place back. The waker is somebody else's: to be dropped when the lock is not held any more.
+    /// Gives a place back. The waker is to be dropped when the lock is not held any more.
+    #[must_use]
     pub(super) fn unwatch(&mut self, place: u64) -> Option<Waker> {
         self.watchers.remove(&place)
     }
@@ -194,31 +238,43 @@ impl Inner {
         self.watchers.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn waiting_for_ends(&self) -> usize {
+        self.leaving.values().map(BTreeMap::len).sum()
+    }
+
     pub(super) fn take_watchers(&mut self) -> impl Iterator<Item = Waker> {
         std::mem::take(&mut self.watchers).into_values()
     }
 
-    /// Wakes this waker when the request has its answer or is cancelled.
-    pub(super) fn wait_for_end(&mut self, id: &RequestId, waker: &Waker) {
-        let wakers = match self.leaving.get_mut(id) {
-            Some(wakers) => wakers,
-            None => self.leaving.entry(id.clone()).or_default(),
-        };
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            wakers.push(waker.clone());
+    /// Wakes this task when the request has its answer or is cancelled. Whoever waited before keeps its place.
+    pub(super) fn wait_for_end(&mut self, id: &RequestId, place: Option<u64>, waking: &mut Waking) -> u64 {
+        let place = place.unwrap_or_else(|| self.next_watcher());
+        waking.put_among(self.leaving.entry(id.clone()).or_default(), place);
+        place
+    }
+
+    /// Gives such a place back. The waker is to be dropped when the lock is not held any more.
+    #[must_use]
+    pub(super) fn leave_end(&mut self, id: &RequestId, place: u64) -> Option<Waker> {
+        let wakers = self.leaving.get_mut(id)?;
+        let waker = wakers.remove(&place);
+        if wakers.is_empty() {
+            self.leaving.remove(id);
         }
+        waker
     }
 
     /// The request has its answer, or is cancelled: whoever waits for that is told.
     pub(super) fn ended(&mut self, id: &RequestId, wake: &mut Vec<Waker>) {
         if !self.leaving.is_empty() {
-            wake.extend(self.leaving.remove(id).into_iter().flatten());
+            wake.extend(self.leaving.remove(id).into_iter().flat_map(BTreeMap::into_values));
         }
     }
 
     /// The same for all requests.
     pub(super) fn all_ended(&mut self, wake: &mut Vec<Waker>) {
-        wake.extend(std::mem::take(&mut self.leaving).into_values().flatten());
+        wake.extend(std::mem::take(&mut self.leaving).into_values().flat_map(BTreeMap::into_values));
     }
 
     /// Who may try again to make a call, as far as there is room.

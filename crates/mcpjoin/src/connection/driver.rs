@@ -22,7 +22,7 @@ use mcpjoin_proto::{Message, Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
 use super::context::Context;
-use super::core::{Core, Inner};
+use super::core::{Core, Inner, Waking};
 use super::running::{
     Answered, Answers, Given, Large, Running, Work, WorkFuture, panicked, poll_answer, poll_notification,
 };
@@ -72,7 +72,7 @@ pub struct Driver {
     /// One of thousands, which mostly lie idle: between its turns it keeps room for one of each.
     frugal: bool,
     /// Room that is used again in every turn.
-    inbound: Vec<Inbound>,
+    inbound: VecDeque<Inbound>,
     events: VecDeque<Event>,
     answers: Answers,
     /// Answers that are too large to be finished here.
@@ -119,7 +119,7 @@ impl Driver {
             watches_link: false,
             stage: Stage::Starting,
             deaf_peer: None,
-            inbound: Vec::new(),
+            inbound: VecDeque::new(),
             events: VecDeque::new(),
             answers: Answers::default(),
             large: Vec::new(),
@@ -167,8 +167,8 @@ impl Driver {
 
     /// Gives back the room that the turn has used, but for what a single request needs.
     fn rest(&mut self, core: &Core) {
-        if self.inbound.capacity() > 1 {
-            self.inbound = Vec::new();
+        if self.inbound.is_empty() && self.inbound.capacity() > 1 {
+            self.inbound = VecDeque::new();
         }
         self.answers.shrink();
         if self.events.is_empty() && self.events.capacity() > 1 {
@@ -181,12 +181,14 @@ impl Driver {
 
     /// Reads what is there, up to a bound, and handles it piece by piece. Says whether more may be there.
     fn read(&mut self, cx: &mut TaskContext<'_>, core: &Arc<Core>, now: Time) -> bool {
+        let mut waking = Waking::new(cx);
         let mut wants_input = {
             let mut state = core.lock();
             // Before anything is looked at: what changes from here on wakes this task.
-            state.set_driver(cx.waker());
+            state.set_driver(&mut waking);
             state.session.wants_input()
         };
+        drop(waking);
         let (mut count, mut bytes) = (0, 0);
         loop {
             if !matches!(self.stage, Stage::Running) {
@@ -194,7 +196,9 @@ impl Driver {
             }
             self.held_back = !wants_input;
             let mut ended = false;
-            while wants_input && !ended && self.inbound.len() < PIECE && bytes < TURN_BYTES {
+            // What is left of the piece before comes first.
+            let reads = wants_input && self.inbound.is_empty();
+            while reads && !ended && self.inbound.len() < PIECE && bytes < TURN_BYTES {
                 let Poll::Ready(inbound) = self.io.poll_inbound(cx) else { break };
                 if self.inbound.capacity() == 0 {
                     // Where messages come one by one, there is never need for more.
@@ -202,26 +206,28 @@ impl Driver {
                 }
                 bytes += payload(&inbound);
                 ended = matches!(inbound, Inbound::Closed { .. });
-                self.inbound.push(inbound);
+                self.inbound.push_back(inbound);
             }
             count += self.inbound.len();
-            let full = self.inbound.len() == PIECE;
-            if self.inbound.is_empty() {
+            let more = self.inbound.len() == PIECE || !reads;
+            if !wants_input || self.inbound.is_empty() {
                 return false;
             }
             let mut state = core.lock();
             self.gather(&mut state);
-            for inbound in self.inbound.drain(..) {
+            // Message by message: each may be the last for which there is room.
+            while wants_input && let Some(inbound) = self.inbound.pop_front() {
                 state.session.handle(now, inbound);
+                wants_input = state.session.wants_input();
             }
             self.take_events(&mut state);
-            wants_input = state.session.wants_input();
             drop(state);
             self.run_events(cx, core);
             if count >= TURN || bytes >= TURN_BYTES {
                 return true;
             }
-            if !full || ended {
+            if !more || ended {
+                self.held_back = !wants_input;
                 return false;
             }
         }

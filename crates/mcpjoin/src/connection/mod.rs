@@ -28,7 +28,7 @@ pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
 
-use self::core::Core;
+use self::core::{Core, Waking};
 use crate::handler::ErasedHandler;
 use crate::link::Link;
 
@@ -76,6 +76,7 @@ impl Connection {
     pub async fn opened(&self) -> Result<Arc<Peer>, CloseCause> {
         let mut watching = Watching { core: &self.core, place: None };
         poll_fn(|cx| {
+            let mut waking = Waking::new(cx);
             let mut state = self.core.lock();
             if let Some(cause) = &state.closed {
                 return Poll::Ready(Err(CloseCause::clone(cause)));
@@ -83,7 +84,7 @@ impl Connection {
             match state.session.peer().filter(|_| state.opened) {
                 Some(peer) => Poll::Ready(Ok(peer.clone())),
                 None => {
-                    watching.place = Some(state.watch(watching.place, cx.waker()));
+                    watching.place = Some(state.watch(watching.place, &mut waking));
                     Poll::Pending
                 }
             }
@@ -127,24 +128,28 @@ impl Connection {
     /// Whether own messages may be sent: else too many of them wait for the peer to take them. `place` is that among
     /// those who wait, kept by the caller.
     pub(crate) fn poll_room(&self, place: &mut Option<u64>, cx: &TaskContext<'_>) -> Poll<()> {
+        let mut waking = Waking::new(cx);
         let mut state = self.core.lock();
         if let Some(place) = place.take() {
-            state.room.leave(place);
+            waking.keep(state.room.leave(place));
         }
         if state.session.has_room() || state.closed.is_some() {
             return Poll::Ready(());
         }
-        *place = Some(state.wait_for_room(None, None, cx.waker()));
+        *place = Some(state.wait_for_room(None, None, &mut waking));
         Poll::Pending
     }
 
     /// Gives such a place back.
     pub(crate) fn leave_room(&self, place: u64) {
         let mut state = self.core.lock();
+        let waker = state.room.leave(place);
         // Woken and gone: the room that it was told of is for the next one.
-        if !state.room.leave(place) {
+        if waker.is_none() {
             state.wake_driver();
         }
+        drop(state);
+        drop(waker);
     }
 
     /// The other side, once the peers agree.
@@ -223,11 +228,12 @@ impl Connection {
     pub async fn closed(&self) -> CloseCause {
         let mut watching = Watching { core: &self.core, place: None };
         poll_fn(|cx| {
+            let mut waking = Waking::new(cx);
             let mut state = self.core.lock();
             match (&state.closed, state.gone) {
                 (Some(cause), true) => Poll::Ready(CloseCause::clone(cause)),
                 _ => {
-                    watching.place = Some(state.watch(watching.place, cx.waker()));
+                    watching.place = Some(state.watch(watching.place, &mut waking));
                     Poll::Pending
                 }
             }

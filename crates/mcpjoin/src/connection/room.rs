@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use mcpjoin_proto::Time;
 
+use super::core::Waking;
+
 /// The queue.
 pub(super) struct Room {
     waiting: BTreeMap<u64, Waiter>,
@@ -44,23 +46,26 @@ impl Room {
         &mut self,
         place: Option<u64>,
         patience: Option<(Time, Duration)>,
-        waker: &Waker,
+        waking: &mut Waking,
     ) -> (u64, bool) {
         let place = place.unwrap_or_else(|| {
             self.next += 1;
             self.next
         });
-        let waiter = Waiter { waker: waker.clone(), patience };
+        let Some(waker) = waking.take() else { return (place, false) };
+        let waiter = Waiter { waker, patience };
         let end = self.end(&waiter);
-        self.waiting.insert(place, waiter);
+        waking.keep(self.waiting.insert(place, waiter).map(|waiter| waiter.waker));
         let earlier = end < self.due;
         self.due = self.due.min(end);
         (place, earlier)
     }
 
-    /// Gives a place back; false when it was taken away, because there was room or it was late.
-    pub(super) fn leave(&mut self, place: u64) -> bool {
-        self.waiting.remove(&place).is_some()
+    /// Gives a place back; `None` when it was taken away, because there was room or it was late. The waker is to be dropped
+    /// when the lock is not held any more.
+    #[must_use]
+    pub(super) fn leave(&mut self, place: u64) -> Option<Waker> {
+        self.waiting.remove(&place).map(|waiter| waiter.waker)
     }
 
     /// Whether whoever has waited since then has waited too long.
@@ -110,10 +115,16 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Context;
+
     use super::*;
 
     const fn at(seconds: u64) -> Time {
         Time::from_epoch(Duration::from_secs(seconds))
+    }
+
+    fn waking() -> Waking {
+        Waking::new(&Context::from_waker(Waker::noop()))
     }
 
     #[test]
@@ -121,24 +132,24 @@ mod tests {
         let (mut room, mut wake) = (Room::new(), Vec::new());
         let patience = Duration::from_secs(10);
         let enter =
-            |room: &mut Room, since: u64| room.enter(None, Some((at(since), patience)), Waker::noop());
+            |room: &mut Room, since: u64| room.enter(None, Some((at(since), patience)), &mut waking());
         let (first, earlier) = enter(&mut room, 1);
         assert!(earlier);
         let (second, earlier) = enter(&mut room, 2);
         assert!(!earlier);
-        let (endless, _) = room.enter(None, None, Waker::noop());
+        let (endless, _) = room.enter(None, None, &mut waking());
         assert_eq!(room.due(), Some(at(11)));
         // The first gets room, so the second's time begins anew.
         room.take(at(10), 1, &mut wake);
         assert_eq!(wake.len(), 1);
-        assert!(!room.leave(first));
+        assert!(room.leave(first).is_none());
         room.take_late(at(11), &mut wake);
         assert_eq!((wake.len(), room.due()), (1, Some(at(20))));
         assert!(!room.is_late(at(19), at(2), patience));
         assert!(room.is_late(at(20), at(2), patience));
         room.take_late(at(20), &mut wake);
         assert_eq!((wake.len(), room.due()), (2, None));
-        assert!(!room.leave(second));
-        assert!(room.leave(endless) && room.is_empty());
+        assert!(room.leave(second).is_none());
+        assert!(room.leave(endless).is_some() && room.is_empty());
     }
 }

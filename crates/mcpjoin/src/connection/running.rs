@@ -237,12 +237,14 @@ impl Running {
             if self.polled == self.due.len() {
                 self.due.clear();
                 self.polled = 0;
-                let mut woken = locked(&self.woken);
-                match &mut woken.driver {
-                    Some(driver) => driver.clone_from(cx.waker()),
-                    none => *none = Some(cx.waker().clone()),
-                }
-                mem::swap(&mut self.due, &mut woken.places);
+                // A waker is cloned before the lock is taken, and dropped after it is released.
+                let driver = cx.waker().clone();
+                let replaced = {
+                    let mut woken = locked(&self.woken);
+                    mem::swap(&mut self.due, &mut woken.places);
+                    woken.driver.replace(driver)
+                };
+                drop(replaced);
                 if self.due.is_empty() {
                     return false;
                 }
@@ -321,6 +323,7 @@ pub(super) fn poll_notification(
     cx: &mut TaskContext<'_>,
     clock: &mut Instant,
 ) -> Poll<()> {
+    begin_poll(*clock);
     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
     *clock = report_long_poll(method, *clock);
     polled.unwrap_or_else(|panic| {
@@ -337,6 +340,7 @@ pub(super) fn poll_answer(
     cx: &mut TaskContext<'_>,
     clock: &mut Instant,
 ) -> Poll<Result<Reply, ErrorObject>> {
+    begin_poll(*clock);
     let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
     *clock = report_long_poll(method, *clock);
     match polled {
@@ -345,25 +349,63 @@ pub(super) fn poll_answer(
     }
 }
 
-thread_local! {
-    /// How long this thread had waited for a processor when that was last looked at.
-    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+/// How old what was read of the system's account may be when a poll begins. Reading it takes some microseconds, so it is
+/// not read for each poll; what a poll is not charged for may be too much by this.
+const ACCOUNT_AGE: Duration = Duration::from_millis(10);
+
+/// What a busy machine takes of a thread's time, which is not its handlers'.
+#[derive(Clone, Copy, Default)]
+struct Account {
+    /// When it was read, and how long the thread had waited for a processor by then.
+    read: Option<(Instant, Duration)>,
 }
 
-/// How long this thread has waited for a processor since this was last asked: what a busy machine takes is not the
-/// handler's. Linux alone says it; it is looked at only where something has taken long.
+impl Account {
+    /// A poll begins.
+    fn begin(&mut self, now: Instant, waited: impl FnOnce() -> Duration) {
+        if self.read.is_none_or(|(read, _)| now.saturating_duration_since(read) > ACCOUNT_AGE) {
+            self.read = Some((now, waited()));
+        }
+    }
+
+    /// A poll has ended that began then. How long it took of what was the thread's own, if that is long.
+    fn end(&mut self, began: Instant, now: Instant, waited: impl FnOnce() -> Duration) -> Option<Duration> {
+        let took = now.saturating_duration_since(began);
+        if took <= LONG_POLL {
+            return None;
+        }
+        let waited = waited();
+        let before = self.read.replace((now, waited)).map_or(waited, |(_, before)| before);
+        let own = took.saturating_sub(waited.saturating_sub(before));
+        (own > LONG_POLL).then_some(took)
+    }
+}
+
+thread_local! {
+    static ACCOUNT: Cell<Account> = const { Cell::new(Account { read: None }) };
+}
+
+/// How long this thread has waited for a processor in its life. Linux alone says it.
 fn waited() -> Duration {
     let stated = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanos = stated.and_then(|stated| stated.split_whitespace().nth(1)?.parse().ok());
-    let now = nanos.map_or(Duration::ZERO, Duration::from_nanos);
-    now.saturating_sub(WAITED.replace(now))
+    nanos.map_or(Duration::ZERO, Duration::from_nanos)
+}
+
+/// A poll begins at that time.
+fn begin_poll(now: Instant) {
+    let mut account = ACCOUNT.get();
+    account.begin(now, waited);
+    ACCOUNT.set(account);
 }
 
 /// Says what time it is now.
-fn report_long_poll(method: &Method, started: Instant) -> Instant {
+fn report_long_poll(method: &Method, began: Instant) -> Instant {
     let now = Instant::now();
-    let took = now.saturating_duration_since(started);
-    if took > LONG_POLL && took.saturating_sub(waited()) > LONG_POLL {
+    let mut account = ACCOUNT.get();
+    let long = account.end(began, now, waited);
+    ACCOUNT.set(account);
+    if let Some(took) = long {
         tracing::warn!(
             target: "mcpjoin",
             %method,
@@ -384,4 +426,53 @@ pub(super) fn panicked(method: &Method, panic: &(dyn Any + Send)) -> ErrorObject
         .unwrap_or("something that is no text");
     tracing::error!(target: "mcpjoin", %method, panic = said, "a handler panicked");
     ErrorObject::internal("the handler of this request failed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn only_what_the_thread_waited_during_a_poll_is_taken_off() {
+        let began = Instant::now();
+        let poll =
+            |account: &mut Account, began: Instant, took: Duration, before: Duration, after: Duration| {
+                account.begin(began, || before);
+                account.end(began, began + took, || after)
+            };
+        // The thread has waited an hour before its first poll, which is none of its business.
+        let life = Duration::from_secs(3600);
+        let mut account = Account::default();
+        assert_eq!(poll(&mut account, began, millis(60), life, life + millis(1)), Some(millis(60)));
+        // Long, and mostly waited for a processor.
+        let later = began + Duration::from_secs(1);
+        let waited = life + millis(500);
+        assert_eq!(poll(&mut account, later, millis(600), waited, waited + millis(560)), None);
+        // Between two polls it has waited again.
+        let later = began + Duration::from_secs(9);
+        let waited = life + Duration::from_secs(5);
+        assert_eq!(poll(&mut account, later, millis(51), waited, waited), Some(millis(51)));
+        assert_eq!(poll(&mut account, later + millis(60), millis(50), waited, waited), None, "not long");
+    }
+
+    #[test]
+    fn the_account_is_read_a_hundred_times_a_second_at_most() {
+        let began = Instant::now();
+        let mut account = Account::default();
+        let reads = Cell::new(0);
+        let read = || {
+            reads.set(reads.get() + 1);
+            Duration::ZERO
+        };
+        for micros in (0..1_000_000).step_by(100) {
+            let now = began + Duration::from_micros(micros);
+            account.begin(now, read);
+            assert_eq!(account.end(now, now + Duration::from_micros(50), read), None);
+        }
+        assert!((90..=100).contains(&reads.get()), "{} times", reads.get());
+    }
 }

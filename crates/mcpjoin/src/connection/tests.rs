@@ -1,11 +1,17 @@
 use std::future::Future;
-use std::pin::pin;
-use std::task::{Context as TaskContext, Waker};
+use std::pin::{Pin, pin};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Wake, Waker};
+use std::time::{Duration, Instant};
 
-use mcpjoin_proto::session::{ClientRole, LinkCaps};
+use mcpjoin_proto::decode::{Decoded, decode};
+use mcpjoin_proto::session::{Ask, CallError, ClientRole, Event, Inbound, LinkCaps, Origin, Reply};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
+use mcpjoin_proto::{DecodeLimits, Era, Time};
 
 use super::*;
+use crate::handler::Nothing;
 
 #[test]
 fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
@@ -24,4 +30,265 @@ fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
         assert_eq!(watchers(), 2);
     }
     assert_eq!(watchers(), 0);
+}
+
+/// A connection whose server is played by the test, and which nobody drives.
+fn opened(limits: Limits) -> Arc<Core> {
+    let mut role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
+    role.ask = Ask::Only(Era::Legacy);
+    let core = Arc::new(Core::new(Session::new(Role::Client(role.into()), LinkCaps::default(), limits)));
+    core.lock().session.open(Time::ZERO);
+    said(
+        &core,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#,
+    );
+    core
+}
+
+fn said(core: &Core, line: &'static str) {
+    let Ok(Decoded::Message(message)) = decode(&line.into(), &DecodeLimits::default()) else {
+        panic!("{line} is no message")
+    };
+    let inbound = Inbound::Message { message, origin: Arc::new(Origin::new("test")) };
+    core.lock().session.handle(Time::ZERO, inbound);
+}
+
+/// A waker that looks whether the connection is locked when it is woken and when the last of it is dropped: somebody
+/// else's code may then use the connection, and would wait for ever.
+struct Probe {
+    core: Weak<Core>,
+    was_locked: Arc<AtomicBool>,
+}
+
+impl Probe {
+    fn look(&self) {
+        if self.core.upgrade().is_some_and(|core| core.is_locked()) {
+            self.was_locked.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Wake for Probe {
+    fn wake(self: Arc<Self>) {
+        self.look();
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.look();
+    }
+}
+
+/// Probes of one connection.
+struct Probes {
+    core: Weak<Core>,
+    was_locked: Arc<AtomicBool>,
+}
+
+impl Probes {
+    fn of(core: &Arc<Core>) -> Self {
+        Self { core: Arc::downgrade(core), was_locked: Arc::default() }
+    }
+
+    /// A waker of a task of its own.
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::new(Probe { core: self.core.clone(), was_locked: self.was_locked.clone() }))
+    }
+
+    /// Polls as a task of its own, of which nothing is left but what the connection keeps.
+    fn poll<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut TaskContext::from_waker(&self.waker()))
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        assert!(!self.was_locked.load(Ordering::SeqCst), "a waker ran while the connection was locked");
+    }
+}
+
+#[test]
+fn who_waits_for_the_opening_or_the_end_is_not_touched_under_the_lock() {
+    let core = opened(Limits::default());
+    let (probes, connection) = (Probes::of(&core), Connection::from_core(core));
+    {
+        let mut closed = pin!(connection.closed());
+        let mut opened = pin!(connection.opened());
+        for _ in 0..2 {
+            assert!(probes.poll(closed.as_mut()).is_pending());
+            probes.check();
+            assert!(probes.poll(opened.as_mut()).is_pending());
+            probes.check();
+        }
+    }
+    probes.check();
+}
+
+#[test]
+fn a_call_is_not_touched_under_the_lock() {
+    let core = opened(Limits::default());
+    let (probes, connection) = (Probes::of(&core), Connection::from_core(core.clone()));
+    let call = || connection.call(Call::new(Method::Ping));
+    let (mut answered, mut dropped, mut listened) = (call(), call(), call());
+    for _ in 0..2 {
+        assert!(probes.poll(Pin::new(&mut answered)).is_pending());
+        probes.check();
+        assert!(probes.poll(Pin::new(&mut dropped)).is_pending());
+        let mut listening = pin!(listened.next_event());
+        assert!(probes.poll(listening.as_mut()).is_pending());
+        probes.check();
+    }
+    drop(dropped);
+    probes.check();
+    // The outcome comes while the waker of the last poll is still kept.
+    if let Some(slot) = core.lock().slots.get_mut(2) {
+        slot.outcome = Some(Ok(Reply::empty()));
+    }
+    assert!(probes.poll(Pin::new(&mut answered)).is_ready());
+    probes.check();
+}
+
+#[test]
+fn who_waits_for_room_is_not_touched_under_the_lock() {
+    let mut limits = Limits::default();
+    limits.in_flight = 1;
+    let core = opened(limits);
+    let (probes, connection) = (Probes::of(&core), Connection::from_core(core.clone()));
+    let mut first = connection.call(Call::new(Method::Ping));
+    assert!(probes.poll(Pin::new(&mut first)).is_pending());
+    let mut second = connection.call(Call::new(Method::Ping));
+    let mut third = connection.call(Call::new(Method::Ping).with_timeout(Duration::ZERO));
+    let mut place = None;
+    for _ in 0..2 {
+        assert!(probes.poll(Pin::new(&mut second)).is_pending());
+        probes.check();
+        let waker = probes.waker();
+        assert!(connection.poll_room(&mut place, &TaskContext::from_waker(&waker)).is_pending());
+        drop(waker);
+        probes.check();
+    }
+    assert!(matches!(probes.poll(Pin::new(&mut third)), Poll::Ready(Err(CallError::TimedOut { .. }))));
+    connection.leave_room(place.expect("it waits"));
+    probes.check();
+    // There is room while the waker of the last poll is still kept.
+    said(&core, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
+    assert!(probes.poll(Pin::new(&mut second)).is_pending());
+    probes.check();
+    assert!(second.id().is_some());
+    drop((first, second));
+    probes.check();
+}
+
+#[test]
+fn who_waits_for_a_request_to_be_over_is_not_touched_under_the_lock_and_leaves_nothing_behind() {
+    let core = opened(Limits::default());
+    said(&core, r#"{"jsonrpc":"2.0","id":"r","method":"x/y"}"#);
+    let mut events = std::iter::from_fn(|| core.lock().session.poll_event());
+    let request = events.find_map(|event| match event {
+        Event::Request { request, context } => Some((request.id, context)),
+        _ => None,
+    });
+    let (id, request) = request.expect("it asks");
+    let probes = Probes::of(&core);
+    let cx = Context::of_request(core.clone(), id, request);
+    {
+        let mut over = pin!(cx.cancelled());
+        for _ in 0..100 {
+            assert!(probes.poll(over.as_mut()).is_pending());
+            probes.check();
+        }
+        assert_eq!(core.lock().waiting_for_ends(), 1);
+    }
+    probes.check();
+    assert_eq!(core.lock().waiting_for_ends(), 0);
+}
+
+#[tokio::test]
+async fn the_task_that_drives_is_not_touched_under_the_lock() {
+    let (ours, _theirs) = Link::pair(LinkCaps::default());
+    let role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
+    let setup = Setup {
+        role: Role::Client(role.into()),
+        limits: Arc::default(),
+        on_violation: None,
+        overhears: None,
+    };
+    let (connection, mut driver) = Connection::new(ours, setup, Arc::new(Nothing));
+    let probes = Probes::of(&connection.core);
+    for _ in 0..3 {
+        assert!(probes.poll(Pin::new(&mut driver)).is_pending());
+        probes.check();
+    }
+    connection.close();
+    probes.check();
+    // It says farewell, closes its link, and is gone.
+    let ends = (0..10).any(|_| probes.poll(Pin::new(&mut driver)).is_ready());
+    assert!(ends);
+    drop(driver);
+    probes.check();
+}
+
+/// A waker is cloned before the lock is asked for: here another thread polls while the lock is held.
+#[test]
+fn a_waker_is_cloned_before_the_connection_is_locked() {
+    let core = opened(Limits::default());
+    let (probes, connection) = (Probes::of(&core), Connection::from_core(core.clone()));
+    let probe = Arc::new(Probe { core: Weak::new(), was_locked: Arc::default() });
+    let kept = probe.clone();
+    let held = core.lock();
+    let polling = std::thread::spawn(move || {
+        let waker = Waker::from(probe);
+        let mut call = connection.call(Call::new(Method::Ping));
+        assert!(Pin::new(&mut call).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    });
+    let began = Instant::now();
+    // Ours, the one it polls with, and the clone.
+    while Arc::strong_count(&kept) < 3 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is cloned while the lock is held");
+        std::thread::yield_now();
+    }
+    drop(held);
+    polling.join().expect("it is pending");
+    probes.check();
+}
+
+/// A waker that says whether it was woken.
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_driver_that_is_dropped_ends_the_calls_under_way() {
+    let core = opened(Limits::default());
+    let (io, _theirs) = Link::pair(LinkCaps::default());
+    let driver = Driver::new(core.clone(), io.into_io(), Box::new(Arc::new(Nothing)), (None, None));
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut cx = TaskContext::from_waker(&waker);
+    let mut call = Connection::from_core(core).call(Call::new(Method::Ping));
+    assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
+    drop(driver);
+    assert!(bell.0.load(Ordering::SeqCst));
+    assert!(matches!(Pin::new(&mut call).poll(&mut cx), Poll::Ready(Err(CallError::Closed(_)))));
+}
+
+#[test]
+fn who_waits_for_a_request_to_be_over_is_woken_when_that_one_is_and_when_all_are() {
+    let core = opened(Limits::default());
+    let waking = || Waking::new(&TaskContext::from_waker(Waker::noop()));
+    for id in [1, 2, 3] {
+        core.lock().wait_for_end(&RequestId::from(id), None, &mut waking());
+    }
+    let mut wake = Vec::new();
+    core.lock().ended(&RequestId::from(2), &mut wake);
+    assert_eq!((wake.len(), core.lock().waiting_for_ends()), (1, 2));
+    core.lock().ended(&RequestId::from(2), &mut wake);
+    assert_eq!(wake.len(), 1);
+    core.lock().all_ended(&mut wake);
+    assert_eq!((wake.len(), core.lock().waiting_for_ends()), (3, 0));
 }

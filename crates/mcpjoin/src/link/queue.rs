@@ -50,17 +50,10 @@ struct Queue<T> {
     taken: AtomicU64,
 }
 
-/// The lock is held for a few moves and never while foreign code runs, so a poisoned one is as good as a whole one.
+/// The lock is held for a few moves and never while foreign code runs, so a poisoned one is as good as a whole one. Wakers
+/// are foreign code: they are cloned before the lock is taken, and woken and dropped after it is released.
 fn lock<T>(queue: &Queue<T>) -> MutexGuard<'_, State<T>> {
     queue.state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A waker of this task is kept, another one is replaced: one task polls each end.
-fn keep(slot: &mut Option<Waker>, waker: &Waker) {
-    match slot {
-        Some(kept) if kept.will_wake(waker) => {}
-        _ => *slot = Some(waker.clone()),
-    }
 }
 
 /// The sending end. Dropping it ends the queue after what is in it.
@@ -113,6 +106,8 @@ impl<T> Sender<T> {
         if self.pushed.is_empty() {
             return Poll::Ready(Ok(()));
         }
+        let own = cx.waker().clone();
+        let mut replaced = None;
         let mut state = lock(&self.queue);
         if state.receiver_gone {
             drop(state);
@@ -130,10 +125,11 @@ impl<T> Sender<T> {
         }
         let left = !self.pushed.is_empty();
         if left {
-            keep(&mut state.sender, cx.waker());
+            replaced = state.sender.replace(own);
         }
         let waker = if moved { state.receiver.take() } else { None };
         drop(state);
+        drop(replaced);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -142,6 +138,7 @@ impl<T> Sender<T> {
 
     /// Ready when the receiver has room for one value more, or is gone.
     pub(super) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        let own = cx.waker().clone();
         let mut state = lock(&self.queue);
         if state.receiver_gone {
             return Poll::Ready(Err(Gone));
@@ -149,7 +146,9 @@ impl<T> Sender<T> {
         if state.has_room() {
             return Poll::Ready(Ok(()));
         }
-        keep(&mut state.sender, cx.waker());
+        let replaced = state.sender.replace(own);
+        drop(state);
+        drop(replaced);
         Poll::Pending
     }
 
@@ -198,12 +197,15 @@ impl<T> Receiver<T> {
         if let Some(entry) = self.taken.pop_front() {
             return Poll::Ready(Some(entry.value));
         }
+        let own = cx.waker().clone();
         let mut state = lock(&self.queue);
         if state.values.is_empty() {
             if state.sender_gone {
                 return Poll::Ready(None);
             }
-            keep(&mut state.receiver, cx.waker());
+            let replaced = state.receiver.replace(own);
+            drop(state);
+            drop(replaced);
             return Poll::Pending;
         }
         mem::swap(&mut state.values, &mut self.taken);

@@ -228,7 +228,10 @@ impl Desk {
                 state.piece = None;
                 state.error = outcome.err();
                 if let Some(waker) = state.waker.take() {
+                    // It is somebody else's code, and may come here.
+                    drop(state);
                     waker.wake();
+                    state = self.lock();
                 }
             } else if state.over {
                 return;
@@ -261,9 +264,12 @@ impl ThreadWriter {
 
     /// Ready when the thread has nothing to write.
     fn poll_idle(&self, cx: &mut Context<'_>) -> Poll<io::Result<MutexGuard<'_, DeskState>>> {
+        let waker = cx.waker().clone();
         let mut state = self.0.lock();
         if state.piece.is_some() {
-            state.waker = Some(cx.waker().clone());
+            let replaced = state.waker.replace(waker);
+            drop(state);
+            drop(replaced);
             return Poll::Pending;
         }
         match state.error.take() {

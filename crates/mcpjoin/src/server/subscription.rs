@@ -5,6 +5,7 @@
 //! thousand changes of a list that a client does not keep up with, it is told once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
@@ -140,15 +141,15 @@ impl Outbox {
 
     /// Whether there is something to tell. If not, whoever asks is woken when there is.
     fn has_changes(&self, cx: &Context<'_>) -> bool {
-        let Waiting { changes, teller } = &mut *self.lock();
-        let known = changes.as_ref().is_some_and(|changes| !changes.is_empty());
+        // A waker is cloned before the lock is taken, and dropped after it is released.
+        let mut teller = Some(cx.waker().clone());
+        let mut waiting = self.lock();
+        let known = waiting.changes.as_ref().is_some_and(|changes| !changes.is_empty());
         if !known {
-            *changes = None;
-            match teller {
-                Some(teller) => teller.clone_from(cx.waker()),
-                None => *teller = Some(cx.waker().clone()),
-            }
+            waiting.changes = None;
+            mem::swap(&mut waiting.teller, &mut teller);
         }
+        drop(waiting);
         known
     }
 

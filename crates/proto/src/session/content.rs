@@ -7,7 +7,8 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use crate::types::{InputRequired, LoggingLevel};
+use crate::types::resource::is_within;
+use crate::types::{InputRequired, LoggingLevel, SubscriptionFilter};
 use crate::{ErrorObject, Kind, Method, Notification, Payload, Raw};
 
 /// A result is an object in every revision; anything else a handler made is its fault, not the peer's.
@@ -16,12 +17,6 @@ pub(super) fn result_object(result: Raw) -> Result<Payload, ErrorObject> {
         Kind::Object => Ok(Payload::from_raw(result)),
         _ => Err(ErrorObject::internal("the handler's result is not an object".to_owned())),
     }
-}
-
-/// Whether a subscription to one resource covers another: itself, or one below it.
-pub(super) fn covers(subscribed: &str, uri: &str) -> bool {
-    uri.strip_prefix(subscribed)
-        .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
 }
 
 /// How serious a log message is, where it says so.
@@ -53,4 +48,27 @@ pub(super) fn read_input_required(method: &Method, result: &Raw) -> Result<Input
         return Err("`input_required` with neither `inputRequests` nor `requestState`".into());
     }
     Ok(input)
+}
+
+/// What a stream names: resources and tasks.
+pub(super) fn names(filter: &SubscriptionFilter) -> impl Iterator<Item = &String> {
+    filter.resource_subscriptions.iter().chain(&filter.task_ids).flatten()
+}
+
+/// Whether a stream asked for this. `about`: the URI of the resource, or the task.
+pub(super) fn wants(filter: &SubscriptionFilter, method: &Method, about: Option<&str>) -> bool {
+    match method {
+        Method::ToolListChanged => filter.tools_list_changed == Some(true),
+        Method::PromptListChanged => filter.prompts_list_changed == Some(true),
+        Method::ResourceListChanged => filter.resources_list_changed == Some(true),
+        Method::ResourceUpdated => about.is_some_and(|uri| {
+            let subscribed = filter.resource_subscriptions.as_ref();
+            subscribed
+                .is_some_and(|subscribed| subscribed.iter().any(|subscribed| is_within(uri, subscribed)))
+        }),
+        Method::Tasks => about.is_some_and(|task| {
+            filter.task_ids.as_ref().is_some_and(|known| known.iter().any(|known| known == task))
+        }),
+        _ => false,
+    }
 }

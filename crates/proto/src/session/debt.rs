@@ -1,8 +1,7 @@
 //! What we owe because of what we read: requests of the peer that are being handled or wait for it.
 //!
-//! Over the bound of handled requests the next ones wait, up to a bound in bytes; beyond that they are
-//! refused with an error that names the bound. So reading never has to stop because of requests, and the
-//! answers that handlers wait for are always read.
+//! Over the bound of handled requests the next ones wait, up to a bound in bytes. Beyond that they are refused with an
+//! error that names the bound, or reading is held back: `admission` says when.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -10,11 +9,11 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::batch::Batches;
 use super::event::{Asker, RequestContext};
-use super::link::Outbound;
 use super::queue::Place;
 use crate::types::LoggingLevel;
-use crate::{Message, Method, ProgressToken, Request, RequestId};
+use crate::{Method, ProgressToken, Request, RequestId};
 
 /// What a request that waits holds beside its own bytes: its places in the tables and what is known of its sender.
 /// Measured with 80,000 requests of sixty bytes: 580 bytes each in all, so 8 MiB of them are less than 16 MiB.
@@ -59,16 +58,6 @@ struct Waiting {
     size: usize,
 }
 
-/// A batch that is being answered: 2025-03-26 alone.
-#[derive(Debug, Default)]
-struct Batch {
-    outstanding: usize,
-    replies: Vec<Message>,
-    complete: bool,
-    /// The link's number for the exchange that the batch came on.
-    exchange: Option<u64>,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Debt {
     /// In which place each request is. Most names are integers, which are found faster alone.
@@ -83,7 +72,7 @@ pub(super) struct Debt {
     handled: usize,
     handled_bytes: usize,
     numbers: u64,
-    batches: BTreeMap<u64, Batch>,
+    pub(super) batches: Batches,
 }
 
 /// So many free places are kept when nothing is owed any more.
@@ -149,6 +138,12 @@ impl Debt {
     pub(super) fn is_handled(&self, id: &RequestId, number: u64) -> bool {
         let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
         incoming.is_some_and(|incoming| incoming.handled && incoming.number == number)
+    }
+
+    /// Whether the request with that id says itself who asks, as those of the modern era do.
+    pub(super) fn is_modern(&self, id: &RequestId) -> bool {
+        let incoming = self.place(id).and_then(|place| self.places.get(place)?.as_ref());
+        incoming.and_then(Incoming::notes).is_some_and(|notes| notes.asker.is_some())
     }
 
     /// What the request with that id asks, while a handler works on it.
@@ -236,8 +231,8 @@ impl Debt {
     ) {
         self.numbers += 1;
         context.number = self.numbers;
-        if let Some(batch) = notes.batch.and_then(|batch| self.batches.get_mut(&batch)) {
-            batch.outstanding += 1;
+        if let Some(batch) = notes.batch {
+            self.batches.admit(batch, &request.id);
         }
         let incoming = Some(Incoming {
             method: request.method.clone(),
@@ -320,38 +315,7 @@ impl Debt {
     /// Begins a batch, whose requests are then admitted with its number.
     pub(super) fn open_batch(&mut self, exchange: Option<u64>) -> u64 {
         self.numbers += 1;
-        self.batches.insert(self.numbers, Batch { exchange, ..Batch::default() });
+        self.batches.open(self.numbers, exchange);
         self.numbers
-    }
-
-    /// All of the batch was read. The replies, when all are there already.
-    pub(super) fn complete_batch(&mut self, number: u64) -> Option<Outbound> {
-        self.batches.get_mut(&number)?.complete = true;
-        self.finish_batch(number)
-    }
-
-    /// A reply that did not need a handler.
-    pub(super) fn add_to_batch(&mut self, number: u64, reply: Message) {
-        if let Some(batch) = self.batches.get_mut(&number) {
-            batch.replies.push(reply);
-        }
-    }
-
-    /// A request of the batch is settled, with a reply or, when it was cancelled, without. All replies, when
-    /// it was the last.
-    pub(super) fn settle_in_batch(&mut self, number: u64, reply: Option<Message>) -> Option<Outbound> {
-        let batch = self.batches.get_mut(&number)?;
-        batch.outstanding = batch.outstanding.saturating_sub(1);
-        batch.replies.extend(reply);
-        self.finish_batch(number)
-    }
-
-    fn finish_batch(&mut self, number: u64) -> Option<Outbound> {
-        let batch = self.batches.get(&number)?;
-        if !batch.complete || batch.outstanding > 0 {
-            return None;
-        }
-        let Batch { replies: messages, exchange, .. } = self.batches.remove(&number)?;
-        (!messages.is_empty()).then_some(Outbound::Batch { messages, exchange })
     }
 }

@@ -27,9 +27,7 @@ impl Session {
         if self.draining.is_some() {
             return;
         }
-        if let Phase::Modern(modern) = &mut self.phase {
-            modern.end_streams(&mut self.shared);
-        }
+        self.end_streams();
         self.fail_own_calls(&cause);
         self.draining = Some((now + self.shared.limits.drain, Box::new(cause)));
         self.finish_draining(now);

@@ -73,6 +73,10 @@ fn append(object: Payload, additions: &Additions<'_>) -> Payload {
 
 /// The same in a text of its own: what is added goes first.
 fn copy(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -> Payload {
+    Payload::from_raw(Raw::trusted(copied(object, lacks_meta, additions).into()))
+}
+
+fn copied(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -> String {
     let empty = Raw::empty_object();
     let has_meta = additions.meta().next().is_some();
     let (text, existing) = match object {
@@ -81,7 +85,8 @@ fn copy(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -
         None => (empty.as_str(), None),
     };
     let added: usize = additions.meta().map(|(key, value)| key.len() + value.len() + "\"\":,".len()).sum();
-    // Exactly what it is in the most frequent case: a text without room to spare is kept without another allocation.
+    // Exactly what it is for an object with members and without `_meta`: a text without room to spare is kept without
+    // another allocation.
     let around = if has_meta { "\"_meta\":{},".len() - ",".len() } else { 0 };
     let mut out = String::with_capacity(text.len() + additions.lead.len() + added + around);
     out.push('{');
@@ -106,7 +111,7 @@ fn copy(object: Option<&Payload>, lacks_meta: bool, additions: &Additions<'_>) -
             out.push_str(inside);
         }
     }
-    Payload::from_raw(Raw::trusted(out.into()))
+    out
 }
 
 /// Writes `existing` (an object) with the members of `ours`, which come first.
@@ -225,6 +230,18 @@ mod tests {
         assert_eq!(spliced(None, "", &[("k", "1")]), r#"{"_meta":{"k":1}}"#);
         assert_eq!(spliced(Some("{ }"), "\"a\":1,", &[]), r#"{"a":1}"#);
         assert_eq!(spliced(None, "", &[]), "{}");
+    }
+
+    #[test]
+    fn a_text_without_meta_is_written_without_room_to_spare() {
+        let object = Payload::from_raw(Raw::parse(r#"{"name":"x"}"#.to_owned()).expect("valid"));
+        let two = [("k", "1"), ("long", "{}")];
+        for (meta, token) in [(&[][..], None), (&two[..1], None), (&two, None), (&two, Some(("t", "22")))] {
+            for lead in ["", COMPLETE] {
+                let text = copied(Some(&object), false, &Additions { lead, meta, token });
+                assert_eq!(text.capacity(), text.len(), "{text}");
+            }
+        }
     }
 
     #[test]

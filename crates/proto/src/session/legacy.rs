@@ -11,12 +11,13 @@ use alloc::vec::Vec;
 
 use super::NotifyRefused;
 use super::calls::{Call, Purpose};
-use super::content::{covers, log_level, result_object, too_long_subscription, too_many_subscriptions};
+use super::content::{log_level, result_object, too_long_subscription, too_many_subscriptions};
 use super::event::{Asker, CallRefused, Event, Reply, RequestContext};
 use super::link::{Origin, Route};
 use super::shared::Shared;
 use super::violation::Violation;
 use crate::method::MethodKind;
+use crate::types::resource::is_within;
 use crate::types::{LoggingLevel, SetLevelParams};
 use crate::{
     ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request, RequestId,
@@ -82,7 +83,7 @@ impl Legacy {
             let uri = notification.params.as_ref().and_then(Payload::uri);
             let uri = uri.as_ref().and_then(Raw::to_string_value);
             let uri = uri.ok_or_else(|| NotifyRefused::Invalid("`uri` is missing".into()))?;
-            if !self.subscribed.iter().any(|subscribed| covers(subscribed, &uri)) {
+            if !self.subscribed.iter().any(|subscribed| is_within(&uri, subscribed)) {
                 return Ok(());
             }
         }
@@ -117,10 +118,7 @@ impl Legacy {
         batch: Option<u64>,
     ) {
         if shared.debt.contains(&request.id) {
-            shared.violation(Violation::DuplicateId { id: request.id.clone() });
-            let error = ErrorObject::invalid_request("a request with this id is still being handled");
-            shared.reply(request.id, batch, Err(error));
-            return;
+            return shared.refuse_duplicate(request.id, batch);
         }
         if shared.relays() {
             return self.relay(shared, request, origin, batch);

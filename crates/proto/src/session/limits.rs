@@ -13,7 +13,8 @@ const MIB: usize = 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of one message, each way: 10 MiB.
+    /// Bytes of one message, each way: 10 MiB. The joined replies of a batch are one message; a result that does not fit
+    /// becomes an error.
     pub message: usize,
     /// What the decoder accepts: depth 128, ids of 4 KiB, batches of 100.
     pub decode: DecodeLimits,
@@ -31,9 +32,20 @@ pub struct Limits {
     pub handling: usize,
     /// Bytes of the requests being handled at once: 128 MiB. One is always handled, however large it is.
     pub handling_bytes: usize,
-    /// Bytes of requests that wait to be handled: 8 MiB. What comes beyond is refused.
+    /// Bytes of requests that wait to be handled: 8 MiB.
+    ///
+    /// Where each request has an exchange of its own (HTTP, QUIC), and while a request of ours is pending at the peer, what
+    /// comes beyond is refused. Otherwise (standard input and output, sockets, memory) nothing more is read until one of
+    /// them is begun, so that none is refused. What stands behind them is then read late: cancellations, notifications,
+    /// and the end of the stream. Reading goes on, and requests are refused, when the peer has taken nothing of what it
+    /// is owed for a second, and when nothing was read for [`Limits::request`].
     pub waiting: usize,
-    /// Bytes of replies not yet taken by the link: 8 MiB. Beyond, nothing is read.
+    /// Bytes of replies not yet taken by the link: 8 MiB. From half of it on no request is begun. Where each request has
+    /// an exchange of its own, nothing is read beyond it; elsewhere nothing is read when those of them that no handler
+    /// has made (refusals, answers to `ping`) pass it.
+    ///
+    /// It is also the bound of the replies that are held until the batches of their requests are complete. A batch alone
+    /// may hold as much as a message; beyond, results become errors and batches are refused.
     pub queued_replies: usize,
     /// Own requests without an answer: 10,000. Beyond, a call waits.
     pub in_flight: usize,

@@ -10,6 +10,9 @@
 //!
 //! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
 
+mod admission;
+mod answering;
+mod batch;
 mod calls;
 mod content;
 mod debt;
@@ -28,6 +31,7 @@ mod numbered;
 mod opening;
 mod parting;
 mod queue;
+mod reading;
 mod relayed;
 mod role;
 mod shared;
@@ -36,7 +40,6 @@ mod violation;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -66,10 +69,7 @@ use opening::{ClientOpening, Decided};
 use shared::Shared;
 
 use crate::decode::Shape;
-use crate::types::{LogMessageParams, LoggingLevel};
-use crate::{
-    DecodeError, ErrorObject, Message, Method, Notification, Payload, Request, RequestId, Response, Time,
-};
+use crate::{DecodeError, ErrorObject, Message, Method, Notification, Request, RequestId, Response, Time};
 
 /// One side of a conversation between two peers.
 pub struct Session {
@@ -79,6 +79,10 @@ pub struct Session {
     draining: Option<(Time, Box<CloseCause>)>,
     /// Since when the peer has taken nothing of what waits for it, and how much it had taken by then.
     stall: Option<(Time, u64)>,
+    /// When something was read last.
+    last_read: Time,
+    /// The modern requests on a connection that was opened with `initialize`: see `answering`.
+    beside: Option<Box<Modern>>,
 }
 
 enum Phase {
@@ -103,6 +107,8 @@ impl Session {
             shared: Shared::new(role, caps, limits.into()),
             draining: None,
             stall: None,
+            last_read: Time::ZERO,
+            beside: None,
         }
     }
 
@@ -137,6 +143,7 @@ impl Session {
         if matches!(self.phase, Phase::Over) {
             return;
         }
+        self.last_read = now;
         match inbound {
             Inbound::Message { message, origin } => self.message(now, message, origin, None),
             Inbound::Batch { parts, exchange, origin } => self.batch(now, parts, exchange, &origin),
@@ -175,6 +182,12 @@ impl Session {
         // What came over a link in memory was not scanned, and more than one asks from here on.
         if let Some(params) = &mut request.params {
             params.index();
+        }
+        if self.is_for_modern(&request) {
+            return self.request_beside(request, origin, batch);
+        }
+        if self.is_stream(&request.id) {
+            return self.shared.refuse_duplicate(request.id, batch);
         }
         let shared = &mut self.shared;
         match &mut self.phase {
@@ -232,7 +245,13 @@ impl Session {
                 }
             }
             Phase::Waiting => shared.violation(Violation::TooEarly { method: notification.method }),
-            Phase::Legacy(legacy) => legacy.notification(shared, now, notification),
+            Phase::Legacy(legacy) => match &mut self.beside {
+                // It may end a stream of a modern request.
+                Some(beside) if notification.method == Method::Cancelled => {
+                    beside.notification(shared, now, notification);
+                }
+                _ => legacy.notification(shared, now, notification),
+            },
             Phase::Modern(modern) => modern.notification(shared, now, notification),
         }
     }
@@ -283,24 +302,25 @@ impl Session {
             }
             return;
         }
+        let refused = self.shared.refuses_batches();
         let number = self.shared.debt.open_batch(exchange);
         for part in parts {
             match part {
+                Ok(Message::Request(request)) if refused => self.shared.refuse_in_batch(request, number),
                 Ok(message) => self.message(now, message, origin.clone(), Some(number)),
                 Err(error) => {
                     let (id, answer) = (error.id.clone(), error.to_error_object());
                     if self.owes_answer(&error) {
                         let response = Response { id, outcome: Err(answer) };
-                        self.shared.debt.add_to_batch(number, Message::Response(response));
+                        self.shared.debt.batches.add(number, Message::Response(response));
                     }
                     self.shared
                         .violation(Violation::Malformed { error: error.into(), excerpt: Bytes::new() });
                 }
             }
         }
-        if let Some(replies) = self.shared.debt.complete_batch(number) {
-            self.shared.queue.push_reply_batch(replies);
-        }
+        let joined = self.shared.debt.batches.complete(number);
+        self.shared.push_joined(joined);
     }
 
     fn malformed(&mut self, now: Time, error: DecodeError, excerpt: Bytes) {
@@ -382,7 +402,12 @@ impl Session {
             Phase::Over => return Err(CallRefused::Closed),
             _ if self.draining.is_some() => return Err(CallRefused::Closed),
             Phase::Idle | Phase::Asking(_) | Phase::Waiting => return Err(CallRefused::NotOpen),
-            Phase::Legacy(legacy) => legacy.call(shared, now, call)?,
+            Phase::Legacy(legacy) => match &self.beside {
+                Some(beside) if call.on_behalf_of.as_ref().is_some_and(|id| shared.debt.is_modern(id)) => {
+                    beside.call(shared, now, call)?
+                }
+                _ => legacy.call(shared, now, call)?,
+            },
             Phase::Modern(modern) => modern.call(shared, now, call)?,
         };
         Ok(RequestId::from(id))
@@ -402,105 +427,10 @@ impl Session {
         self.shared.caps.exchanges && self.profile().is_some_and(|profile| profile.leaving_cancels)
     }
 
-    /// Answers a request of the peer. Ignored when nobody waits for the answer any more.
-    pub fn respond(&mut self, id: &RequestId, reply: Result<Reply, ErrorObject>) {
-        match &mut self.phase {
-            Phase::Legacy(legacy) => legacy.respond(&mut self.shared, id, reply),
-            Phase::Modern(modern) => modern.respond(&mut self.shared, id, reply),
-            _ => {}
-        }
-    }
-
-    /// What it takes to put the envelope around the answer to a request that is being handled, where that is work: a
-    /// large result has to be looked through and copied, and its owner may do that where it keeps nobody waiting. Then
-    /// [`Session::respond_enclosed`]. `None` where a result is sent as it is.
-    #[must_use]
-    pub fn enclosure(&self, id: &RequestId) -> Option<Enclosure> {
-        match &self.phase {
-            Phase::Modern(modern) => self.shared.debt.method_of(id).map(|method| modern.enclosure(method)),
-            _ => None,
-        }
-    }
-
-    /// As [`Session::respond`], with a result that has its envelope around it.
-    pub fn respond_enclosed(&mut self, id: &RequestId, reply: Result<Enclosed, ErrorObject>) {
-        self.shared.settle(id, |_| reply.map(|enclosed| enclosed.0));
-    }
-
-    /// Tells the peer something. What belongs to no request reaches only a peer that asked for it: a legacy
-    /// client that is ready, or a stream of a modern one.
-    ///
-    /// # Errors
-    /// When it was not sent: see [`NotifyRefused`].
-    pub fn notify(&mut self, notification: Notification, route: Route) -> Result<(), NotifyRefused> {
-        match &mut self.phase {
-            Phase::Over => Err(CallRefused::Closed.into()),
-            Phase::Idle | Phase::Asking(_) | Phase::Waiting => Err(CallRefused::NotOpen.into()),
-            Phase::Legacy(legacy) => legacy.notify(&mut self.shared, notification, route),
-            Phase::Modern(modern) => modern.notify(&mut self.shared, notification, route, None),
-        }
-    }
-
-    /// The same of what belongs to no request and is one principal's alone: of a modern client's streams it reaches those
-    /// that were opened in that name ([`Origin::principal`]). A legacy session is one client's, who is not looked at.
-    ///
-    /// # Errors
-    /// As for [`Session::notify`].
-    pub fn notify_principal(
-        &mut self,
-        notification: Notification,
-        principal: &str,
-    ) -> Result<(), NotifyRefused> {
-        match &mut self.phase {
-            Phase::Modern(modern) => {
-                modern.notify(&mut self.shared, notification, Route::Session, Some(principal))
-            }
-            _ => self.notify(notification, Route::Session),
-        }
-    }
-
-    /// Tells the peer how far one of its requests is. Nothing is sent when it did not ask for progress; what
-    /// it has not taken yet is replaced by what is newer.
-    ///
-    /// # Errors
-    /// When the request is no longer being handled.
-    pub fn progress(
-        &mut self,
-        id: &RequestId,
-        progress: f64,
-        total: Option<f64>,
-        message: Option<&str>,
-    ) -> Result<(), NotifyRefused> {
-        self.shared.send_progress(id, progress, total, message)
-    }
-
-    /// Sends a log message that belongs to a request of the peer, when its sender wants messages of that
-    /// level.
-    ///
-    /// # Errors
-    /// When the request is no longer being handled, or logging was not declared.
-    pub fn log(&mut self, id: &RequestId, message: &LogMessageParams) -> Result<(), NotifyRefused> {
-        let incoming = self.shared.debt.find(id).ok_or(NotifyRefused::NoSuchRequest)?;
-        let wanted = incoming.notes().and_then(|notes| notes.log_level);
-        let wanted = match &self.phase {
-            Phase::Legacy(legacy) => legacy.wants_log(message.level),
-            _ => wanted.is_some_and(|from: LoggingLevel| message.level >= from),
-        };
-        if !wanted {
-            return Ok(());
-        }
-        let params =
-            Payload::from_value(message).map_err(|error| NotifyRefused::Invalid(error.to_string()))?;
-        let notification = Notification { method: Method::LogMessage, params: Some(params) };
-        self.notify(notification, Route::ReplyTo(id.clone()))
-    }
-
     /// Ends the session from this side. Calls under way fail; a server ends the streams of its clients in
     /// the orderly way.
     pub fn close(&mut self) {
-        if let Phase::Modern(modern) = &mut self.phase {
-            modern.end_streams(&mut self.shared);
-        }
+        self.end_streams();
         self.finish(CloseCause::Local);
     }
 
@@ -517,6 +447,7 @@ impl Session {
             let after = self.shared.limits.write_stall;
             self.finish(CloseCause::Stalled { after });
         }
+        self.read_on(now);
         self.finish_draining(now);
     }
 
@@ -538,7 +469,7 @@ impl Session {
     pub fn poll_timeout(&self) -> Option<Time> {
         let stall = self.stall.map(|(since, _)| since + self.shared.limits.write_stall);
         let drain = self.draining.as_ref().map(|(until, _)| *until);
-        [self.shared.calls.next_deadline(), stall, drain]
+        [self.shared.calls.next_deadline(), stall, drain, self.held_until()]
             .into_iter()
             .flatten()
             .min()

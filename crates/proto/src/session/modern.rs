@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 
 use super::calls::{Call, Pending, Purpose};
 use super::content::{
-    covers, log_level, read_input_required, result_object, too_long_subscription, too_many_subscriptions,
+    log_level, names, read_input_required, result_object, too_long_subscription, too_many_subscriptions,
+    wants,
 };
 use super::envelope::{self, Additions, Enclosure};
 use super::event::{Asker, CallRefused, Reply, RequestContext};
@@ -24,7 +25,7 @@ use super::violation::Violation;
 use super::{NotifyRefused, declared};
 use crate::method::MethodKind;
 use crate::types::meta::key;
-use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter};
+use crate::types::{ListenParams, LoggingLevel, SubscriptionFilter, UnsupportedVersionData};
 use crate::{
     Era, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request,
     RequestId, Response, Time, Version, code, scan,
@@ -161,10 +162,7 @@ impl Modern {
             return;
         };
         if shared.debt.contains(&request.id) || self.streams.contains_key(&request.id) {
-            shared.violation(Violation::DuplicateId { id: request.id.clone() });
-            let error = ErrorObject::invalid_request("a request with this id is still being handled");
-            shared.reply(request.id, None, Err(error));
-            return;
+            return shared.refuse_duplicate(request.id, None);
         }
         if request.method == Method::Initialize {
             // A modern server names its versions to a client that opens in the old way.
@@ -293,6 +291,11 @@ impl Modern {
     }
 
     // ---- streams ----
+
+    /// Whether a client listens on the stream of that request.
+    pub(super) fn is_stream(&self, id: &RequestId) -> bool {
+        self.streams.contains_key(id)
+    }
 
     fn listen(&mut self, shared: &mut Shared, request: Request, asker: &Asker, principal: Option<Box<str>>) {
         let filter = match request.params.as_ref().map(|params| params.raw().decode::<ListenParams>()) {
@@ -527,7 +530,10 @@ fn missing_capability(required: &str) -> ErrorObject {
 
 /// The error that names every version which the server speaks.
 pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> ErrorObject {
-    let data = crate::types::UnsupportedVersionData::new(server.versions.clone(), requested);
+    version_error(UnsupportedVersionData::new(server.versions.clone(), requested))
+}
+
+fn version_error(data: UnsupportedVersionData) -> ErrorObject {
     let error = ErrorObject::new(
         code::UNSUPPORTED_PROTOCOL_VERSION,
         "this server does not speak that protocol version",
@@ -538,26 +544,11 @@ pub(super) fn unsupported_version(server: &ServerRole, requested: &str) -> Error
     }
 }
 
-/// What a stream names: resources and tasks.
-fn names(filter: &SubscriptionFilter) -> impl Iterator<Item = &String> {
-    filter.resource_subscriptions.iter().chain(&filter.task_ids).flatten()
-}
-
-/// Whether a stream asked for this. `about`: the URI of the resource, or the task.
-fn wants(filter: &SubscriptionFilter, method: &Method, about: Option<&str>) -> bool {
-    match method {
-        Method::ToolListChanged => filter.tools_list_changed == Some(true),
-        Method::PromptListChanged => filter.prompts_list_changed == Some(true),
-        Method::ResourceListChanged => filter.resources_list_changed == Some(true),
-        Method::ResourceUpdated => about.is_some_and(|uri| {
-            let subscribed = filter.resource_subscriptions.as_ref();
-            subscribed.is_some_and(|subscribed| subscribed.iter().any(|subscribed| covers(subscribed, uri)))
-        }),
-        Method::Tasks => about.is_some_and(|task| {
-            filter.task_ids.as_ref().is_some_and(|known| known.iter().any(|known| known == task))
-        }),
-        _ => false,
-    }
+/// The error to a modern request on a connection whose version was agreed, and which serves no other.
+pub(super) fn agreed_otherwise(request: &Request, agreed: &Profile) -> ErrorObject {
+    let requested = version_of(request);
+    let requested = requested.as_ref().and_then(Raw::to_string_value).unwrap_or_default();
+    version_error(UnsupportedVersionData::new(alloc::vec![agreed.version.clone()], &requested))
 }
 
 /// The stream of ours that a notification came on.

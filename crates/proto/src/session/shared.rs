@@ -11,14 +11,12 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
 use super::calls::{Call, Calls, Expired, Pending, Purpose};
-use super::debt::{Debt, ENTRY, Incoming, Notes};
+use super::debt::{Debt, Incoming};
 use super::envelope::{self, Additions};
-use super::event::{
-    Asker, CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply, RequestContext,
-};
+use super::event::{CallError, CallRefused, CloseCause, Event, Peer, PeerCapabilities, Reply};
 use super::limits::Limits;
 use super::link::{LinkCaps, Outbound, Route};
-use super::queue::{Queue, bare_size, message_size, request_size};
+use super::queue::{Queue, bare_size, message_size, tells_change};
 use super::role::Role;
 use super::violation::Violation;
 use super::{NotifyRefused, declared};
@@ -41,6 +39,8 @@ pub(super) struct Shared {
     /// Streams that the server ended with a notification; the result that follows is no surprise.
     ended_streams: VecDeque<i64>,
     pub(super) dropped_logs: u64,
+    /// Reading was held back for as long as it may be: see `reading`.
+    pub(super) reads_on: bool,
 }
 
 /// How many ended streams are remembered, to expect the result that a server sends after ending one.
@@ -60,6 +60,7 @@ impl Shared {
             events: VecDeque::with_capacity(1),
             ended_streams: VecDeque::new(),
             dropped_logs: 0,
+            reads_on: false,
         }
     }
 
@@ -208,14 +209,7 @@ impl Shared {
         if self.relays() && self.is_server() {
             return self.relayed_notification(notification, route);
         }
-        let tells_change = matches!(
-            notification.method,
-            Method::ToolListChanged
-                | Method::PromptListChanged
-                | Method::ResourceListChanged
-                | Method::ResourceUpdated
-                | Method::RootsListChanged
-        );
+        let tells_change = tells_change(&notification.method);
         if tells_change && self.queue.has_change(&notification) {
             return Ok(());
         }
@@ -300,87 +294,26 @@ impl Shared {
         }
     }
 
-    /// Takes in a request for a handler, or refuses it.
-    pub(super) fn admit(
-        &mut self,
-        request: Request,
-        mut context: RequestContext,
-        batch: Option<u64>,
-        asker: Option<Arc<Asker>>,
-    ) {
-        let size = request_size(&request);
-        let must_wait = !self.may_dispatch();
-        if must_wait && self.debt.waiting_bytes() + size + ENTRY > self.limits.waiting {
-            let limit = self.limits.waiting;
-            let error = ErrorObject::internal(format!(
-                "too many requests: the limit `waiting` of {limit} bytes of requests that wait is reached"
-            ))
-            .with_data(Raw::trusted(format!("{{\"limit\":\"waiting\",\"value\":{limit}}}").into()));
-            self.reply(request.id, batch, Err(error));
-            return;
-        }
-        let uri = match request.method {
-            Method::Subscribe | Method::Unsubscribe => request
-                .params
-                .as_ref()
-                .and_then(Payload::uri)
-                .and_then(|uri| uri.to_string_value().map(alloc::borrow::Cow::into_owned)),
-            _ => None,
-        };
-        let notes = Notes {
-            progress_token: context.progress_token.clone(),
-            log_level: context.log_level,
-            asker,
-            batch,
-            uri,
-            ..Notes::default()
-        };
-        if !must_wait && self.debt.is_nobody_waiting() {
-            self.debt.begin(&request, size, &mut context, notes);
-            self.events.push_back(Event::Request { request, context });
-            return;
-        }
-        self.debt.admit(request, size, context, notes);
-        self.dispatch();
-    }
-
-    /// Hands waiting requests to the owner, as far as the bounds allow.
-    pub(super) fn dispatch(&mut self) {
-        if self.debt.is_nobody_waiting() {
-            return;
-        }
-        while self.may_dispatch() {
-            let Some((request, context)) = self.debt.dispatch() else { return };
-            self.events.push_back(Event::Request { request, context });
-        }
-    }
-
-    fn may_dispatch(&self) -> bool {
-        let handled = self.debt.handled();
-        let fits = handled == 0 || self.debt.handled_bytes() < self.limits.handling_bytes;
-        handled < self.limits.handling && fits && self.has_reply_room()
-    }
-
-    pub(super) fn has_reply_room(&self) -> bool {
-        let queued = self.queue.reply_bytes();
-        queued == 0 || queued < self.limits.queued_replies / 2
-    }
-
     /// A reply that needs no handler, or the refusal of a request.
     pub(super) fn reply(&mut self, id: RequestId, batch: Option<u64>, outcome: Result<Payload, ErrorObject>) {
         let message = Message::Response(Response { id: Some(id.clone()), outcome });
         match batch {
-            Some(batch) => self.debt.add_to_batch(batch, message),
-            None => {
-                self.queue.push_reply(message, Route::ReplyTo(id));
-            }
+            Some(batch) => self.debt.batches.add(batch, message),
+            None => self.queue.push_immediate_reply(message, Route::ReplyTo(id)),
         }
+    }
+
+    /// The refusal of a request with the id of another one that has no reply yet.
+    pub(super) fn refuse_duplicate(&mut self, id: RequestId, batch: Option<u64>) {
+        self.violation(Violation::DuplicateId { id: id.clone() });
+        let error = ErrorObject::invalid_request("a request with this id is still being handled");
+        self.reply(id, batch, Err(error));
     }
 
     /// An error about something that has no readable id.
     pub(super) fn reply_without_id(&mut self, error: ErrorObject) {
         let message = Message::Response(Response { id: None, outcome: Err(error) });
-        self.queue.push_reply(message, Route::Session);
+        self.queue.push_immediate_reply(message, Route::Session);
     }
 
     /// The answer of a handler, which `judge` makes from what is known about the request. Says which request it
@@ -401,11 +334,7 @@ impl Shared {
             message = Message::Response(Response { id: Some(id.clone()), outcome: Err(error) });
         }
         match incoming.batch() {
-            Some(batch) => {
-                if let Some(replies) = self.debt.settle_in_batch(batch, Some(message)) {
-                    self.queue.push_reply_batch(replies);
-                }
-            }
+            Some(batch) => self.settle_in_batch(batch, id, Some(message)),
             None => {
                 self.queue.push_reply(message, Route::ReplyTo(id.clone()));
             }
@@ -417,8 +346,8 @@ impl Shared {
     /// The peer no longer waits for the answer to this request of its own.
     pub(super) fn peer_cancelled(&mut self, id: &RequestId, reason: Option<String>) -> bool {
         let Some(incoming) = self.debt.settle(id) else { return false };
-        if let Some(replies) = incoming.batch().and_then(|batch| self.debt.settle_in_batch(batch, None)) {
-            self.queue.push_reply_batch(replies);
+        if let Some(batch) = incoming.batch() {
+            self.settle_in_batch(batch, id, None);
         }
         if incoming.is_handled() {
             self.events.push_back(Event::Cancelled { id: id.clone(), reason });

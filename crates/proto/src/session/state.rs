@@ -48,15 +48,6 @@ impl Session {
         self.shared.debt.is_handled(id, number)
     }
 
-    /// Whether the session wants to read. It stops only when the replies that the peer does not take pass
-    /// their bound, so that no wait is without an end.
-    #[must_use]
-    pub fn wants_input(&self) -> bool {
-        self.shared.queue.reply_bytes() <= self.shared.limits.queued_replies
-            && !matches!(self.phase, Phase::Over | Phase::Idle)
-            && self.draining.is_none()
-    }
-
     /// Whether more may be owed to the peer: less than half of the bound of replies waits for it. An owner that
     /// runs many handlers in one go asks in between.
     #[must_use]
@@ -129,7 +120,9 @@ impl Session {
     #[must_use]
     pub fn hears(&self, method: &Method) -> bool {
         match &self.phase {
-            Phase::Legacy(legacy) => legacy.is_ready(),
+            Phase::Legacy(legacy) => {
+                legacy.is_ready() || self.beside.as_ref().is_some_and(|beside| beside.hears(method, true))
+            }
             Phase::Modern(modern) => modern.hears(method, self.shared.is_server()),
             _ => false,
         }

@@ -171,3 +171,27 @@ record! {
         meta: Meta => with_meta,
     }
 }
+
+/// Whether a resource is another one, or lies below it: a client that subscribed to `above` is told when `uri` changes,
+/// and what was read of `above` is stale then.
+///
+/// The specification lets a server tell of a "sub-resource" of what was subscribed to
+/// (<https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams>) and does not say
+/// what one is. Here it is what [RFC 3986](https://www.rfc-editor.org/rfc/rfc3986#section-3) puts behind the whole of
+/// another URI: further segments of its path (`/`), a query (`?`) or a fragment (`#`). One change too many costs a client
+/// a request; one too few leaves it with old contents.
+///
+/// ```
+/// use mcpjoin_proto::types::resource::is_within;
+///
+/// for below in ["file:///a", "file:///a/b", "file:///a?page=2", "file:///a#top"] {
+///     assert!(is_within(below, "file:///a"));
+/// }
+/// assert!(is_within("file:///a", "file:///"));
+/// assert!(!is_within("file:///ab", "file:///a"));
+/// ```
+#[must_use]
+pub fn is_within(uri: &str, above: &str) -> bool {
+    uri.strip_prefix(above)
+        .is_some_and(|below| below.is_empty() || above.ends_with('/') || below.starts_with(['/', '?', '#']))
+}

@@ -322,3 +322,32 @@ fn e97_requests_that_wait_count_with_what_is_kept_beside_them() {
     assert!(refused > 40_000 - (16 << 20) / 580, "{refused} of 40,000 requests were refused");
     assert!(refused < 25_000, "{refused}: ten thousand calls at once are taken");
 }
+
+/// A session at rest gives its room back: what is under way stays.
+#[test]
+fn a_session_that_gives_its_room_back_forgets_nothing_that_is_under_way() {
+    let mut pair = Pair::new(&Version::V2025_11_25, Limits::default(), Limits::default());
+    // Many at once, so that there is room to give back.
+    let calls: Vec<_> = (0..200).map(|_| call(&mut pair.client, Method::ListTools)).collect();
+    pair.client.notify(changed(), Route::Session).unwrap();
+    pair.client.shrink();
+    pair.exchange();
+    pair.server.shrink();
+    let asked = requests(&mut pair.server);
+    assert_eq!((asked.len(), pair.client.calls_in_flight()), (200, 200));
+    for id in &asked {
+        pair.server.shrink();
+        pair.server.respond(id, Ok(Reply::empty()));
+        pair.server.shrink();
+    }
+    pair.exchange();
+    pair.client.shrink();
+    let answered: Vec<_> =
+        outcomes(&mut pair.client).into_iter().map(|(id, outcome)| outcome.map(|_| id)).collect();
+    assert_eq!(answered, calls.into_iter().map(Ok).collect::<Vec<_>>());
+    assert_eq!((pair.client.calls_in_flight(), pair.server.requests_in_flight()), (0, 0));
+}
+
+fn changed() -> Notification {
+    Notification { method: Method::RootsListChanged, params: None }
+}

@@ -1,13 +1,15 @@
 //! Group C of the catalogue: opening and what was declared.
 
 use mcpjoin_proto::session::{
-    Ask, Call, CallRefused, CloseCause, Event, Limits, LinkEnd, NotifyRefused, OpeningFailure, Route, State,
+    Ask, Call, CallRefused, CloseCause, Event, Limits, LinkCaps, LinkEnd, NotifyRefused, OpeningFailure,
+    Role, Route, ServerRole, Session, State,
 };
+use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{Era, Method, Notification, Time, Version};
 
 use crate::common::*;
 
-fn closed(session: &mut mcpjoin_proto::session::Session) -> Option<CloseCause> {
+fn closed(session: &mut Session) -> Option<CloseCause> {
     events(session).into_iter().find_map(|event| match event {
         Event::Closed(cause) => Some(cause),
         _ => None,
@@ -210,4 +212,31 @@ fn the_bounds_of_what_waits_are_wired() {
     sent(&mut server);
     assert!(server.wants_input());
     assert_eq!(requests(&mut server).len(), 1);
+}
+
+/// A session that stands for another one has the version that was agreed, and no other.
+#[test]
+fn a_modern_request_to_a_session_that_stands_for_a_legacy_one_is_refused_with_what_was_agreed() {
+    let mut role = ServerRole::new(Implementation::new("s", "1"), raw("{}").decode().unwrap());
+    role.relays = true;
+    let mut server = Session::new(Role::Server(role.into()), LinkCaps::default(), Limits::default());
+    server.open(Time::ZERO);
+    say(
+        &mut server,
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+    );
+    say(&mut server, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    sent(&mut server);
+    events(&mut server);
+    say(
+        &mut server,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#,
+    );
+    assert!(requests(&mut server).is_empty());
+    assert_eq!(
+        sent(&mut server),
+        [
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"this server does not speak that protocol version","data":{"supported":["2025-06-18"],"requested":"2026-07-28"}}}"#
+        ]
+    );
 }

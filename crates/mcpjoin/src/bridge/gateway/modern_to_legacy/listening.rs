@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use mcpjoin_proto::session::Limits;
 use mcpjoin_proto::types::meta::key;
+use mcpjoin_proto::types::resource::is_within;
 use mcpjoin_proto::types::{ServerCapabilities, SubscriptionFilter};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw};
 use tokio::sync::watch;
@@ -249,16 +250,10 @@ fn wants(filter: &SubscriptionFilter, method: &Method, uri: Option<&str>) -> boo
         Method::PromptListChanged => filter.prompts_list_changed == Some(true),
         Method::ResourceListChanged => filter.resources_list_changed == Some(true),
         Method::ResourceUpdated => uri.is_some_and(|uri| {
-            filter.resource_subscriptions.iter().flatten().any(|subscribed| covers(subscribed, uri))
+            filter.resource_subscriptions.iter().flatten().any(|subscribed| is_within(uri, subscribed))
         }),
         _ => false,
     }
-}
-
-/// Whether a subscription to one resource covers another: itself, or one below it.
-fn covers(subscribed: &str, uri: &str) -> bool {
-    uri.strip_prefix(subscribed)
-        .is_some_and(|rest| rest.is_empty() || subscribed.ends_with('/') || rest.starts_with('/'))
 }
 
 /// A notification that says on which stream it is told.
