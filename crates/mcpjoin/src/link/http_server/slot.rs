@@ -121,8 +121,12 @@ fn messages(inbound: &Inbound) -> impl Iterator<Item = Option<&Message>> {
 }
 
 impl Slot {
-    /// Keeps the newest of what nobody reads.
-    pub(super) fn trim(&mut self) {
+    /// Keeps the newest of what nobody reads, and nothing where there is little room.
+    pub(super) fn trim(&mut self, crowded: bool) {
+        if crowded {
+            self.queue.clear();
+            self.bytes = 0;
+        }
         while self.queue.len() > KEPT || (self.bytes > KEPT_BYTES && self.queue.len() > 1) {
             let Some((_, bytes)) = self.queue.pop_front() else { return };
             self.bytes -= bytes.len();
