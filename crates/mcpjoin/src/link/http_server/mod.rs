@@ -24,6 +24,7 @@ mod legacy;
 mod memory;
 mod modern;
 mod options;
+mod outflow;
 mod reply;
 mod rest;
 mod serve;

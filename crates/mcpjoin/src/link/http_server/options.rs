@@ -10,6 +10,7 @@ use mcpjoin_proto::http::origin::{Guard, OriginError};
 use super::admission::Admission;
 use super::events::{EventStore, MemoryEvents};
 use super::memory::Bound;
+use super::watch::STALL;
 
 const MIB: usize = 1024 * 1024;
 
@@ -52,6 +53,7 @@ pub struct HttpOptions {
     pub(super) body_time: Duration,
     pub(super) bodies: Bound,
     pub(super) responses: Bound,
+    pub(super) stall_time: Duration,
     pub(super) keep_alive: Duration,
     pub(super) retry: Duration,
     pub(super) connections: usize,
@@ -80,6 +82,7 @@ impl HttpOptions {
             body_time: Duration::from_secs(30),
             bodies: Bound { all: 256 * MIB, each: 64 * MIB },
             responses: Bound { all: 256 * MIB, each: 128 * MIB },
+            stall_time: STALL,
             keep_alive: Duration::from_secs(15),
             retry: Duration::from_secs(1),
             connections: 10_000,
@@ -228,6 +231,15 @@ impl HttpOptions {
     #[must_use]
     pub const fn max_response_bytes(mut self, all: usize, each: usize) -> Self {
         self.responses = Bound { all, each };
+        self
+    }
+
+    /// How long a client may take not a byte of a response that waits for it: 30 s. Then the stream is reset (HTTP/2) or
+    /// the connection closed, and the bytes are dropped. Held by [`Server::serve_http`](crate::Server::serve_http); a
+    /// server of one's own has its own bound.
+    #[must_use]
+    pub const fn stall_time(mut self, time: Duration) -> Self {
+        self.stall_time = time;
         self
     }
 
