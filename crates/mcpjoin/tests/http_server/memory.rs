@@ -307,3 +307,120 @@ fn what_no_stream_waits_for_is_not_kept_where_there_is_little_room() {
         }
     });
 }
+
+// ---- places ----
+
+async fn opens(peer: &Peer) -> Option<Peer> {
+    let reply = peer.post(crate::support::initialize(LEGACY, json!({}))).await;
+    if reply.status != 200 {
+        assert_eq!(refused(reply).await, "too many sessions");
+        return None;
+    }
+    let id = reply.headers["mcp-session-id"].to_str().unwrap().to_owned();
+    Some(peer.with("mcp-session-id", &id).with("mcp-protocol-version", LEGACY))
+}
+
+async fn is_open(session: &Peer) -> bool {
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    match session.post(ping).await.status {
+        200 => true,
+        404 => false,
+        status => panic!("{status}"),
+    }
+}
+
+/// Lets time go by.
+async fn pass(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+#[test]
+fn one_client_holds_at_most_half_of_the_sessions_while_another_wants_one() {
+    run(async {
+        let (peer, _) = limited(HttpOptions::new().max_sessions(4));
+        let [a, b, c] = ["a", "b", "c"].map(|who| peer.with("x-who", who));
+        let mut of_a = Vec::new();
+        for _ in 0..4 {
+            of_a.push(opens(&a).await.unwrap());
+            pass(1).await;
+        }
+        assert!(opens(&a).await.is_none(), "all are its own, and none was idle for long");
+        let listening = of_a[0].get().await;
+        assert!(opens(&b).await.is_some());
+        assert!(is_open(&of_a[0]).await && !is_open(&of_a[1]).await, "the longest idle one without a stream");
+        assert!(opens(&a).await.is_none(), "who holds more than half takes nothing");
+        assert!(opens(&b).await.is_some());
+        assert_eq!(peer.service.sessions(), 4);
+        assert!(opens(&b).await.is_none(), "who holds half takes nothing");
+        assert!(opens(&c).await.is_some(), "who has none takes one of whoever holds most");
+        assert!(opens(&c).await.is_none(), "and no more than makes them equal");
+        assert_eq!(peer.service.sessions(), 4);
+        drop(listening);
+    });
+}
+
+#[test]
+fn streams_and_calls_end_only_where_a_client_has_more_than_half() {
+    run(async {
+        let (peer, _) = limited(HttpOptions::new().max_sessions(4));
+        let [a, b] = ["a", "b"].map(|who| peer.with("x-who", who));
+        let mut streams = Vec::new();
+        for _ in 0..4 {
+            let session = opens(&a).await.unwrap();
+            streams.push(session.get().await);
+            pass(1).await;
+        }
+        pass(100).await;
+        assert!(opens(&a).await.is_none(), "a session with a stream is not idle");
+        for _ in 0..2 {
+            assert!(opens(&b).await.is_some());
+        }
+        assert!(opens(&b).await.is_none());
+        for (place, stream) in streams.iter_mut().enumerate() {
+            stream.event().await.unwrap();
+            let ended = tokio::time::timeout(Duration::from_secs(1), stream.message()).await;
+            assert_eq!(ended == Ok(None), place < 2, "{place}: {ended:?}");
+        }
+    });
+}
+
+#[test]
+fn the_longest_idle_session_ends_before_anyone_is_refused() {
+    run(async {
+        let (peer, _) = limited(HttpOptions::new().max_sessions(3));
+        let mut sessions = Vec::new();
+        for _ in 0..3 {
+            sessions.push(opens(&peer).await.unwrap());
+            pass(10).await;
+        }
+        assert!(is_open(&sessions[0]).await);
+        // Idle for 59 s: the second one.
+        pass(39).await;
+        assert!(opens(&peer).await.is_none());
+        pass(1).await;
+        let fourth = opens(&peer).await.unwrap();
+        let mut open = Vec::new();
+        for session in sessions.iter().chain([&fourth]) {
+            open.push(is_open(session).await);
+        }
+        assert_eq!(open, [true, false, true, true]);
+    });
+}
+
+#[test]
+fn a_place_that_came_to_nothing_is_free_again() {
+    run(async {
+        let (peer, _) = limited(HttpOptions::new().max_sessions(2));
+        let a = peer.with("x-who", "a");
+        for _ in 0..5 {
+            let refused: Value = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": 7 });
+            assert!(!a.post(refused).await.headers.contains_key("mcp-session-id"));
+        }
+        let session = opens(&a).await.unwrap();
+        assert_eq!(session.send(http::Method::DELETE, "/mcp", "").await.status, 204);
+        for _ in 0..2 {
+            assert!(opens(&a).await.is_some());
+        }
+        assert!(opens(&a).await.is_none());
+    });
+}

@@ -41,7 +41,7 @@ pub(super) fn stream(
     if let Err(refused) = RequestHead::new(parts).check_accept(&[MediaType::EventStream]) {
         return *refused;
     }
-    let Some(place) = shared.sessions.reserve() else {
+    let Some(place) = shared.sessions.reserve(&account) else {
         return reply::unavailable("too many sessions");
     };
     let entry = match shared.open(Routing::Everything) {

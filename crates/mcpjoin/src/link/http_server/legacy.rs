@@ -59,7 +59,7 @@ async fn initialize(shared: &Arc<Shared>, came: Came) -> Response<HttpBody> {
         return reply::bare(400);
     };
     let Some(id) = request_id(&message).cloned() else { return reply::bare(400) };
-    let Some(place) = shared.sessions.reserve() else {
+    let Some(place) = shared.sessions.reserve(&account) else {
         return reply::unavailable("too many sessions");
     };
     let entry = match shared.open(Routing::Session) {

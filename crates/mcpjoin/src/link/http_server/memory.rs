@@ -115,6 +115,8 @@ pub(super) struct Account {
     client: Client,
     bodies: AtomicUsize,
     responses: AtomicUsize,
+    /// Places in the table of sessions. Changed under the lock of the table.
+    pub(super) sessions: AtomicUsize,
 }
 
 /// Bytes that are counted until this is dropped.
@@ -173,6 +175,7 @@ impl Memory {
             client: client.clone(),
             bodies: AtomicUsize::new(0),
             responses: AtomicUsize::new(0),
+            sessions: AtomicUsize::new(0),
         });
         accounts.insert(client, Arc::downgrade(&account));
         account

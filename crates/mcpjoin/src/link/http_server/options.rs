@@ -169,7 +169,12 @@ impl HttpOptions {
         self
     }
 
-    /// How many legacy sessions there may be at once: 10,000. A client beyond that is asked to come again (503).
+    /// How many legacy sessions there may be at once: 10,000.
+    ///
+    /// When all places are taken, the session that was idle the longest ends for a new one, if it was idle for a minute
+    /// and has no open stream. One client (a principal, or an address where nobody authenticates) takes places of others
+    /// up to half of them, and one that has more than half gives some up as soon as another client wants one. What is left
+    /// is refused with 503.
     #[must_use]
     pub const fn max_sessions(mut self, sessions: usize) -> Self {
         self.sessions = sessions;
