@@ -5,7 +5,7 @@
 //! table. Connections are opened by a function that comes in: what a server is, nobody here knows.
 //!
 //! The order in which a request is checked: its head's size (431), its lengths and hosts (400), `Host` and `Origin` (403), its path (404), who makes
-//! it (401, 400, 403), its method (405), its types (415, 406), its body (413, 408, 400), what it may have done (403), and
+//! it (401, 400, 403), its method (405), its types (415, 406), its body (413, 408, 503, 400), what it may have done (403), and
 //! then [`classify`] decides what it is.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>

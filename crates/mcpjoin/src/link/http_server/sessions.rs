@@ -89,10 +89,13 @@ impl Drop for Place {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Session {
     fn touch(&self) {
-        let now = self.epoch.elapsed().as_millis();
-        self.used.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.used.store(millis(self.epoch.elapsed()), Ordering::Relaxed);
     }
 
     /// An exchange begins.
@@ -195,7 +198,12 @@ impl Sessions {
         }
         // A client that has half takes no place of another.
         let any = held(account) < half;
-        longest_idle(&|session| session.idle() >= REST && (any || mine(session))).or_else(|| {
+        let long_ago = millis(self.epoch.elapsed()).checked_sub(millis(REST));
+        let rested = |session: &Session| {
+            let used = session.used.load(Ordering::Relaxed);
+            !session.is_used() && long_ago.is_some_and(|long_ago| used <= long_ago)
+        };
+        longest_idle(&|session| rested(session) && (any || mine(session))).or_else(|| {
             let fairer = held(most) > held(account) + 1;
             longest_idle(&unused).filter(|_| fairer)
         })
