@@ -10,6 +10,7 @@ mod fairness;
 mod guards;
 mod http_sse;
 mod legacy;
+mod memory;
 mod modern;
 mod polling;
 mod resumption;

@@ -580,6 +580,19 @@ fn a_large_event_on_a_stream_that_lasts_arrives_whole() {
     });
 }
 
+#[test]
+fn a_connection_above_the_limit_waits_for_its_place() {
+    run_for_real(async {
+        let listening = Listening::new(HttpOptions::new().max_connections(1)).await;
+        let first = listening.connect().await;
+        let mut second = Box::pin(listening.calls("echo"));
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut second).await;
+        assert!(early.is_err(), "{early:?}");
+        drop(first);
+        assert!(second.await.starts_with("HTTP/1.1 200"));
+    });
+}
+
 // ---- HTTP/2, by hand ----
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use mcpjoin_proto::codec::sse::write_comment;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::exchange::Exchange;
+use super::memory::{Account, Charge, Full, Traffic};
 
 /// The body of a response: nothing, one piece of JSON, or an event stream.
 ///
@@ -145,10 +147,24 @@ pub(super) enum Unread {
     TooLarge,
     TooSlow,
     Broken,
+    Full(Full),
 }
 
-/// Reads a body whole. One that comes in one piece is not copied.
-pub(super) async fn read<B>(body: B, limit: usize, time: Duration) -> Result<Bytes, Unread>
+/// The largest body that is not counted when it comes in one piece: 64 KiB. Most requests are smaller, their time in
+/// memory is short, and a connection has one of them at a time.
+pub(super) const UNCOUNTED: usize = 64 * 1024;
+
+/// How long the next piece of a body waits for room: 2 s. Bodies that are read meanwhile make some.
+const ROOM: Duration = Duration::from_secs(2);
+
+/// Reads a body whole. One that comes in one piece is not copied. What is read is counted, until the body could not be
+/// read or the last slice of it is dropped.
+pub(super) async fn read<B>(
+    body: B,
+    limit: usize,
+    time: Duration,
+    account: &Arc<Account>,
+) -> Result<Bytes, Unread>
 where
     B: Body<Data = Bytes>,
 {
@@ -157,6 +173,7 @@ where
         return Err(Unread::TooLarge);
     }
     let mut patience = None;
+    let mut charge: Option<Charge> = None;
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
     loop {
@@ -179,6 +196,10 @@ where
         if piece.len() > limit - first.len() - joined.len() {
             return Err(Unread::TooLarge);
         }
+        if charge.is_some() || piece.len() > UNCOUNTED || !body.is_end_stream() {
+            let charge = charge.get_or_insert_with(|| Charge::new(account.clone(), Traffic::Bodies));
+            charge.grow_within(piece.len(), ROOM).await.map_err(Unread::Full)?;
+        }
         if first.is_empty() && joined.is_empty() {
             first = piece;
         } else {
@@ -188,5 +209,10 @@ where
             joined.extend_from_slice(&piece);
         }
     }
-    Ok(if joined.is_empty() { first } else { joined.freeze() })
+    let whole = if joined.is_empty() { first } else { joined.freeze() };
+    Ok(match charge {
+        // What is small may be kept as long as a session lasts: the client's name and capabilities.
+        Some(charge) if whole.len() > UNCOUNTED => charge.with(whole),
+        _ => whole,
+    })
 }

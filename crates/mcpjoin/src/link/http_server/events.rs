@@ -3,7 +3,7 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery>. A
 //! modern client has nothing to resume: a broken stream has lost its request.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// Bytes of events that [`MemoryEvents`] keeps for one session: 1 MiB. The newest event is kept however large it is.
+/// Bytes of events that [`MemoryEvents`] keeps for one session: 1 MiB. The newest event may be larger.
 const SESSION_BYTES: usize = 1024 * 1024;
 
-/// Bytes of events that it keeps for all sessions: 256 MiB. Beyond, a session keeps its newest event alone.
+/// Bytes of events that it keeps for all sessions: 256 MiB.
 const ALL_BYTES: usize = 256 * 1024 * 1024;
 
 /// Bytes that an event costs beside its text.
@@ -65,7 +65,10 @@ pub trait EventStore: Send + Sync + 'static {
     fn forget(&self, session: &SessionId);
 }
 
-/// Keeps events in memory: 1 MiB of the newest of each session, and 256 MiB in all.
+/// Keeps events in memory: 1 MiB of the newest of each session, its newest one however large it is, and 256 MiB in all.
+///
+/// For a new event, the oldest events of all sessions are dropped. An event that is larger than all may be is not kept. A
+/// stream that has lost an event cannot be resumed before it: the client gets 400.
 #[derive(Debug)]
 pub struct MemoryEvents {
     session_bytes: usize,
@@ -77,12 +80,53 @@ pub struct MemoryEvents {
 struct Kept {
     sessions: HashMap<SessionId, Log>,
     bytes: usize,
+    /// Whose event is the oldest: the sessions by the age of their oldest event.
+    oldest: BTreeMap<u64, SessionId>,
+    /// The age of the newest event: events are counted as they come.
+    last: u64,
 }
 
 #[derive(Debug, Default)]
 struct Log {
-    events: VecDeque<Event>,
+    /// With their ages, oldest first.
+    events: VecDeque<(u64, Event)>,
     bytes: usize,
+}
+
+fn cost(event: &Event) -> usize {
+    event.bytes.len() + EVENT
+}
+
+impl Kept {
+    /// Drops the oldest event of a session.
+    fn drop_oldest(&mut self, session: &SessionId) -> Option<Event> {
+        let log = self.sessions.get_mut(session)?;
+        let (age, event) = log.events.pop_front()?;
+        log.bytes -= cost(&event);
+        self.bytes -= cost(&event);
+        self.oldest.remove(&age);
+        if let Some((age, _)) = log.events.front() {
+            self.oldest.insert(*age, *session);
+        } else {
+            self.sessions.remove(session);
+        }
+        Some(event)
+    }
+
+    fn bytes_of(&self, session: &SessionId) -> usize {
+        self.sessions.get(session).map_or(0, |log| log.bytes)
+    }
+
+    fn append(&mut self, session: &SessionId, event: Event) {
+        self.last += 1;
+        let log = self.sessions.entry(*session).or_default();
+        if log.events.is_empty() {
+            self.oldest.insert(self.last, *session);
+        }
+        log.bytes += cost(&event);
+        self.bytes += cost(&event);
+        log.events.push_back((self.last, event));
+    }
 }
 
 impl SessionId {
@@ -179,40 +223,37 @@ impl Default for MemoryEvents {
 
 impl EventStore for MemoryEvents {
     fn append(&self, session: &SessionId, event: Event) {
+        let cost = cost(&event);
         let mut kept = self.lock();
-        let Kept { sessions, bytes } = &mut *kept;
-        let log = sessions.entry(*session).or_default();
-        let cost = event.bytes.len() + EVENT;
         let mut dropped = Vec::new();
-        while !log.events.is_empty()
-            && (log.bytes + cost > self.session_bytes || *bytes + cost > self.all_bytes)
+        while kept.bytes_of(session) + cost > self.session_bytes
+            && let Some(event) = kept.drop_oldest(session)
         {
-            let Some(oldest) = log.events.pop_front() else { break };
-            log.bytes -= oldest.bytes.len() + EVENT;
-            *bytes -= oldest.bytes.len() + EVENT;
-            dropped.push(oldest);
+            dropped.push(event);
         }
-        log.bytes += cost;
-        *bytes += cost;
-        log.events.push_back(event);
+        if cost <= self.all_bytes {
+            while kept.bytes + cost > self.all_bytes
+                && let Some((_, oldest)) = kept.oldest.first_key_value()
+            {
+                let oldest = *oldest;
+                dropped.extend(kept.drop_oldest(&oldest));
+            }
+            kept.append(session, event);
+        }
         drop(kept);
         drop(dropped);
     }
 
     fn replay<'a>(&'a self, session: &'a SessionId, after: EventId, before: u64) -> Replay<'a> {
         let kept = self.lock();
-        let events = kept.sessions.get(session).map(|log| {
-            let wanted = |event: &&Event| {
-                event.id.stream == after.stream && event.id.number > after.number && event.id.number < before
-            };
-            log.events.iter().filter(wanted).cloned().collect::<Vec<_>>()
-        });
-        let known = kept
-            .sessions
-            .get(session)
-            .is_some_and(|log| log.events.iter().any(|event| event.id == after && event.last));
+        let log =
+            || kept.sessions.get(session).into_iter().flat_map(|log| &log.events).map(|(_, event)| event);
+        let wanted = |event: &&Event| {
+            event.id.stream == after.stream && event.id.number > after.number && event.id.number < before
+        };
+        let events: Vec<Event> = log().filter(wanted).cloned().collect();
+        let known = log().any(|event| event.id == after && event.last);
         drop(kept);
-        let events = events.unwrap_or_default();
         let numbers = events.iter().map(|event| event.id.number);
         let unbroken = numbers.eq((after.number + 1..).take(events.len()));
         // All that was asked for: up to a number, or, when that is open, up to the end of the stream.
@@ -226,8 +267,85 @@ impl EventStore for MemoryEvents {
     fn forget(&self, session: &SessionId) {
         let mut kept = self.lock();
         let log = kept.sessions.remove(session);
-        kept.bytes -= log.as_ref().map_or(0, |log| log.bytes);
+        if let Some(log) = &log {
+            kept.bytes -= log.bytes;
+            if let Some((age, _)) = log.events.front() {
+                kept.oldest.remove(age);
+            }
+        }
         drop(kept);
         drop(log);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(stream: u64, number: u64, length: usize) -> Event {
+        Event { id: EventId { stream, number }, bytes: vec![b'x'; length - EVENT].into(), last: false }
+    }
+
+    /// How many events can be had from the first one on; `None` when they are not all kept.
+    async fn replayed(store: &MemoryEvents, session: &SessionId, after: u64, before: u64) -> Option<usize> {
+        let after = EventId { stream: 1, number: after };
+        store.replay(session, after, before).await.map(|events| events.len())
+    }
+
+    #[tokio::test]
+    async fn events_of_a_session_exactly_at_its_bound_are_kept() {
+        let store = MemoryEvents::with_limits(1_000, 1 << 20);
+        let session = SessionId([1; 16]);
+        store.append(&session, event(1, 1, 600));
+        store.append(&session, event(1, 2, 400));
+        assert_eq!((store.bytes(), replayed(&store, &session, 0, 3).await), (1_000, Some(2)));
+        store.append(&session, event(1, 3, EVENT));
+        assert_eq!((store.bytes(), replayed(&store, &session, 0, 4).await), (400 + EVENT, None));
+        assert_eq!(replayed(&store, &session, 1, 4).await, Some(2));
+        store.append(&session, event(1, 4, 5_000));
+        assert_eq!((store.bytes(), replayed(&store, &session, 3, 5).await), (5_000, Some(1)), "the newest");
+    }
+
+    #[tokio::test]
+    async fn the_oldest_events_of_all_sessions_go_first_and_the_total_is_exact() {
+        let store = MemoryEvents::with_limits(10_000, 1_000);
+        let [a, b, c] = [1, 2, 3].map(|id| SessionId([id; 16]));
+        store.append(&a, event(1, 1, 300));
+        store.append(&b, event(1, 1, 300));
+        store.append(&a, event(1, 2, 400));
+        assert_eq!(store.bytes(), 1_000);
+        store.append(&c, event(1, 1, 301));
+        assert_eq!(
+            store.bytes(),
+            701,
+            "both of the oldest, to make room for one byte more than the first had"
+        );
+        assert_eq!(replayed(&store, &a, 0, 3).await, None);
+        assert_eq!(replayed(&store, &a, 1, 3).await, Some(1));
+        assert_eq!(replayed(&store, &b, 0, 2).await, None);
+        assert_eq!(replayed(&store, &c, 0, 2).await, Some(1));
+        for session in [a, b, c] {
+            store.forget(&session);
+        }
+        let kept = store.lock();
+        assert_eq!((kept.bytes, kept.sessions.len(), kept.oldest.len()), (0, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn an_event_above_the_total_is_not_kept_and_its_stream_cannot_be_resumed_before_it() {
+        let store = MemoryEvents::with_limits(500, 1_000);
+        let session = SessionId([1; 16]);
+        store.append(&session, event(1, 1, 200));
+        store.append(&session, event(1, 2, 1_000));
+        assert_eq!((store.bytes(), replayed(&store, &session, 1, 3).await), (1_000, Some(1)));
+        store.append(&session, event(1, 3, 1_001));
+        assert_eq!(store.bytes(), 0);
+        for after in 0..3 {
+            assert_eq!(replayed(&store, &session, after, 4).await, None, "after {after}");
+            assert_eq!(replayed(&store, &session, after, u64::MAX).await, None, "after {after}");
+        }
+        store.append(&session, event(1, 4, 200));
+        assert_eq!(replayed(&store, &session, 2, 5).await, None);
+        assert_eq!(replayed(&store, &session, 3, 5).await, Some(1));
     }
 }

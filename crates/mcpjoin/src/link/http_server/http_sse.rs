@@ -20,6 +20,7 @@ use super::events::SessionId;
 use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
 use super::legacy::inbound;
+use super::memory::Account;
 use super::wire::Routing;
 use super::{Admitted, Shared, reply};
 
@@ -32,6 +33,7 @@ pub(super) fn stream(
     parts: &Parts,
     origin: &Origin,
     admitted: Option<Admitted>,
+    account: Arc<Account>,
 ) -> Response<HttpBody> {
     if parts.method != HttpMethod::GET {
         return reply::not_allowed("GET");
@@ -39,13 +41,14 @@ pub(super) fn stream(
     if let Err(refused) = RequestHead::new(parts).check_accept(&[MediaType::EventStream]) {
         return *refused;
     }
-    let Some(place) = shared.sessions.reserve() else {
+    let Some(place) = shared.sessions.reserve(&account) else {
         return reply::unavailable("too many sessions");
     };
     let entry = match shared.open(Routing::Everything) {
         Ok(entry) => entry,
         Err(refused) => return *refused,
     };
+    entry.wire.charge_to(account);
     let Some(id) = SessionId::random() else {
         return reply::refuse(500, "the system gave no random bytes");
     };
@@ -71,6 +74,7 @@ pub(super) async fn message<B>(
     body: B,
     origin: Arc<Origin>,
     admitted: Option<Admitted>,
+    account: Arc<Account>,
 ) -> Response<HttpBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -89,7 +93,7 @@ where
     let Some(session) = session.filter(|session| session.version.is_none()) else {
         return reply::refuse(404, "no such session; open the stream first");
     };
-    let body = match read(body, shared.limits.message, shared.options.body_time).await {
+    let body = match read(body, shared.limits.message, shared.options.body_time, &account).await {
         Ok(body) => body,
         Err(unread) => return shared.unread(unread),
     };

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use mcpjoin_proto::codec::sse::Writing;
 use mcpjoin_proto::http::classify;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, Outbound, Route};
-use mcpjoin_proto::{Message, Response, encode};
+use mcpjoin_proto::{ErrorObject, Message, Response, encode};
 
 use super::events::{Event, EventId};
 use super::legacy::cancels;
+use super::memory::Full;
 use super::slot::{Form, Slot, State, Wake, keep};
 use super::wire::{Routing, STANDING, Wire};
 use crate::link::{Io, cannot_reopen};
@@ -78,13 +79,13 @@ impl Wire {
     }
 
     fn deliver_batch(&self, messages: &[Message], exchange: Option<u64>, wake: &mut Wake) {
-        let mut text = BytesMut::new();
-        encode::batch(messages, &mut text);
+        let text = batch(messages);
+        let instead = |full| Some(batch(&refused(messages, full)));
         let mut state = self.lock();
         let Some(stream) = exchange else {
             // What came without an exchange of its own came by the POSTs of 2024-11-05.
             let State { standing, .. } = &mut *state;
-            self.append(STANDING, standing, &text);
+            self.append(STANDING, standing, &text, instead);
             wake.add(standing.waker.take());
             return;
         };
@@ -100,8 +101,11 @@ impl Wire {
             slot.owes = 0;
             slot.ended = true;
             match slot.form {
-                Form::Open => slot.form = Form::Json(200, text.freeze()),
-                _ => self.append(stream, slot, &text),
+                Form::Open => {
+                    let text = self.hold(text).unwrap_or_else(|full| instead(full).unwrap_or_default());
+                    slot.form = Form::Json(200, text);
+                }
+                _ => self.append(stream, slot, &text, instead),
             }
             wake.add(slot.waker.take());
         }
@@ -121,51 +125,98 @@ impl Wire {
         if slot.forsaken {
             return;
         }
-        let mut text = BytesMut::with_capacity(message.payload_len() + ENVELOPE);
-        encode::message(message, &mut text);
+        let text = single(message);
+        let instead = |full| Some(single(&Message::Response(refuse(response?, full))));
         if last && matches!(slot.form, Form::Open) {
             let status = match response.map(|response| &response.outcome) {
                 Some(Err(error)) if self.routing == Routing::Exchange => classify::status(error.code),
                 _ => 200,
             };
-            slot.form = Form::Json(status, text.freeze());
+            let (status, text) = match self.hold(text) {
+                Ok(text) => (status, text),
+                Err(full) => (503, instead(full).unwrap_or_default()),
+            };
+            slot.form = Form::Json(status, text);
         } else {
             if matches!(slot.form, Form::Open) && slot.holder.is_some() {
                 self.make_stream(stream, slot);
             }
-            self.append(stream, slot, &text);
+            self.append(stream, slot, &text, instead);
         }
         wake.add(slot.waker.take());
     }
 
-    /// Appends an event to a stream, and to what is kept of it.
-    fn append(&self, stream: u64, slot: &mut Slot, text: &[u8]) {
+    /// Appends an event to a stream, and to what is kept of it. Where there is no room for it, `instead` may give a text
+    /// that is small; without one the stream ends for its reader.
+    fn append(&self, stream: u64, slot: &mut Slot, text: &[u8], instead: impl FnOnce(Full) -> Option<Bytes>) {
         slot.last += 1;
         let id = EventId { stream, number: slot.last };
         let events = self.agreed.get().and_then(|agreed| Some((agreed, agreed.events.as_ref()?)));
-        let written = events.map(|_| id.to_string());
-        let mut out = BytesMut::with_capacity(text.len() + 64);
-        let event = Writing { id: written.as_deref(), name: Some("message"), retry: None, data: text };
-        if event.write(&mut out).is_err() {
-            return;
-        }
-        let bytes = out.freeze();
+        let bytes = event(events.map(|_| id), text);
         if let Some((agreed, events)) = events {
             let event = Event { id, bytes: bytes.clone(), last: slot.ended };
             events.append(&agreed.session, event);
         }
         // What comes behind a parting is for whoever comes back.
-        if (slot.holder.is_some() && !slot.parted) || stream == STANDING {
-            slot.bytes += bytes.len();
-            let length = bytes.len();
-            slot.queue.push_back((id.number, bytes));
-            if slot.holder.is_some() {
-                self.buffered.fetch_add(length, Ordering::Relaxed);
-            } else {
-                slot.trim();
-            }
+        if slot.parted || (slot.holder.is_none() && stream != STANDING) {
+            return;
+        }
+        let bytes = match self.hold(bytes) {
+            Ok(bytes) => Some(bytes),
+            // Kept elsewhere, the event is still to be had.
+            Err(full) if events.is_none() => instead(full).map(|text| event(None, &text)),
+            Err(_) => None,
+        };
+        let Some(bytes) = bytes else {
+            slot.parted = slot.holder.is_some();
+            return;
+        };
+        let length = bytes.len();
+        slot.bytes += length;
+        slot.queue.push_back((id.number, bytes));
+        if slot.holder.is_some() {
+            self.buffered.fetch_add(length, Ordering::Relaxed);
+        } else {
+            slot.trim(self.is_crowded());
         }
     }
+}
+
+/// The text of one message.
+fn single(message: &Message) -> Bytes {
+    let mut text = BytesMut::with_capacity(message.payload_len() + ENVELOPE);
+    encode::message(message, &mut text);
+    text.freeze()
+}
+
+/// The text of a batch.
+fn batch(messages: &[Message]) -> Bytes {
+    let mut text = BytesMut::new();
+    encode::batch(messages, &mut text);
+    text.freeze()
+}
+
+/// An event of a stream, with its id where it is kept.
+fn event(id: Option<EventId>, text: &[u8]) -> Bytes {
+    let id = id.map(|id| id.to_string());
+    let mut out = BytesMut::with_capacity(text.len() + ENVELOPE);
+    let event = Writing { id: id.as_deref(), name: Some("message"), retry: None, data: text };
+    event.write(&mut out).expect("digits, a hyphen and a constant have no line break");
+    out.freeze()
+}
+
+/// What a client gets in place of a response for which there is no room.
+fn refuse(response: &Response, full: Full) -> Response {
+    Response { id: response.id.clone(), outcome: Err(ErrorObject::internal(full.to_string())) }
+}
+
+/// The same for a batch of responses.
+fn refused(messages: &[Message], full: Full) -> Vec<Message> {
+    let responses = messages.iter().filter_map(|message| match message {
+        Message::Response(response) => Some(Message::Response(refuse(response, full))),
+        _ => None,
+    });
+    responses.collect()
 }
 
 /// The connection's end.

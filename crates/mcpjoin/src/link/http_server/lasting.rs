@@ -9,14 +9,15 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes};
 use http::header::CONNECTION;
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::{Body, Frame, SizeHint};
@@ -27,6 +28,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::HttpBody;
+use super::outflow::{Outflow, Piece};
 use super::watch::{Answering, Use, Watched};
 
 /// What the end of a chunked body is.
@@ -93,7 +95,13 @@ pub(super) struct Listens;
 
 /// The body of a response on a connection of ours.
 pub(super) enum Sending {
-    Here(HttpBody, #[expect(dead_code, reason = "the request is answered when it is dropped")] Answering),
+    Here {
+        body: HttpBody,
+        /// Over HTTP/2.
+        outflow: Option<Arc<Outflow>>,
+        #[expect(dead_code, reason = "the request is answered when it is dropped")]
+        answering: Answering,
+    },
     /// It is written here as soon as hyper has written the head.
     Handed(Handed),
 }
@@ -119,7 +127,7 @@ impl Sending {
         let is_stream = response.body().size_hint().exact().is_none();
         let listens = asked.listens || response.extensions().get::<Listens>().is_some();
         let Some(chunked) = asked.chunked.filter(|_| is_stream && listens) else {
-            return response.map(|body| Self::Here(body, answering));
+            return response.map(|body| Self::Here { body, outflow: Outflow::current(), answering });
         };
         let connection = answering.connection().clone();
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -131,15 +139,24 @@ impl Sending {
 }
 
 impl Body for Sending {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = Infallible;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
         match self.get_mut() {
-            Self::Here(body, _) => Pin::new(body).poll_frame(cx),
+            Self::Here { body, outflow, .. } => match ready!(Pin::new(body).poll_frame(cx)) {
+                Some(frame) => {
+                    let piece = |bytes| Piece::new(bytes, outflow.as_ref());
+                    Poll::Ready(Some(frame.map(|frame| frame.map_data(piece))))
+                }
+                None => match outflow {
+                    Some(outflow) => outflow.poll_empty(cx).map(|()| None),
+                    None => Poll::Ready(None),
+                },
+            },
             Self::Handed(Handed(connection)) => {
                 // Asked for when the head is written.
                 connection.handover.written.store(true, Ordering::Relaxed);
@@ -150,14 +167,16 @@ impl Body for Sending {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Here(body, _) => body.is_end_stream(),
+            Self::Here { body, outflow, .. } => {
+                body.is_end_stream() && outflow.as_ref().is_none_or(|outflow| outflow.is_empty())
+            }
             Self::Handed(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Here(body, _) => body.size_hint(),
+            Self::Here { body, .. } => body.size_hint(),
             Self::Handed(_) => SizeHint::new(),
         }
     }
@@ -230,13 +249,13 @@ pub(super) struct Stream<T> {
     io: Watched<T>,
     lasting: Lasting,
     /// What is to be sent before there is more.
-    out: Bytes,
+    out: Chunk,
     ended: bool,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
-    const fn new(io: Watched<T>, lasting: Lasting) -> Self {
-        Self { io, lasting, out: Bytes::new(), ended: false }
+    fn new(io: Watched<T>, lasting: Lasting) -> Self {
+        Self { io, lasting, out: plain(Bytes::new()), ended: false }
     }
 
     /// Sends what there is. Ready when one side has ended.
@@ -245,28 +264,30 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            while !self.out.is_empty() {
-                let sent = ready!(Pin::new(&mut self.io).poll_write(cx, &self.out))?;
+            while self.out.has_remaining() {
+                let mut slices = [IoSlice::new(&[]); 3];
+                let count = self.out.chunks_vectored(&mut slices);
+                let sent = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, &slices[..count]))?;
                 if sent == 0 {
                     return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                 }
                 self.out.advance(sent);
             }
-            self.out = Bytes::new();
+            self.out = plain(Bytes::new());
             if self.ended {
                 return Pin::new(&mut self.io).poll_shutdown(cx);
             }
             let Lasting { body, chunked, .. } = &mut self.lasting;
             self.out = match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) if *chunked => chunk(&data),
-                    Ok(data) => data,
+                    Ok(data) if *chunked => chunk(data),
+                    Ok(data) => plain(data),
                     Err(_) => continue,
                 },
                 Some(Err(never)) => match never {},
                 None => {
                     self.ended = true;
-                    if *chunked { Bytes::from_static(LAST_CHUNK) } else { Bytes::new() }
+                    plain(if *chunked { Bytes::from_static(LAST_CHUNK) } else { Bytes::new() })
                 }
             };
         }
@@ -285,15 +306,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<T> {
     }
 }
 
+/// What stands around the data, and the data, which is not copied: it is counted as long as it waits.
+type Chunk = Chain<Chain<Bytes, Bytes>, Bytes>;
+
 /// One chunk of a body. An empty one would be its end.
-fn chunk(data: &[u8]) -> Bytes {
+fn chunk(data: Bytes) -> Chunk {
     if data.is_empty() {
-        return Bytes::new();
+        return plain(data);
     }
-    let head = format!("{:x}\r\n", data.len());
-    let mut chunk = BytesMut::with_capacity(head.len() + data.len() + 2);
-    chunk.extend_from_slice(head.as_bytes());
-    chunk.extend_from_slice(data);
-    chunk.extend_from_slice(b"\r\n");
-    chunk.freeze()
+    let head = Bytes::from(format!("{:x}\r\n", data.len()));
+    head.chain(data).chain(Bytes::from_static(b"\r\n"))
+}
+
+fn plain(data: Bytes) -> Chunk {
+    Bytes::new().chain(data).chain(Bytes::new())
 }

@@ -19,6 +19,7 @@ use super::body::HttpBody;
 use super::events::{EventId, SessionId};
 use super::exchange::{Exchange, Owner};
 use super::head::RequestHead;
+use super::memory::Traffic;
 use super::sessions::Session;
 use super::wire::{Agreed, Head, Routing, STANDING};
 use super::{Came, Shared, gone, reply, request_id};
@@ -39,7 +40,7 @@ pub(super) async fn answer(
         (LegacyKind::Initialize, None) => initialize(shared, came).await,
         (LegacyKind::Initialize | LegacyKind::Message, Some(session)) => post(shared, session, came).await,
         (LegacyKind::Stream, Some(session)) => match head.last_event_id() {
-            Some(after) => resume(shared, session, after, came.until).await,
+            Some(after) => resume(shared, session, after, &came).await,
             None => stream(shared, session, came.until),
         },
         (LegacyKind::End, Some(session)) => {
@@ -53,17 +54,19 @@ pub(super) async fn answer(
 
 /// Opens a session: it is there only when the server has accepted.
 async fn initialize(shared: &Arc<Shared>, came: Came) -> Response<HttpBody> {
+    let account = came.account.clone();
     let Some((Decoded::Message(message), size, origin)) = came.into_decoded() else {
         return reply::bare(400);
     };
     let Some(id) = request_id(&message).cloned() else { return reply::bare(400) };
-    let Some(place) = shared.sessions.reserve() else {
+    let Some(place) = shared.sessions.reserve(&account) else {
         return reply::unavailable("too many sessions");
     };
     let entry = match shared.open(Routing::Session) {
         Ok(entry) => entry,
         Err(refused) => return *refused,
     };
+    entry.wire.charge_to(account);
     let principal = origin.principal.clone();
     let inbound = Inbound::Message { message, origin };
     let holder = match entry.wire.begin(std::slice::from_ref(&id), inbound, size) {
@@ -180,7 +183,7 @@ async fn resume(
     shared: &Arc<Shared>,
     session: Arc<Session>,
     after: &[u8],
-    until: Option<Instant>,
+    came: &Came,
 ) -> Response<HttpBody> {
     let after = std::str::from_utf8(after).ok().and_then(|after| EventId::from_str(after).ok());
     let Some(after) = after else {
@@ -199,8 +202,12 @@ async fn resume(
     let Some(missed) = events.replay(&session.id, after, before).await else {
         return reply::refuse(400, "the events after Last-Event-ID are not kept any more");
     };
-    let ahead: Vec<_> = missed.into_iter().map(|event| event.bytes).collect();
+    let held = missed.into_iter().map(|event| came.account.hold(Traffic::Responses, event.bytes));
+    let ahead: Vec<_> = match held.collect::<Result<_, _>>() {
+        Ok(ahead) => ahead,
+        Err(full) => return reply::unavailable(&full.to_string()),
+    };
     // The stream of a call ends with it.
-    let until = until.filter(|_| after.stream == STANDING);
+    let until = came.until.filter(|_| after.stream == STANDING);
     reply::stream(HttpBody::stream(ahead, exchange, shared.options.keep_alive).until(until))
 }

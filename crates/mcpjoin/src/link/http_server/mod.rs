@@ -5,7 +5,7 @@
 //! table. Connections are opened by a function that comes in: what a server is, nobody here knows.
 //!
 //! The order in which a request is checked: its head's size (431), its lengths and hosts (400), `Host` and `Origin` (403), its path (404), who makes
-//! it (401, 400, 403), its method (405), its types (415, 406), its body (413, 408, 400), what it may have done (403), and
+//! it (401, 400, 403), its method (405), its types (415, 406), its body (413, 408, 503, 400), what it may have done (403), and
 //! then [`classify`] decides what it is.
 //!
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#streamable-http>
@@ -21,8 +21,10 @@ mod http_sse;
 mod io;
 mod lasting;
 mod legacy;
+mod memory;
 mod modern;
 mod options;
+mod outflow;
 mod reply;
 mod rest;
 mod serve;
@@ -63,6 +65,7 @@ use entry::Entry;
 pub(crate) use entry::{Served, Serves, Serving};
 use head::{Place, Refusal, RequestHead};
 use io::HttpIo;
+use memory::{Account, Memory, Traffic};
 use sessions::{Session, Sessions};
 use wire::{Refused, Routing, Wire};
 
@@ -102,6 +105,7 @@ pub(super) struct Shared {
     served: Box<dyn Serves>,
     origin: Arc<Origin>,
     sessions: Arc<Sessions>,
+    memory: Arc<Memory>,
     /// Connections for modern exchanges that nothing is under way on.
     pool: Mutex<Vec<Arc<Entry>>>,
     /// The same for legacy requests without a session.
@@ -126,6 +130,8 @@ impl HttpService {
         served: impl Serves + 'static,
     ) -> Self {
         let sessions = Sessions::new(options.sessions, options.session_idle, options.events.clone());
+        let [bodies, responses] =
+            [options.bodies, options.responses].map(|bound| bound.at_least(limits.message));
         Self(Arc::new(Shared {
             legacy: Version::newest_among(Era::Legacy, &versions).is_some(),
             options,
@@ -134,6 +140,7 @@ impl HttpService {
             served: Box::new(served),
             origin: Arc::new(Origin::new("http")),
             sessions,
+            memory: Memory::new(bodies, responses),
             pool: Mutex::default(),
             legacy_pool: Mutex::default(),
             entries: Mutex::default(),
@@ -147,6 +154,18 @@ impl HttpService {
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.0.sessions.len()
+    }
+
+    /// Bytes of request bodies that are held now ([`HttpOptions::max_body_bytes`]).
+    #[must_use]
+    pub fn body_bytes(&self) -> usize {
+        self.0.memory.held(Traffic::Bodies)
+    }
+
+    /// Bytes of responses and events that wait for clients now ([`HttpOptions::max_response_bytes`]).
+    #[must_use]
+    pub fn response_bytes(&self) -> usize {
+        self.0.memory.held(Traffic::Responses)
     }
 
     /// Ends in order: new requests are refused with 503, what is in progress is finished within
@@ -199,11 +218,18 @@ where
             Err(refused) => return *refused,
         };
         let mut response = match shared.admit(&parts, origin).await {
-            Ok((admitted, origin)) => match place {
-                Place::Endpoint => endpoint(&shared, &parts, &head, body, origin, admitted).await,
-                Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted),
-                Place::Messages => http_sse::message(&shared, &parts, body, origin, admitted).await,
-            },
+            Ok((admitted, origin)) => {
+                let account = shared.memory.account(&origin);
+                match place {
+                    Place::Endpoint => {
+                        endpoint(&shared, &parts, &head, body, origin, admitted, account).await
+                    }
+                    Place::Stream => http_sse::stream(&shared, &parts, &origin, admitted, account),
+                    Place::Messages => {
+                        http_sse::message(&shared, &parts, body, origin, admitted, account).await
+                    }
+                }
+            }
             Err(refused) => *refused,
         };
         if shared.options.cors {
@@ -221,6 +247,7 @@ async fn endpoint<B>(
     body: B,
     origin: Arc<Origin>,
     admitted: Option<Admitted>,
+    account: Arc<Account>,
 ) -> Response<HttpBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -236,7 +263,7 @@ where
     };
     let offer = Offer { versions: &shared.versions, sessions: !stateless };
     let (decoded, size) = if method == HttpMethod::Post {
-        let body = match read(body, shared.limits.message, shared.options.body_time).await {
+        let body = match read(body, shared.limits.message, shared.options.body_time, &account).await {
             Ok(body) => body,
             Err(unread) => return shared.unread(unread),
         };
@@ -251,7 +278,7 @@ where
     }
     let class = classify(method, head, decoded.as_ref().map(Result::as_ref), &lookup, &offer);
     let until = admitted.and_then(|admitted| admitted.until);
-    let came = Came { decoded, size, origin, until };
+    let came = Came { decoded, size, origin, until, account };
     match class {
         Class::Legacy { kind: LegacyKind::Initialize, .. } if size > shared.options.initialize => {
             shared.too_long_initialize()
@@ -274,6 +301,7 @@ struct Came {
     origin: Arc<Origin>,
     /// When whoever was let in is not any more.
     until: Option<Instant>,
+    account: Arc<Account>,
 }
 
 impl Came {
@@ -354,6 +382,7 @@ impl Shared {
                 reply::refuse(408, &format!("the body did not come within {time} s"))
             }
             Unread::Broken => reply::refuse(400, "the body could not be read"),
+            Unread::Full(full) => reply::unavailable(&full.to_string()),
         }
     }
 

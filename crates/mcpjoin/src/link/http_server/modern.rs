@@ -19,7 +19,7 @@ use super::wire::Head;
 use super::{Came, Shared, gone, reply};
 
 pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Came) -> Response<HttpBody> {
-    let until = came.until;
+    let (until, account) = (came.until, came.account.clone());
     let (message, size, origin) = match came.into_decoded() {
         Some((Decoded::Message(message @ Message::Request(_)), size, origin)) => (message, size, origin),
         // The core has no notification that a client sends over HTTP: to cancel is to leave. What an extension
@@ -36,6 +36,7 @@ pub(super) async fn post(shared: &Arc<Shared>, head: &RequestHead<'_>, came: Cam
         Ok(entry) => entry,
         Err(refused) => return *refused,
     };
+    entry.wire.charge_to(account);
     let inbound = Inbound::Message { message, origin };
     let holder = match entry.wire.begin_one(id.clone(), inbound, size) {
         Ok(holder) => holder,

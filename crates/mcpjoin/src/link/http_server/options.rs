@@ -9,6 +9,10 @@ use mcpjoin_proto::http::origin::{Guard, OriginError};
 
 use super::admission::Admission;
 use super::events::{EventStore, MemoryEvents};
+use super::memory::Bound;
+use super::watch::STALL;
+
+const MIB: usize = 1024 * 1024;
 
 /// Tells who makes a request, from its head: what an authorization layer in front has found out.
 pub(super) type Principal = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
@@ -47,6 +51,9 @@ pub struct HttpOptions {
     pub(super) session_idle: Duration,
     pub(super) header_time: Duration,
     pub(super) body_time: Duration,
+    pub(super) bodies: Bound,
+    pub(super) responses: Bound,
+    pub(super) stall_time: Duration,
     pub(super) keep_alive: Duration,
     pub(super) retry: Duration,
     pub(super) connections: usize,
@@ -73,6 +80,9 @@ impl HttpOptions {
             session_idle: Duration::from_secs(30 * 60),
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
+            bodies: Bound { all: 256 * MIB, each: 64 * MIB },
+            responses: Bound { all: 256 * MIB, each: 128 * MIB },
+            stall_time: STALL,
             keep_alive: Duration::from_secs(15),
             retry: Duration::from_secs(1),
             connections: 10_000,
@@ -159,7 +169,12 @@ impl HttpOptions {
         self
     }
 
-    /// How many legacy sessions there may be at once: 10,000. A client beyond that is asked to come again (503).
+    /// How many legacy sessions there may be at once: 10,000.
+    ///
+    /// When all places are taken, the session that was idle the longest ends for a new one, if it was idle for a minute
+    /// and has no open stream. One client (a principal, or an address where nobody authenticates) takes places of others
+    /// up to half of them, and one that has more than half gives some up as soon as another client wants one. What is left
+    /// is refused with 503.
     #[must_use]
     pub const fn max_sessions(mut self, sessions: usize) -> Self {
         self.sessions = sessions;
@@ -195,6 +210,41 @@ impl HttpOptions {
     #[must_use]
     pub const fn body_time(mut self, time: Duration) -> Self {
         self.body_time = time;
+        self
+    }
+
+    /// How many bytes of request bodies the server holds at once: 256 MiB of all clients together, and 64 MiB of each. A
+    /// client is a principal, or an address where nobody authenticates; an IPv6 address stands for its network of 64 bits.
+    /// Each limit is at least that of one message.
+    ///
+    /// A body is counted from its first piece until its message is dropped, so the arguments of a call in progress
+    /// count. Not counted is a body of at most 64 KiB that arrived in one piece, and one of at most 64 KiB once it is
+    /// complete. Where there is no room, the server stops reading for 2 s and then answers 503 with `Retry-After`.
+    #[must_use]
+    pub const fn max_body_bytes(mut self, all: usize, each: usize) -> Self {
+        self.bodies = Bound { all, each };
+        self
+    }
+
+    /// How many bytes of responses and events wait for clients at once: 256 MiB for all clients together, and 128 MiB for
+    /// each. A client is what it is for [`max_body_bytes`](Self::max_body_bytes). Each limit is at least that of one
+    /// message.
+    ///
+    /// A response is counted until the client has taken it. Where there is no room for one, an error takes its place. A
+    /// stream that can be resumed ends instead, so that the client comes back for the rest; any other stream ends at a
+    /// notification or request that there is no room for.
+    #[must_use]
+    pub const fn max_response_bytes(mut self, all: usize, each: usize) -> Self {
+        self.responses = Bound { all, each };
+        self
+    }
+
+    /// How long a client may take not a byte of a response that waits for it: 30 s. Then the stream is reset (HTTP/2) or
+    /// the connection closed, and the bytes are dropped. Held by [`Server::serve_http`](crate::Server::serve_http); a
+    /// server of one's own has its own bound.
+    #[must_use]
+    pub const fn stall_time(mut self, time: Duration) -> Self {
+        self.stall_time = time;
         self
     }
 

@@ -17,6 +17,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
+use super::body::UNCOUNTED;
+
 /// As much is read and dropped: three bodies as large as they may be by themselves.
 const MOST: u64 = 32 * 1024 * 1024;
 /// For so long: it has to come as fast as it can.
@@ -32,17 +34,17 @@ pub(super) struct Coming {
 /// Keeps what is left of a body.
 pub(super) struct Rest {
     body: Mutex<Option<Incoming>>,
-    /// It is left for its length alone.
+    /// It is left for its length alone, or because there is no room.
     for_length: bool,
 }
 
 impl Rest {
-    /// For a body that may be above the limit, and for every one where tokens are asked for: what is no good is said before a
-    /// body is read. Who waits to be told to send it (`Expect: 100-continue`) is told at once not to.
+    /// For a body that may be above the limit, for one that there may be no room for, and for every one where tokens are
+    /// asked for: what is no good is said before a body is read. Who waits to be told to send it (`Expect: 100-continue`) is told at once not to.
     pub(super) fn of(request: &Request<Incoming>, limit: usize, asks: bool) -> Option<Arc<Self>> {
         let body = request.body();
-        let fits = body.size_hint().upper().is_some_and(|most| most <= limit as u64);
-        let may_be_left = !fits || asks && !body.is_end_stream();
+        let small = body.size_hint().upper().is_some_and(|most| most <= limit.min(UNCOUNTED) as u64);
+        let may_be_left = !small || asks && !body.is_end_stream();
         let rest = || Arc::new(Self { body: Mutex::default(), for_length: !asks });
         (may_be_left && !request.headers().contains_key(EXPECT)).then(rest)
     }
@@ -52,7 +54,8 @@ impl Rest {
         let refused = status.is_client_error() || status.is_server_error();
         // Who was too slow once is not waited for again.
         let early = refused && status != StatusCode::REQUEST_TIMEOUT;
-        status == StatusCode::PAYLOAD_TOO_LARGE || early && !self.for_length
+        let for_room = matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::SERVICE_UNAVAILABLE);
+        for_room || early && !self.for_length
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Incoming>> {

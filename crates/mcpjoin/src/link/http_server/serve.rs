@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use mcpjoin_proto::http::origin::Origin as WebOrigin;
 use mcpjoin_proto::session::Origin;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,6 +26,7 @@ use tokio::time::{sleep, timeout};
 
 use super::head::{HEADER_BYTES, two_lengths};
 use super::lasting::{self, Asked, Sending};
+use super::outflow::Streams;
 use super::rest::{Coming, Rest};
 use super::watch::{Answering, Opening, Use, Watch, Watched};
 use super::{HttpOptions, HttpService, answer};
@@ -180,12 +181,14 @@ pub(super) async fn connection<T>(
 ) where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let header_time = service.0.options.header_time;
-    let watch = Watch { connection: Use::new(), header_time, peer, ending };
+    let HttpOptions { header_time, stall_time, .. } = service.0.options;
+    let watch = Watch { connection: Use::new(), header_time, stall_time, peer, ending };
     let Ok(Some(opening)) = timeout(header_time, Opening::read(&mut stream)).await else { return };
     let is_http2 = opening.is_http2;
     let origin = Arc::new(Origin { peer: Some(peer.to_string().into()), ..Origin::new("http") });
     let watched = watch.connection.clone();
+    // Kept for the connection, so that it is not made anew for each of its requests.
+    let _account = service.0.memory.account(&origin);
     let answers = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (answering, asked) = (Answering::new(&watched, is_http2), Asked::new(&request));
         let rest = Rest::of(&request, service.0.limits.message, service.0.options.admission.is_some());
@@ -209,7 +212,7 @@ pub(super) async fn connection<T>(
     let io = TokioIo::new(Watched::new(stream, opening, watch.connection.clone()));
     // Larger heads are refused by the service, as far as they get there.
     if is_http2 {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let mut builder = http2::Builder::new(Streams { stall_time });
         builder.max_concurrent_streams(256).max_header_list_size(2 * HEADER_BYTES as u32);
         let served = Box::pin(builder.serve_connection(io, answers));
         watch.run(served, |served| served.as_mut().graceful_shutdown()).await;

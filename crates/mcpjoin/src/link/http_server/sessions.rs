@@ -15,6 +15,10 @@ use tokio::time::{Instant, sleep};
 
 use super::entry::Entry;
 use super::events::{EventStore, SessionId};
+use super::memory::Account;
+
+/// How long a session was idle that ends for another one: 1 min. A person who reads a reply takes as long.
+const REST: Duration = Duration::from_secs(60);
 
 /// A legacy session that is open.
 pub(super) struct Session {
@@ -23,6 +27,8 @@ pub(super) struct Session {
     /// The revision agreed on; `None` for 2024-11-05's transport, which asks for none.
     pub(super) version: Option<Version>,
     principal: Option<Box<str>>,
+    /// Whose place it takes.
+    account: Arc<Account>,
     epoch: Instant,
     /// When it was last used, in milliseconds since the epoch.
     used: AtomicU64,
@@ -66,18 +72,30 @@ impl Hasher for AsItIs {
 }
 
 /// A place in the table for a session that may come to be.
-pub(super) struct Place(Arc<Sessions>);
+pub(super) struct Place {
+    sessions: Arc<Sessions>,
+    account: Arc<Account>,
+    /// The session has come to be.
+    taken: bool,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.lock().reserved -= 1;
+        let mut table = self.sessions.lock();
+        table.reserved -= 1;
+        if !self.taken {
+            self.account.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Session {
     fn touch(&self) {
-        let now = self.epoch.elapsed().as_millis();
-        self.used.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.used.store(millis(self.epoch.elapsed()), Ordering::Relaxed);
     }
 
     /// An exchange begins.
@@ -96,8 +114,13 @@ impl Session {
         self.entry.wire.is_closed()
     }
 
+    /// It has an open stream or a call in progress.
+    fn is_used(&self) -> bool {
+        self.exchanges.load(Ordering::Relaxed) > 0
+    }
+
     fn idle(&self) -> Duration {
-        if self.exchanges.load(Ordering::Relaxed) > 0 {
+        if self.is_used() {
             return Duration::ZERO;
         }
         let used = Duration::from_millis(self.used.load(Ordering::Relaxed));
@@ -126,40 +149,82 @@ impl Sessions {
     }
 
     /// Takes a place for a session; `None` when there are too many.
-    pub(super) fn reserve(self: &Arc<Self>) -> Option<Place> {
-        self.place().or_else(|| {
+    pub(super) fn reserve(self: &Arc<Self>, account: &Arc<Account>) -> Option<Place> {
+        let place = self.place(account).or_else(|| {
             // Looked for once for each end, so that to be refused stays cheap.
             if !self.stale.swap(false, Ordering::AcqRel) {
                 return None;
             }
             self.end_those(|session| session.is_over());
-            self.place()
+            self.place(account)
+        });
+        place.or_else(|| {
+            let ended = self.for_another(account)?;
+            tracing::debug!(target: "mcpjoin", "an HTTP session has ended to make room for another");
+            self.end(&ended);
+            self.place(account)
         })
     }
 
-    fn place(self: &Arc<Self>) -> Option<Place> {
+    fn place(self: &Arc<Self>, account: &Arc<Account>) -> Option<Place> {
         let mut table = self.lock();
         if table.sessions.len() + table.reserved >= self.limit {
             return None;
         }
         table.reserved += 1;
-        Some(Place(self.clone()))
+        account.sessions.fetch_add(1, Ordering::Relaxed);
+        Some(Place { sessions: self.clone(), account: account.clone(), taken: false })
+    }
+
+    /// The session that ends when a client wants a place and there is none.
+    fn for_another(&self, account: &Arc<Account>) -> Option<SessionId> {
+        let table = self.lock();
+        let all = || table.sessions.values();
+        let held = |account: &Account| account.sessions.load(Ordering::Relaxed);
+        let most = all().map(|session| &session.account).max_by_key(|account| held(account))?;
+        let mine = |session: &Session| Arc::ptr_eq(&session.account, account);
+        let theirs = |session: &Session| Arc::ptr_eq(&session.account, most) && !mine(session);
+        let longest_idle = |of: &dyn Fn(&Session) -> bool| {
+            let idle = all().filter(|session| of(session));
+            idle.min_by_key(|session| session.used.load(Ordering::Relaxed)).map(|session| session.id)
+        };
+        let half = self.limit / 2;
+        let unused = |session: &Session| theirs(session) && !session.is_used();
+        // A client that has more than half gives some up, whatever they are used for.
+        if held(most) > half
+            && let Some(id) = longest_idle(&unused).or_else(|| longest_idle(&theirs))
+        {
+            return Some(id);
+        }
+        // A client that has half takes no place of another.
+        let any = held(account) < half;
+        let long_ago = millis(self.epoch.elapsed()).checked_sub(millis(REST));
+        let rested = |session: &Session| {
+            let used = session.used.load(Ordering::Relaxed);
+            !session.is_used() && long_ago.is_some_and(|long_ago| used <= long_ago)
+        };
+        longest_idle(&|session| rested(session) && (any || mine(session))).or_else(|| {
+            let fairer = held(most) > held(account) + 1;
+            longest_idle(&unused).filter(|_| fairer)
+        })
     }
 
     /// Enters a session. Called within a runtime.
     pub(super) fn insert(
         self: &Arc<Self>,
-        place: Place,
+        mut place: Place,
         id: SessionId,
         entry: Arc<Entry>,
         version: Option<Version>,
         principal: Option<Box<str>>,
     ) -> Arc<Session> {
+        place.taken = true;
         let session = Arc::new(Session {
             id,
             entry,
             version,
             principal,
+            account: place.account.clone(),
             epoch: self.epoch,
             used: AtomicU64::new(0),
             exchanges: AtomicUsize::new(0),
@@ -192,7 +257,12 @@ impl Sessions {
 
     /// Ends a session at once, with everything that is under way in it.
     pub(super) fn end(&self, id: &SessionId) {
-        let session = self.lock().sessions.remove(id);
+        let mut table = self.lock();
+        let session = table.sessions.remove(id);
+        if let Some(session) = &session {
+            session.account.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(table);
         if let Some(session) = session {
             session.entry.stop();
             if let Some(events) = &self.events {

@@ -121,8 +121,12 @@ fn messages(inbound: &Inbound) -> impl Iterator<Item = Option<&Message>> {
 }
 
 impl Slot {
-    /// Keeps the newest of what nobody reads.
-    pub(super) fn trim(&mut self) {
+    /// Keeps the newest of what nobody reads, and nothing where there is little room.
+    pub(super) fn trim(&mut self, crowded: bool) {
+        if crowded {
+            self.queue.clear();
+            self.bytes = 0;
+        }
         while self.queue.len() > KEPT || (self.bytes > KEPT_BYTES && self.queue.len() > 1) {
             let Some((_, bytes)) = self.queue.pop_front() else { return };
             self.bytes -= bytes.len();
@@ -201,6 +205,55 @@ impl State {
             self.unread = VecDeque::new();
             self.posts = BTreeMap::new();
             self.owed = BTreeMap::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::session::LinkEnd;
+
+    use super::*;
+
+    fn inbound() -> Inbound {
+        Inbound::Closed { cause: LinkEnd::end_of_stream() }
+    }
+
+    #[test]
+    fn messages_that_wait_to_be_read_are_bounded_by_number_and_bytes() {
+        let mut state = State::default();
+        for _ in 0..UNREAD {
+            assert_eq!(state.check(1), Ok(()));
+            state.take_in(inbound(), 1);
+        }
+        assert_eq!(state.check(0), Err(Refused::Full));
+        let mut state = State::default();
+        assert_eq!(state.check(10 * UNREAD_BYTES), Ok(()), "the first always fits");
+        state.take_in(inbound(), UNREAD_BYTES - 1);
+        assert_eq!((state.check(1), state.check(2)), (Ok(()), Err(Refused::Full)));
+    }
+
+    fn waiting(events: usize, length: usize) -> Slot {
+        let queue: VecDeque<_> =
+            (1..=events as u64).map(|number| (number, vec![b'x'; length].into())).collect();
+        Slot { queue, bytes: events * length, ..Slot::default() }
+    }
+
+    #[test]
+    fn the_newest_events_are_kept_for_a_stream_without_a_reader() {
+        for (events, length, kept) in [
+            (KEPT, 1, KEPT),
+            (KEPT + 44, 1, KEPT),
+            (4, KEPT_BYTES / 4, 4),
+            (4, KEPT_BYTES / 4 + 1, 3),
+            (2, KEPT_BYTES + 1, 1),
+        ] {
+            let mut slot = waiting(events, length);
+            slot.trim(false);
+            assert_eq!((slot.queue.len(), slot.bytes), (kept, kept * length), "{events} of {length} bytes");
+            assert_eq!(slot.queue.back().map(|(number, _)| *number), Some(events as u64));
+            slot.trim(true);
+            assert_eq!((slot.queue.len(), slot.bytes), (0, 0), "none where there is little room");
         }
     }
 }

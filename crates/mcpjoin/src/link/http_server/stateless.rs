@@ -33,6 +33,7 @@ pub(super) async fn answer(
     if matches!(kind, LegacyKind::Stream | LegacyKind::End) {
         return reply::not_allowed("POST");
     }
+    let account = came.account.clone();
     let Some((decoded, size, origin)) = came.into_decoded() else { return reply::bare(400) };
     let (ids, batch) = owed(&decoded);
     if ids.is_empty() && !batch {
@@ -63,6 +64,7 @@ pub(super) async fn answer(
         };
         (owner, entry)
     };
+    entry.wire.charge_to(account);
     let holder = match entry.wire.begin(&ids, inbound(decoded, origin), size) {
         Ok(holder) => holder,
         Err(refused) => return shared.refused(refused, first),

@@ -1,7 +1,7 @@
 //! Watches a connection from outside of hyper, and ends it when one of its time limits is reached.
 //!
 //! Each limit applies to one state. A head that comes: `HttpOptions::header_time`. No request under way: [`IDLE`]. Bytes
-//! that the client does not take: [`STALL`]. A connection that is idle for too long ends in order: over HTTP/2 with
+//! that the client does not take: `HttpOptions::stall_time`. A connection that is idle for too long ends in order: over HTTP/2 with
 //! GOAWAY (<https://www.rfc-editor.org/rfc/rfc9113#section-6.8>), and what crosses it is answered.
 
 use std::fmt;
@@ -25,7 +25,7 @@ use super::lasting::Handover;
 /// How long a connection may stay open on which no request is under way.
 pub(super) const IDLE: Duration = Duration::from_secs(90);
 
-/// How long a client may take not a byte of what is owed to it.
+/// How long a client may take not a byte of what is owed to it, unless the options say otherwise.
 pub(super) const STALL: Duration = Duration::from_secs(30);
 
 /// How long a client has to close a connection that was ended for being idle. One that reads does so at once.
@@ -120,10 +120,10 @@ impl Use {
         }
     }
 
-    fn left(&self, header_time: Duration) -> Left {
+    fn left(&self, header_time: Duration, stall_time: Duration) -> Left {
         let is_set = |since: &AtomicU64| since.load(Ordering::Relaxed) != 0;
         let (left, over) = if is_set(&self.stalled_since) || self.requests.load(Ordering::Relaxed) > 0 {
-            (self.left_of(&self.stalled_since, STALL), Left::Nothing)
+            (self.left_of(&self.stalled_since, stall_time), Left::Nothing)
         } else if is_set(&self.head_since) {
             (self.left_of(&self.head_since, header_time), Left::Nothing)
         } else if is_set(&self.ended_since) {
@@ -183,6 +183,7 @@ impl Drop for Answering {
 pub(super) struct Watch {
     pub(super) connection: Arc<Use>,
     pub(super) header_time: Duration,
+    pub(super) stall_time: Duration,
     pub(super) peer: SocketAddr,
     pub(super) ending: watch::Receiver<bool>,
 }
@@ -194,7 +195,7 @@ impl Watch {
         C: Future<Output = Result<(), E>> + Unpin,
         E: fmt::Display,
     {
-        let Self { connection, header_time, peer, mut ending } = self;
+        let Self { connection, header_time, stall_time, peer, mut ending } = self;
         let mut leaving = *ending.borrow();
         if leaving {
             end(&mut served);
@@ -202,7 +203,7 @@ impl Watch {
         let told = ending.clone();
         let mut ended = pin!(ending.changed());
         // A limit may begin to hold right behind a look, so the next look is never later than the shortest of them.
-        let shortest = [header_time, IDLE, STALL, GOODBYE].into_iter().min().unwrap_or(GOODBYE);
+        let shortest = [header_time, IDLE, stall_time, GOODBYE].into_iter().min().unwrap_or(GOODBYE);
         let mut check = pin!(sleep(shortest));
         let mut wakes = Waker::noop().clone();
         poll_fn(|cx| {
@@ -225,7 +226,7 @@ impl Watch {
                     }
                 }
                 if (!known || check.is_elapsed()) && check.as_mut().poll(cx).is_ready() {
-                    let next = match connection.left(header_time) {
+                    let next = match connection.left(header_time, stall_time) {
                         Left::For(left) => left.min(shortest).max(Duration::from_millis(1)),
                         Left::Idle => {
                             connection.mark(&connection.ended_since);

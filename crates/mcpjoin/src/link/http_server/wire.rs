@@ -18,6 +18,7 @@ use mcpjoin_proto::session::Inbound;
 use mcpjoin_proto::{Profile, RequestId};
 
 use super::events::{EventId, EventStore, SessionId};
+use super::memory::{Account, Full, Traffic};
 use super::slot::{Form, Holder, Slot, State, Wake, keep};
 
 /// The number of the stream that belongs to no POST: the one that a legacy client opens with GET, the only one of
@@ -69,6 +70,8 @@ pub(super) struct Wire {
     pub(super) taken: AtomicU64,
     /// The bound of `buffered`.
     pub(super) room: AtomicUsize,
+    /// Whose responses these are.
+    account: Mutex<Option<Arc<Account>>>,
     state: Mutex<State>,
 }
 
@@ -92,6 +95,7 @@ impl Wire {
             buffered: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
             room: AtomicUsize::new(usize::MAX),
+            account: Mutex::default(),
             state: Mutex::default(),
         }
     }
@@ -99,6 +103,26 @@ impl Wire {
     /// The lock is held for moments, and no foreign code runs under it.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what is sent from now on for a client.
+    pub(super) fn charge_to(&self, account: Arc<Account>) {
+        *self.account.lock().unwrap_or_else(PoisonError::into_inner) = Some(account);
+    }
+
+    /// Counts bytes until the client has taken them.
+    pub(super) fn hold(&self, bytes: Bytes) -> Result<Bytes, Full> {
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*account {
+            Some(account) => account.hold(Traffic::Responses, bytes),
+            None => Ok(bytes),
+        }
+    }
+
+    /// Whether there is too little room to keep what no reader waits for.
+    pub(super) fn is_crowded(&self) -> bool {
+        let account = self.account.lock().unwrap_or_else(PoisonError::into_inner);
+        account.as_ref().is_some_and(|account| account.is_crowded(Traffic::Responses))
     }
 
     /// The session is open. The stream of the request that has opened it does not count.
@@ -275,7 +299,7 @@ impl Wire {
         let bytes = slot.bytes;
         if holder.stream == STANDING {
             // What was not taken is for the next who comes.
-            slot.trim();
+            slot.trim(self.is_crowded());
         } else {
             slot.forsaken = !(resumable && streams);
             slot.queue.clear();
