@@ -9,6 +9,7 @@ mod http;
 mod lanes;
 mod legacy_to_modern;
 mod modern_to_legacy;
+mod owners;
 mod same_era;
 
 use std::future::{Ready, ready};

@@ -109,7 +109,7 @@ impl Pool {
                 stir();
             }
         };
-        let common = Common::new(settings.timeout, whose.clients(), can_be_asked, ended);
+        let common = Common::new(settings.timeout, whose.is_shared(), can_be_asked, ended);
         let home = Lane::start(settings, place, spoken, wanted.clone(), common.clone()).await?;
         let (more, turn) = (Mutex::default(), tokio::sync::Mutex::default());
         Ok(Arc::new(Self { home, more, common, wanted, turn, free }))

@@ -18,7 +18,6 @@ use tokio::time::Instant;
 use super::Shared;
 use super::end::Refusal;
 use super::lanes::Pool;
-use super::modern_to_legacy::Clients;
 use super::places::{Place, Places};
 use super::upstream::Wanted;
 
@@ -51,12 +50,9 @@ impl Whose {
         peer.map_or(Self::Anybody, |peer| Self::Address(peer.ip()))
     }
 
-    pub(super) const fn clients(&self) -> Clients {
-        match self {
-            Self::Connection(_) => Clients::One,
-            Self::Principal(_) => Clients::Principal,
-            Self::Address(_) | Self::Anybody => Clients::Strangers,
-        }
+    /// Whether several clients are behind it.
+    pub(super) const fn is_shared(&self) -> bool {
+        !matches!(self, Self::Connection(_))
     }
 
     /// Whether both are bounded together.
@@ -196,7 +192,7 @@ fn make_room(entries: &mut Vec<Entry>, whose: &Whose) {
 /// Ends a server that nobody uses now: one that a pool has beyond its first, else that of the pool that was used longest
 /// ago. Says whether there was one.
 fn end_unused(entries: &mut Vec<Entry>, whose: Option<&Whose>) -> bool {
-    let is_shared = |entry: &Entry| entry.whose.clients() != Clients::One || Some(&entry.whose) == whose;
+    let is_shared = |entry: &Entry| entry.whose.is_shared() || Some(&entry.whose) == whose;
     entries.iter().filter_map(Entry::pool).any(|pool| pool.end_idle_lane()) || end_pool(entries, is_shared)
 }
 
