@@ -327,3 +327,85 @@ fn the_end_of_a_session_is_the_end_of_its_server() {
         served.abort();
     });
 }
+
+/// What comes on a stream, read only as far as somebody waits for it.
+struct Reading {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Reading {
+    async fn of(url: &str, method: &str, headers: &str, body: &str) -> Self {
+        let address = url.trim_start_matches("http://").split('/').next().unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let accept =
+            if method == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
+        let request = format!(
+            "{method} /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n\
+             Connection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Self { stream, text: String::new() }
+    }
+
+    async fn until(&mut self, text: &str) {
+        let mut bytes = [0; 4096];
+        while !self.text.contains(text) {
+            let length = self.stream.read(&mut bytes).await.unwrap();
+            assert!(length > 0, "the stream ends without {text}: {}", self.text);
+            self.text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+    }
+}
+
+#[test]
+fn a_question_during_several_requests_is_asked_on_the_stream_of_the_session_or_on_that_of_the_oldest() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let url = listener.url();
+        let serving = gateway.clone();
+        let served = tokio::spawn(async move {
+            serving.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
+        });
+        for is_heard in [false, true] {
+            let opening = {
+                let url = url.clone();
+                tokio::spawn(async move { post(&url, "", super::INITIALIZE).await })
+            };
+            let mut server = servers.next().await;
+            super::open_legacy(&mut server).await;
+            let reply = opening.await.unwrap();
+            let session =
+                reply.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().trim();
+            let headers = format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-06-18\r\n");
+            post(&url, &headers, super::INITIALIZED).await;
+            let mut stream = None;
+            if is_heard {
+                let mut listens = Reading::of(&url, "GET", &headers, "").await;
+                listens.until("\r\n\r\n").await;
+                stream = Some(listens);
+            }
+            let mut calls = Vec::new();
+            for id in 1..=2 {
+                let call =
+                    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "t" } });
+                calls.push(Reading::of(&url, "POST", &headers, &call.to_string()).await);
+                assert_eq!(server.value().await["method"], "tools/call");
+            }
+            server.say(r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#).await;
+            let asked = r#""method":"roots/list""#;
+            stream.as_mut().unwrap_or(&mut calls[0]).until(asked).await;
+            for (call, id) in calls.iter_mut().zip([2, 3]) {
+                server.say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "n": id } }).to_string()).await;
+                call.until(&format!(r#""result":{{"n":{id}}}"#)).await;
+            }
+            let of = |call: &Reading| call.text.matches(asked).count();
+            assert_eq!((of(&calls[0]), of(&calls[1])), (usize::from(!is_heard), 0), "{is_heard}");
+        }
+        gateway.close().await;
+        served.abort();
+    });
+}

@@ -8,9 +8,11 @@ mod ends;
 mod http;
 mod lanes;
 mod legacy_to_modern;
+mod levels;
 mod modern_to_legacy;
 mod owners;
 mod same_era;
+mod shares;
 
 use std::future::{Ready, ready};
 use std::io;

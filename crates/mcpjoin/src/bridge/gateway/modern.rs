@@ -50,8 +50,9 @@ impl Shared {
     ) -> GatewayEnd {
         let streams = !opening.caps().exchanges;
         let own = streams.then(|| self.pools.own());
+        let account = first.whose.clone().into_account();
         let whose = own.as_ref().map_or(first.whose, |own| own.whose());
-        let start = self.pool(first.wanted, whose);
+        let start = self.pool(first.wanted, whose, account);
         let pool = match opening.waiting(start).await {
             Ok(Ok(pool)) => pool,
             Ok(Err(refusal)) => return self.refuse(opening, &first.id, refusal, &telling).await,
@@ -125,8 +126,8 @@ impl Seen {
 impl FromClient {
     async fn pool(&self, request: &Request, cx: &Context) -> Result<Arc<Pool>, ErrorObject> {
         let asker = cx.asker().cloned().unwrap_or_default();
-        let by_origin = || cx.origin().map_or(Whose::Anybody, |origin| Whose::of(origin));
-        let whose = self.own.clone().unwrap_or_else(by_origin);
+        let by_origin = cx.origin().map_or(Whose::Anybody, |origin| Whose::of(origin));
+        let whose = self.own.clone().unwrap_or_else(|| by_origin.clone());
         if let Some(last) = &*self.last.lock()
             && Arc::ptr_eq(&last.asker, &asker)
             && last.whose == whose
@@ -137,11 +138,14 @@ impl FromClient {
         let wanted = request.params.as_ref().and_then(opening::modern);
         let wanted =
             wanted.ok_or_else(|| ErrorObject::invalid_params("the request does not say who asks"))?;
+        let account = by_origin.into_account();
         let pool = loop {
-            let pool = self.shared.pool(wanted.clone(), whose.clone()).await.map_err(|refusal| {
-                self.shared.tell_refused(&refusal);
-                refusal.to_error_object(&self.telling)
-            })?;
+            let pool = self.shared.pool(wanted.clone(), whose.clone(), account.clone()).await.map_err(
+                |refusal| {
+                    self.shared.tell_refused(&refusal);
+                    refusal.to_error_object(&self.telling)
+                },
+            )?;
             if !pool.is_spent() {
                 break pool;
             }

@@ -55,7 +55,6 @@ impl Hold {
         state.connection = Some(connection);
     }
 
-    #[cfg(feature = "http")]
     pub(super) fn connection(&self) -> Option<Connection> {
         self.lock().connection.clone()
     }

@@ -4,6 +4,8 @@
 //! a server of either era, which logs, reports progress, asks and notifies while it works on their requests, in any order. All of
 //! it follows from one number, which a failure prints.
 
+#[cfg(feature = "http")]
+mod over_http;
 mod peers;
 mod schedule;
 

@@ -85,7 +85,8 @@ async fn on_stream(
 }
 
 pub(super) fn cancelled(id: &Value) -> String {
-    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }).to_string()
+    json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+        .to_string()
 }
 
 async fn in_exchanges(

@@ -141,11 +141,7 @@ impl<C> Flights<C> {
 impl<C: Clone> Flights<C> {
     /// `ended` is told each time a call ends. It is called with nothing locked, and must not block.
     /// `shared`: the calls are of several clients. `can_be_asked`: these have declared something that they can be asked.
-    pub(super) fn new(
-        shared: bool,
-        can_be_asked: bool,
-        ended: impl Fn() + Send + Sync + 'static,
-    ) -> Self {
+    pub(super) fn new(shared: bool, can_be_asked: bool, ended: impl Fn() + Send + Sync + 'static) -> Self {
         let flying = Flying {
             last: 0,
             calls: BTreeMap::new(),
@@ -232,9 +228,8 @@ impl<C: Clone> Flights<C> {
     /// The client to whom a log message of this level goes. `None`: nobody now. One that a client wants which is away is kept
     /// for it.
     pub(super) fn hearer(&self, level: LoggingLevel, told: &Notification) -> Option<C> {
-        let wants = |call: &Call<C>| {
-            (call.alone || !self.shared) && call.level.is_some_and(|from| level >= from)
-        };
+        let wants =
+            |call: &Call<C>| (call.alone || !self.shared) && call.level.is_some_and(|from| level >= from);
         let mut flying = self.lock();
         let here = flying.calls.values().filter(|call| wants(call)).find_map(|call| call.here.clone());
         if here.is_some() {

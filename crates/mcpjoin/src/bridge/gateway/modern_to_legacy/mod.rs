@@ -238,8 +238,8 @@ impl ModernToLegacy {
 
     /// Tells the client whose it is what the server logs. A level that is missing or unknown is not known to be wanted.
     fn log(&self, notification: Notification) {
-        let hearer = level_of(&notification)
-            .and_then(|level| self.current()?.flights.hearer(level, &notification));
+        let hearer =
+            level_of(&notification).and_then(|level| self.current()?.flights.hearer(level, &notification));
         match hearer {
             Some(cx) => tell(&cx, notification),
             None => dropped(&notification),
@@ -284,9 +284,11 @@ impl ModernToLegacy {
             return run.clone();
         }
         let Common { shared, can_be_asked, ended, .. } = self.common.clone();
+        // A modern server asks in its results.
+        let asks = connection.peer().is_none_or(|peer| peer.profile.initialize);
         let run = Arc::new(Run {
             connection: connection.clone(),
-            flights: Arc::new(Flights::new(shared, can_be_asked, move || ended())),
+            flights: Arc::new(Flights::new(shared, can_be_asked && asks, move || ended())),
             level: Level::default(),
             visited: Visited::default(),
             tasks: Required::default(),
