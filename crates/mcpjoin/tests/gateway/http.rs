@@ -409,3 +409,35 @@ fn a_question_during_several_requests_is_asked_on_the_stream_of_the_session_or_o
         served.abort();
     });
 }
+
+#[test]
+fn a_client_for_which_no_more_servers_are_started_is_asked_to_come_again() {
+    run(async {
+        let (url, gateway, _end) = gateway(server()).await;
+        for (status, headers, of) in [
+            (
+                "modern",
+                "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n",
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"cNUMBER","version":"1"}}}}"#,
+            ),
+            ("legacy", "", super::INITIALIZE),
+        ] {
+            let mut replies = tokio::task::JoinSet::new();
+            for number in 0..60 {
+                let (url, body) = (url.clone(), of.replace("NUMBER", &number.to_string()));
+                replies.spawn(async move { post(&url, headers, &body).await });
+            }
+            let refused = loop {
+                let reply = replies.join_next().await.expect("one is refused").unwrap();
+                if !reply.starts_with("HTTP/1.1 200") {
+                    break reply;
+                }
+            };
+            assert!(refused.starts_with("HTTP/1.1 503"), "{status}: {refused}");
+            assert!(refused.to_lowercase().contains("\r\nretry-after: 1\r\n"), "{refused}");
+            assert!(refused.contains("tooManyStarts") && refused.contains("4 a second"), "{refused}");
+        }
+        gateway.close().await;
+    });
+}
+

@@ -12,6 +12,7 @@ use mcpjoin_proto::{Message, Response, encode};
 
 use super::events::{Event, EventId};
 use super::legacy::cancels;
+use super::reply;
 use super::slot::{Form, Slot, State, Wake, keep};
 use super::wire::{Routing, STANDING, Wire};
 use crate::link::{Io, cannot_reopen};
@@ -125,6 +126,7 @@ impl Wire {
         encode::message(message, &mut text);
         if last && matches!(slot.form, Form::Open) {
             let status = match response.map(|response| &response.outcome) {
+                Some(Err(error)) if reply::is_for_later(error) => 503,
                 Some(Err(error)) if self.routing == Routing::Exchange => classify::status(error.code),
                 _ => 200,
             };
