@@ -494,7 +494,7 @@ fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
             .build()
             .unwrap();
         let gateway = Gateway::builder(move || {
-            let (near, theirs) = mcpjoin::Link::memory();
+            let (near, theirs) = Link::memory();
             far.connect(theirs);
             std::future::ready(Ok::<_, std::io::Error>(near))
         })
@@ -506,9 +506,9 @@ fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
         let served =
             tokio::spawn(async move { serving.serve_all(listener, async { drop(ended.await) }).await });
         let mut clients = Vec::new();
-        for era in [mcpjoin::proto::Era::Legacy, mcpjoin::proto::Era::Modern] {
-            let link = mcpjoin::Link::tcp(&address).await.unwrap();
-            let builder = mcpjoin::Client::builder("c", "1").ask(mcpjoin::proto::session::Ask::Only(era));
+        for era in [Era::Legacy, Era::Modern] {
+            let link = Link::tcp(&address).await.unwrap();
+            let builder = mcpjoin::Client::builder("c", "1").ask(Ask::Only(era));
             let client = builder.connect(link).await.unwrap();
             let result = client.call_tool("t", None).await.unwrap();
             assert_eq!(result.content[0].as_text(), Some("done"));

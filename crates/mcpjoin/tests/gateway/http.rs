@@ -440,4 +440,3 @@ fn a_client_for_which_no_more_servers_are_started_is_asked_to_come_again() {
         gateway.close().await;
     });
 }
-

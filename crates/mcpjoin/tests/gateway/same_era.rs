@@ -516,7 +516,7 @@ fn a_server_that_had_to_make_room_is_another_one_for_the_next_request() {
 async fn open_any(server: &mut super::Raw) {
     let probe = server.value().await;
     assert_eq!(probe["method"], "server/discover");
-    let discovered = super::DISCOVERED.replace("1e3", "1000");
+    let discovered = DISCOVERED.replace("1e3", "1000");
     server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{discovered}}}"#)).await;
 }
 
