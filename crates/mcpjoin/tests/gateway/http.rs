@@ -14,7 +14,7 @@ use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::{Client, Link, Server};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
 use super::Servers;
@@ -145,8 +145,15 @@ fn two_nameless_clients_at_one_address_are_each_asked_what_their_own_call_asks()
 
 /// One POST, word for word; what comes back until the connection is closed or the reply is whole.
 async fn post(url: &str, headers: &str, body: &str) -> String {
+    post_from("127.0.0.1", url, headers, body).await
+}
+
+/// The same from an address of this machine.
+async fn post_from(from: &str, url: &str, headers: &str, body: &str) -> String {
     let address = url.trim_start_matches("http://").split('/').next().unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
     let request = format!(
         "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
          Connection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
@@ -438,5 +445,38 @@ fn a_client_for_which_no_more_servers_are_started_is_asked_to_come_again() {
             assert!(refused.contains("tooManyStarts") && refused.contains("4 a second"), "{refused}");
         }
         gateway.close().await;
+    });
+}
+
+/// Other systems have one loopback address only.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_sessions_a_client_gets_no_server_that_another_address_has_used() {
+    run(async {
+        let (starts, far) = (Arc::new(Mutex::new(0)), server());
+        let count = starts.clone();
+        let gateway = Gateway::builder(move || {
+            *count.lock().unwrap() += 1;
+            let (near, theirs) = Link::memory();
+            far.connect(theirs);
+            std::future::ready(Ok::<_, std::io::Error>(near))
+        })
+        .build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let url = listener.url();
+        let serving = gateway.clone();
+        let options = HttpOptions::new().stateless(true);
+        let served =
+            tokio::spawn(async move { serving.serve_http(listener, options, std::future::pending()).await });
+        let list = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
+        for (from, servers) in
+            [("127.0.0.1", 1), ("127.0.0.1", 1), ("127.0.0.2", 2), ("127.0.0.1", 2), ("127.0.0.2", 2)]
+        {
+            let reply = post_from(from, &url, "MCP-Protocol-Version: 2025-06-18\r\n", list).await;
+            assert!(reply.contains(r#""name":"asks""#), "{reply}");
+            assert_eq!(*starts.lock().unwrap(), servers, "{from}");
+        }
+        gateway.close().await;
+        served.abort();
     });
 }
