@@ -48,7 +48,7 @@ pub(super) fn client(
     let gateway = gateway.clone();
     match way {
         Way::Stream => {
-            let (link, raw) = Raw::pair();
+            let (link, raw) = Raw::pair_of(16 * 1024);
             tokio::spawn(async move { gateway.serve(link).await });
             tokio::spawn(on_stream(number, raw, said, events));
         }
@@ -139,7 +139,7 @@ impl Farm {
         let says = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (all, count) = (says.clone(), AtomicUsize::new(0));
         let builder = Gateway::builder(move || {
-            let (link, raw) = Raw::pair();
+            let (link, raw) = Raw::pair_of(16 * 1024);
             let (says, said) = unbounded_channel();
             all.lock().unwrap().push(says);
             let number = count.fetch_add(1, Ordering::Relaxed);

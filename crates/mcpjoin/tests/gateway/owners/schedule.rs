@@ -15,7 +15,7 @@ use super::{Random, mark, marks};
 const SCHEDULES: u64 = 10_000;
 const FIRST_SEED: u64 = 1;
 /// Actions of one schedule: more finish what is open without new faults.
-const ACTIONS: usize = 9;
+const ACTIONS: usize = 8;
 /// Rounds in which what is open ends.
 const ROUNDS: usize = 60;
 
