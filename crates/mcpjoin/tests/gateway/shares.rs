@@ -217,10 +217,14 @@ fn a_hundred_sessions_of_one_address_keep_nobody_else_from_being_served() {
         assert_eq!(count.running().len(), 100);
         // The oldest was used again.
         assert!(is_open(&mut sessions[0]).await);
-        let mut other = session(&gateway, "192.0.2.2:1").await;
+        // Two at once: each needs a place of its own.
+        let mut other = Person::at(&gateway, "192.0.2.2:1");
+        other.say(INITIALIZE.into()).await;
         let mut modern_one = Person::at(&gateway, "192.0.2.3:1");
         modern_one.say(modern("tools/list", "c", "{}")).await;
         is_served(&mut modern_one).await;
+        is_served(&mut other).await;
+        other.say(INITIALIZED.into()).await;
         assert!(is_open(&mut other).await);
         let mut ended = Vec::new();
         for (number, session) in sessions.iter_mut().enumerate() {

@@ -173,7 +173,7 @@ impl Pool {
                 continue;
             };
             let start = async {
-                let place = shared.pools.wait_for_place(&shared.places, &self.account).await?;
+                let place = shared.pools.wait_for_place(&shared.places, &self.account, None).await?;
                 // Once for this call, however often another server becomes free meanwhile.
                 let at = match reserved {
                     Some(at) => at,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::end::Refusal;
 use super::pools::Whose;
@@ -109,25 +109,6 @@ impl Places {
         let taken = Taken { account: account.clone(), ending: ending.clone(), session: None };
         state.taken.insert(number, taken);
         Ok(Place { places: self.clone(), number, ending })
-    }
-
-    /// The same, and waits for a place so long.
-    pub(super) async fn take_within(
-        self: &Arc<Self>,
-        account: &Whose,
-        patience: Duration,
-    ) -> Result<Place, Refusal> {
-        let _waiting = self.waiting(account);
-        let waiting = async {
-            loop {
-                let left = self.left.notified();
-                match self.take(account) {
-                    Err(Refusal::TooMany { .. }) => left.await,
-                    taken => return taken,
-                }
-            }
-        };
-        timeout(patience, waiting).await.unwrap_or(Err(Refusal::TooMany { limit: self.most }))
     }
 
     /// Notes that the account waits.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use mcpjoin_proto::session::Origin;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Shared;
 use super::end::Refusal;
@@ -166,8 +166,10 @@ impl Pools {
             sleep_until(at).await;
         }
         match places.take(account) {
-            Err(Refusal::TooMany { .. }) if places.are_leaving() || self.free(places, account, whose) => {
-                places.take_within(account, LEAVING).await
+            Err(why @ Refusal::TooMany { .. })
+                if places.are_leaving() || self.free(places, account, whose) =>
+            {
+                timeout(LEAVING, self.wait_for_place(places, account, whose)).await.unwrap_or(Err(why))
             }
             taken => taken,
         }
@@ -186,11 +188,12 @@ impl Pools {
         end_unused(&mut self.lock(), may) || places.end_session(&giver)
     }
 
-    /// The same, and waits for one however long it takes.
+    /// A place for one more server, however long it takes until there is one. What can be ended for it is ended.
     pub(super) async fn wait_for_place(
         &self,
         places: &Arc<Places>,
         account: &Whose,
+        whose: Option<&Whose>,
     ) -> Result<Place, Refusal> {
         let _waiting = places.waiting(account);
         loop {
@@ -198,7 +201,7 @@ impl Pools {
             match places.take(account) {
                 Err(Refusal::TooMany { .. }) => {
                     if !places.are_leaving() {
-                        self.free(places, account, None);
+                        self.free(places, account, whose);
                     }
                     stirred.await;
                 }
