@@ -15,7 +15,7 @@ use super::{Random, mark, marks};
 const SCHEDULES: u64 = 10_000;
 const FIRST_SEED: u64 = 1;
 /// Actions of one schedule: more finish what is open without new faults.
-const ACTIONS: usize = 8;
+const ACTIONS: usize = 6;
 /// Rounds in which what is open ends.
 const ROUNDS: usize = 60;
 
@@ -107,7 +107,7 @@ impl World {
         let legacy_server = random.percent(60);
         let era = if legacy_server { Era::Legacy } else { Era::Modern };
         let farm = Farm::new(era, sends.clone(), |builder| builder);
-        let count = if random.percent(75) { 2 } else { 3 };
+        let count = if random.percent(85) { 2 } else { 3 };
         // Often alike, so that they share.
         let usual = Way::Http { address: "192.0.2.1", principal: None };
         let askable = random.percent(50);
