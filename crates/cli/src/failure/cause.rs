@@ -521,6 +521,9 @@ fn advice(error: &ErrorObject) -> &'static str {
         Some("tooManyServers") => {
             "come again when another client has left, or raise the limit of that bridge with --max-sessions"
         }
+        Some("tooManyStarts") => {
+            "come again in some seconds: that bridge starts only so many servers a second for one client"
+        }
         Some("closed") => "come again when that bridge runs again",
         Some(_) => {
             "look at the server behind that bridge: the bridge itself says on its standard error what is wrong with it"

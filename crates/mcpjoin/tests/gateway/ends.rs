@@ -484,3 +484,45 @@ fn a_shared_server_that_nobody_uses_gives_its_place_to_who_needs_one_and_one_of_
         open_modern(&mut servers.next().await).await;
     });
 }
+
+#[test]
+fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let test = async {
+        let far = mcpjoin::Server::builder("far", "1")
+            .tool(mcpjoin::server::tool("t"), |_: mcpjoin::server::NoArguments, _| async { "done" })
+            .build()
+            .unwrap();
+        let gateway = Gateway::builder(move || {
+            let (near, theirs) = Link::memory();
+            far.connect(theirs);
+            std::future::ready(Ok::<_, std::io::Error>(near))
+        })
+        .build();
+        let listener = mcpjoin::link::Listener::tcp("127.0.0.1:0").await.unwrap();
+        let address = listener.address().tcp().unwrap().to_string();
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let serving = gateway.clone();
+        let served =
+            tokio::spawn(async move { serving.serve_all(listener, async { drop(ended.await) }).await });
+        let mut clients = Vec::new();
+        for era in [Era::Legacy, Era::Modern] {
+            let link = Link::tcp(&address).await.unwrap();
+            let builder = mcpjoin::Client::builder("c", "1").ask(Ask::Only(era));
+            let client = builder.connect(link).await.unwrap();
+            let result = client.call_tool("t", None).await.unwrap();
+            assert_eq!(result.content[0].as_text(), Some("done"));
+            clients.push(client);
+        }
+        assert!(!served.is_finished());
+        drop(end);
+        served.await.unwrap();
+        for client in clients {
+            client.closed().await;
+        }
+        gateway.close().await;
+    };
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs");
+    });
+}

@@ -14,7 +14,7 @@ use mcpjoin::server::{NoArguments, tool};
 use mcpjoin::{Client, Link, Server};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
 use super::Servers;
@@ -145,8 +145,15 @@ fn two_nameless_clients_at_one_address_are_each_asked_what_their_own_call_asks()
 
 /// One POST, word for word; what comes back until the connection is closed or the reply is whole.
 async fn post(url: &str, headers: &str, body: &str) -> String {
+    post_from("127.0.0.1", url, headers, body).await
+}
+
+/// The same from an address of this machine.
+async fn post_from(from: &str, url: &str, headers: &str, body: &str) -> String {
     let address = url.trim_start_matches("http://").split('/').next().unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
     let request = format!(
         "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
          Connection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
@@ -323,6 +330,152 @@ fn the_end_of_a_session_is_the_end_of_its_server() {
         // DELETE.
         client.close().await;
         assert_eq!(server.hear().await, None);
+        gateway.close().await;
+        served.abort();
+    });
+}
+
+/// What comes on a stream, read only as far as somebody waits for it.
+struct Reading {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Reading {
+    async fn of(url: &str, method: &str, headers: &str, body: &str) -> Self {
+        let address = url.trim_start_matches("http://").split('/').next().unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let accept =
+            if method == "GET" { "text/event-stream" } else { "application/json, text/event-stream" };
+        let request = format!(
+            "{method} /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n\
+             Connection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Self { stream, text: String::new() }
+    }
+
+    async fn until(&mut self, text: &str) {
+        let mut bytes = [0; 4096];
+        while !self.text.contains(text) {
+            let length = self.stream.read(&mut bytes).await.unwrap();
+            assert!(length > 0, "the stream ends without {text}: {}", self.text);
+            self.text.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+    }
+}
+
+#[test]
+fn a_question_during_several_requests_is_asked_on_the_stream_of_the_session_or_on_that_of_the_oldest() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let url = listener.url();
+        let serving = gateway.clone();
+        let served = tokio::spawn(async move {
+            serving.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
+        });
+        for is_heard in [false, true] {
+            let opening = {
+                let url = url.clone();
+                tokio::spawn(async move { post(&url, "", super::INITIALIZE).await })
+            };
+            let mut server = servers.next().await;
+            super::open_legacy(&mut server).await;
+            let reply = opening.await.unwrap();
+            let session =
+                reply.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().trim();
+            let headers = format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-06-18\r\n");
+            post(&url, &headers, super::INITIALIZED).await;
+            let mut stream = None;
+            if is_heard {
+                let mut listens = Reading::of(&url, "GET", &headers, "").await;
+                listens.until("\r\n\r\n").await;
+                stream = Some(listens);
+            }
+            let mut calls = Vec::new();
+            for id in 1..=2 {
+                let call =
+                    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "t" } });
+                calls.push(Reading::of(&url, "POST", &headers, &call.to_string()).await);
+                assert_eq!(server.value().await["method"], "tools/call");
+            }
+            server.say(r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#).await;
+            let asked = r#""method":"roots/list""#;
+            stream.as_mut().unwrap_or(&mut calls[0]).until(asked).await;
+            for (call, id) in calls.iter_mut().zip([2, 3]) {
+                server.say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "n": id } }).to_string()).await;
+                call.until(&format!(r#""result":{{"n":{id}}}"#)).await;
+            }
+            let of = |call: &Reading| call.text.matches(asked).count();
+            assert_eq!((of(&calls[0]), of(&calls[1])), (usize::from(!is_heard), 0), "{is_heard}");
+        }
+        gateway.close().await;
+        served.abort();
+    });
+}
+
+#[test]
+fn a_client_for_which_no_more_servers_are_started_is_asked_to_come_again() {
+    run(async {
+        let (url, gateway, _end) = gateway(server()).await;
+        for (status, headers, of) in [
+            (
+                "modern",
+                "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\n",
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"cNUMBER","version":"1"}}}}"#,
+            ),
+            ("legacy", "", super::INITIALIZE),
+        ] {
+            let mut replies = tokio::task::JoinSet::new();
+            for number in 0..60 {
+                let (url, body) = (url.clone(), of.replace("NUMBER", &number.to_string()));
+                replies.spawn(async move { post(&url, headers, &body).await });
+            }
+            let refused = loop {
+                let reply = replies.join_next().await.expect("one is refused").unwrap();
+                if !reply.starts_with("HTTP/1.1 200") {
+                    break reply;
+                }
+            };
+            assert!(refused.starts_with("HTTP/1.1 503"), "{status}: {refused}");
+            assert!(refused.to_lowercase().contains("\r\nretry-after: 1\r\n"), "{refused}");
+            assert!(refused.contains("tooManyStarts") && refused.contains("4 a second"), "{refused}");
+        }
+        gateway.close().await;
+    });
+}
+
+/// Other systems have one loopback address only.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_sessions_a_client_gets_no_server_that_another_address_has_used() {
+    run(async {
+        let (starts, far) = (Arc::new(Mutex::new(0)), server());
+        let count = starts.clone();
+        let gateway = Gateway::builder(move || {
+            *count.lock().unwrap() += 1;
+            let (near, theirs) = Link::memory();
+            far.connect(theirs);
+            std::future::ready(Ok::<_, std::io::Error>(near))
+        })
+        .build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let url = listener.url();
+        let serving = gateway.clone();
+        let options = HttpOptions::new().stateless(true);
+        let served =
+            tokio::spawn(async move { serving.serve_http(listener, options, std::future::pending()).await });
+        let list = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
+        for (from, servers) in
+            [("127.0.0.1", 1), ("127.0.0.1", 1), ("127.0.0.2", 2), ("127.0.0.1", 2), ("127.0.0.2", 2)]
+        {
+            let reply = post_from(from, &url, "MCP-Protocol-Version: 2025-06-18\r\n", list).await;
+            assert!(reply.contains(r#""name":"asks""#), "{reply}");
+            assert_eq!(*starts.lock().unwrap(), servers, "{from}");
+        }
         gateway.close().await;
         served.abort();
     });

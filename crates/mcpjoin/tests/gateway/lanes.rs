@@ -29,7 +29,15 @@ pub(crate) struct Person {
 
 impl Person {
     pub(crate) fn at(gateway: &Gateway, address: &str) -> Self {
-        let caps = LinkCaps { exchanges: true, ..LinkCaps::default() };
+        Self::with(gateway, address, LinkCaps { exchanges: true, ..LinkCaps::default() })
+    }
+
+    /// Somebody with a connection that is no exchange over HTTP.
+    pub(crate) fn on_stream(gateway: &Gateway, address: &str) -> Self {
+        Self::with(gateway, address, LinkCaps::default())
+    }
+
+    fn with(gateway: &Gateway, address: &str, caps: LinkCaps) -> Self {
         let (link, driver) = Link::pair(caps);
         let gateway = gateway.clone();
         tokio::spawn(async move { gateway.serve(link).await });
@@ -37,7 +45,7 @@ impl Person {
         Self { driver, origin, capabilities: ASKABLE }
     }
 
-    fn of(gateway: &Gateway, principal: &str) -> Self {
+    pub(crate) fn of(gateway: &Gateway, principal: &str) -> Self {
         let mut person = Self::at(gateway, HOME);
         person.origin = Arc::new(Origin { principal: Some(principal.into()), ..(*person.origin).clone() });
         person
@@ -55,11 +63,16 @@ impl Person {
     }
 
     pub(crate) async fn say(&mut self, text: String) {
+        assert!(self.tries(text).await, "the connection is over");
+    }
+
+    /// The same on a connection that may be over; whether it was taken.
+    pub(crate) async fn tries(&mut self, text: String) -> bool {
         let Ok(decode::Decoded::Message(message)) = decode::decode(&Bytes::from(text), &Default::default())
         else {
             panic!("no message")
         };
-        self.driver.send(Inbound::Message { message, origin: self.origin.clone() }).await.unwrap();
+        self.driver.send(Inbound::Message { message, origin: self.origin.clone() }).await.is_ok()
     }
 
     async fn ask(&mut self, id: i64, method: &str, params: Value) {
@@ -79,15 +92,24 @@ impl Person {
 
     /// Leaves the exchange of a request.
     async fn leave(&mut self, id: i64) {
-        self.driver.send(Inbound::Detached { id: RequestId::from(id) }).await.unwrap();
+        self.leaves(RequestId::from(id)).await;
+    }
+
+    pub(crate) async fn leaves(&mut self, id: RequestId) {
+        self.driver.send(Inbound::Detached { id }).await.unwrap();
     }
 
     pub(crate) async fn next(&mut self) -> Value {
+        self.heard().await.expect("an answer")
+    }
+
+    /// The next message; `None` when the connection is over.
+    pub(crate) async fn heard(&mut self) -> Option<Value> {
         loop {
-            if let Outbound::Message { message, .. } = self.driver.recv().await.expect("an answer") {
+            if let Outbound::Message { message, .. } = self.driver.recv().await? {
                 let mut text = BytesMut::new();
                 encode::message(&message, &mut text);
-                return serde_json::from_slice(&text).unwrap();
+                return Some(serde_json::from_slice(&text).unwrap());
             }
         }
     }
@@ -726,4 +748,33 @@ fn streams_of_two_clients_share_what_the_server_is_asked_for() {
         other.leave(9).await;
         servers.hear("resources/unsubscribe").await;
     });
+}
+
+#[test]
+fn a_server_that_did_not_answer_in_time_gets_no_other_call_that_could_hear_its_question() {
+    for method in ["tools/call", "completion/complete"] {
+        run(async {
+            let (mut servers, builder) = Programs::before();
+            let gateway = builder.timeout(Duration::from_secs(30)).build();
+            let [mut hears, mut one, mut two] = [0; 3].map(|_| Person::at(&gateway, HOME));
+            // A stream keeps the server.
+            let filter = json!({ "notifications": { "toolsListChanged": true } });
+            hears.ask(9, "subscriptions/listen", filter).await;
+            hears.next().await;
+            one.ask(1, method, json!({ "name": "one" })).await;
+            let (late, _) = servers.hear(method).await;
+            assert_eq!(one.error().await["data"]["gateway"], "timeout", "{method}");
+            servers.hear("notifications/cancelled").await;
+            two.call(1, "two").await;
+            let (other, id) = servers.hear("tools/call").await;
+            servers.ask(late, "one, still there?");
+            let (at, refused) = servers.next().await;
+            assert_eq!(at, late);
+            assert_eq!(refused["error"]["data"]["gateway"], "nobodyToAsk", "{method}: {refused}");
+            two.is_silent().await;
+            assert_ne!(late, other, "{method}");
+            servers.answer(other, &id, "two");
+            assert_eq!(two.text().await, "two");
+        });
+    }
 }

@@ -8,8 +8,11 @@ mod ends;
 mod http;
 mod lanes;
 mod legacy_to_modern;
+mod levels;
 mod modern_to_legacy;
+mod owners;
 mod same_era;
+mod shares;
 
 use std::future::{Ready, ready};
 use std::io;
@@ -43,7 +46,12 @@ pub(crate) struct Raw {
 impl Raw {
     /// A peer and the link to it.
     pub(crate) fn pair() -> (Link, Self) {
-        let (near, far) = tokio::io::duplex(1 << 20);
+        Self::pair_of(1 << 20)
+    }
+
+    /// The same with room for so many bytes each way.
+    pub(crate) fn pair_of(bytes: usize) -> (Link, Self) {
+        let (near, far) = tokio::io::duplex(bytes);
         let (reader, writer) = tokio::io::split(near);
         let link = Link::stream(reader, writer, "raw");
         let (reader, writer) = tokio::io::split(far);

@@ -382,32 +382,97 @@ fn modern_clients_over_http_share_a_server_for_what_they_can_do_and_others_have_
     });
 }
 
+const UNKNOWN: &str = r#"{"jsonrpc":"2.0","method":"notifications/com.example/x"}"#;
+
+fn error_log(data: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"error","data":"{data}"}}}}"#
+    )
+}
+
 #[test]
-fn what_a_shared_server_logs_reaches_nobody_who_has_not_asked_for_it() {
+fn what_a_shared_server_logs_reaches_a_call_that_was_alone_from_its_beginning_and_wants_it() {
+    run(async {
+        for principal in [None, Some("ada")] {
+            let (mut servers, start) = Servers::set();
+            let gateway = Gateway::builder(start).build();
+            let person = || match principal {
+                None => Person::at(&gateway, "192.0.2.1:5"),
+                Some(principal) => Person::of(&gateway, principal),
+            };
+            let (mut one, mut two) = (person(), person());
+            let level = r#","io.modelcontextprotocol/logLevel":"info""#;
+            one.say(modern_request("1", "tools/call", "", level)).await;
+            let mut server = servers.next().await;
+            open_modern(&mut server).await;
+            server.line().await;
+            server.say(&error_log("one's")).await;
+            assert_eq!(one.next().await["params"]["data"], "one's");
+            // Below its level, and what is no log message.
+            server.say(&error_log("no").replace("error", "debug")).await;
+            server.say(UNKNOWN).await;
+            server.say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
+            // The second wants log messages, too: whose they are is not known now.
+            two.say(modern_request("1", "tools/call", "", level)).await;
+            server.line().await;
+            server.say(&error_log("whose?")).await;
+            server.say(UNKNOWN).await;
+            server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+            assert_eq!(one.next().await["id"], 1);
+            // What comes late may still be the first one's.
+            server.say(&error_log("late")).await;
+            server.say(UNKNOWN).await;
+            server.say(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
+            assert_eq!(two.next().await["id"], 1);
+            one.say(modern_request("2", "tools/call", "", level)).await;
+            server.line().await;
+            server.say(&error_log("one's again")).await;
+            assert_eq!(one.next().await["params"]["data"], "one's again");
+        }
+    });
+}
+
+#[test]
+fn what_belongs_to_no_request_reaches_a_client_on_its_own_connection_once() {
     run(async {
         let (mut servers, start) = Servers::set();
         let gateway = Gateway::builder(start).build();
-        let [mut one, mut two] = [0; 2].map(|_| Person::at(&gateway, "192.0.2.1:5"));
-        let level = r#","io.modelcontextprotocol/logLevel":"info""#;
-        one.say(modern_request("1", "tools/call", "", level)).await;
+        let (mut client, _served) = client(&gateway);
+        for id in ["1", "2"] {
+            client.say(&modern_request(id, "tools/call", "", "")).await;
+        }
         let mut server = servers.next().await;
         open_modern(&mut server).await;
         server.line().await;
-        two.say(modern_request("1", "tools/call", "", "")).await;
         server.line().await;
-        let log =
-            r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"one's"}}"#;
-        server.say(log).await;
-        assert_eq!(one.next().await["params"]["data"], "one's");
-        server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
-        one.next().await;
-        // What comes too late is still the first one's.
-        server.say(log).await;
-        let unknown = r#"{"jsonrpc":"2.0","method":"notifications/com.example/x"}"#;
-        server.say(unknown).await;
-        assert_eq!(two.next().await["method"], "notifications/com.example/x");
-        server.say(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
-        assert_eq!(two.next().await["id"], 1);
+        let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+        for said in [UNKNOWN, changed, UNKNOWN] {
+            server.say(said).await;
+            client.hears(said).await;
+        }
+        for (theirs, ours) in [(2, 1), (3, 2)] {
+            server.say(&format!(r#"{{"jsonrpc":"2.0","id":{theirs},"result":{{}}}}"#)).await;
+            client.hears(&format!(r#"{{"jsonrpc":"2.0","id":{ours},"result":{{}}}}"#)).await;
+        }
+        // With nothing under way it is told, too.
+        server.say(changed).await;
+        client.hears(changed).await;
+    });
+}
+
+#[test]
+fn notifications_over_http_reach_no_server_for_it_is_not_known_whose() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).build();
+        let mut person = Person::at(&gateway, "192.0.2.1:5");
+        person.say(modern_request("1", "a/b", "", "")).await;
+        let mut server = servers.next().await;
+        open_modern(&mut server).await;
+        server.line().await;
+        person.say(UNKNOWN.into()).await;
+        person.say(modern_request("2", "a/b", "", "")).await;
+        assert_eq!(server.value().await["method"], "a/b");
     });
 }
 
@@ -417,20 +482,20 @@ fn a_server_that_had_to_make_room_is_another_one_for_the_next_request() {
         let (mut servers, start) = Servers::set();
         let gateway = Gateway::builder(start).build();
         let of = |kind: usize, id: usize, method: &str, members: &str| {
-            let kind = format!(r#""elicitation":{{}},"com.example/kind{kind}":{{}},"#);
-            modern_request(&id.to_string(), method, members, "").replace(r#""elicitation":{},"#, &kind)
+            let name = format!(r#""name":"c{kind}""#);
+            modern_request(&id.to_string(), method, members, "").replace(r#""name":"c""#, &name)
         };
         // The oldest has a stream open, and the next is idle.
         let (mut client, _served) = client(&gateway);
         client.say(&of(0, 99, "subscriptions/listen", r#""notifications":{},"#)).await;
         let mut listened = servers.next().await;
-        open_modern(&mut listened).await;
+        open_any(&mut listened).await;
         listened.line().await;
         let mut running = Vec::new();
         for kind in 1..=16 {
             client.say(&of(kind, kind, "a/b", "")).await;
             let mut server = servers.next().await;
-            open_modern(&mut server).await;
+            open_any(&mut server).await;
             server.line().await;
             server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
             client.line().await;
@@ -439,13 +504,20 @@ fn a_server_that_had_to_make_room_is_another_one_for_the_next_request() {
         assert_eq!(running[0].hear().await, None);
         client.say(&of(1, 98, "a/b", "")).await;
         let mut server = servers.next().await;
-        open_modern(&mut server).await;
+        open_any(&mut server).await;
         server.line().await;
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","id":98,"result":{}}"#).await;
         listened.say(r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":99}}}"#).await;
     });
+}
+
+async fn open_any(server: &mut super::Raw) {
+    let probe = server.value().await;
+    assert_eq!(probe["method"], "server/discover");
+    let discovered = DISCOVERED.replace("1e3", "1000");
+    server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{discovered}}}"#)).await;
 }
 
 const LOG: &str =

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcpjoin_proto::ErrorObject;
 use mcpjoin_proto::session::{CloseCause, OpeningFailure};
 
-use super::relaying::exit_of;
+use super::relaying::{exit_of, millis};
 use super::telling::Telling;
 use crate::client::{NoClient, RunEnd};
 
@@ -37,6 +37,19 @@ pub enum Refusal {
         /// The bound.
         limit: usize,
     },
+    /// More servers were to be started for one principal or address than may be.
+    #[error(
+        "too many servers were started for this client: {limit} a second may be started for one principal or address, after {burst} \
+         at once; come again in {} s", retry_after.as_secs() + 1
+    )]
+    TooManyStarts {
+        /// Starts a second.
+        limit: u32,
+        /// Starts at once after a pause.
+        burst: u32,
+        /// After this time one more may be started.
+        retry_after: Duration,
+    },
     /// The gateway is closed.
     #[error("the gateway is closed")]
     Closed,
@@ -51,7 +64,7 @@ impl Refusal {
                 NoClient::GivenUp { last, .. } | NoClient::TimedOut { last, .. } => Some(last),
                 NoClient::Closed => None,
             },
-            Self::TooMany { .. } | Self::Closed => None,
+            Self::TooMany { .. } | Self::TooManyStarts { .. } | Self::Closed => None,
         };
         if let (Self::NotStarted(_), Some(RunEnd::NotOpened(error))) = (self, end)
             && let CloseCause::Opening(OpeningFailure::Refused { error, .. }) = error.close_cause()
@@ -75,6 +88,12 @@ impl Refusal {
             Self::TooMany { limit } => {
                 facts.push(("limit", limit.to_string()));
                 ("tooManyServers", self.to_string())
+            }
+            Self::TooManyStarts { limit, burst, retry_after } => {
+                facts.push(("limit", limit.to_string()));
+                facts.push(("burst", burst.to_string()));
+                facts.push(("retryAfterMs", millis(*retry_after)));
+                ("tooManyStarts", self.to_string())
             }
             Self::Closed => ("closed", self.to_string()),
         };

@@ -46,6 +46,8 @@ pub(super) struct Pool {
     common: Common,
     /// For whom more are started.
     wanted: Wanted,
+    /// To whom they are charged.
+    account: Whose,
     /// Held by the call whose turn is next.
     turn: tokio::sync::Mutex<()>,
     /// Told when it may be somebody's turn.
@@ -96,7 +98,8 @@ impl Pool {
         place: Place,
         spoken: &Arc<Spoken>,
         wanted: Wanted,
-        whose: &Whose,
+        account: Whose,
+        shared: bool,
     ) -> Result<Arc<Self>, Refusal> {
         let declared = &wanted.capabilities;
         let can_be_asked =
@@ -109,10 +112,10 @@ impl Pool {
                 stir();
             }
         };
-        let common = Common::new(settings.timeout, whose.clients(), can_be_asked, ended);
+        let common = Common::new(settings.timeout, shared, can_be_asked, ended);
         let home = Lane::start(settings, place, spoken, wanted.clone(), common.clone()).await?;
         let (more, turn) = (Mutex::default(), tokio::sync::Mutex::default());
-        Ok(Arc::new(Self { home, more, common, wanted, turn, free }))
+        Ok(Arc::new(Self { home, more, common, wanted, account, turn, free }))
     }
 
     fn more(&self) -> MutexGuard<'_, Vec<Arc<Lane>>> {
@@ -158,6 +161,7 @@ impl Pool {
     /// The turn of a request at a server of the pool, as soon as it comes.
     async fn found(&self, shared: &Shared, cx: &Context) -> Result<Found, Refusal> {
         let _turn = self.turn.lock().await;
+        let mut reserved = None;
         loop {
             let free = self.free.notified();
             if let Some(claim) = self.claim_free(cx) {
@@ -168,10 +172,22 @@ impl Pool {
                 self.home.upstream.client().await.map_err(|why| Refusal::Gone(Box::new(why)))?;
                 continue;
             };
+            let start = async {
+                let place = shared.pools.wait_for_place(&shared.places, &self.account, None).await?;
+                // Once for this call, however often another server becomes free meanwhile.
+                let at = match reserved {
+                    Some(at) => at,
+                    None => *reserved.insert(shared.places.reserve_start(&self.account)?),
+                };
+                if at > Instant::now() {
+                    sleep_until(at).await;
+                }
+                Ok(place)
+            };
             tokio::select! {
                 biased;
                 () = free => {}
-                place = shared.pools.wait_for_place(&shared.places) => return place.map(Found::Place),
+                place = start => return place.map(Found::Place),
             }
         }
     }

@@ -1,16 +1,18 @@
 //! The connection of a legacy client: its handler, and what serves it from its first request to its end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mcpjoin_proto::session::{CloseCause, LinkEnd, PeerCapabilities, Reply, Role, ServerRole};
 use mcpjoin_proto::types::Implementation;
 use mcpjoin_proto::{ErrorObject, Notification, Profile, Request};
+use tokio::time::Instant;
 
 use super::end::{GatewayEnd, Refusal};
 use super::filter::Filter;
 use super::legacy_to_modern::{self, LegacyToModern};
 use super::opening::{First, Opening};
 use super::pair::{FromServer, Pair};
+use super::places::Session;
 use super::serving::{FAREWELL, Hold};
 use super::telling::Telling;
 use super::upstream::Upstream;
@@ -22,11 +24,50 @@ use crate::handler::Handler;
 /// Answers a legacy client by asking its server.
 struct FromClient {
     pair: Arc<Pair>,
+    used: Arc<Used>,
     upstream: Arc<Upstream>,
     /// Where the server is of the modern era.
     translation: Option<LegacyToModern>,
     filter: Filter,
     telling: Telling,
+}
+
+/// When a session was used last.
+struct Used {
+    pair: Arc<Pair>,
+    hold: Hold,
+    last: Mutex<Instant>,
+}
+
+impl Used {
+    fn touch(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+impl Session for Used {
+    fn idle_since(&self) -> Option<Instant> {
+        let connection = self.hold.connection()?;
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        (connection.in_flight() == (0, 0)).then_some(last)
+    }
+
+    fn is_attended(&self) -> bool {
+        self.pair.is_attended()
+    }
+
+    fn end(&self) {
+        self.hold.drain();
+    }
+}
+
+/// A request is under way, until this is dropped.
+struct InUse<'a>(&'a Used);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0.touch();
+    }
 }
 
 impl Shared {
@@ -40,10 +81,14 @@ impl Shared {
     ) -> GatewayEnd {
         let (exchanges, heard) = (opening.caps().exchanges, opening.heard());
         let pair = Pair::new(self.settings.timeout, exchanges, heard, telling.clone());
+        let session =
+            Arc::new(Used { pair: pair.clone(), hold: hold.clone(), last: Mutex::new(Instant::now()) });
         let answers = FromServer(pair.clone());
         let asked_for = first.wanted.version.clone();
         let start = async {
-            let place = self.pools.place(&self.places, None).await?;
+            let account = first.whose.into_account();
+            let place = self.pools.place(&self.places, &account, None).await?;
+            place.set_session(session.clone());
             Upstream::start(&self.settings, place, &self.spoken, first.wanted, answers).await
         };
         let upstream = match opening.waiting(start).await {
@@ -76,6 +121,7 @@ impl Shared {
         drop(server);
         let handler = FromClient {
             pair: pair.clone(),
+            used: session,
             upstream: upstream.clone(),
             translation,
             filter: filter::of(&self.settings),
@@ -85,6 +131,7 @@ impl Shared {
         pair.connect(connection.clone());
         hold.connected(connection.clone());
         driver.await;
+        upstream.end();
         upstream.close().await;
         GatewayEnd::Client(connection.closed().await)
     }
@@ -128,6 +175,8 @@ fn role_of(server: &Client) -> ServerRole {
 
 impl Handler for FromClient {
     async fn request(&self, request: Request, cx: Context) -> Result<Reply, ErrorObject> {
+        self.used.touch();
+        let _in_use = InUse(&self.used);
         self.filter.check(&request)?;
         let server = self.upstream.client().await.map_err(|why| self.telling.gone(why))?;
         let method = request.method.clone();

@@ -51,6 +51,7 @@ mod places;
 mod pools;
 mod relaying;
 mod serving;
+mod shares;
 mod telling;
 mod upstream;
 

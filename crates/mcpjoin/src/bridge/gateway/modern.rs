@@ -5,21 +5,20 @@
 //! [`modern_to_legacy`](super::modern_to_legacy) answers.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic>
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mcpjoin_proto::session::{Asker, Reply, Role, ServerRole};
 use mcpjoin_proto::types::meta::key;
-use mcpjoin_proto::types::{Implementation, LoggingLevel, ServerCapabilities};
+use mcpjoin_proto::types::{Implementation, ServerCapabilities};
 use mcpjoin_proto::{Era, ErrorObject, Method, Notification, Payload, Raw, Request, Version};
 
 use super::end::GatewayEnd;
 use super::filter::{self, Filter};
 use super::lanes::{InPool, Pool};
 use super::legacy::left_while_waiting;
-use super::modern_to_legacy::ModernToLegacy;
+use super::modern_to_legacy::{ModernToLegacy, Untranslated};
 use super::opening::{self, First, Opening};
 use super::pools::Whose;
 use super::relaying::{call, forward, forward_with};
@@ -31,21 +30,13 @@ use crate::client::{Client, NoClient};
 use crate::connection::{Connection, Context, Setup};
 use crate::handler::Handler;
 
-/// What a server that is shared says, and to whom.
+/// What a server of modern clients says, and to whom.
 pub(super) struct Relay {
     pub(super) translation: Arc<ModernToLegacy>,
-    state: Mutex<Under>,
-    numbers: AtomicU64,
-}
-
-#[derive(Default)]
-struct Under {
-    /// The requests under way, in the order in which they came.
-    way: BTreeMap<u64, Context>,
-    /// How many streams are open.
-    listens: usize,
-    /// The connections of clients that can be told what belongs to no request.
-    streams: BTreeMap<u64, Connection>,
+    /// Requests under way and streams that are open.
+    under_way: AtomicUsize,
+    /// The connection of the client that has the server for itself.
+    client: Mutex<Option<Connection>>,
 }
 
 impl Shared {
@@ -59,8 +50,9 @@ impl Shared {
     ) -> GatewayEnd {
         let streams = !opening.caps().exchanges;
         let own = streams.then(|| self.pools.own());
+        let account = first.whose.clone().into_account();
         let whose = own.as_ref().map_or(first.whose, |own| own.whose());
-        let start = self.pool(first.wanted, whose);
+        let start = self.pool(first.wanted, whose, account);
         let pool = match opening.waiting(start).await {
             Ok(Ok(pool)) => pool,
             Ok(Err(refusal)) => return self.refuse(opening, &first.id, refusal, &telling).await,
@@ -115,8 +107,6 @@ struct Last {
     asker: Arc<Asker>,
     whose: Whose,
     pool: Arc<Pool>,
-    /// Under which number the connection is told what belongs to no request.
-    stream: Option<u64>,
 }
 
 impl Seen {
@@ -124,19 +114,11 @@ impl Seen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection is over.
+    /// The pool is of no use any more, or the connection is over.
     fn leave(&self) {
         let last = self.lock().take();
         if let Some(last) = last {
-            last.leave();
-        }
-    }
-}
-
-impl Last {
-    fn leave(&self) {
-        if let Some(number) = self.stream {
-            self.pool.home.relay.lock().streams.remove(&number);
+            last.pool.home.relay.set_client(None);
         }
     }
 }
@@ -144,8 +126,8 @@ impl Last {
 impl FromClient {
     async fn pool(&self, request: &Request, cx: &Context) -> Result<Arc<Pool>, ErrorObject> {
         let asker = cx.asker().cloned().unwrap_or_default();
-        let by_origin = || cx.origin().map_or(Whose::Anybody, |origin| Whose::of(origin));
-        let whose = self.own.clone().unwrap_or_else(by_origin);
+        let by_origin = cx.origin().map_or(Whose::Anybody, |origin| Whose::of(origin));
+        let whose = self.own.clone().unwrap_or_else(|| by_origin.clone());
         if let Some(last) = &*self.last.lock()
             && Arc::ptr_eq(&last.asker, &asker)
             && last.whose == whose
@@ -156,22 +138,24 @@ impl FromClient {
         let wanted = request.params.as_ref().and_then(opening::modern);
         let wanted =
             wanted.ok_or_else(|| ErrorObject::invalid_params("the request does not say who asks"))?;
+        let account = by_origin.into_account();
         let pool = loop {
-            let pool = self.shared.pool(wanted.clone(), whose.clone()).await.map_err(|refusal| {
-                self.shared.tell_refused(&refusal);
-                refusal.to_error_object(&self.telling)
-            })?;
+            let pool = self.shared.pool(wanted.clone(), whose.clone(), account.clone()).await.map_err(
+                |refusal| {
+                    self.shared.tell_refused(&refusal);
+                    refusal.to_error_object(&self.telling)
+                },
+            )?;
             if !pool.is_spent() {
                 break pool;
             }
             self.shared.pools.forget(&pool);
             pool.end();
         };
-        let stream = self.own.is_some().then(|| pool.home.relay.listen(cx.connection()));
-        let last = self.last.lock().replace(Last { asker, whose, pool: pool.clone(), stream });
-        if let Some(last) = last {
-            last.leave();
+        if self.own.is_some() {
+            pool.home.relay.set_client(Some(cx.connection()));
         }
+        *self.last.lock() = Some(Last { asker, whose, pool: pool.clone() });
         Ok(pool)
     }
 }
@@ -184,7 +168,7 @@ impl Handler for FromClient {
         let (pool, server, _under_way) = loop {
             let pool = self.pool(&request, &cx).await?;
             // Before anything is waited for: a server that is in use makes no room for others.
-            let under_way = pool.home.relay.enter(&method, &cx);
+            let under_way = pool.home.relay.enter();
             match pool.home.upstream.client().await {
                 Ok(server) => break (pool, server, under_way),
                 Err(why) => {
@@ -202,7 +186,10 @@ impl Handler for FromClient {
         let translation = &pool.home.relay.translation;
         let reply = match (server.profile().initialize, &method) {
             (false, Method::Listen) => listen(&server, request, &cx, timeout, telling).await?,
-            (false, _) => ask(&server, request, &cx, timeout, telling).await?,
+            (false, _) => {
+                let begun = translation.begin_untranslated(&server, &cx);
+                ask(&server, request, &cx, timeout, telling, begun).await?
+            }
             (true, Method::Discover) => discovery::of_legacy(&server)?,
             (true, Method::Listen) => tokio::select! {
                 biased;
@@ -231,6 +218,10 @@ impl Handler for FromClient {
     }
 
     async fn notification(&self, notification: Notification, _: Context) {
+        // Over HTTP it belongs to no request, and its server is not known: the connection is used by one client after another.
+        if self.own.is_none() {
+            return;
+        }
         let server = self.last.lock().as_ref().and_then(|last| last.pool.home.upstream.current());
         let told = server.map(|server| server.connection().notify(notification));
         if !matches!(told, Some(Ok(()))) {
@@ -246,9 +237,13 @@ async fn ask(
     cx: &Context,
     timeout: Duration,
     telling: &Telling,
+    begun: Untranslated,
 ) -> Result<Reply, ErrorObject> {
     let call = call(request.method, request.params, cx, timeout);
-    match forward(server.connection().call(call), cx).await {
+    let outcome = forward(server.connection().call(call), cx).await;
+    begun.is_over(&outcome);
+    drop(begun);
+    match outcome {
         Ok(result) => Ok(Reply::Verbatim(result)),
         Err(error) => Err(telling.ended(error, server.connection()).await),
     }
@@ -277,95 +272,57 @@ async fn listen(
 
 impl Relay {
     pub(super) fn new(translation: ModernToLegacy) -> Self {
-        Self { translation: Arc::new(translation), state: Mutex::default(), numbers: AtomicU64::new(0) }
+        let (under_way, client) = (AtomicUsize::new(0), Mutex::default());
+        Self { translation: Arc::new(translation), under_way, client }
     }
 
     /// Whether no request is under way, and no stream open.
     pub(super) fn is_idle(&self) -> bool {
-        let under = self.lock();
-        under.way.is_empty() && under.listens == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Under> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.load(Ordering::Relaxed) == 0
     }
 
     /// Notes a request that is under way, until what this gives is dropped.
-    fn enter(self: &Arc<Self>, method: &Method, cx: &Context) -> UnderWay {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let mut under = self.lock();
-        let listens = *method == Method::Listen;
-        if listens {
-            under.listens += 1;
-        } else {
-            under.way.insert(number, cx.clone());
-        }
-        UnderWay { relay: self.clone(), number, listens }
+    fn enter(self: &Arc<Self>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self.clone())
     }
 
-    fn listen(&self, connection: Connection) -> u64 {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        self.lock().streams.insert(number, connection);
-        number
+    fn client(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a modern server says beside its streams. A log message belongs to a request, and does not say to which: it
-    /// goes to the oldest of those that want it, and where none does only to a client that has the server for itself.
-    /// Anything else goes to every client that can be told.
+    /// One client has the server for itself, and can be told what belongs to no request.
+    fn set_client(&self, client: Option<Connection>) {
+        *self.client() = client;
+    }
+
+    /// What a modern server says beside its streams, and not on the way of a request. Where clients share the server it is a
+    /// log message of the only call, or nobody's.
     fn tell(&self, notification: Notification) {
-        let under = self.lock();
-        let streams: Vec<Connection> = under.streams.values().cloned().collect();
-        let oldest = || under.way.values().next().cloned();
-        let (one, streams) = match notification.method {
-            Method::LogMessage => {
-                let level = level_of(&notification);
-                let wants = |cx: &&Context| {
-                    let from = cx.request().and_then(|request| request.log_level);
-                    from.is_some_and(|from| level.is_none_or(|level| level >= from))
-                };
-                let is_alone = |only: &Connection| under.way.values().all(|cx| cx.connection().is(only));
-                match under.way.values().find(wants).cloned() {
-                    Some(cx) => (Some(cx), Vec::new()),
-                    None if streams.len() == 1 && streams.iter().all(is_alone) => (oldest(), streams),
-                    None => (None, Vec::new()),
-                }
+        let client = self.client().clone();
+        let is_log = notification.method == Method::LogMessage;
+        let told = match (client, self.translation.hearer(&notification)) {
+            (Some(client), _) if !is_log => client.notify(notification),
+            (_, Some(cx)) => cx.notify(notification),
+            (Some(client), None) => client.notify(notification),
+            (None, None) => {
+                tracing::debug!(target: "mcpjoin", method = %notification.method, "a notification has no recipient");
+                return;
             }
-            _ if streams.is_empty() => (oldest(), streams),
-            _ => (None, streams),
         };
-        drop(under);
-        let refused = |error| tracing::debug!(target: "mcpjoin", %error, "a notification was not handed on");
-        if let Some(cx) = one {
-            return cx.notify(notification).unwrap_or_else(refused);
-        }
-        // One that takes no more takes nothing from the others.
-        for client in streams {
-            client.notify(notification.clone()).unwrap_or_else(refused);
+        if let Err(error) = told {
+            tracing::debug!(target: "mcpjoin", %error, "a notification was not handed on");
         }
     }
-}
-
-fn level_of(notification: &Notification) -> Option<LoggingLevel> {
-    notification.params.as_ref()?.raw().member("level")?.decode().ok()
 }
 
 /// A request that is under way.
-struct UnderWay {
-    relay: Arc<Relay>,
-    number: u64,
-    listens: bool,
-}
+struct UnderWay(Arc<Relay>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut under = self.relay.lock();
-        if self.listens {
-            under.listens -= 1;
-        } else {
-            under.way.remove(&self.number);
-        }
-        drop(under);
-        self.relay.translation.ended();
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.translation.ended();
     }
 }
 

@@ -66,6 +66,11 @@ impl Pair {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the client is connected now: over HTTP by a stream of its session, elsewhere by the connection itself.
+    pub(super) fn is_attended(&self) -> bool {
+        !self.exchanges || self.heard.as_ref().is_some_and(|heard| heard())
+    }
+
     /// The client's connection is made.
     pub(super) fn connect(&self, client: Connection) {
         // Under the lock, so that what is told from now on comes behind what waits.

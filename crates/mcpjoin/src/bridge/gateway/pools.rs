@@ -1,4 +1,4 @@
-//! Which modern clients share servers: those that declare the same, as far as they may be one.
+//! Which modern clients share servers: those that have the same name and can be asked the same, as far as they may be one.
 //!
 //! A client of a connection of its own (standard input and output, TCP, Unix sockets, QUIC) shares with nobody. Whoever comes over HTTP
 //! has no session in this era, so there is one pool of servers for each principal, where who asks is proved, and else for
@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mcpjoin_proto::Raw;
 use mcpjoin_proto::session::Origin;
+use mcpjoin_proto::types::{ClientCapabilities, Implementation};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Shared;
 use super::end::Refusal;
 use super::lanes::Pool;
-use super::modern_to_legacy::Clients;
 use super::places::{Place, Places};
+use super::shares::{self, Giver};
 use super::upstream::Wanted;
 
 /// Pools of clients over HTTP at once, and pools of one connection: beyond it the one that was used longest ago, and that
@@ -29,7 +29,7 @@ const POOLS: usize = 16;
 const LEAVING: Duration = Duration::from_secs(30);
 
 /// Whose requests share servers, as far as that is known. Nobody shares a server with others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Whose {
     /// That of one client: the number of its connection.
     Connection(u64),
@@ -51,12 +51,9 @@ impl Whose {
         peer.map_or(Self::Anybody, |peer| Self::Address(peer.ip()))
     }
 
-    pub(super) const fn clients(&self) -> Clients {
-        match self {
-            Self::Connection(_) => Clients::One,
-            Self::Principal(_) => Clients::Principal,
-            Self::Address(_) | Self::Anybody => Clients::Strangers,
-        }
+    /// Whether several clients are behind it.
+    pub(super) const fn is_shared(&self) -> bool {
+        !matches!(self, Self::Connection(_))
     }
 
     /// Whether both are bounded together.
@@ -65,6 +62,45 @@ impl Whose {
             (Self::Connection(_), _) | (_, Self::Connection(_)) => self == other,
             _ => true,
         }
+    }
+}
+
+/// What of a client a legacy server can act on. However else a client writes the same, it is at the same servers; a modern
+/// server reads it in each request.
+#[derive(PartialEq)]
+struct Kind {
+    /// Its name, where it says one.
+    info: Option<Implementation>,
+    forms: bool,
+    pages: bool,
+    sampling: bool,
+    sampling_context: bool,
+    sampling_tools: bool,
+    roots: bool,
+}
+
+impl Kind {
+    fn of(wanted: &Wanted) -> Self {
+        let ClientCapabilities { elicitation, sampling, roots, .. } = &wanted.capabilities;
+        let pages = elicitation.as_ref().is_some_and(|elicitation| elicitation.url.is_some());
+        Self {
+            info: wanted.presents.info.is_some().then(|| wanted.info.clone()),
+            // A client that declares neither kind means forms.
+            forms: elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some() || !pages),
+            pages,
+            sampling: sampling.is_some(),
+            sampling_context: sampling.as_ref().is_some_and(|sampling| sampling.context.is_some()),
+            sampling_tools: sampling.as_ref().is_some_and(|sampling| sampling.tools.is_some()),
+            roots: roots.is_some(),
+        }
+    }
+}
+
+impl Kind {
+    /// Whether a client of this kind may be at the servers of that one: a request need not say the name.
+    fn fits(&self, other: &Self) -> bool {
+        let asked = |kind: &Self| Self { info: None, ..*kind };
+        asked(self) == asked(other) && (self.info.is_none() || self.info == other.info)
     }
 }
 
@@ -83,14 +119,23 @@ struct Inner {
 }
 
 struct Entry {
-    /// What its clients declare, as they have written it.
-    capabilities: Raw,
+    kind: Kind,
     whose: Whose,
+    /// To whom it is charged.
+    account: Whose,
     outcome: watch::Receiver<Outcome>,
     used: Instant,
 }
 
 impl Entry {
+    fn is_over(&self) -> bool {
+        match &*self.outcome.borrow() {
+            Some(Ok(pool)) => pool.home.upstream.is_ended(),
+            Some(Err(_)) => true,
+            None => false,
+        }
+    }
+
     fn pool(&self) -> Option<Arc<Pool>> {
         match &*self.outcome.borrow() {
             Some(Ok(pool)) => Some(pool.clone()),
@@ -109,25 +154,54 @@ impl Pools {
         Own { pools: self.clone(), number: self.0.connections.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 
-    /// A place for one more server. When there is none left, one that nobody uses is ended, and its place is waited for: but
-    /// no server that a client has for itself over another connection than this one.
-    pub(super) async fn place(&self, places: &Arc<Places>, whose: Option<&Whose>) -> Result<Place, Refusal> {
-        match places.take() {
-            Err(Refusal::TooMany { .. }) if places.are_leaving() || end_unused(&mut self.lock(), whose) => {
-                places.take_within(LEAVING).await
+    /// A place for one more server, once it may be started. When there is none left, one is freed, and waited for.
+    pub(super) async fn place(
+        &self,
+        places: &Arc<Places>,
+        account: &Whose,
+        whose: Option<&Whose>,
+    ) -> Result<Place, Refusal> {
+        let at = places.reserve_start(account)?;
+        if at > Instant::now() {
+            sleep_until(at).await;
+        }
+        match places.take(account) {
+            Err(why @ Refusal::TooMany { .. })
+                if places.are_leaving() || self.free(places, account, whose) =>
+            {
+                timeout(LEAVING, self.wait_for_place(places, account, whose)).await.unwrap_or(Err(why))
             }
             taken => taken,
         }
     }
 
-    /// The same, and waits for one however long it takes.
-    pub(super) async fn wait_for_place(&self, places: &Arc<Places>) -> Result<Place, Refusal> {
+    /// Ends a server for one more of this account: one that nobody uses, else a session that is unused for long. Of an
+    /// account that holds more than its share it may be any. But for that no server is ended that a client has for itself over
+    /// another connection than this one. Says whether there was one.
+    fn free(&self, places: &Places, account: &Whose, whose: Option<&Whose>) -> bool {
+        let giver = places.giver(account);
+        let is_above = matches!(giver, Giver::Other(_));
+        let may = |entry: &Entry| {
+            giver.includes(&entry.account)
+                && (is_above || entry.whose.is_shared() || Some(&entry.whose) == whose)
+        };
+        end_unused(&mut self.lock(), may) || places.end_session(&giver)
+    }
+
+    /// A place for one more server, however long it takes until there is one. What can be ended for it is ended.
+    pub(super) async fn wait_for_place(
+        &self,
+        places: &Arc<Places>,
+        account: &Whose,
+        whose: Option<&Whose>,
+    ) -> Result<Place, Refusal> {
+        let _waiting = places.waiting(account);
         loop {
             let stirred = places.stirred();
-            match places.take() {
+            match places.take(account) {
                 Err(Refusal::TooMany { .. }) => {
                     if !places.are_leaving() {
-                        end_unused(&mut self.lock(), None);
+                        self.free(places, account, whose);
                     }
                     stirred.await;
                 }
@@ -186,18 +260,28 @@ impl Drop for Own {
 }
 
 /// Ends a pool that nobody uses when there are as many as there may be.
-fn make_room(entries: &mut Vec<Entry>, whose: &Whose) {
-    let bounded = entries.iter().filter(|entry| entry.whose.is_bounded_with(whose));
-    if bounded.count() >= POOLS {
-        end_pool(entries, |entry| entry.whose.is_bounded_with(whose));
+fn make_room(entries: &mut Vec<Entry>, whose: &Whose, account: &Whose) {
+    loop {
+        let bounded = || entries.iter().filter(|entry| entry.whose.is_bounded_with(whose));
+        if bounded().count() < POOLS {
+            return;
+        }
+        let giver = match whose {
+            Whose::Connection(_) => Giver::Anyone,
+            _ => shares::giver(bounded().map(|entry| &entry.account), POOLS, account),
+        };
+        if !end_pool(entries, |entry| entry.whose.is_bounded_with(whose) && giver.includes(&entry.account)) {
+            return;
+        }
     }
 }
 
 /// Ends a server that nobody uses now: one that a pool has beyond its first, else that of the pool that was used longest
 /// ago. Says whether there was one.
-fn end_unused(entries: &mut Vec<Entry>, whose: Option<&Whose>) -> bool {
-    let is_shared = |entry: &Entry| entry.whose.clients() != Clients::One || Some(&entry.whose) == whose;
-    entries.iter().filter_map(Entry::pool).any(|pool| pool.end_idle_lane()) || end_pool(entries, is_shared)
+fn end_unused(entries: &mut Vec<Entry>, may: impl Fn(&Entry) -> bool) -> bool {
+    entries.retain(|entry| !entry.is_over());
+    let lanes = entries.iter().filter(|entry| may(entry)).filter_map(Entry::pool);
+    lanes.into_iter().any(|pool| pool.end_idle_lane()) || end_pool(entries, may)
 }
 
 fn end_pool(entries: &mut Vec<Entry>, among: impl Fn(&Entry) -> bool) -> bool {
@@ -213,23 +297,28 @@ fn end_pool(entries: &mut Vec<Entry>, among: impl Fn(&Entry) -> bool) -> bool {
 impl Shared {
     /// The pool of clients with those capabilities, whose first server is started when there is none. Started once, however
     /// many want it.
-    pub(super) async fn pool(&self, wanted: Wanted, whose: Whose) -> Result<Arc<Pool>, Refusal> {
-        let capabilities = wanted.presents.capabilities.clone().unwrap_or_else(Raw::empty_object);
+    pub(super) async fn pool(
+        &self,
+        wanted: Wanted,
+        whose: Whose,
+        account: Whose,
+    ) -> Result<Arc<Pool>, Refusal> {
+        let kind = Kind::of(&wanted);
         let mut outcome = {
             let mut entries = self.pools.lock();
-            // One that could not be had is tried again.
-            entries.retain(|entry| !matches!(&*entry.outcome.borrow(), Some(Err(_))));
-            let is_theirs = |entry: &&mut Entry| entry.capabilities == capabilities && entry.whose == whose;
-            match entries.iter_mut().find(is_theirs) {
+            // One that could not be had, or was ended, is tried again.
+            entries.retain(|entry| !entry.is_over());
+            let theirs = entries.iter_mut().filter(|entry| entry.whose == whose && kind.fits(&entry.kind));
+            match theirs.max_by_key(|entry| entry.used) {
                 Some(entry) => {
                     entry.used = Instant::now();
                     entry.outcome.clone()
                 }
                 None => {
-                    make_room(&mut entries, &whose);
-                    let outcome = self.start_pool(wanted, whose.clone());
+                    make_room(&mut entries, &whose, &account);
+                    let outcome = self.start_pool(wanted, whose.clone(), account.clone());
                     let used = Instant::now();
-                    entries.push(Entry { capabilities, whose, outcome: outcome.clone(), used });
+                    entries.push(Entry { kind, whose, account, outcome: outcome.clone(), used });
                     outcome
                 }
             }
@@ -238,14 +327,14 @@ impl Shared {
         known.ok().and_then(|known| known.clone()).unwrap_or(Err(Refusal::Closed))
     }
 
-    fn start_pool(&self, wanted: Wanted, whose: Whose) -> watch::Receiver<Outcome> {
+    fn start_pool(&self, wanted: Wanted, whose: Whose, account: Whose) -> watch::Receiver<Outcome> {
         let (told, outcome) = watch::channel(None);
         let (settings, places, spoken) = (self.settings.clone(), self.places.clone(), self.spoken.clone());
         let pools = self.pools.clone();
         tokio::spawn(async move {
             let start = async {
-                let place = pools.place(&places, Some(&whose)).await?;
-                Pool::start(&settings, place, &spoken, wanted, &whose).await
+                let place = pools.place(&places, &account, Some(&whose)).await?;
+                Pool::start(&settings, place, &spoken, wanted, account, whose.is_shared()).await
             };
             let started = tokio::select! {
                 biased;

@@ -55,7 +55,6 @@ impl Hold {
         state.connection = Some(connection);
     }
 
-    #[cfg(feature = "http")]
     pub(super) fn connection(&self) -> Option<Connection> {
         self.lock().connection.clone()
     }
@@ -157,6 +156,11 @@ impl crate::link::http_server::Serves for OverHttp {
 
     fn header_marks(&self, tool: &str) -> Option<Arc<[mcpjoin_proto::http::params::HeaderMark]>> {
         self.0.marks.of(tool)
+    }
+
+    /// Its server may still say something about the request before.
+    fn remembers_clients(&self) -> bool {
+        true
     }
 }
 

@@ -110,9 +110,21 @@ impl Upstream {
         self.server.close().await;
     }
 
+    /// Whether the server was ended: it may not be gone yet.
+    pub(super) fn is_ended(&self) -> bool {
+        *self.ending.borrow()
+    }
+
     /// Ends the server.
     pub(super) fn end(&self) {
         self.ending.send_replace(true);
+    }
+}
+
+/// Its place is known to become free.
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

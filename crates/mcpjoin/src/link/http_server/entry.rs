@@ -24,6 +24,11 @@ pub(crate) trait Serves: Send + Sync {
 
     /// The arguments of a tool that are repeated in headers; `None` when none are.
     fn header_marks(&self, tool: &str) -> Option<Arc<[HeaderMark]>>;
+
+    /// Whether what one client has asked for may show to another one that uses the same connection after it.
+    fn remembers_clients(&self) -> bool {
+        false
+    }
 }
 
 /// A connection, as far as the link's side may act on it.

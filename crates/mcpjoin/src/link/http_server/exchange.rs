@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcpjoin_proto::Version;
 use tokio::time::sleep;
 
 use super::entry::Entry;
@@ -26,7 +25,7 @@ pub(super) enum Owner {
     /// One of the pool, for this exchange alone.
     Modern { entry: Arc<Entry>, shared: Arc<Shared> },
     /// One of the pool for legacy requests without a session.
-    Stateless { entry: Arc<Entry>, of: (Version, Option<Box<str>>), shared: Arc<Shared> },
+    Stateless { entry: Arc<Entry>, of: stateless::Kind, shared: Arc<Shared> },
     /// One that is over when this is: of a session that is not open yet, or in which something was set.
     Once(Arc<Entry>),
     /// An open session, which is used as long as this lasts.

@@ -13,6 +13,7 @@ use mcpjoin_proto::{ErrorObject, Message, Response, encode};
 use super::events::{Event, EventId};
 use super::legacy::cancels;
 use super::memory::Full;
+use super::reply;
 use super::slot::{Form, Slot, State, Wake, keep};
 use super::wire::{Routing, STANDING, Wire};
 use crate::link::{Io, cannot_reopen};
@@ -129,6 +130,7 @@ impl Wire {
         let instead = |full| Some(single(&Message::Response(refuse(response?, full))));
         if last && matches!(slot.form, Form::Open) {
             let status = match response.map(|response| &response.outcome) {
+                Some(Err(error)) if reply::is_for_later(error) => 503,
                 Some(Err(error)) if self.routing == Routing::Exchange => classify::status(error.code),
                 _ => 200,
             };

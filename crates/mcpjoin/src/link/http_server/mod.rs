@@ -117,7 +117,7 @@ pub(super) struct Shared {
 }
 
 /// By the revision that requests are made in, and by whom: what is behind a connection may be one principal's.
-type LegacyPool = HashMap<(Version, Option<Box<str>>), Vec<Arc<Entry>>>;
+type LegacyPool = HashMap<stateless::Kind, Vec<Arc<Entry>>>;
 
 /// Connections that wait in the pool.
 const POOL: usize = 256;

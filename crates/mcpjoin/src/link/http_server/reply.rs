@@ -10,6 +10,8 @@ use mcpjoin_proto::{ErrorObject, Message, RequestId, encode};
 use super::body::HttpBody;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// In seconds.
+const SOON: HeaderValue = HeaderValue::from_static("1");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Nothing but a status.
@@ -23,11 +25,21 @@ fn with(status: u16, body: HttpBody) -> Response<HttpBody> {
     response
 }
 
-/// A JSON text.
+/// A JSON text. With 503 its request may be repeated soon.
 pub(super) fn json(status: u16, text: Bytes) -> Response<HttpBody> {
     let mut response = with(status, HttpBody::whole(text));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
+    if status == 503 {
+        response.headers_mut().insert(RETRY_AFTER, SOON);
+    }
     response
+}
+
+/// Whether an error is that of a gateway which has no server for a client now: nothing was done.
+pub(super) fn is_for_later(error: &ErrorObject) -> bool {
+    let kind = error.data.as_ref().and_then(|data| data.member("gateway"));
+    let kind = kind.as_ref().and_then(|kind| kind.to_string_value());
+    matches!(kind.as_deref(), Some("tooManyServers" | "tooManyStarts"))
 }
 
 /// An error, about a request whose id is known or not.
@@ -52,9 +64,7 @@ pub(super) fn not_allowed(allow: &'static str) -> Response<HttpBody> {
 
 /// Come again.
 pub(super) fn unavailable(why: &str) -> Response<HttpBody> {
-    let mut response = error(503, None, ErrorObject::internal(why));
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    response
+    error(503, None, ErrorObject::internal(why))
 }
 
 pub(super) fn rejection(rejection: Rejection) -> Response<HttpBody> {

@@ -5,6 +5,7 @@
 //! that a request is spoken over was opened in the client's place, by one that can do nothing, so that the server
 //! asks it nothing: the answer would have no way back.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,6 +24,27 @@ use super::wire::{Head, Routing};
 use super::{Came, POOL, Shared, gone, reply};
 
 const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// Requests that may use one connection after the other.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    version: Version,
+    principal: Option<Box<str>>,
+    /// Where clients without a principal are told apart.
+    address: Option<IpAddr>,
+}
+
+impl Kind {
+    fn of(shared: &Shared, version: &Version, origin: &Origin) -> Self {
+        let peer: Option<SocketAddr> = origin.peer.as_ref().and_then(|peer| peer.parse().ok());
+        let address = peer.map(|peer| peer.ip());
+        Self {
+            version: version.clone(),
+            principal: origin.principal.clone(),
+            address: address.filter(|_| origin.principal.is_none() && shared.served.remembers_clients()),
+        }
+    }
+}
 
 pub(super) async fn answer(
     shared: &Arc<Shared>,
@@ -58,7 +80,7 @@ pub(super) async fn answer(
         let owner = match sets(&decoded) {
             true => Owner::Once(entry.clone()),
             false => {
-                let of = (version, origin.principal.clone());
+                let of = Kind::of(shared, &version, &origin);
                 Owner::Stateless { entry: entry.clone(), of, shared: shared.clone() }
             }
         };
@@ -98,7 +120,7 @@ async fn take(
     version: &Version,
     origin: &Arc<Origin>,
 ) -> Result<Option<Arc<Entry>>, Refusal> {
-    let of = (version.clone(), origin.principal.clone());
+    let of = Kind::of(shared, version, origin);
     loop {
         match pooled(shared, &of) {
             Some(entry) if entry.wire.is_closed() => {}
@@ -112,7 +134,7 @@ async fn take(
 }
 
 /// A connection that waits for requests of that revision and principal.
-fn pooled(shared: &Shared, of: &(Version, Option<Box<str>>)) -> Option<Arc<Entry>> {
+fn pooled(shared: &Shared, of: &Kind) -> Option<Arc<Entry>> {
     let mut pool = shared.legacy_pool();
     let waiting = pool.get_mut(of)?;
     let entry = waiting.pop();
@@ -143,7 +165,7 @@ async fn agree(shared: &Shared, entry: &Arc<Entry>, version: &Version, origin: &
 }
 
 /// A connection whose exchange is complete.
-pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, of: &(Version, Option<Box<str>>)) {
+pub(super) fn give_back(shared: &Shared, entry: &Arc<Entry>, of: &Kind) {
     let mut pool = shared.legacy_pool();
     let room = pool.values().map(Vec::len).sum::<usize>() < POOL;
     if room && !shared.ending.load(std::sync::atomic::Ordering::Acquire) {

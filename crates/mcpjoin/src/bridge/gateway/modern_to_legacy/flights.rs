@@ -9,6 +9,10 @@
 //! all the same is held back until it is certain, or refused: a request that can be asked nothing, and is under way, too;
 //! or one that was left before the server had answered it, of which nobody knows whether the server is still at it.
 //!
+//! A log message says even less. Where clients share a server, it is given to a call only if that call was the only one at
+//! the server since its beginning; otherwise to nobody. What a server logs about a call after it has answered it cannot be
+//! told from what it logs about the next one.
+//!
 //! Called by `rounds`, and by `mod` for what comes from the server. `C` is how a client that is here is told something.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,20 +36,10 @@ const DOUBT: Duration = Duration::from_secs(10);
 
 type Answer = Result<Raw, ErrorObject>;
 
-/// Whose the calls at a server are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bridge::gateway) enum Clients {
-    /// One client's, over its own connection.
-    One,
-    /// Those of one principal, whatever it may be that asks in its name.
-    Principal,
-    /// Anybody's.
-    Strangers,
-}
-
 /// The calls under way.
 pub(super) struct Flights<C> {
-    clients: Clients,
+    /// The calls are of several clients.
+    shared: bool,
     /// Calls that can be asked something have their turn.
     turns: bool,
     /// Told when a call ends.
@@ -67,6 +61,8 @@ struct Flying<C> {
 struct Call<C> {
     /// It has its turn: no other call that can be asked something begins meanwhile.
     turn: bool,
+    /// No other call was at the server since this one began.
+    alone: bool,
     /// Whether its client can be asked for something in place of a result.
     may_ask: bool,
     /// The server has it, and has not answered it.
@@ -138,18 +134,14 @@ impl<C> Flights<C> {
 
     /// Whether a call was left before the server had answered it, so that no other that can be asked has its turn here.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.lock().abandoned
+        self.turns && self.lock().abandoned
     }
 }
 
 impl<C: Clone> Flights<C> {
     /// `ended` is told each time a call ends. It is called with nothing locked, and must not block.
-    /// `can_be_asked`: the clients have declared something that they can be asked.
-    pub(super) fn new(
-        clients: Clients,
-        can_be_asked: bool,
-        ended: impl Fn() + Send + Sync + 'static,
-    ) -> Self {
+    /// `shared`: the calls are of several clients. `can_be_asked`: these have declared something that they can be asked.
+    pub(super) fn new(shared: bool, can_be_asked: bool, ended: impl Fn() + Send + Sync + 'static) -> Self {
         let flying = Flying {
             last: 0,
             calls: BTreeMap::new(),
@@ -157,8 +149,8 @@ impl<C: Clone> Flights<C> {
             abandoned: false,
             used: Instant::now(),
         };
-        let turns = can_be_asked && clients != Clients::One;
-        Self { clients, turns, ended: Box::new(ended), flying: Mutex::new(flying) }
+        let turns = can_be_asked && shared;
+        Self { shared, turns, ended: Box::new(ended), flying: Mutex::new(flying) }
     }
 
     /// A request begins of which nobody is asked anything. `here`: `None` where it is no client's.
@@ -175,10 +167,15 @@ impl<C: Clone> Flights<C> {
 
     fn insert(self: &Arc<Self>, flying: &mut Flying<C>, here: Option<Here<C>>, turn: bool) -> Flight<C> {
         let news = Arc::new(Notify::new());
+        let alone = flying.calls.is_empty() && !flying.abandoned;
+        for other in flying.calls.values_mut() {
+            other.alone = false;
+        }
         flying.last += 1;
         let number = flying.last;
         let call = Call {
             turn,
+            alone,
             may_ask: turn,
             open: false,
             level: here.as_ref().and_then(|here| here.level),
@@ -228,22 +225,26 @@ impl<C: Clone> Flights<C> {
         Ok(Asked { flights: self.clone(), number, doubtful, answer: receiver })
     }
 
-    /// The client to be told what the server tells by itself: of a log message its level. `None`: nobody now, as where it
-    /// may be meant for another; a log message that a client wants which is away is kept for it.
-    pub(super) fn hearer(&self, level: Option<LoggingLevel>, told: &Notification) -> Option<C> {
+    /// The client to whom a log message of this level goes. `None`: nobody now. One that a client wants which is away is kept
+    /// for it.
+    pub(super) fn hearer(&self, level: LoggingLevel, told: &Notification) -> Option<C> {
+        let wants =
+            |call: &Call<C>| (call.alone || !self.shared) && call.level.is_some_and(|from| level >= from);
         let mut flying = self.lock();
-        if self.clients == Clients::Strangers && flying.calls.len() > 1 {
-            return None;
-        }
-        let wants = |call: &Call<C>| level.is_none_or(|level| call.level.is_some_and(|from| level >= from));
         let here = flying.calls.values().filter(|call| wants(call)).find_map(|call| call.here.clone());
-        if here.is_some() || level.is_none() {
+        if here.is_some() {
             return here;
         }
         if let Some(away) = flying.calls.values_mut().find(|call| wants(call)) {
             away.hold(told.clone());
         }
         None
+    }
+
+    /// The client of the oldest call that is here, where all calls are one client's.
+    pub(super) fn only_client(&self) -> Option<C> {
+        let flying = self.lock();
+        flying.calls.values().filter(|_| !self.shared).find_map(|call| call.here.clone())
     }
 
     /// The lowest level that any call wants log messages from.
@@ -422,7 +423,7 @@ impl<C> Drop for Flight<C> {
         let Some(call) = flying.calls.remove(&self.number) else { return };
         flying.used = Instant::now();
         let turns = self.flights.turns;
-        flying.abandoned |= call.open && turns;
+        flying.abandoned |= call.open && self.flights.shared;
         for question in call.questions {
             // What was asked of the only client is to be answered by it.
             refuse(if turns { Err(Box::new((question, nobody()))) } else { flying.give_likely(question) });

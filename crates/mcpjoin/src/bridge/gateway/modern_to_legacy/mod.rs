@@ -30,7 +30,6 @@ use mcpjoin_proto::types::{ListenParams, LoggingLevel, SubscriptionFilter};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
 use tokio::time::Instant;
 
-pub(super) use self::flights::Clients;
 use self::flights::{Flight, Flights, Here};
 use self::listening::{Keeper, Listeners};
 use self::logging::Level;
@@ -51,7 +50,8 @@ const LEVEL: Duration = Duration::from_secs(5);
 pub(super) struct Common {
     /// How long a call may take without a sign of life.
     timeout: Duration,
-    clients: Clients,
+    /// Several clients share them.
+    shared: bool,
     /// The clients have declared something that they can be asked.
     can_be_asked: bool,
     /// The calls that wait for their clients, at whichever of the servers.
@@ -96,16 +96,16 @@ pub(super) struct Claim {
 }
 
 impl Common {
-    /// `timeout`: of a call without a sign of life. `can_be_asked`: the clients have declared something that they can be
+    /// `timeout`: of a call without a sign of life. `shared`: several clients share the servers. `can_be_asked`: the clients have declared something that they can be
     /// asked. `ended` is told each time a call ends, and must not block.
     pub(super) fn new(
         timeout: Duration,
-        clients: Clients,
+        shared: bool,
         can_be_asked: bool,
         ended: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let parking = Arc::new(Parking::new(Bounds::default()));
-        Self { timeout, clients, can_be_asked, parking, ended: Arc::new(ended) }
+        Self { timeout, shared, can_be_asked, parking, ended: Arc::new(ended) }
     }
 
     /// Whether calls wait for their clients.
@@ -212,7 +212,7 @@ impl ModernToLegacy {
 
     /// Hears what the server tells by itself.
     pub(super) fn upstream_notification(&self, notification: Notification) {
-        let level = match notification.method {
+        match notification.method {
             Method::ToolListChanged
             | Method::PromptListChanged
             | Method::ResourceListChanged
@@ -220,33 +220,46 @@ impl ModernToLegacy {
                 if let Some(run) = self.current().filter(|_| notification.method == Method::ToolListChanged) {
                     run.tasks.forget();
                 }
-                return self.listeners.tell(&notification);
+                self.listeners.tell(&notification);
             }
-            Method::LogMessage => {
-                let level = notification.params.as_ref().and_then(|params| params.raw().member("level"));
-                let level = level.and_then(|level| level.decode::<LoggingLevel>().ok());
-                // What says no level is not known to be wanted.
-                if level.is_none() {
-                    return;
-                }
-                level
-            }
-            // What no revision knows may be anybody's.
-            Method::Other(_) => None,
+            Method::LogMessage => self.log(notification),
+            // What no revision knows belongs to no request.
+            Method::Other(_) => match self.current().and_then(|run| run.flights.only_client()) {
+                Some(cx) => tell(&cx, notification),
+                None => dropped(&notification),
+            },
             _ => {
                 if let Some(run) = self.current() {
                     run.hear(&notification);
                 }
-                return;
-            }
-        };
-        let hearer = self.current().and_then(|run| run.flights.hearer(level, &notification));
-        match hearer {
-            Some(cx) => tell(&cx, notification),
-            None => {
-                tracing::debug!(target: "mcpjoin", method = %notification.method, "nobody is told of it now");
             }
         }
+    }
+
+    /// Tells the client whose it is what the server logs. A level that is missing or unknown is not known to be wanted.
+    fn log(&self, notification: Notification) {
+        let hearer =
+            level_of(&notification).and_then(|level| self.current()?.flights.hearer(level, &notification));
+        match hearer {
+            Some(cx) => tell(&cx, notification),
+            None => dropped(&notification),
+        }
+    }
+
+    /// A request to a server of the modern era begins, which needs nothing of what is here but to know whose log messages
+    /// are whose.
+    pub(super) fn begin_untranslated(&self, upstream: &Client, cx: &Context) -> Untranslated {
+        let flight = self.run(upstream.connection()).flights.begin(Some(here(cx)));
+        flight.sent();
+        Untranslated(flight)
+    }
+
+    /// The client to be told what a modern server says beside its streams. A log message goes to a call that wants it; what is
+    /// left is told only where all calls are one client's, on the way of its oldest call.
+    pub(super) fn hearer(&self, notification: &Notification) -> Option<Context> {
+        let run = self.current()?;
+        let log = || level_of(notification).filter(|_| notification.method == Method::LogMessage);
+        log().and_then(|level| run.flights.hearer(level, notification)).or_else(|| run.flights.only_client())
     }
 
     /// A new run of the server is there: what the streams name is asked for anew, and everything may be another now. The
@@ -270,10 +283,12 @@ impl ModernToLegacy {
         if let Some(run) = current.as_ref().filter(|run| run.connection.is(connection)) {
             return run.clone();
         }
-        let Common { clients, can_be_asked, ended, .. } = self.common.clone();
+        let Common { shared, can_be_asked, ended, .. } = self.common.clone();
+        // A modern server asks in its results.
+        let asks = connection.peer().is_none_or(|peer| peer.profile.initialize);
         let run = Arc::new(Run {
             connection: connection.clone(),
-            flights: Arc::new(Flights::new(clients, can_be_asked, move || ended())),
+            flights: Arc::new(Flights::new(shared, can_be_asked && asks, move || ended())),
             level: Level::default(),
             visited: Visited::default(),
             tasks: Required::default(),
@@ -339,6 +354,18 @@ impl ModernToLegacy {
     }
 }
 
+/// A request at a server of the modern era, until this is dropped.
+pub(super) struct Untranslated(Flight<Context>);
+
+impl Untranslated {
+    /// The server is done with it.
+    pub(super) fn is_over<T>(&self, outcome: &Result<T, CallError>) {
+        if is_settled(outcome) {
+            self.0.answered();
+        }
+    }
+}
+
 impl Run {
     /// Has the server told from which level on log messages are wanted, when the asker wants any.
     async fn settle_level(&self, cx: &Context) {
@@ -391,6 +418,14 @@ fn here(cx: &Context) -> Here<Context> {
 fn call(method: &Method, params: Option<&Payload>, cx: &Context, timeout: Duration) -> Call {
     let params = params.map(|params| translate::params(method, params));
     relaying::call(method.clone(), params, cx, timeout)
+}
+
+fn level_of(notification: &Notification) -> Option<LoggingLevel> {
+    notification.params.as_ref()?.raw().member("level")?.decode().ok()
+}
+
+fn dropped(notification: &Notification) {
+    tracing::debug!(target: "mcpjoin", method = %notification.method, "a notification has no recipient");
 }
 
 fn tell(cx: &Context, notification: Notification) {

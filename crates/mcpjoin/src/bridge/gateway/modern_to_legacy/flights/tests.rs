@@ -6,11 +6,11 @@ use super::*;
 type Names = Arc<Flights<&'static str>>;
 
 fn flights() -> Names {
-    of(Clients::One)
+    of(false)
 }
 
-fn of(clients: Clients) -> Names {
-    Arc::new(Flights::new(clients, true, || {}))
+fn of(shared: bool) -> Names {
+    Arc::new(Flights::new(shared, true, || {}))
 }
 
 fn here(client: &'static str, level: Option<LoggingLevel>) -> Here<&'static str> {
@@ -100,8 +100,8 @@ async fn what_has_no_answer_stays_open_and_what_is_withdrawn_does_not() {
 
 #[tokio::test]
 async fn where_clients_share_a_server_one_call_has_its_turn_and_what_is_asked_is_about_it() {
-    for clients in [Clients::Principal, Clients::Strangers] {
-        let flights = of(clients);
+    {
+        let flights = of(true);
         let first = claimed(&flights, here("a", None));
         assert!(flights.claim(here("b", None)).is_none());
         let asked = flights.ask(question(), 1).expect("it is the only one");
@@ -122,7 +122,7 @@ async fn where_clients_share_a_server_one_call_has_its_turn_and_what_is_asked_is
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_may_be_anothers_is_held_until_that_one_is_answered() {
-    let flights = of(Clients::Strangers);
+    let flights = of(true);
     let call = claimed(&flights, here("a", None));
     let [first, second] = ["b", "c"].map(|name| flights.begin(some(name, None)));
     first.sent();
@@ -150,15 +150,28 @@ async fn a_question_that_may_be_anothers_is_held_until_that_one_is_answered() {
 }
 
 #[test]
-fn strangers_hear_nothing_that_may_be_meant_for_another() {
-    for (clients, heard) in [(Clients::Principal, Some("a")), (Clients::Strangers, None)] {
-        let flights = of(clients);
-        let all = Some(LoggingLevel::Debug);
-        let _first = flights.begin(some("a", all));
-        assert_eq!(flights.hearer(Some(LoggingLevel::Error), &log("1")), Some("a"));
-        let _second = flights.begin(some("b", None));
-        assert_eq!(flights.hearer(Some(LoggingLevel::Error), &log("2")), heard);
-        assert_eq!(flights.hearer(None, &log("3")), heard);
+fn of_a_shared_server_only_a_call_that_was_alone_from_its_beginning_gets_log_messages() {
+    let (all, error) = (Some(LoggingLevel::Debug), LoggingLevel::Error);
+    for can_be_asked in [false, true] {
+        let flights: Names = Arc::new(Flights::new(true, can_be_asked, || {}));
+        let first = claimed(&flights, here("a", all));
+        assert_eq!(flights.hearer(error, &log("1")), Some("a"));
+        let second = flights.begin(some("b", all));
+        assert_eq!(flights.hearer(error, &log("2")), None);
+        second.answered();
+        drop(second);
+        assert_eq!(flights.hearer(error, &log("3")), None, "it may be the second one's");
+        assert_eq!(flights.only_client(), None);
+        first.answered();
+        drop(first);
+        let left = claimed(&flights, here("c", all));
+        assert_eq!(flights.hearer(error, &log("4")), Some("c"));
+        drop(left);
+        // The server may still be at what was left.
+        let last = flights.begin(some("d", all));
+        assert_eq!(flights.hearer(error, &log("5")), None);
+        drop(last);
+        assert_eq!(flights.is_abandoned(), can_be_asked);
     }
 }
 
@@ -170,19 +183,19 @@ fn a_log_message_goes_to_the_oldest_that_wants_it_and_waits_for_one_that_is_away
     let warned = claimed(&flights, here("warned", Some(LoggingLevel::Warning)));
     let all = flights.begin(some("all", Some(LoggingLevel::Debug)));
     assert_eq!(flights.lowest_level(), Some(LoggingLevel::Debug));
-    assert_eq!(flights.hearer(Some(LoggingLevel::Info), &log("1")), Some("all"));
-    assert_eq!(flights.hearer(Some(LoggingLevel::Error), &log("2")), Some("warned"));
+    assert_eq!(flights.hearer(LoggingLevel::Info, &log("1")), Some("all"));
+    assert_eq!(flights.hearer(LoggingLevel::Error, &log("2")), Some("warned"));
     warned.leave();
-    assert_eq!(flights.hearer(Some(LoggingLevel::Error), &log("3")), Some("all"));
+    assert_eq!(flights.hearer(LoggingLevel::Error, &log("3")), Some("all"));
     drop(all);
     assert_eq!(flights.lowest_level(), Some(LoggingLevel::Warning));
-    assert_eq!(flights.hearer(Some(LoggingLevel::Info), &log("4")), None);
+    assert_eq!(flights.hearer(LoggingLevel::Info, &log("4")), None);
     for number in 0..HELD + 6 {
-        assert_eq!(flights.hearer(Some(LoggingLevel::Error), &log(&number.to_string())), None);
+        assert_eq!(flights.hearer(LoggingLevel::Error, &log(&number.to_string())), None);
     }
     let held = warned.come_back(here("warned", None), &InputResponses::new());
     assert_eq!(held.len(), HELD);
     assert_eq!(held.front(), Some(&log("6")));
     // It has no longer asked for any.
-    assert_eq!(flights.hearer(Some(LoggingLevel::Error), &log("5")), None);
+    assert_eq!(flights.hearer(LoggingLevel::Error, &log("5")), None);
 }
