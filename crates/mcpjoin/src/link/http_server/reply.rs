@@ -10,6 +10,7 @@ use mcpjoin_proto::{ErrorObject, Message, RequestId, encode};
 use super::body::HttpBody;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Nothing but a status.
@@ -27,6 +28,13 @@ fn with(status: u16, body: HttpBody) -> Response<HttpBody> {
 pub(super) fn json(status: u16, text: Bytes) -> Response<HttpBody> {
     let mut response = with(status, HttpBody::whole(text));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// A sentence for a person.
+pub(super) fn text(status: u16, text: String) -> Response<HttpBody> {
+    let mut response = with(status, HttpBody::whole(text.into()));
+    response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response
 }
 
