@@ -1,4 +1,5 @@
 //! What a client answers when a server needs something: as requests in the legacy era, as rounds in the modern one.
+#![allow(clippy::panic, reason = "handlers that panic are tested, and a test fails by panicking")]
 
 mod scripted;
 
