@@ -54,10 +54,10 @@ pub use server::Server;
 /// The pages whose programs are compiled, and run where they can be, as examples of this crate.
 #[cfg(all(doctest, unix, feature = "http"))]
 mod pages {
-    #[doc = include_str!("../../../docs/writing-a-client.md")]
+    #[doc = include_str!("../docs/writing-a-client.md")]
     struct WritingAClient;
-    #[doc = include_str!("../../../docs/writing-a-server.md")]
+    #[doc = include_str!("../docs/writing-a-server.md")]
     struct WritingAServer;
-    #[doc = include_str!("../../../docs/writing-a-transport.md")]
+    #[doc = include_str!("../docs/writing-a-transport.md")]
     struct WritingATransport;
 }

@@ -376,6 +376,14 @@ async fn e91_a_call_that_is_dropped_is_cancelled_once_and_its_late_reply_is_drop
         server.result(request.id, text("ok")).await;
     });
     assert_eq!(next.expect("a result").content[0].as_text(), Some("ok"));
+    assert_eq!(*violations.lock().unwrap(), [], "a response that crosses a cancellation breaks no rule");
+    // A second one does.
+    server.result(request.id.clone(), text("again")).await;
+    let (pong, ()) = tokio::join!(client.ping(), async {
+        let ping = server.expect("ping").await;
+        server.result(ping.id, json!({})).await;
+    });
+    pong.expect("alive");
     assert_eq!(*violations.lock().unwrap(), [Violation::LateReply { id: request.id }]);
 
     // One that was never sent is not cancelled either.

@@ -1,4 +1,5 @@
 //! What a client answers when a server needs something: as requests in the legacy era, as rounds in the modern one.
+#![allow(clippy::panic, reason = "handlers that panic are tested, and a test fails by panicking")]
 
 mod scripted;
 
@@ -11,7 +12,7 @@ use mcpjoin::connection::CallEvent;
 use mcpjoin::proto::types::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Root,
 };
-use mcpjoin::proto::{ErrorObject, Method};
+use mcpjoin::proto::{ErrorObject, Method, Payload, Request};
 use scripted::{builder, legacy, modern, raw, text, value};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
@@ -80,6 +81,156 @@ async fn a_legacy_server_is_answered_while_its_call_goes_on() {
         server.result(request.id, text("done")).await;
     });
     result.expect("a result");
+}
+
+/// Handlers that panic: before they have a future, and in it.
+fn panicking() -> ClientBuilder {
+    builder()
+        .sampling(|params| {
+            assert!(params.messages.is_empty(), "a secret of the sampling handler");
+            sample(params)
+        })
+        .elicitation(|_| async { panic!("a secret of the elicitation handler") })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_ends_its_question_alike_in_both_eras() {
+    let questions = [("sampling/createMessage", sampling()), ("elicitation/create", form())];
+    let (client, mut server) = legacy(panicking()).await;
+    for (method, params) in questions.clone() {
+        let error = server.ask(70, method, params).await.outcome.expect_err("it panicked");
+        assert_eq!((error.code, error.message.contains("secret")), (-32603, false), "{method}");
+    }
+    let (pong, ()) = tokio::join!(client.ping(), async {
+        let ping = server.expect("ping").await;
+        server.result(ping.id, json!({})).await;
+    });
+    pong.expect("the connection goes on");
+
+    let (client, mut server) = modern(panicking()).await;
+    for (method, params) in questions {
+        let (result, ()) = tokio::join!(client.call_tool("t", None), async {
+            let request = server.expect("tools/call").await;
+            server.result(request.id, need(json!({"q": {"method": method, "params": params}}), None)).await;
+        });
+        let Err(ClientError::InputFailed { error, .. }) = result else { panic!("{result:?}") };
+        assert_eq!((error.code, error.message.contains("secret")), (-32603, false), "{method}");
+    }
+    let (pong, ()) = tokio::join!(client.ping(), async {
+        let request = server.expect("server/discover").await;
+        server.result(request.id, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}})).await;
+    });
+    pong.expect("the connection goes on");
+}
+
+#[test]
+fn a_question_is_answered_where_no_runtime_is_and_its_panic_is_contained() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    for (build, answered) in [(answering as fn() -> ClientBuilder, true), (panicking, false)] {
+        let (client, mut server) = runtime.block_on(modern(build()));
+        let serving = runtime.spawn(async move {
+            let request = server.expect("tools/call").await;
+            let question = json!({"q": {"method": "elicitation/create", "params": form()}});
+            server.result(request.id, need(question, None)).await;
+            if answered {
+                let request = server.expect("tools/call").await;
+                server.result(request.id, text("done")).await;
+            }
+        });
+        // The caller is polled by an executor of another kind.
+        let result = block_on(client.call_tool("t", None));
+        assert_eq!(result.is_ok(), answered, "{result:?}");
+        runtime.block_on(serving).expect("no panic");
+    }
+}
+
+/// Polls a future on this thread, which belongs to no runtime.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::task::Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        let polled = future.as_mut().poll(&mut std::task::Context::from_waker(&waker));
+        if let std::task::Poll::Ready(output) = polled {
+            return output;
+        }
+        std::thread::park_timeout(Duration::from_secs(30));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_handler_that_blocks_its_thread_holds_no_other_call_in_either_era() {
+    /// A client whose handler blocks until the test lets it go; says whether that was in time.
+    fn blocking() -> (ClientBuilder, std::sync::mpsc::Sender<()>) {
+        let (let_go, wait) = std::sync::mpsc::channel();
+        let wait = std::sync::Mutex::new(wait);
+        let builder = builder().elicitation(move |params| {
+            let released = wait.lock().expect("no panic").recv_timeout(Duration::from_secs(20));
+            async move {
+                released.map_err(|_| ErrorObject::internal("the other call was held"))?;
+                elicit(params).await
+            }
+        });
+        (builder, let_go)
+    }
+
+    let (builder, let_go) = blocking();
+    let (client, mut server) = legacy(builder).await;
+    let params = Some(Payload::from_raw(raw(&form())));
+    server.send(Request { id: 70.into(), method: Method::Elicit, params }).await;
+    let other = tokio::spawn(client.call_tool("other", None).into_future());
+    let request = server.expect("tools/call").await;
+    server.result(request.id, text("done")).await;
+    other.await.expect("no panic").expect("a result");
+    let_go.send(()).expect("it waits");
+    assert_eq!(value(server.response().await.outcome.ok().as_ref())["action"], "accept");
+
+    let (builder, let_go) = blocking();
+    let (client, mut server) = modern(builder).await;
+    let asking = tokio::spawn(client.call_tool("asks", None).into_future());
+    let request = server.expect("tools/call").await;
+    let question = json!({"q": {"method": "elicitation/create", "params": form()}});
+    server.result(request.id, need(question, None)).await;
+    let other = tokio::spawn(client.call_tool("other", None).into_future());
+    let request = server.expect("tools/call").await;
+    assert_eq!(value(request.params.as_ref())["name"], "other");
+    server.result(request.id, text("done")).await;
+    other.await.expect("no panic").expect("a result");
+    let_go.send(()).expect("it waits");
+    let request = server.expect("tools/call").await;
+    server.result(request.id, text("asked")).await;
+    asking.await.expect("no panic").expect("a result");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hears_of_notifications_and_violations_may_panic() {
+    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let build = || {
+        let heard = heard.clone();
+        builder()
+            .on_notification(move |notification| {
+                heard.send(notification.method.to_string()).expect("the test listens");
+                panic!("on a notification");
+            })
+            .on_violation(|_| panic!("on a violation"))
+    };
+    let (client, mut server) = legacy(build()).await;
+    for _ in 0..2 {
+        server.notify("notifications/tools/list_changed", json!({})).await;
+        assert_eq!(hears.recv().await.as_deref(), Some("notifications/tools/list_changed"));
+    }
+    server.result(777.into(), json!({})).await;
+    let (pong, ()) = tokio::join!(client.ping(), async {
+        let ping = server.expect("ping").await;
+        server.result(ping.id, json!({})).await;
+    });
+    pong.expect("the connection goes on");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,19 +3,24 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::get;
+use axum::extract::Request;
+use axum::routing::{any, get};
 use mcpjoin::link::{HttpOptions, HttpService};
 use mcpjoin::proto::session::Ask;
+use mcpjoin::proto::types::{ElicitAction, ElicitFormParams, ElicitResult, ElicitationSchema, Members};
 use mcpjoin::proto::{Era, Raw};
-use mcpjoin::server::{NoArguments, tool};
+use mcpjoin::server::{Context, HandlerError, NoArguments, StateKey, tool};
 use mcpjoin::{Client, Link, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tower_service::Service as _;
 
 /// No test takes longer: a hang is a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -140,6 +145,19 @@ fn the_service_is_mounted_below_a_folder() {
 }
 
 #[test]
+fn a_service_that_misses_its_path_says_where_it_is_and_what_to_do() {
+    run(async {
+        let up = Application::serve(application().nest_service("/mcp", service(HttpOptions::new()))).await;
+        let answer = fetch(up.address, "/mcp").await;
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        let said =
+            ["text/plain", "nothing is served at `/`", "the endpoint is `/mcp`", "HttpOptions::any_path"];
+        assert!(said.iter().all(|said| answer.contains(said)), "{answer}");
+        up.end().await;
+    });
+}
+
+#[test]
 fn the_endpoints_of_2024_are_mounted_beside_another_route() {
     run(async {
         let service = service(HttpOptions::new());
@@ -171,5 +189,65 @@ fn an_application_ends_once_the_service_is_drained() {
         is_still_here(up.address).await;
         up.end().await;
         drop(client);
+    });
+}
+
+/// A replica whose tools ask once and twice.
+fn replica(key: Option<StateKey>) -> HttpService {
+    async fn ask(times: usize, cx: Context) -> Result<String, HandlerError> {
+        let mut said = Vec::new();
+        for _ in 0..times {
+            let question = ElicitFormParams::new("Sure?", ElicitationSchema::new(Members::new()));
+            said.push(cx.elicit(question).await?.action.as_str().to_owned());
+        }
+        Ok(said.join(" "))
+    }
+    let mut builder = Server::builder("replica", "1")
+        .tool(tool("once"), |_: NoArguments, cx| ask(1, cx))
+        .tool(tool("twice"), |_: NoArguments, cx| ask(2, cx));
+    if let Some(key) = key {
+        builder = builder.state_key(key);
+    }
+    builder.build().unwrap().http(HttpOptions::new().stateless(true))
+}
+
+/// Two replicas, to which requests go by turns.
+async fn balanced(keys: [Option<StateKey>; 2]) -> (Application, Client) {
+    let (replicas, turn) = (keys.map(replica), Arc::new(AtomicUsize::new(0)));
+    let route = any(move |request: Request| {
+        let mut replica = replicas[turn.fetch_add(1, Ordering::Relaxed) % 2].clone();
+        async move { replica.call(request).await }
+    });
+    let up = Application::serve(application().route("/mcp", route)).await;
+    let link = Link::http(format!("http://{}/mcp", up.address)).build().unwrap();
+    let client = Client::builder("axum", "1")
+        .ask(Ask::Only(Era::Modern))
+        .elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
+        .connect(link)
+        .await
+        .unwrap();
+    (up, client)
+}
+
+#[test]
+fn tools_ask_behind_two_replicas_that_share_a_key() {
+    run(async {
+        let key = || Some(StateKey::from_bytes([9; 32]));
+        let (up, client) = balanced([key(), key()]).await;
+        for _ in 0..4 {
+            assert_eq!(text(&client, "once", None).await, "accept");
+            assert_eq!(text(&client, "twice", None).await, "accept accept");
+        }
+        client.close().await;
+        up.end().await;
+
+        // Each has a key of its own, as without `state_key`: the other one refuses every answer.
+        let (up, client) = balanced([None, None]).await;
+        for tool in ["once", "twice"].repeat(4) {
+            let error = client.call_tool(tool, None).await.unwrap_err();
+            assert_eq!(error.remote().map(|error| error.code), Some(-32602), "{error}");
+        }
+        client.close().await;
+        up.end().await;
     });
 }

@@ -101,6 +101,12 @@ fn tests_wait_for_what_they_test_and_never_sleep() {
 }
 
 #[test]
+fn what_a_crate_includes_lies_in_its_package() {
+    let sources: Vec<Source> = sources().into_iter().filter(Source::is_shipped).collect();
+    hold(&sources, &[], |source| included_from_outside(&source.path, &source.text));
+}
+
+#[test]
 fn no_test_is_ignored() {
     hold(&sources(), &[], |source| ignored(&source.text));
 }
@@ -322,6 +328,29 @@ fn sleeps_in_tests(path: &str, text: &str) -> Vec<String> {
         }
     }
     lines.into_iter().map(|line| shown(text, line)).collect()
+}
+
+/// Files that are included from outside of the crate's own folder: its package has only what is inside.
+fn included_from_outside(path: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for part in ["include_str!(\"", "include_bytes!(\"", "include!(\"", "#[path = \""] {
+        for (at, _) in text.match_indices(part) {
+            let Some((included, _)) = text[at + part.len()..].split_once('"') else { continue };
+            let mut place: Vec<&str> = path.split('/').collect();
+            place.pop();
+            for step in included.split('/') {
+                match step {
+                    ".." => drop(place.pop()),
+                    step => place.push(step),
+                }
+            }
+            let crate_folder: Vec<&str> = path.split('/').take(2).collect();
+            if !place.starts_with(&crate_folder) {
+                found.push(shown(text, line_of(text, at)));
+            }
+        }
+    }
+    found
 }
 
 fn ignored(text: &str) -> Vec<String> {
@@ -613,6 +642,13 @@ fn the_other_rules_complain() {
     assert_eq!(ignored("#[ignore = \"slow\"]\nfn f() {}").len(), 1);
     assert_eq!(ignored("#[cfg_attr(windows, ignore)]\nfn f() {}").len(), 1);
     assert!(ignored("// #[ignore]\nlet ignored = 1;").is_empty());
+}
+
+#[test]
+fn the_rule_on_included_files_complains() {
+    let outside = |text: &str| included_from_outside("crates/x/src/a/b.rs", text).len();
+    assert_eq!(outside(r#"include_str!("../../../../docs/a.md"); include_bytes!("../../../y/c")"#), 2);
+    assert_eq!(outside(r#"include_str!("../../docs/a.md"); include_bytes!("c")"#), 0);
 }
 
 #[test]

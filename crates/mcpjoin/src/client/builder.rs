@@ -11,7 +11,7 @@ use mcpjoin_proto::types::{
 };
 use mcpjoin_proto::{ErrorObject, Notification, Profile, Raw, Version};
 
-use super::input::{Answers, OnNotification};
+use super::input::{self, Answers, OnNotification};
 use super::opening::Plan;
 use super::remembered::{Caching, Store};
 use super::{Cache, Client, ConnectError};
@@ -147,8 +147,9 @@ impl ClientBuilder {
 
     /// Answers servers that want a message from a model. Declares `sampling`.
     ///
-    /// An error ends the server's question, and in the modern era the request that it belongs to. The future must not
-    /// block: in the legacy era it runs in the task that drives the connection.
+    /// An error ends the server's question, and in the modern era the request that it belongs to; a panic is the error
+    /// -32603. Each answer is made in a task of its own, so on a runtime with several threads it may block its thread for a
+    /// while. The future is dropped when the server takes its question back, or the caller drops the request.
     pub fn sampling<F, A>(mut self, answer: F) -> Self
     where
         F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
@@ -174,8 +175,7 @@ impl ClientBuilder {
     /// Answers servers that want input from the user. Declares `elicitation` by form.
     ///
     /// An error ends the server's question, and in the modern era the request that it belongs to; a user who says no
-    /// is no error, but an answer. The future must not block: in the legacy era it runs in the task that drives the
-    /// connection.
+    /// is no error, but an answer. Runs as [`ClientBuilder::sampling`] does.
     pub fn elicitation<F, A>(mut self, answer: F) -> Self
     where
         F: Fn(ElicitParams) -> A + Send + Sync + 'static,
@@ -235,15 +235,21 @@ impl ClientBuilder {
     }
 
     /// Hears what the server tells by itself: changes of lists and resources, log messages. What belongs to a
-    /// [`Subscription`](super::Subscription) does not come here. Must not block.
+    /// [`Subscription`](super::Subscription) does not come here. Must not block; a panic loses that
+    /// notification and nothing else.
     pub fn on_notification(mut self, hear: impl Fn(Notification) + Send + Sync + 'static) -> Self {
-        self.on_notification = Some(Arc::new(hear));
+        self.on_notification = Some(Arc::new(move |notification: Notification| {
+            let method = notification.method.clone();
+            input::hear(&method, || hear(notification));
+        }));
         self
     }
 
-    /// Hears of every rule that the server breaks. The connection goes on. Must not block.
+    /// Hears of every rule that the server breaks. The connection goes on. Must not block; a panic is logged.
     pub fn on_violation(mut self, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
-        self.on_violation = Some(Arc::new(hear));
+        self.on_violation = Some(Arc::new(move |violation| {
+            input::hear(&"on_violation", || hear(violation));
+        }));
         self
     }
 

@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
@@ -18,14 +20,59 @@ use mcpjoin_proto::types::{
     Members, Meta, Root, RootsCapability, SamplingCapability, meta::key, task,
 };
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw, Request};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use super::ClientError;
 use super::task::Board;
-use crate::connection::Context;
+use crate::connection::{Context, panicked};
 use crate::handler::Handler;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ErrorObject>> + Send>>;
 type Answerer<P, R> = Box<dyn Fn(P) -> Answer<R> + Send + Sync>;
+
+/// An answerer whose answers are given in tasks of their own: in the legacy era it is called in the task that drives the
+/// connection, in the modern era in that of the caller, and neither is to be blocked or unwound by it.
+fn answerer<P, R, F, A>(method: Method, answer: F) -> Answerer<P, R>
+where
+    P: Send + 'static,
+    R: Send + 'static,
+    F: Fn(P) -> A + Send + Sync + 'static,
+    A: Future<Output = Result<R, ErrorObject>> + Send + 'static,
+{
+    let answer = Arc::new(answer);
+    Box::new(move |params| {
+        let (answer, method) = (answer.clone(), method.clone());
+        Box::pin(contained(method, async move { answer(params).await }))
+    })
+}
+
+/// The outcome of a future that runs in a task of its own, where there is a runtime for one. A panic becomes an internal
+/// error. Dropping it drops the future where it waits.
+async fn contained<R: Send + 'static>(
+    method: Method,
+    answer: impl Future<Output = Result<R, ErrorObject>> + Send + 'static,
+) -> Result<R, ErrorObject> {
+    let outcome = if Handle::try_current().is_ok() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(answer);
+        match tasks.join_next().await {
+            Some(Ok(answer)) => return answer,
+            Some(Err(error)) if error.is_panic() => Err(error.into_panic()),
+            _ => return Err(ErrorObject::internal("the client's runtime is shutting down")),
+        }
+    } else {
+        AssertUnwindSafe(answer).catch_unwind().await
+    };
+    outcome.unwrap_or_else(|panic| Err(panicked(&method, &*panic)))
+}
+
+/// Calls what a user wants to hear something with. A panic ends that call alone.
+pub(super) fn hear(what: &impl fmt::Display, call: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+        drop(panicked(what, &*panic));
+    }
+}
 
 /// Whoever wants to hear of notifications.
 pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
@@ -64,7 +111,7 @@ impl Answers {
         F: Fn(CreateMessageParams) -> A + Send + Sync + 'static,
         A: Future<Output = Result<CreateMessageResult, ErrorObject>> + Send + 'static,
     {
-        self.sampling = Some(Box::new(move |params| Box::pin(answerer(params))));
+        self.sampling = Some(self::answerer(Method::CreateMessage, answerer));
     }
 
     pub(super) fn set_elicitation<F, A>(&mut self, answerer: F)
@@ -72,7 +119,7 @@ impl Answers {
         F: Fn(ElicitParams) -> A + Send + Sync + 'static,
         A: Future<Output = Result<ElicitResult, ErrorObject>> + Send + 'static,
     {
-        self.elicitation = Some(Box::new(move |params| Box::pin(answerer(params))));
+        self.elicitation = Some(self::answerer(Method::Elicit, answerer));
     }
 
     pub(super) fn declare_roots(&mut self, roots: Vec<Root>) {

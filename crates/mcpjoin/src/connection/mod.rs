@@ -27,6 +27,7 @@ pub(crate) use aside::Place as AsidePlace;
 pub use calling::{CallEvent, Calling};
 pub use context::Context;
 pub use driver::Driver;
+pub(crate) use running::panicked;
 
 use self::core::{Core, Waking};
 use crate::handler::ErasedHandler;

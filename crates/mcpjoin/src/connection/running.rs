@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -418,7 +419,7 @@ fn report_long_poll(method: &Method, began: Instant) -> Instant {
 
 /// The answer to a request whose handler has panicked. What the panic said stays on this side: it may hold
 /// secrets.
-pub(super) fn panicked(method: &Method, panic: &(dyn Any + Send)) -> ErrorObject {
+pub(crate) fn panicked(method: &impl fmt::Display, panic: &(dyn Any + Send)) -> ErrorObject {
     let said = panic
         .downcast_ref::<&str>()
         .copied()

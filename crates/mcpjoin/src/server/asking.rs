@@ -7,7 +7,6 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 
 use std::sync::PoisonError;
-use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use mcpjoin_proto::session::{Call, CallError, CallRefused, Reply};
@@ -19,8 +18,8 @@ use mcpjoin_proto::{ErrorObject, Kind, Method, Raw};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::input::{self, InputError, Rounds};
-use super::{Context, capability, task};
+use super::input::{self, Age, InputError, Rounds};
+use super::{Context, capability, seal, task};
 
 impl Context {
     /// Asks the client's user, with a form or with a page in a browser.
@@ -112,9 +111,11 @@ impl Context {
     }
 
     /// A state to give along with a question by hand
-    /// ([`InputRequired::with_request_state`](mcpjoin_proto::types::InputRequired::with_request_state)): everyone can
-    /// read it, only this server could have made it, and it is good for this method, this tool, prompt or resource,
-    /// these arguments, whoever asks where that is proved, and ten minutes.
+    /// ([`InputRequired::with_request_state`](mcpjoin_proto::types::InputRequired::with_request_state)), encrypted under
+    /// the server's key ([`ServerBuilder::state_key`](super::ServerBuilder::state_key)): the client can neither read nor
+    /// change it, and sees its length. It is accepted for ten minutes, and only with this method, this tool, prompt or
+    /// resource, these arguments and this principal, where one is proved. A client may give it back more than once in that
+    /// time: what must happen once needs a record of the server's own.
     ///
     /// # Errors
     /// When the value cannot be written as JSON, or the system gives no random numbers; pass it on with `?`.
@@ -124,7 +125,7 @@ impl Context {
             .map_err(|error| ErrorObject::internal(error.to_string()))
             .and_then(|state| {
                 let (method, principal) = (self.0.method.as_str(), self.principal());
-                input::seal(&server.key, server.now(), method, self.params(), principal, &state)
+                input::seal(&server.keys, method, self.params(), principal, &state)
             })
             .map_err(InputError::Refused)
     }
@@ -132,12 +133,12 @@ impl Context {
     /// What was sealed into the state that this request brings; `None` when it brings none.
     ///
     /// # Errors
-    /// When the state is not one that this server has sealed for this request, or is too old: the error -32602. Pass
-    /// it on with `?`.
+    /// When the state was not sealed for this request under one of the server's keys, or is too old: the error -32602.
+    /// Pass it on with `?`.
     pub fn open_request_state<T: DeserializeOwned>(&self) -> Result<Option<T>, InputError> {
         let server = &self.0.server;
-        // Where the rounds are played here the state has never left the house, and does not age.
-        let now = if self.plays_rounds() { Duration::ZERO } else { server.now() };
+        // Where the rounds are played here the state has never left the process.
+        let age = if self.plays_rounds() { Age::DoesNotCount } else { Age::Counts };
         let Some(state) = self.request_state() else {
             return if self.brings("requestState") {
                 Err(InputError::Refused(ErrorObject::invalid_params("`requestState` is not a string")))
@@ -145,7 +146,7 @@ impl Context {
                 Ok(None)
             };
         };
-        input::open(&server.key, now, self.0.method.as_str(), self.params(), self.principal(), &state)
+        input::open(&server.keys, self.0.method.as_str(), self.params(), self.principal(), &state, age)
             .map(Some)
             .map_err(InputError::Refused)
     }
@@ -206,11 +207,11 @@ impl Context {
             Some(rounds) => rounds,
             none => {
                 let (method, params) = (self.0.method.as_str(), self.0.params.as_ref());
-                let read = Rounds::of(&server.key, server.now(), method, params, self.principal());
+                let read = Rounds::of(&server.keys, method, params, self.principal());
                 none.insert(read.map_err(InputError::Refused)?)
             }
         };
-        rounds.ask(&server.key, server.now(), question)
+        rounds.ask(&server.keys, question)
     }
 
     /// The question as a request of our own, perhaps of a task: the legacy era.
@@ -252,7 +253,7 @@ impl Context {
                 Err(InputError::Undeclared("elicitation.url"))
             }
             ElicitParams::Url(params) if params.elicitation_id.is_none() => {
-                let id = task::random_id().map_err(InputError::Refused)?;
+                let id = seal::random_name().map_err(InputError::Refused)?;
                 params.elicitation_id = Some(id);
                 Ok(())
             }

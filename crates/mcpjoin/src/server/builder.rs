@@ -14,17 +14,17 @@ use mcpjoin_proto::types::{
 use mcpjoin_proto::{Raw, Version};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
 
 use super::completion::Completions;
 use super::prompts::PromptEntry;
 use super::resources::{ResourceEntry, TemplateEntry};
 use super::schema::Inputs;
+use super::seal::{Keys, StateKey};
 use super::task::Tasks;
 use super::tools::{TaskUse, ToolEntry};
 use super::{
-    CompletionOutput, Context, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput, Server,
-    Shared, ToolOutput, TypedTool, input,
+    CompletionOutput, Context, Lifetime, Offer, PromptArguments, PromptOutput, ReadRequest, ResourceOutput,
+    Server, Shared, ToolOutput, TypedTool,
 };
 use crate::handler::{ErasedHandler, Handler};
 
@@ -90,6 +90,8 @@ struct Description {
     subscriptions: bool,
     dynamic: [bool; 3],
     tasks: bool,
+    state_key: Option<StateKey>,
+    accepted_keys: Vec<StateKey>,
     offer: Offer,
     inputs: Inputs,
     completions: Completions,
@@ -110,6 +112,8 @@ impl ServerBuilder {
             subscriptions: false,
             dynamic: [false; 3],
             tasks: false,
+            state_key: None,
+            accepted_keys: Vec::new(),
             offer: Offer::default(),
             inputs: Inputs::default(),
             completions: Completions::default(),
@@ -174,9 +178,42 @@ impl ServerBuilder {
     /// A server keeps 1,024 tasks, 128 of them for one principal or one session, each for an hour at most; then it is
     /// called off. Whose a task is says the principal ([`HttpOptions::principal`](crate::link::HttpOptions::principal))
     /// or, without one, at 2025-11-25 the session, with which it ends. In the modern era a client without a principal
-    /// shows with the task's id, 128 random bits, that the task is its own.
+    /// shows with the task's id, 128 random bits, that the task is its own. A task lives in the process that began it:
+    /// another replica answers that it does not know the task, so requests about a task must reach the same replica.
     pub fn tasks(mut self) -> Self {
         self.0.tasks = true;
+        self
+    }
+
+    /// The key for what its clients keep between two requests: the state of a question (`requestState` of 2026-07-28), which
+    /// it encrypts, and the ids of tasks, which it signs. Without this call each server has a random key of its own.
+    ///
+    /// Replicas between which requests alternate
+    /// ([`HttpOptions::stateless`](crate::link::HttpOptions::stateless)) need the same key: otherwise a question that one
+    /// of them asked is refused by the others with -32602. Their clocks may differ by a minute. Tasks stay with their own
+    /// replica ([`ServerBuilder::tasks`]).
+    ///
+    /// To replace a key: first let every replica accept the new one ([`ServerBuilder::accept_state_key`]), then let every
+    /// replica seal with the new one and accept the old one, and drop the old one ten minutes later.
+    ///
+    /// ```
+    /// use mcpjoin::server::{Server, StateKey};
+    ///
+    /// # let (secret, former) = ([1; 32], [2; 32]);
+    /// let server = Server::builder("tools", "1.0.0")
+    ///     .state_key(StateKey::from_bytes(secret))
+    ///     .accept_state_key(StateKey::from_bytes(former))
+    ///     .build()?;
+    /// # Ok::<(), mcpjoin::server::BuildError>(())
+    /// ```
+    pub fn state_key(mut self, key: StateKey) -> Self {
+        self.0.state_key = Some(key);
+        self
+    }
+
+    /// A further key whose states it accepts, and with which it seals none. May be called for several keys.
+    pub fn accept_state_key(mut self, key: StateKey) -> Self {
+        self.0.accepted_keys.push(key);
         self
     }
 
@@ -331,7 +368,7 @@ impl ServerBuilder {
         role.instructions = described.instructions;
         role.versions = described.versions;
         role.lenient_opening = described.lenient;
-        Ok(Server(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             role: role.into(),
             limits: Arc::new(described.limits),
             page_size: described.page_size,
@@ -340,9 +377,10 @@ impl ServerBuilder {
             completions: described.completions,
             tasks: Tasks::default(),
             connections: Mutex::default(),
-            key: input::Key::new(),
-            epoch: Instant::now(),
-        })))
+            keys: Keys::new(described.state_key, described.accepted_keys),
+        });
+        let lifetime = Lifetime::of(&shared);
+        Ok(Server(shared, lifetime))
     }
 
     /// Exactly what was registered.

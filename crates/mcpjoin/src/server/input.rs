@@ -6,22 +6,19 @@
 //! there. So what a handler does before its last question may be done several times.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr>
 //!
-//! The answers so far travel with the client (`requestState`), sealed with a key that only this process knows:
-//! for that method, that tool or prompt or resource, those arguments, whoever asks where that is proved, and ten minutes. An answer counts only beside
+//! The answers so far travel with the client (`requestState`), encrypted under the server's key (`seal`) and bound to the
+//! method, the tool, prompt or resource, the arguments, the proved principal and ten minutes. An answer counts only beside
 //! the state that asked for it, so nobody can answer a question about one call in another.
 
 use std::fmt;
-use std::time::Duration;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use mcpjoin_proto::session::CallError;
 use mcpjoin_proto::types::{InputRequest, InputRequests, InputRequired, InputResponses, Members};
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Raw};
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-/// How long a sealed state is good for: long enough for a person to fill in a form.
-const LIFETIME: Duration = Duration::from_secs(600);
+use super::seal::{self, Keys, Purpose, Unopened};
 
 /// Why a question has no answer yet, or none at all.
 #[derive(Debug)]
@@ -62,23 +59,6 @@ impl fmt::Display for InputError {
     }
 }
 
-/// What only this process knows.
-pub(super) struct Key(Option<[u8; 32]>);
-
-impl Key {
-    pub(super) fn new() -> Self {
-        let mut key = [0; 32];
-        Self(getrandom::fill(&mut key).is_ok().then_some(key))
-    }
-
-    fn mac(&self) -> Result<Hmac<Sha256>, ErrorObject> {
-        self.0
-            .as_ref()
-            .and_then(|key| Hmac::new_from_slice(key).ok())
-            .ok_or_else(|| ErrorObject::internal("this system gives no random numbers to seal a state with"))
-    }
-}
-
 /// The answers of one request, in the order of its questions.
 pub(super) struct Rounds {
     /// What the state is good for: the digest of method, target, arguments and principal.
@@ -92,8 +72,7 @@ pub(super) struct Rounds {
 impl Rounds {
     /// The answers that a request brings.
     pub(super) fn of(
-        key: &Key,
-        now: Duration,
+        keys: &Keys,
         method: &str,
         params: Option<&Payload>,
         principal: Option<&str>,
@@ -103,7 +82,7 @@ impl Rounds {
         let state = params.and_then(|params| params.raw().member("requestState"));
         let Some(state) = state.filter(|state| state.kind() != Kind::Null) else { return Ok(rounds) };
         let state = state.to_string_value().ok_or_else(|| refused("is not a string"))?;
-        rounds.answers = opened(key, now, Purpose::Answers, &request, &state)?;
+        rounds.answers = opened(keys, Purpose::Answers, &request, &state, Age::Counts)?;
         if let Some(responses) = responses(params)? {
             let name = name(rounds.answers.len());
             rounds.fresh = responses.get(&name).map(|response| response.raw().clone());
@@ -112,12 +91,7 @@ impl Rounds {
     }
 
     /// The answer to the next question, or the end of this round.
-    pub(super) fn ask(
-        &mut self,
-        key: &Key,
-        now: Duration,
-        question: InputRequest,
-    ) -> Result<Raw, InputError> {
+    pub(super) fn ask(&mut self, keys: &Keys, question: InputRequest) -> Result<Raw, InputError> {
         let number = self.asked;
         self.asked += 1;
         if let Some(answer) = self.answers.get(number) {
@@ -129,7 +103,7 @@ impl Rounds {
             self.answers.push(answer.clone());
             return Ok(answer);
         }
-        let state = self.seal(key, now).map_err(InputError::Refused)?;
+        let state = self.seal(keys).map_err(InputError::Refused)?;
         // The number of the first question that is open, whatever else was asked beside it.
         let mut questions = InputRequests::new();
         questions.insert(name(self.answers.len()), question);
@@ -137,44 +111,41 @@ impl Rounds {
         Err(InputError::Needed(Pause(Box::new(input))))
     }
 
-    fn seal(&self, key: &Key, now: Duration) -> Result<String, ErrorObject> {
+    fn seal(&self, keys: &Keys) -> Result<String, ErrorObject> {
         let answers =
             Raw::from_value(&self.answers).map_err(|error| ErrorObject::internal(error.to_string()))?;
-        sealed(key, now, Purpose::Answers, &self.request, &answers)
+        keys.seal(Purpose::Answers, &self.request, answers.as_str(), seal::now())
     }
-}
-
-/// What a state is for: one made for the one is not taken for the other.
-#[derive(Clone, Copy)]
-enum Purpose {
-    /// The answers so far.
-    Answers = 1,
-    /// What a handler that asks by hand wants to be given back.
-    ByHand = 2,
 }
 
 /// Seals what a handler wants to be given back with that request.
 pub(super) fn seal(
-    key: &Key,
-    now: Duration,
+    keys: &Keys,
     method: &str,
     params: Option<&Payload>,
     principal: Option<&str>,
     state: &Raw,
 ) -> Result<String, ErrorObject> {
-    sealed(key, now, Purpose::ByHand, &asked(method, params, principal), state)
+    keys.seal(Purpose::ByHand, &asked(method, params, principal), state.as_str(), seal::now())
+}
+
+/// Whether the age of a state counts: not where it never left this process.
+#[derive(Clone, Copy)]
+pub(super) enum Age {
+    Counts,
+    DoesNotCount,
 }
 
 /// What was sealed so, for that request.
 pub(super) fn open<T: DeserializeOwned>(
-    key: &Key,
-    now: Duration,
+    keys: &Keys,
     method: &str,
     params: Option<&Payload>,
     principal: Option<&str>,
     state: &str,
+    age: Age,
 ) -> Result<T, ErrorObject> {
-    opened(key, now, Purpose::ByHand, &asked(method, params, principal), state)
+    opened(keys, Purpose::ByHand, &asked(method, params, principal), state, age)
 }
 
 /// The answers that a request brings; `null` is none.
@@ -198,45 +169,23 @@ fn refused(why: &str) -> ErrorObject {
     ErrorObject::invalid_params(format!("`requestState` {why}"))
 }
 
-fn mac(key: &Key, purpose: Purpose, request: &[u8; 32], body: &str) -> Result<Hmac<Sha256>, ErrorObject> {
-    let mut mac = key.mac()?;
-    mac.update(&[purpose as u8]);
-    mac.update(request);
-    mac.update(body.as_bytes());
-    Ok(mac)
-}
-
-fn sealed(
-    key: &Key,
-    now: Duration,
-    purpose: Purpose,
-    request: &[u8; 32],
-    content: &Raw,
-) -> Result<String, ErrorObject> {
-    let until = (now + LIFETIME).as_millis();
-    let body = format!("{until:x}.{content}");
-    let mac = mac(key, purpose, request, &body)?;
-    Ok(format!("{}.{body}", hex(&mac.finalize().into_bytes())))
-}
-
-/// What is in a state, when we have sealed it for that and not too long ago.
 fn opened<T: DeserializeOwned>(
-    key: &Key,
-    now: Duration,
+    keys: &Keys,
     purpose: Purpose,
     request: &[u8; 32],
     state: &str,
+    age: Age,
 ) -> Result<T, ErrorObject> {
     let foreign = || refused("is not what this server has given for this request");
-    let (tag, body) = state.split_once('.').ok_or_else(foreign)?;
-    let tag = unhex(tag).ok_or_else(foreign)?;
-    mac(key, purpose, request, body)?.verify_slice(&tag).map_err(|_| foreign())?;
-    let (until, content) = body.split_once('.').ok_or_else(foreign)?;
-    let until = u128::from_str_radix(until, 16).map_err(|_| foreign())?;
-    if until < now.as_millis() {
-        return Err(refused("has expired: make the request again without it"));
-    }
-    Raw::parse(content.to_owned()).ok().and_then(|content| content.decode().ok()).ok_or_else(foreign)
+    let now = match age {
+        Age::Counts => Some(seal::now()),
+        Age::DoesNotCount => None,
+    };
+    let content = keys.open(purpose, request, state, now).map_err(|why| match why {
+        Unopened::Foreign => foreign(),
+        Unopened::Expired => refused("has expired: make the request again without it"),
+    })?;
+    Raw::parse(content).ok().and_then(|content| content.decode().ok()).ok_or_else(foreign)
 }
 
 /// What a request asks for, and in whose name.
@@ -297,24 +246,4 @@ fn text(digest: &mut Sha256, kind: u8, text: &str) {
     digest.update([kind]);
     digest.update((text.len() as u64).to_be_bytes());
     digest.update(text.as_bytes());
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing into a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    digits
-        .chunks(2)
-        .map(|pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok()))
-        .collect()
 }

@@ -39,6 +39,7 @@ mod played;
 mod prompts;
 mod resources;
 mod schema;
+mod seal;
 mod service;
 mod subscription;
 mod task;
@@ -49,15 +50,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::task::{Context as TaskContext, Poll};
-use std::time::Duration;
 
 use mcpjoin_proto::session::{Asker, CloseCause, Limits, Role, ServerRole};
 use mcpjoin_proto::{Profile, Raw};
 use serde::Serialize;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 pub use blocking::{Elsewhere, blocking, spawned};
 pub use builder::{BuildError, ServerBuilder};
@@ -72,6 +71,7 @@ pub use resources::ReadRequest;
 pub(crate) use schema::{is_of_object, wrap, wrapped};
 /// What derives the schemas of arguments and results, in the version that this crate uses.
 pub use schemars;
+pub use seal::StateKey;
 pub use template::Variables;
 #[cfg(feature = "quic")]
 pub(crate) use tools::in_words_of;
@@ -81,6 +81,7 @@ use self::completion::Completions;
 use self::list::List;
 use self::prompts::PromptEntry;
 use self::resources::{ResourceEntry, TemplateEntry};
+use self::seal::Keys;
 use self::service::Service;
 use self::subscription::Outbox;
 use self::task::Tasks;
@@ -90,8 +91,28 @@ use crate::handler::ErasedHandler;
 use crate::link::Link;
 
 /// A server: what it offers, for any number of connections. Cheap to clone.
+///
+/// Its tasks ([`ServerBuilder::tasks`]) are cancelled when the last clone and the last connection are gone.
 #[derive(Clone)]
-pub struct Server(Arc<Shared>);
+pub struct Server(Arc<Shared>, #[expect(dead_code, reason = "held for what its drop does")] Arc<Lifetime>);
+
+/// Held by each clone of a server and by each connection. The work of a task holds the server as well, through its context;
+/// that alone must not keep the task running.
+struct Lifetime(Weak<Shared>);
+
+impl Lifetime {
+    fn of(shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self(Arc::downgrade(shared)))
+    }
+}
+
+impl Drop for Lifetime {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.tasks.server_ended();
+        }
+    }
+}
 
 /// What all connections of a server share.
 struct Shared {
@@ -104,9 +125,8 @@ struct Shared {
     completions: Completions,
     tasks: Tasks,
     connections: Mutex<Connections>,
-    /// Seals what clients keep for us.
-    key: input::Key,
-    epoch: Instant,
+    /// Seal the states that clients keep, and sign the ids of tasks.
+    keys: Keys,
 }
 
 /// What a server offers.
@@ -162,7 +182,7 @@ impl Server {
             connections.last += 1;
             connections.last
         };
-        let listed = Listed { server: self.0.clone(), number };
+        let listed = Listed { server: self.clone(), number };
         let role = if one_client { self.0.role.clone() } else { self.0.role_for_many() };
         let setup = Setup {
             role: Role::Server(role),
@@ -219,14 +239,15 @@ impl Future for Serving {
 
 /// The entry of a connection in the server's list of them.
 struct Listed {
-    server: Arc<Shared>,
+    server: Server,
     number: u64,
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.server.connections().open.remove(&self.number);
-        self.server.tasks.session_ended(self.number);
+        let server = &self.server.0;
+        server.connections().open.remove(&self.number);
+        server.tasks.session_ended(self.number);
     }
 }
 
@@ -264,11 +285,6 @@ impl Shared {
         let mut role = (*self.role).clone();
         role.capabilities.tasks = None;
         Arc::new(role)
-    }
-
-    /// Since the server was built, on the monotonic clock.
-    fn now(&self) -> Duration {
-        self.epoch.elapsed()
     }
 
     fn offers_tasks(&self) -> bool {

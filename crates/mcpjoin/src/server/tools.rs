@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::session::Reply;
 use mcpjoin_proto::types::{
-    CallToolResult, Content, InputRequired, TaskSupport, Tool, ToolAnnotations, ToolExecution,
+    CallToolResult, Content, InputRequired, TaskSupport, Tool, ToolAnnotations, ToolExecution, meta::key,
 };
 use mcpjoin_proto::{ErrorObject, Kind, Payload, Profile, Raw};
 use schemars::JsonSchema;
@@ -357,6 +357,10 @@ impl ToolEntry {
                 result.structured_content = None;
             } else if !profile.structured_any && (self.wraps || value.kind() != Kind::Object) {
                 result.structured_content = schema::wrap(value);
+                if let Ok(yes) = Raw::from_value(&true) {
+                    let meta = result.meta.take().unwrap_or_default();
+                    result.meta = Some(meta.with(key::WRAPPED_RESULT, yes));
+                }
             }
         }
         in_words_of(profile, &mut result.content);

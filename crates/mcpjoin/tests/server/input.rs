@@ -133,17 +133,27 @@ fn a_question_that_fails_fails_the_call() {
 }
 
 /// A modern client that makes its rounds by hand.
-struct Rounds(Wire, i64);
+pub(crate) struct Rounds(Wire, i64);
 
 impl Rounds {
-    fn new(server: &Server) -> Self {
+    pub(crate) fn new(server: &Server) -> Self {
         Self(Wire::new(server), 0)
     }
 
     async fn call(&mut self, arguments: Value, responses: Value, state: Value) -> Value {
+        self.tool("delete", arguments, responses, state).await
+    }
+
+    pub(crate) async fn tool(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+        responses: Value,
+        state: Value,
+    ) -> Value {
         self.1 += 1;
         let mut params = json!({
-            "name": "delete", "arguments": arguments,
+            "name": tool, "arguments": arguments,
             "_meta": {
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                 "io.modelcontextprotocol/clientCapabilities": { "roots": {}, "elicitation": { "form": {} } },
@@ -212,10 +222,13 @@ fn a_state_is_good_for_its_request_alone_and_for_ten_minutes() {
         let first = client.call(it(), Value::Null, Value::Null).await["result"].clone();
         let second = client.call(it(), roots(), first["requestState"].clone()).await["result"].clone();
         let state = second["requestState"].as_str().unwrap().to_owned();
-        assert!(state.contains("file:///x"));
+        assert!(!state.contains("file:///x"), "the client reads nothing of it");
+        let middle = state.len() / 2;
+        let other = if &state[middle..=middle] == "A" { "B" } else { "A" };
         let mut forged = vec![
-            json!(state.replace("file:///x", "file:///y")),
-            json!(state.replacen('.', "..", 1)),
+            json!(format!("{}{other}{}", &state[..middle], &state[middle + 1..])),
+            json!(format!("{state}A")),
+            json!(state[..state.len() - 1]),
             json!(state[1..]),
             json!(format!("00{}", &state[2..])),
             json!(""),

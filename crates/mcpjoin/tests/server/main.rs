@@ -5,11 +5,13 @@ mod by_hand;
 mod input;
 mod lifecycle;
 mod lists;
+mod replicas;
 mod tasks;
 mod tasks_core;
 #[path = "../support/told.rs"]
 mod told;
 mod tools;
+mod typed;
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use mcpjoin::proto::ErrorObject;
 use mcpjoin::proto::types::{ElicitFormParams, ElicitationSchema, Members};
-use mcpjoin::server::{Context, HandlerError, NoArguments, Server, ServerBuilder, tool};
+use mcpjoin::server::{Context, HandlerError, NoArguments, Server, ServerBuilder, StateKey, tool};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -247,6 +247,77 @@ fn a_task_whose_time_is_up_is_called_off_although_nobody_asks() {
         let begun = tokio::time::Instant::now();
         drops.recv().await.unwrap();
         assert_eq!(begun.elapsed().as_secs(), 3_600);
+    });
+}
+
+#[test]
+fn a_task_does_not_keep_its_server() {
+    run(async {
+        struct Dropped(mpsc::UnboundedSender<()>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+            }
+        }
+        let (dropped, mut drops) = mpsc::unbounded_channel();
+        let of_server = Dropped(dropped.clone());
+        let server = Server::builder("s", "1")
+            .tool(tool("held").as_task(), move |_: NoArguments, cx: Context| {
+                let _ = &of_server;
+                let of_work = Dropped(dropped.clone());
+                async move {
+                    let _held = (of_work, cx);
+                    std::future::pending::<()>().await;
+                }
+            })
+            .build()
+            .unwrap();
+        let mut client = Modern::new(&server);
+        client.begin("held").await;
+        let ended = tokio::time::Instant::now();
+        drop(server);
+        client.0.finish().await;
+        drops.recv().await.unwrap();
+        drops.recv().await.unwrap();
+        assert_eq!(ended.elapsed().as_secs(), 0);
+    });
+}
+
+#[test]
+fn a_task_outlives_its_connection_while_its_server_has_a_handle() {
+    run(async {
+        let server = server();
+        let mut client = Modern::new(&server);
+        let task = client.begin("never").await;
+        client.0.finish().await;
+        assert_eq!(Modern::new(&server).get(&task).await["status"], "working");
+    });
+}
+
+#[test]
+fn a_task_stays_with_its_replica_and_a_foreign_id_is_refused() {
+    run(async {
+        let replica = |key: u8| {
+            Server::builder("s", "1")
+                .state_key(StateKey::from_bytes([key; 32]))
+                .tool(tool("never").as_task(), |_: NoArguments, _| std::future::pending::<()>())
+                .build()
+                .unwrap()
+        };
+        let task = Modern::new(&replica(1)).begin("never").await;
+        let id = task.as_str().unwrap();
+        let tampered = json!(format!("{}{}", &id[..id.len() - 1], if id.ends_with('0') { "1" } else { "0" }));
+        for (key, task, why) in
+            [(1, &task, "keeps none of"), (2, &task, "issued no"), (1, &tampered, "issued no")]
+        {
+            let mut client = Modern::new(&replica(key));
+            for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
+                let answer = client.ask(method, json!({ "taskId": task, "inputResponses": {} })).await;
+                assert_eq!(answer["error"]["code"], -32602, "{method}");
+                let said = answer["error"]["message"].as_str().unwrap();
+                assert!(said.starts_with("unknown task") && said.contains(why), "{said}");
+            }
+        }
     });
 }
 

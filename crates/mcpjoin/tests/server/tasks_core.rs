@@ -255,7 +255,7 @@ fn a_call_that_asks_for_a_task_is_answered_at_once() {
         let task = answer["result"]["task"].clone();
         assert_eq!(answer["result"], json!({ "task": task }));
         let id = task["taskId"].as_str().unwrap();
-        assert!(id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{id}");
+        assert!(id.len() == 64 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{id}");
         let created = task["createdAt"].as_str().unwrap();
         assert_eq!(created.len(), "2025-11-25T10:30:00Z".len());
         assert_eq!(

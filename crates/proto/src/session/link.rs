@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
+use core::fmt::{self, Write as _};
 
 use bytes::Bytes;
 
@@ -249,8 +249,39 @@ impl fmt::Display for LinkEnd {
         }
         let text = String::from_utf8_lossy(&self.stderr);
         if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
-            write!(f, "; its last line on stderr: {}", line.trim().escape_debug())?;
+            f.write_str("; its last line on stderr: ")?;
+            for character in line.trim().chars() {
+                write_visible(f, character)?;
+            }
         }
         Ok(())
+    }
+}
+
+/// Writes a character of text that others wrote. What acts on a terminal or cannot be seen is escaped; quotation marks and
+/// backslashes, of which a log line in JSON is full, stay.
+fn write_visible(f: &mut fmt::Formatter<'_>, character: char) -> fmt::Result {
+    match character {
+        '"' | '\'' | '\\' => f.write_char(character),
+        character => write!(f, "{}", character.escape_debug()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use super::*;
+
+    #[test]
+    fn the_last_line_of_stderr_stays_readable_and_obeys_no_terminal() {
+        let mut end = LinkEnd::end_of_stream();
+        end.exit = Some(ProcessExit::Code(3));
+        let said = "first\n{\"level\":\"error\",\"path\":\"C:\\\\x\",\"it's\":1}\u{1b}[2J\u{7}\u{202e}\n \n";
+        end.stderr = Bytes::from_static(said.as_bytes());
+        assert_eq!(
+            end.to_string(),
+            r#"the server ended (exit code 3); its last line on stderr: {"level":"error","path":"C:\\x","it's":1}\u{1b}[2J\u{7}\u{202e}"#
+        );
     }
 }

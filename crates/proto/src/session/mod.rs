@@ -10,6 +10,7 @@
 //!
 //! It never blocks, never drops a request without an answer, and holds nothing without a bound ([`Limits`]).
 
+mod abandoned;
 mod admission;
 mod answering;
 mod batch;
@@ -175,7 +176,11 @@ impl Session {
             self.decide(decided);
             return;
         }
-        self.shared.fail_call(id, |_| CallError::Lost(cause));
+        if self.shared.fail_call(id, |_| CallError::Lost(cause))
+            && let Some(id) = id.as_i64()
+        {
+            self.shared.abandoned.add(id);
+        }
     }
 
     fn request(&mut self, mut request: Request, origin: Arc<Origin>, batch: Option<u64>) {

@@ -406,6 +406,10 @@ impl Modern {
                 if notification.method == Method::SubscriptionsAcknowledged {
                     let acknowledged = stream.as_ref().and_then(|id| shared.calls.find(id)).map(|(id, _)| id);
                     if acknowledged.and_then(|id| shared.calls.acknowledge(id)).is_none() {
+                        let id = subscription(&notification).and_then(|id| id.as_i64());
+                        if id.is_some_and(|id| shared.abandoned.contains(id)) {
+                            return;
+                        }
                         let method = Method::SubscriptionsAcknowledged;
                         shared.violation(Violation::UnexpectedNotification { method });
                         return;

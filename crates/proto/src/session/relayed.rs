@@ -26,7 +26,7 @@ impl Shared {
                 let call = Some(RequestId::from(id));
                 self.events.push_back(Event::Notification { notification, call });
             }
-            None => self.violation(Violation::UnknownProgress { token }),
+            None => self.unknown_progress(token),
         }
     }
 

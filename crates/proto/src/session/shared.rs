@@ -10,6 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
+use super::abandoned::Abandoned;
 use super::calls::{Call, Calls, Expired, Pending, Purpose};
 use super::debt::{Debt, Incoming};
 use super::envelope::{self, Additions};
@@ -23,8 +24,8 @@ use super::{NotifyRefused, declared};
 use crate::method::{MethodFacts, MethodKind, Needs};
 use crate::types::{CancelledParams, ProgressParams};
 use crate::{
-    Direction, ErrorObject, Message, Method, Notification, Payload, Profile, Raw, Request, RequestId,
-    Response, Time, encode,
+    Direction, ErrorObject, Message, Method, Notification, Payload, Profile, ProgressToken, Raw, Request,
+    RequestId, Response, Time, encode,
 };
 
 pub(super) struct Shared {
@@ -36,15 +37,11 @@ pub(super) struct Shared {
     pub(super) debt: Debt,
     pub(super) queue: Queue,
     pub(super) events: VecDeque<Event>,
-    /// Streams that the server ended with a notification; the result that follows is no surprise.
-    ended_streams: VecDeque<i64>,
+    pub(super) abandoned: Abandoned,
     pub(super) dropped_logs: u64,
     /// Reading was held back for as long as it may be: see `reading`.
     pub(super) reads_on: bool,
 }
-
-/// How many ended streams are remembered, to expect the result that a server sends after ending one.
-const ENDED_STREAMS: usize = 64;
 
 impl Shared {
     pub(super) fn new(role: Role, caps: LinkCaps, limits: Arc<Limits>) -> Self {
@@ -58,7 +55,7 @@ impl Shared {
             queue: Queue::default(),
             // Room for one: thousands of sessions lie idle, and the first growth by itself would be to four.
             events: VecDeque::with_capacity(1),
-            ended_streams: VecDeque::new(),
+            abandoned: Abandoned::default(),
             dropped_logs: 0,
             reads_on: false,
         }
@@ -182,6 +179,7 @@ impl Shared {
 
     /// Tells the peer that nobody waits for the answer to this request of ours any more.
     pub(super) fn send_cancel(&mut self, id: i64, reason: Option<&str>, by_leaving: bool) {
+        self.abandoned.add(id);
         if by_leaving {
             self.queue.push_abort(RequestId::from(id));
             return;
@@ -247,15 +245,8 @@ impl Shared {
 
     fn stray_response(&mut self, id: Option<RequestId>) {
         let violation = match id {
-            Some(id) if self.calls.was_made(&id) => {
-                let ended =
-                    id.as_i64().and_then(|id| self.ended_streams.iter().position(|ended| *ended == id));
-                if let Some(place) = ended {
-                    self.ended_streams.remove(place);
-                    return;
-                }
-                Violation::LateReply { id }
-            }
+            Some(id) if self.abandoned.answered(&id) => return,
+            Some(id) if self.calls.was_made(&id) => Violation::LateReply { id },
             id => Violation::UnknownReply { id },
         };
         self.violation(violation);
@@ -373,10 +364,7 @@ impl Shared {
             self.calls.find(&id).filter(|(_, pending)| matches!(pending.purpose, Purpose::Listen { .. }));
         if let Some((id, _)) = stream {
             self.calls.take(id);
-            if self.ended_streams.len() == ENDED_STREAMS {
-                self.ended_streams.pop_front();
-            }
-            self.ended_streams.push_back(id);
+            self.abandoned.add(id);
             let outcome = Ok(Reply::empty());
             self.events.push_back(Event::Outcome { id: RequestId::from(id), outcome });
         }
@@ -397,7 +385,14 @@ impl Shared {
         match grown {
             Some((id, true)) => self.events.push_back(Event::Progress { id: RequestId::from(id), progress }),
             Some((_, false)) => self.violation(Violation::ProgressDidNotGrow { token }),
-            None => self.violation(Violation::UnknownProgress { token }),
+            None => self.unknown_progress(token),
+        }
+    }
+
+    /// Progress of nothing that is under way: it may have crossed the cancellation of its request.
+    pub(super) fn unknown_progress(&mut self, token: ProgressToken) {
+        if token.as_i64().is_none_or(|id| !self.abandoned.contains(id)) {
+            self.violation(Violation::UnknownProgress { token });
         }
     }
 

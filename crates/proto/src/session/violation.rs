@@ -24,8 +24,8 @@ pub enum Violation {
         /// Its id; `None` for an error without one.
         id: Option<RequestId>,
     },
-    /// A second response to the same request, or one after it was cancelled or had timed out. The latter is
-    /// no fault of the peer, but looks the same.
+    /// A second response to the same request. The response to one that was cancelled or has timed out is no violation; it
+    /// is taken for one when 1,024 others were given up after it.
     LateReply {
         /// Its id.
         id: RequestId,

@@ -31,6 +31,9 @@ pub mod key {
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
     /// Which task a message belongs to, in 2025-11-25.
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+    /// That the structured result of a tool is a value inside an object, as its member `result`, because the revision wants
+    /// an object: `true`. This library's own, and no word of the specification.
+    pub const WRAPPED_RESULT: &str = "io.github.mcpjoin/wrapped-result";
     /// Under which name a request's progress is to be reported.
     pub const PROGRESS_TOKEN: &str = "progressToken";
     /// The place in a trace ([W3C Trace Context](https://www.w3.org/TR/trace-context/)).

@@ -49,6 +49,7 @@ pub mod schema;
 pub mod subscription;
 pub mod task;
 pub mod tool;
+mod tool_value;
 
 pub use capability::{
     ClientCapabilities, ElicitationCapability, PromptsCapability, ResourcesCapability, RootsCapability,
@@ -104,6 +105,7 @@ pub use task::{
 pub use tool::{
     CallToolParams, CallToolResult, ListToolsResult, TaskSupport, Tool, ToolAnnotations, ToolExecution,
 };
+pub use tool_value::ToolValueError;
 
 #[cfg(test)]
 mod tests;

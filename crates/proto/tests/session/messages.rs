@@ -143,6 +143,28 @@ fn b48_a_response_after_timeout_or_cancel_is_dropped_and_its_id_never_used_again
 }
 
 #[test]
+fn what_crosses_our_cancellation_breaks_no_rule_and_a_second_response_does() {
+    let mut client = opened_client(Limits::default());
+    let cancelled = call(&mut client, Method::ListTools);
+    client.cancel(&cancelled, None);
+    let timed_out =
+        client.call(Time::ZERO, &Call::new(Method::ListTools).with_timeout(Duration::from_secs(1))).unwrap();
+    client.handle_timeout(at(1));
+    for late in [cancelled, timed_out] {
+        let progress = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{late},"progress":1}}}}"#
+        );
+        let response = format!(r#"{{"jsonrpc":"2.0","id":{late},"result":{{}}}}"#);
+        say(&mut client, &progress);
+        say(&mut client, &response);
+        assert_eq!(violations(&mut client), 0);
+        say(&mut client, &progress);
+        say(&mut client, &response);
+        assert_eq!(violations(&mut client), 2, "progress and a response after the response");
+    }
+}
+
+#[test]
 fn b49_an_error_of_an_odd_shape_fails_its_call_readably() {
     for error in [r#"{"message":"x"}"#, r#"{"code":"x","message":"x"}"#, r#""x""#, "7", "[]", r#"{"code":1}"#]
     {

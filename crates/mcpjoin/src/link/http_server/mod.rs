@@ -122,6 +122,9 @@ type LegacyPool = HashMap<stateless::Kind, Vec<Arc<Entry>>>;
 /// Connections that wait in the pool.
 const POOL: usize = 256;
 
+/// So many characters of a path that leads nowhere are shown to who asked for it.
+const SHOWN_PATH: usize = 100;
+
 impl HttpService {
     pub(crate) fn new(
         options: HttpOptions,
@@ -322,7 +325,7 @@ impl Shared {
         if let Some(document) = self.options.admission.as_ref().and_then(|who| who.document(head.path())) {
             return Err(Box::new(head.document(document)));
         }
-        let place = self.place(head.path()).ok_or_else(|| Box::new(reply::bare(404)))?;
+        let place = self.place(head.path()).ok_or_else(|| Box::new(self.no_place(head.path())))?;
         if self.options.cors
             && let Some(preflight) = head.preflight()
         {
@@ -352,6 +355,19 @@ impl Shared {
             }
         }
         self.options.path.as_deref().is_none_or(|endpoint| path == endpoint).then_some(Place::Endpoint)
+    }
+
+    /// Says where the endpoint is, and why a request may miss it.
+    fn no_place(&self, path: &str) -> Response<HttpBody> {
+        let endpoint = self.options.path.as_deref().unwrap_or("/");
+        let shown: String = path.chars().take(SHOWN_PATH).flat_map(char::escape_debug).collect();
+        reply::text(
+            404,
+            format!(
+                "nothing is served at `{shown}`: the endpoint is `{endpoint}`. Behind a router that removes the beginning \
+                 of the path, build the service with `HttpOptions::any_path`.\n"
+            ),
+        )
     }
 
     /// The session that a request names.

@@ -162,7 +162,9 @@ impl HttpOptions {
     }
 
     /// Keeps no legacy sessions, so that any request may go to any of several servers. A legacy client gets no stream
-    /// beside its requests and is asked nothing; 2024-11-05 is not offered. Modern clients see no difference.
+    /// beside its requests and is asked nothing; 2024-11-05 is not offered. Modern clients are asked as ever, where the
+    /// servers share a key ([`ServerBuilder::state_key`](crate::server::ServerBuilder::state_key)); a task stays with the
+    /// server that began it.
     #[must_use]
     pub const fn stateless(mut self, stateless: bool) -> Self {
         self.stateless = stateless;

@@ -12,6 +12,7 @@ use super::body::HttpBody;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// In seconds.
 const SOON: HeaderValue = HeaderValue::from_static("1");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Nothing but a status.
@@ -40,6 +41,13 @@ pub(super) fn is_for_later(error: &ErrorObject) -> bool {
     let kind = error.data.as_ref().and_then(|data| data.member("gateway"));
     let kind = kind.as_ref().and_then(|kind| kind.to_string_value());
     matches!(kind.as_deref(), Some("tooManyServers" | "tooManyStarts"))
+}
+
+/// A sentence for a person.
+pub(super) fn text(status: u16, text: String) -> Response<HttpBody> {
+    let mut response = with(status, HttpBody::whole(text.into()));
+    response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    response
 }
 
 /// An error, about a request whose id is known or not.

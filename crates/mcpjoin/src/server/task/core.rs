@@ -22,7 +22,7 @@ use super::super::list::page_of;
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, InputError, Shared};
-use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, State, Task, begin};
+use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, State, Task, begin, find};
 
 /// The shortest time for which a task is kept: a client that asks as often as it is told to has two tries.
 const SHORTEST_TTL: Duration = Duration::from_millis(2 * POLL_INTERVAL as u64);
@@ -83,7 +83,7 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
     let params = cx.params().ok_or_else(|| ErrorObject::invalid_params("`params` is missing"))?;
     let params: TaskParams =
         params.raw().decode().map_err(|error| ErrorObject::invalid_params(error.to_string()))?;
-    let task = server.tasks.find(&params.task_id, &whose)?;
+    let task = find(server, &params.task_id, &whose)?;
     match cx.0.method {
         Method::GetTask => {}
         Method::CancelTask => {

@@ -12,7 +12,7 @@ use mcpjoin_proto::{ErrorObject, Method, Raw};
 use super::super::subscription::TaskChange;
 use super::super::tools::ToolEntry;
 use super::super::{Context, Shared, capability};
-use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, Task, begin};
+use super::{End, Kind, LONGEST_TTL, MAX_TASKS, POLL_INTERVAL, Task, begin, find};
 
 /// Whether the client speaks the extension.
 pub(in super::super) fn is_declared(asker: &Asker) -> bool {
@@ -57,7 +57,7 @@ pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject
     match cx.0.method {
         Method::UpdateTask => {
             let params: UpdateTaskParams = params.raw().decode().map_err(invalid)?;
-            let task = server.tasks.find(&params.task_id, &whose)?;
+            let task = find(server, &params.task_id, &whose)?;
             task.answer(
                 params.input_responses.into_iter().map(|(name, answer)| (name, Ok(answer.into_raw()))),
             );
@@ -65,12 +65,12 @@ pub(super) fn answer(server: &Shared, cx: &Context) -> Result<Reply, ErrorObject
         }
         Method::CancelTask => {
             let params: TaskParams = params.raw().decode().map_err(invalid)?;
-            server.tasks.find(&params.task_id, &whose)?.end(End::Cancelled("cancelled by request"));
+            find(server, &params.task_id, &whose)?.end(End::Cancelled("cancelled by request"));
             Ok(Reply::empty())
         }
         _ => {
             let params: TaskParams = params.raw().decode().map_err(invalid)?;
-            shown(&*server.tasks.find(&params.task_id, &whose)?).map(Reply::Complete)
+            shown(&*find(server, &params.task_id, &whose)?).map(Reply::Complete)
         }
     }
 }

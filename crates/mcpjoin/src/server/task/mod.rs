@@ -18,7 +18,7 @@ mod time;
 
 use std::future::{Future, ready};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -147,6 +147,17 @@ pub(super) async fn answer(server: &Arc<Shared>, cx: Context) -> Result<Reply, E
     }
 }
 
+/// The task of that id, for whom it belongs to. The error does not tell a task that is over from somebody else's.
+fn find(server: &Shared, id: &str, whose: &Whose) -> Result<Arc<Task>, ErrorObject> {
+    server.tasks.find(id, whose).ok_or_else(|| {
+        ErrorObject::invalid_params(if server.keys.has_issued(id) {
+            "unknown task: this server process keeps none of that id, or no longer"
+        } else {
+            "unknown task: this server has issued no such id"
+        })
+    })
+}
+
 /// Begins work as a task of that protocol, to be kept for that long.
 fn begin<Fut>(
     server: &Arc<Shared>,
@@ -158,7 +169,7 @@ fn begin<Fut>(
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    let task = Arc::new(Task::new(kind.whose(cx), cx.0.session, ttl)?);
+    let task = Arc::new(Task::new(server.keys.task_id()?, kind.whose(cx), cx.0.session, ttl));
     if server.tasks.insert(&task)? {
         tokio::spawn(clear_away(Arc::downgrade(server)));
     }
@@ -180,9 +191,9 @@ where
     // As it begins: it may be over before the client hears of it.
     let reply = kind.reply(&task)?;
     let states = task.watch();
-    let handle = tokio::spawn(work).abort_handle();
-    *task.abort.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-    tokio::spawn(tell(server.clone(), task, states));
+    // The task is in the store already, and the first part of its handler has run: it may be cancelled by now.
+    task.aborts(tokio::spawn(work).abort_handle());
+    tokio::spawn(tell(Arc::downgrade(server), task, states));
     Ok(reply)
 }
 
@@ -214,10 +225,12 @@ async fn clear_away(server: Weak<Shared>) {
 }
 
 /// Tells those who listen of every change, until the task is over.
-async fn tell(server: Arc<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
+async fn tell(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver<State>) {
     let mut told = TaskStatus::Working;
     loop {
-        match timeout_at(task.expires, states.changed()).await {
+        let changed = timeout_at(task.expires, states.changed()).await;
+        let Some(server) = server.upgrade() else { return };
+        match changed {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
             // That ends it.
@@ -234,10 +247,5 @@ async fn tell(server: Arc<Shared>, task: Arc<Task>, mut states: watch::Receiver<
     tracing::debug!(target: "mcpjoin", task = task.shown(), "a task is over");
 }
 
-/// A name that nobody guesses: 128 random bits.
-pub(super) fn random_id() -> Result<String, ErrorObject> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|_| ErrorObject::internal("this system gives no random numbers to name a task with"))?;
-    Ok(super::input::hex(&bytes))
-}
+#[cfg(test)]
+mod tests;

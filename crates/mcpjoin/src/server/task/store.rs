@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::super::InputError;
-use super::{MAX_OF_ONE, MAX_TASKS, Owner, Whose, random_id, time};
+use super::{MAX_OF_ONE, MAX_TASKS, Owner, Whose, time};
 
 /// The tasks of a server.
 #[derive(Default)]
@@ -45,7 +45,8 @@ pub(in super::super) struct Task {
     pub(super) waiting: watch::Sender<BTreeSet<u64>>,
     /// The greatest progress that was told.
     progress: Mutex<Option<f64>>,
-    pub(super) abort: Mutex<Option<AbortHandle>>,
+    /// Ends its work.
+    abort: Mutex<Option<AbortHandle>>,
 }
 
 /// How a task stands.
@@ -142,12 +143,11 @@ impl Tasks {
     }
 
     /// The task of that name, for whom it belongs to.
-    pub(super) fn find(&self, id: &str, whose: &Whose) -> Result<Arc<Task>, ErrorObject> {
+    pub(super) fn find(&self, id: &str, whose: &Whose) -> Option<Arc<Task>> {
         let mut kept = self.lock();
         kept.purge();
         let found = kept.tasks.iter().find(|(_, task)| task.id == id && task.whose == *whose);
-        // Whether it never was, is no more or is somebody else's: that is not for everybody to know.
-        found.map(|(_, task)| task.clone()).ok_or_else(|| ErrorObject::invalid_params("unknown task"))
+        found.map(|(_, task)| task.clone())
     }
 
     /// Those that belong to somebody, in the order of their creation, and the last number that was given.
@@ -156,6 +156,14 @@ impl Tasks {
         kept.purge();
         let tasks = kept.tasks.iter().filter(|(_, task)| task.whose == *whose).cloned().collect();
         (tasks, kept.last)
+    }
+
+    /// There is neither a handle of the server nor a connection any more, so no client can ask for a task.
+    pub(in super::super) fn server_ended(&self) {
+        for (_, task) in self.lock().tasks.drain(..) {
+            task.end(End::Cancelled("the server of this task is gone"));
+        }
+        self.sooner.notify_one();
     }
 
     /// A session is over, and whoever could ask for its tasks with it.
@@ -182,7 +190,7 @@ impl Task {
         self.id.get(..8).unwrap_or_default()
     }
 
-    pub(super) fn new(whose: Whose, session: Option<u64>, ttl: Duration) -> Result<Self, ErrorObject> {
+    pub(super) fn new(id: String, whose: Whose, session: Option<u64>, ttl: Duration) -> Self {
         let created_at = time::now();
         let state = State {
             updated_at: created_at.clone(),
@@ -191,8 +199,8 @@ impl Task {
             answers: BTreeMap::new(),
             end: None,
         };
-        Ok(Self {
-            id: random_id()?,
+        Self {
+            id,
             whose,
             session,
             created_at,
@@ -202,7 +210,7 @@ impl Task {
             waiting: watch::Sender::new(BTreeSet::new()),
             progress: Mutex::default(),
             abort: Mutex::default(),
-        })
+        }
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<State> {
@@ -261,6 +269,20 @@ impl Task {
         });
     }
 
+    /// Has the end of the task abort this work: at once when the task is over already.
+    pub(super) fn aborts(&self, work: AbortHandle) {
+        *self.abort.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        if self.is_over() {
+            self.abort_work();
+        }
+    }
+
+    fn abort_work(&self) {
+        if let Some(work) = self.abort.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            work.abort();
+        }
+    }
+
     /// Ends it, once. Says whether this was it.
     pub(super) fn end(&self, end: End) -> bool {
         let mut ended = false;
@@ -273,8 +295,8 @@ impl Task {
             }
             ended
         });
-        if ended && let Some(abort) = self.abort.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            abort.abort();
+        if ended {
+            self.abort_work();
         }
         ended
     }

@@ -1,0 +1,276 @@
+//! Values that a server hands to its clients and takes back: encrypted states, and the ids of tasks.
+//!
+//! Called by `input` and `task`. A state is `base64url(version | key id | nonce | XChaCha20-Poly1305(time | content))`; the
+//! associated data bind it to its purpose and to the digest of the request that it belongs to. The id of a task is 128
+//! random bits with a MAC. Each purpose has a key of its own, derived from the server's [`StateKey`].
+
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead as _, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use mcpjoin_proto::ErrorObject;
+use sha2::Sha256;
+
+/// How long a state is accepted: long enough for a person to fill in a form.
+const LIFETIME: Duration = Duration::from_secs(600);
+
+/// How far the clock of the replica that sealed a state may be ahead of ours: more than hosts that synchronise their
+/// clocks ever differ.
+const SKEW: Duration = Duration::from_secs(60);
+
+/// The version of the format, and of what the keys are derived for.
+const VERSION: u8 = 1;
+
+/// Bytes that name the key: enough to tell the few keys of a server apart. A collision costs one failed decryption.
+const KEY_ID: usize = 4;
+
+/// Bytes of a nonce of XChaCha20. Random nonces of 192 bits do not repeat.
+const NONCE: usize = 24;
+
+/// Bytes before the ciphertext.
+const HEAD: usize = 1 + KEY_ID + NONCE;
+
+/// Random bytes in the id of a task, and bytes of its MAC: neither is guessed.
+const TASK_ID: usize = 16;
+
+/// The secret with which a server encrypts the states that its clients keep for it (`requestState`) and signs the ids of
+/// its tasks. Replicas of one server share it: [`ServerBuilder::state_key`](super::ServerBuilder::state_key).
+///
+/// `Debug` shows nothing of it.
+#[derive(Clone)]
+pub struct StateKey([u8; 32]);
+
+impl StateKey {
+    /// A key of 256 random bits, such as `openssl rand 32` writes. A password is no key.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    fn random() -> Option<Self> {
+        random().map(Self)
+    }
+
+    /// The key for one use: one block of HKDF-Expand (RFC 5869), for which this key is random enough without the extraction.
+    fn derive(&self, label: &str) -> [u8; 32] {
+        let mut mac = hmac(&self.0);
+        mac.update(b"mcpjoin ");
+        mac.update(label.as_bytes());
+        mac.update(&[VERSION, 1]);
+        mac.finalize().into_bytes().into()
+    }
+
+    fn id(&self) -> [u8; KEY_ID] {
+        let [a, b, c, d, ..] = self.derive("key id");
+        [a, b, c, d]
+    }
+
+    fn cipher(&self, purpose: Purpose) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&self.derive(purpose.label()).into())
+    }
+
+    fn task_mac(&self, random: &[u8]) -> Hmac<Sha256> {
+        let mut mac = hmac(&self.derive("task id"));
+        mac.update(random);
+        mac
+    }
+}
+
+impl fmt::Debug for StateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StateKey(..)")
+    }
+}
+
+/// What a state is for. A state of one purpose is refused for the other.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    /// The answers so far.
+    Answers = 1,
+    /// What a handler that asks by hand gives along.
+    ByHand = 2,
+}
+
+impl Purpose {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Answers => "answers",
+            Self::ByHand => "request state",
+        }
+    }
+}
+
+/// Why a state is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unopened {
+    /// None of our keys opens it for this purpose and request, or its time lies in the future.
+    Foreign,
+    /// It is older than [`LIFETIME`].
+    Expired,
+}
+
+/// The keys of a server.
+pub(super) struct Keys {
+    /// The key that seals; `None` when the system gave no random numbers for one.
+    own: Option<StateKey>,
+    /// Further keys that open.
+    accepted: Vec<StateKey>,
+}
+
+impl Keys {
+    /// Without a key of the user's: a random one.
+    pub(super) fn new(own: Option<StateKey>, accepted: Vec<StateKey>) -> Self {
+        Self { own: own.or_else(StateKey::random), accepted }
+    }
+
+    fn own(&self) -> Result<&StateKey, ErrorObject> {
+        self.own.as_ref().ok_or_else(no_random_numbers)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &StateKey> {
+        self.own.iter().chain(&self.accepted)
+    }
+
+    /// Encrypts `content` for the request with that digest.
+    pub(super) fn seal(
+        &self,
+        purpose: Purpose,
+        request: &[u8; 32],
+        content: &str,
+        now: Duration,
+    ) -> Result<String, ErrorObject> {
+        let key = self.own()?;
+        let nonce: [u8; NONCE] = random().ok_or_else(no_random_numbers)?;
+        let mut plain = millis(now).to_be_bytes().to_vec();
+        plain.extend_from_slice(content.as_bytes());
+        let (id, aad) = (key.id(), associated(purpose, &key.id(), request));
+        let sealed = key
+            .cipher(purpose)
+            .encrypt(&XNonce::from(nonce), Payload { msg: &plain, aad: &aad })
+            .map_err(|_| ErrorObject::internal("the state is too large to be sealed"))?;
+        let mut state = Vec::with_capacity(HEAD + sealed.len());
+        state.push(VERSION);
+        state.extend_from_slice(&id);
+        state.extend_from_slice(&nonce);
+        state.extend_from_slice(&sealed);
+        Ok(URL_SAFE_NO_PAD.encode(state))
+    }
+
+    /// The content of a state that one of our keys has sealed for that purpose and request. `now`: the time of day;
+    /// without it the age does not count.
+    pub(super) fn open(
+        &self,
+        purpose: Purpose,
+        request: &[u8; 32],
+        state: &str,
+        now: Option<Duration>,
+    ) -> Result<String, Unopened> {
+        let state = URL_SAFE_NO_PAD.decode(state).map_err(|_| Unopened::Foreign)?;
+        let (head, sealed) = state.split_first_chunk::<HEAD>().ok_or(Unopened::Foreign)?;
+        let (version, rest) = head.split_first().ok_or(Unopened::Foreign)?;
+        let (id, nonce) = rest.split_first_chunk::<KEY_ID>().ok_or(Unopened::Foreign)?;
+        let nonce = XNonce::try_from(nonce).map_err(|_| Unopened::Foreign)?;
+        if *version != VERSION {
+            return Err(Unopened::Foreign);
+        }
+        let aad = associated(purpose, id, request);
+        let plain = self
+            .all()
+            .filter(|key| key.id() == *id)
+            .find_map(|key| key.cipher(purpose).decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok())
+            .ok_or(Unopened::Foreign)?;
+        let (sealed_at, content) = plain.split_first_chunk::<8>().ok_or(Unopened::Foreign)?;
+        if let Some(now) = now {
+            let sealed_at = Duration::from_millis(u64::from_be_bytes(*sealed_at));
+            if sealed_at > now.saturating_add(SKEW) {
+                return Err(Unopened::Foreign);
+            }
+            if now.saturating_sub(sealed_at) > LIFETIME {
+                return Err(Unopened::Expired);
+            }
+        }
+        String::from_utf8(content.to_vec()).map_err(|_| Unopened::Foreign)
+    }
+
+    /// An id for a task, which nobody guesses.
+    pub(super) fn task_id(&self) -> Result<String, ErrorObject> {
+        let random: [u8; TASK_ID] = random().ok_or_else(no_random_numbers)?;
+        let mac = self.own()?.task_mac(&random).finalize().into_bytes();
+        Ok(hex(&random) + &hex(&mac[..TASK_ID]))
+    }
+
+    /// Whether one of our keys has signed the id of a task: in this process or in another replica.
+    pub(super) fn has_issued(&self, task_id: &str) -> bool {
+        let Some(bytes) = unhex(task_id).filter(|bytes| bytes.len() == 2 * TASK_ID) else { return false };
+        let (random, mac) = bytes.split_at(TASK_ID);
+        self.all().any(|key| key.task_mac(random).verify_truncated_left(mac).is_ok())
+    }
+}
+
+/// The time of day since 1970: the replicas of a server have no other clock in common. It runs ahead where a test moves the
+/// clock of the runtime, and nowhere else.
+pub(super) fn now() -> Duration {
+    let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let moved = tokio::time::Instant::now().into_std();
+    day + moved.saturating_duration_since(Instant::now())
+}
+
+/// What a state is bound to beside its key.
+fn associated(purpose: Purpose, id: &[u8; KEY_ID], request: &[u8; 32]) -> Vec<u8> {
+    let mut data = b"mcpjoin state".to_vec();
+    data.extend_from_slice(&[VERSION, purpose as u8]);
+    data.extend_from_slice(id);
+    data.extend_from_slice(request);
+    data
+}
+
+fn hmac(key: &[u8; 32]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn random<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).is_ok().then_some(bytes)
+}
+
+fn no_random_numbers() -> ErrorObject {
+    ErrorObject::internal("this system gives no random numbers")
+}
+
+/// A name of 128 random bits.
+pub(super) fn random_name() -> Result<String, ErrorObject> {
+    random::<16>().map(|bytes| hex(&bytes)).ok_or_else(no_random_numbers)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing into a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The bytes of lower-case digits: each id has one spelling.
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    rest.is_empty()
+        .then(|| pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+use std::time::Duration;
+
+use super::{KEY_ID, Keys, LIFETIME, Purpose, SKEW, StateKey, Unopened};
+
+const REQUEST: [u8; 32] = [7; 32];
+const NOW: Duration = Duration::from_secs(1_785_196_800);
+
+fn key(byte: u8) -> StateKey {
+    StateKey::from_bytes([byte; 32])
+}
+
+fn keys(own: u8, accepted: &[u8]) -> Keys {
+    Keys::new(Some(key(own)), accepted.iter().map(|byte| key(*byte)).collect())
+}
+
+fn sealed(keys: &Keys, content: &str) -> String {
+    keys.seal(Purpose::Answers, &REQUEST, content, NOW).expect("random numbers")
+}
+
+fn open(keys: &Keys, state: &str, now: Duration) -> Result<String, Unopened> {
+    keys.open(Purpose::Answers, &REQUEST, state, Some(now))
+}
+
+#[test]
+fn a_state_opens_under_its_key_purpose_and_request_alone() {
+    let (ours, other) = (keys(1, &[]), keys(2, &[]));
+    let state = sealed(&ours, "content");
+    assert_eq!(open(&ours, &state, NOW), Ok("content".into()));
+    assert_eq!(open(&keys(1, &[2]), &state, NOW), Ok("content".into()), "another replica");
+    assert_eq!(open(&other, &state, NOW), Err(Unopened::Foreign));
+    assert_eq!(ours.open(Purpose::ByHand, &REQUEST, &state, Some(NOW)), Err(Unopened::Foreign));
+    assert_eq!(ours.open(Purpose::Answers, &[8; 32], &state, Some(NOW)), Err(Unopened::Foreign));
+}
+
+#[test]
+fn every_byte_of_a_state_counts() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let ours = keys(1, &[]);
+    let state = URL_SAFE_NO_PAD.decode(sealed(&ours, "content")).expect("ours");
+    for place in 0..state.len() {
+        let mut changed = state.clone();
+        changed[place] ^= 1;
+        assert_eq!(open(&ours, &URL_SAFE_NO_PAD.encode(changed), NOW), Err(Unopened::Foreign), "{place}");
+        let cut = URL_SAFE_NO_PAD.encode(&state[..place]);
+        assert_eq!(open(&ours, &cut, NOW), Err(Unopened::Foreign), "{place}");
+    }
+    let longer = URL_SAFE_NO_PAD.encode([&state[..], b"x"].concat());
+    assert_eq!(open(&ours, &longer, NOW), Err(Unopened::Foreign));
+    assert_eq!(open(&ours, "not base64!", NOW), Err(Unopened::Foreign));
+}
+
+#[test]
+fn nothing_of_the_content_is_readable_and_no_two_states_are_alike() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let ours = keys(1, &[]);
+    let (one, two) = (sealed(&ours, "a secret answer"), sealed(&ours, "a secret answer"));
+    assert_ne!(one, two);
+    let bytes = URL_SAFE_NO_PAD.decode(&one).expect("ours");
+    assert!(!bytes.windows(6).any(|window| window == b"secret"));
+    assert!(!one.contains("secret"));
+}
+
+#[test]
+fn an_accepted_key_opens_and_does_not_seal() {
+    let (before, rotated, after) = (keys(1, &[]), keys(2, &[1]), keys(2, &[]));
+    let old = sealed(&before, "old");
+    assert_eq!(open(&rotated, &old, NOW), Ok("old".into()));
+    assert_eq!(open(&after, &old, NOW), Err(Unopened::Foreign));
+    let new = sealed(&rotated, "new");
+    assert_eq!(open(&after, &new, NOW), Ok("new".into()));
+    assert_eq!(open(&before, &new, NOW), Err(Unopened::Foreign));
+}
+
+#[test]
+fn a_state_lives_for_ten_minutes_of_the_clock_that_reads_it_and_clocks_may_differ_by_one() {
+    let ours = keys(1, &[]);
+    let state = sealed(&ours, "content");
+    let millisecond = Duration::from_millis(1);
+    assert_eq!(open(&ours, &state, NOW + LIFETIME), Ok("content".into()));
+    assert_eq!(open(&ours, &state, NOW + LIFETIME + millisecond), Err(Unopened::Expired));
+    assert_eq!(open(&ours, &state, NOW - SKEW), Ok("content".into()));
+    assert_eq!(open(&ours, &state, NOW - SKEW - millisecond), Err(Unopened::Foreign));
+    assert_eq!(ours.open(Purpose::Answers, &REQUEST, &state, None), Ok("content".into()));
+    assert_eq!((LIFETIME, SKEW), (Duration::from_secs(600), Duration::from_secs(60)));
+}
+
+#[test]
+fn the_format_and_the_keys_of_version_1_stay() {
+    // Replicas of different builds share states: a change here needs a new version.
+    assert_eq!(
+        super::hex(&key(1).derive("answers")),
+        "21520049ed62a786845c5376095f88484540a44bb0f16065ca3b9cc50ddc2734"
+    );
+    assert_eq!(super::hex(&key(1).id()), "e286cb50");
+    assert_eq!(key(1).id().len(), KEY_ID);
+    let state = "AeKGy1B71aRo8mac6Kytpjf8_tV9ZzeRCuedPNC0teJ3R2YPnWjVCKkXRxdCyAFfKfpqSlSETs012njS";
+    assert_eq!(open(&keys(1, &[]), state, NOW), Ok("content".into()));
+}
+
+#[test]
+fn the_id_of_a_task_is_known_to_who_has_the_key() {
+    let ours = keys(1, &[]);
+    let id = ours.task_id().expect("random numbers");
+    assert_eq!(id.len(), 64);
+    assert_ne!(id, ours.task_id().expect("random numbers"));
+    assert!(ours.has_issued(&id) && keys(2, &[1]).has_issued(&id) && !keys(2, &[]).has_issued(&id));
+    for place in 0..id.len() {
+        let mut changed = id.clone();
+        changed.replace_range(place..=place, if id.as_bytes()[place] == b'0' { "1" } else { "0" });
+        assert!(!ours.has_issued(&changed), "{place}");
+        assert!(!ours.has_issued(&id[..place]), "{place}");
+    }
+    assert!(!ours.has_issued(&id.to_uppercase()) && !ours.has_issued(&format!("{id}00")));
+}
+
+#[test]
+fn a_key_and_what_holds_it_show_nothing() {
+    let builder = crate::Server::builder("s", "1").state_key(key(0xab)).accept_state_key(key(0xcd));
+    for shown in [format!("{:?}", key(0xab)), format!("{builder:?}"), format!("{:?}", builder.build())] {
+        assert!(
+            !["abab", "cdcd", "171, 171", "205, 205"].iter().any(|digits| shown.contains(digits)),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn without_a_key_each_server_has_one_of_its_own() {
+    let (one, two) = (Keys::new(None, Vec::new()), Keys::new(None, Vec::new()));
+    let state = sealed(&one, "content");
+    assert_eq!(open(&one, &state, NOW), Ok("content".into()));
+    assert_eq!(open(&two, &state, NOW), Err(Unopened::Foreign));
+}
