@@ -28,7 +28,11 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
     }
     let files = config::survey(&connect.configured)?;
     for entry in files.iter().flat_map(|file| &file.entries) {
-        ui.hide(Secrets::new(&entry.secrets));
+        // What is not trusted is not started, and so has nothing to say that could be a secret.
+        if entry.untrusted.is_none() {
+            ui.hide(Secrets::new(&entry.secrets));
+        }
+        entry.kept.iter().for_each(|text| ui.keep(text));
     }
     let machine = match environment::examined(ui, connect) {
         Ok(machine) => machine,
