@@ -39,7 +39,7 @@ pub const BINARY: &str = "MCPJOIN_BIN";
 
 /// The environment variable that marks the processes of one run: children inherit it, whatever they do to their
 /// process group.
-pub const MARK: &str = "MCPJOIN_INTEROP_MARK";
+pub const MARK: &str = "XDG_MCPJOIN_INTEROP_MARK";
 
 /// The Node for packages of which the newest need one that not every system has; a [`server`] in the words of this crate.
 #[cfg(target_arch = "x86_64")]

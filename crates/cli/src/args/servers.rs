@@ -20,6 +20,9 @@ folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${
 MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default. What envFile names is \
 read for more variables.
 
+A program gets those of your variables alone that programs need to run (see --env-clean), those that env, env_vars and envFile name, and \
+all of them with --inherit-env, or where you name the file (--config).
+
 A url can also be quic://host:port, with the members pin or ca, and cert with key, which mean what the options of these names \
 do, or tcp://host:port or unix:/path. Beside a url of https:// there can be ca. Files are found from the folder that the \
 configuration is about.

@@ -10,6 +10,7 @@ use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits};
 
 use super::consent::Consent;
+use super::environment;
 use super::http;
 use super::opening::Remembered;
 use super::orchestra;
@@ -25,12 +26,6 @@ use crate::secret;
 use crate::target::{Quic, Socket, Target, exact, shown, words_shown};
 use crate::ui::{Secrets, Ui};
 use crate::verdict::Verdict;
-
-/// What programs need to run, whatever they do: passed on with `--env-clean`, too.
-const BASICS: [&str; 13] = [
-    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TERM", "TMP", "TMPDIR", "TZ",
-    "USER",
-];
 
 /// How to reach a server, understood and checked.
 pub(crate) struct Plan {
@@ -249,13 +244,10 @@ fn to_child(ui: &Ui, program: Program, mut about: About, mut connect: Connect) -
 
     let verdict = verdict(&connect, &program, &args, &set);
     let mut command = ChildCommand::new(program).args(args);
-    if connect.env_clean {
-        command = command.env_clear();
-        for name in BASICS {
-            if let Some(value) = std::env::var_os(name) {
-                command = command.env(name, value);
-            }
-        }
+    let is_ours = !about.found && !connect.for_others;
+    let mut withheld = false;
+    if connect.env_clean || !(connect.inherit_env || is_ours) {
+        (command, withheld) = environment::limited(command);
     }
     for (name, value) in set {
         command = command.env(name, value);
@@ -273,7 +265,7 @@ fn to_child(ui: &Ui, program: Program, mut about: About, mut connect: Connect) -
     }
     let remembered = remembered(ui, &connect, verdict)?;
     let About { shown, place, tools, consent, no_entry, .. } = about;
-    let way = Way { to: To::Child(command), trace, no_entry, access: None };
+    let way = Way { to: To::Child(command), trace, no_entry, access: None, withheld };
     let (limits, timeout) = (limits(&connect), connect.timeout);
     Ok(Plan { way, client, shown, place, first, tools, consent, remembered, limits, timeout })
 }
@@ -307,7 +299,7 @@ fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Resul
     }
     let (client, first) = client(ui, connect)?;
     let way =
-        Way { to: To::Socket(to), trace: trace(ui, connect)?, no_entry: None, access: None };
+        Way { to: To::Socket(to), trace: trace(ui, connect)?, no_entry: None, access: None, withheld: false };
     let (limits, timeout) = (limits(connect), connect.timeout);
     let About { shown, place, tools, consent, .. } = about;
     Ok(Plan { way, client, shown, place, first, tools, consent, remembered: None, limits, timeout })
@@ -333,7 +325,7 @@ fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<P
     refuse(&about.shown, "speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
     let to = To::Quic(Box::new(quic::link(address, connect)?));
     let (client, first) = client(ui, connect)?;
-    let way = Way { to, trace: trace(ui, connect)?, no_entry: None, access: None };
+    let way = Way { to, trace: trace(ui, connect)?, no_entry: None, access: None, withheld: false };
     let (limits, timeout) = (limits(connect), connect.timeout);
     let About { shown, place, tools, consent, .. } = about;
     Ok(Plan { way, client, shown, place, first, tools, consent, remembered: None, limits, timeout })
@@ -396,8 +388,13 @@ fn era(connect: &Connect) -> Option<Era> {
 }
 
 /// The options that say how a child is started, and whether they are given.
-fn of_a_child(connect: &Connect) -> [(&'static str, bool); 3] {
-    [("-e", !connect.env.is_empty()), ("--env-clean", connect.env_clean), ("--cwd", connect.cwd.is_some())]
+fn of_a_child(connect: &Connect) -> [(&'static str, bool); 4] {
+    [
+        ("-e", !connect.env.is_empty()),
+        ("--env-clean", connect.env_clean),
+        ("--inherit-env", connect.inherit_env),
+        ("--cwd", connect.cwd.is_some()),
+    ]
 }
 
 /// The options that say how HTTP is spoken, and whether they are given.

@@ -73,7 +73,8 @@ fn target(server: &Server) -> Target {
 }
 
 async fn examine(plan: Plan) -> Examined {
-    let report = Doctor::new(plan.way.examined(), plan.client).examine().await;
+    let mut report = Doctor::new(plan.way.examined(), plan.client).examine().await;
+    plan.way.advise(&mut report);
     let surroundings = environment::about(&plan.way, &report).await;
     Ok((report, surroundings))
 }
