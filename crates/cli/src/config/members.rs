@@ -20,9 +20,12 @@ use crate::target::exact;
 
 /// Of the variables in an `envFile` that change nothing of what runs, so many are named: more are not read.
 const NAMED: usize = 20;
-/// So many bytes of one definition are shown and kept, names and values together: what is longer scrolls its own
+/// The question about one definition has so many bytes at most, some fifty lines of a terminal: a longer one scrolls its own
 /// beginning away. Real definitions have less than 1 KiB.
-pub(super) const LARGEST: usize = 16 << 10;
+const SHOWN: usize = 4 << 10;
+/// The names and words of one definition have so many bytes at most, those that the question leaves out included: a file
+/// of variables may hold hundreds.
+const LARGEST: usize = 16 << 10;
 /// A definition has so many files stand for its texts at most: each is read. Real ones have one or two.
 const FILES: usize = 16;
 
@@ -135,7 +138,11 @@ impl Members {
 
     /// The bytes of all names and words together.
     fn size(&self) -> usize {
-        self.0.iter().map(|said| said.name.len() + said.words.iter().map(String::len).sum::<usize>()).sum()
+        let words = |said: &Said| match said.keeping {
+            Keeping::Elsewhere => 0,
+            _ => said.words.iter().map(String::len).sum(),
+        };
+        self.0.iter().map(|said| said.name.len() + words(said)).sum()
     }
 
     fn files(&self) -> usize {
@@ -250,9 +257,8 @@ impl Members {
             lines.push(format!("envFile sets {}{others}", named.join(", ")));
         }
         lines.insert(0, command.join(" "));
-        let is_short =
-            self.files() <= FILES && self.size().max(lines.iter().map(String::len).sum()) <= LARGEST;
-        is_short.then_some(lines)
+        let is_short = lines.iter().map(String::len).sum::<usize>() <= SHOWN;
+        (is_short && self.size() <= LARGEST && self.files() <= FILES).then_some(lines)
     }
 
     /// What is different from what was trusted before, a line for each member and state.

@@ -116,7 +116,7 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
         .into_iter()
         .map(|(name, shared)| (home.as_ref().map(|folder| folder.join(name)), Origin::User, shared));
     let own = configurations.chain(home).filter_map(|(path, origin, shared)| {
-        Some(Candidate { path: path.filter(there)?, origin, shared, text: None, here: None })
+        Some(Candidate { path: path.filter(|path| there(path))?, origin, shared, text: None, here: None })
     });
     let mut places = in_folder(Path::new(""));
     places.extend(own);
@@ -136,13 +136,13 @@ pub(super) fn in_folder(folder: &Path) -> Vec<Candidate> {
     let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let real = named.canonicalize().unwrap_or_else(|_| named.to_owned());
     let place = |(name, shared)| {
-        let path = Some(folder.join(name)).filter(there)?;
+        let path = Some(folder.join(name)).filter(|path| there(path))?;
         Some(Candidate { path, origin: Origin::Here, shared, text: None, here: Some((real.clone(), name)) })
     };
     HERE.into_iter().filter_map(place).collect()
 }
 
-fn there(path: &PathBuf) -> bool {
+fn there(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => true,
         // What is there and cannot be looked at is told when it is read.

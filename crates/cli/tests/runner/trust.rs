@@ -203,7 +203,12 @@ fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
         file(&folder, &json!({ "a": entry }));
     };
     entry(json!({}));
-    let (_, exit) = answered(&folder, "a\n", &["list", "a"]);
+    let (shown, exit) = answered(&folder, "a\n", &["list", "a"]);
+    for part in
+        ["sh -c 'echo a >> ran; exit 3'", "env API_KEY=hunter3", "Use it? [y]es, [a]lways, until it changes"]
+    {
+        assert!(shown.contains(part), "{part:?} is not in {shown:?}");
+    }
     assert_eq!((exit, ran(&folder)), (4, vec!["a".to_owned()]));
     let unchanged = || {
         folder.run(&["list", "a"]).exits(4);
@@ -326,6 +331,12 @@ fn trust_is_for_one_folder_and_one_file_and_a_named_file_needs_none() {
     command.env("MCP_CONFIG_PATH", ".mcp.json");
     start(command).finish().exits(4);
     assert_eq!(ran(&folder), ["b"]);
+    // What lies in the user's home is the user's own.
+    folder.file("../.mcp.json", &text);
+    let mut command = folder.command(&["list", "a"]);
+    command.current_dir(folder.path());
+    start(command).finish().exits(4);
+    assert_eq!(fs::read_to_string(folder.path().join("ran")).unwrap().lines().next(), Some("a"));
 }
 
 #[test]
@@ -416,9 +427,9 @@ fn a_list_that_cannot_be_used_trusts_nothing_and_is_not_written_over() {
 #[test]
 fn the_list_has_a_limit() {
     let folder = Folder::untrusted("trust-limit");
-    // 120 definitions of 12 KiB each.
-    let entries: serde_json::Map<String, Value> = (0..120)
-        .map(|n| (format!("n{n}"), json!({ "command": "x", "args": ["y".repeat(12 << 10)] })))
+    // Of 3 KiB each.
+    let entries: serde_json::Map<String, Value> = (0..400)
+        .map(|n| (format!("n{n}"), json!({ "command": "x", "args": ["y".repeat(3 << 10)] })))
         .collect();
     file(&folder, &entries.into());
     folder.run(&["servers", "trust"]).exits(2).says(&["above the limit of 1 MiB"]);
@@ -442,10 +453,10 @@ fn folders_that_an_earlier_version_trusted_count_no_more_and_are_told() {
 fn a_definition_that_is_too_long_to_be_read_is_not_asked_about() {
     let folder = Folder::untrusted("trust-long");
     let variables: serde_json::Map<String, Value> =
-        (0..2000).map(|number| (format!("VARIABLE_{number}"), "1".into())).collect();
+        (0..400).map(|number| (format!("VARIABLE_{number}"), "1".into())).collect();
     file(&folder, &json!({ "a": { "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables } }));
     let refused = folder.run(&["list", "a"]).exits(2);
-    let refused = refused.says(&["too long to be shown whole (16 KiB)", "(E_NOT_TRUSTED)"]);
+    let refused = refused.says(&["too long to be shown whole (4 KiB)", "(E_NOT_TRUSTED)"]);
     assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
     folder.run(&["servers", "trust"]).exits(2).says(&["a is left out: it is too long to be shown whole"]);
     assert!(ran(&folder).is_empty());
