@@ -87,6 +87,10 @@ pub(super) fn is_home(folder: &Path) -> bool {
 /// The list of an earlier version, where it names that folder or one above it.
 pub(super) fn outdated(here: &Path) -> Option<PathBuf> {
     let list = folder()?.join("trusted");
+    // A pipe would be waited for.
+    if !fs::metadata(&list).ok()?.is_file() {
+        return None;
+    }
     let mut text = String::new();
     File::open(&list).ok()?.take(LARGEST as u64).read_to_string(&mut text).ok()?;
     text.lines().any(|line| !line.is_empty() && here.starts_with(line)).then_some(list)

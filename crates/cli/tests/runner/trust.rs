@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::config::Folder;
-use super::support::{Ran, start};
+use super::support::{Ran, program, start};
 use super::terminal;
 
 /// `mcpServers` with these entries.
@@ -447,6 +447,13 @@ fn folders_that_an_earlier_version_trusted_count_no_more_and_are_told() {
     answered(&folder, "a\n", &["list", "a"]);
     let again = folder.run(&["list", "a"]).exits(4);
     assert!(!again.stderr.contains("count no more"), "{}", again.stderr);
+    // Pipes in the place of the lists keep nobody waiting.
+    for name in ["trusted", "trusted.json"] {
+        let path = folder.path().join("config/mcpjoin").join(name);
+        fs::remove_file(&path).unwrap();
+        start(program("mkfifo", [&path])).finish().exits(0);
+    }
+    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", "cannot be used: it is no regular file"]);
 }
 
 #[test]
