@@ -22,8 +22,8 @@ use crate::folders;
 
 /// A larger list, in bytes, is none that we have written: a definition takes some 300.
 const LARGEST: usize = 1 << 20;
-/// What is written into the list, and read from it.
-const VERSION: u32 = 1;
+/// The number of the list's format, which is all that is written and read.
+const FORMAT: u32 = 1;
 /// How long another process may hold the list: changing it takes milliseconds.
 const HELD: Duration = Duration::from_secs(10);
 /// How long to wait before the lock is tried again.
@@ -44,7 +44,7 @@ pub(crate) struct Trusted {
 
 #[derive(Serialize, Deserialize)]
 struct List {
-    version: u32,
+    format: u32,
     trusted: Vec<Trusted>,
 }
 
@@ -161,7 +161,7 @@ fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
     let _lock = lock(&path.with_extension("lock"))?;
     let mut list = read(&path).map_err(io::Error::other)?;
     change(&mut list);
-    let text = serde_json::to_string_pretty(&List { version: VERSION, trusted: list })?;
+    let text = serde_json::to_string_pretty(&List { format: FORMAT, trusted: list })?;
     if text.len() > LARGEST {
         let problem = "it would be above the limit of 1 MiB: take something back (mcpjoin servers untrust)";
         return Err(io::Error::other(problem));
@@ -215,8 +215,8 @@ fn read(path: &Path) -> Result<Vec<Trusted>, String> {
     }
     let list: List = serde_json::from_str(&text)
         .map_err(|error| unusable(format!("line {}, column {}", error.line(), error.column())))?;
-    if list.version != VERSION {
-        return Err(unusable(format!("its version is {}, and {VERSION} is known", list.version)));
+    if list.format != FORMAT {
+        return Err(unusable(format!("its format is {}, and {FORMAT} is known", list.format)));
     }
     Ok(list.trusted)
 }

@@ -405,7 +405,7 @@ fn a_list_that_cannot_be_used_trusts_nothing_and_is_not_written_over() {
     for (text, mode, why) in [
         (&good[..good.len() / 2], 0o600, "cannot be used: line "),
         ("", 0o600, "cannot be used: line "),
-        ("{\"version\":2,\"trusted\":[]}", 0o600, "its version is 2"),
+        ("{\"format\":2,\"trusted\":[]}", 0o600, "its format is 2"),
         (&good, 0o622, "others may write to it (chmod 600)"),
         (&large, 0o600, "larger than the limit of 1 MiB"),
     ] {
