@@ -38,8 +38,8 @@ pub use table::rows_are;
 pub const BINARY: &str = "MCPJOIN_BIN";
 
 /// The environment variable that marks the processes of one run: children inherit it, whatever they do to their
-/// process group.
-pub const MARK: &str = "MCPJOIN_INTEROP_MARK";
+/// process group. Its name is one that servers behind `bridge --listen` get, too.
+pub const MARK: &str = "XDG_MCPJOIN_INTEROP_MARK";
 
 /// The Node for packages of which the newest need one that not every system has; a [`server`] in the words of this crate.
 #[cfg(target_arch = "x86_64")]

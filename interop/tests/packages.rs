@@ -105,6 +105,30 @@ fn npm_installs_the_package_and_the_one_for_this_platform() {
     home.does_its_job(&program, &[]);
 }
 
+/// A package of the platform's name without our scope belongs to whoever publishes it.
+#[test]
+fn a_package_without_our_scope_is_never_run() {
+    let home = Home::new("unscoped");
+    let written = |path: &str, bytes: &[u8]| {
+        let path = home.0.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    let starter = std::fs::read(packages().join("npm/mcpjoin/bin/mcpjoin.js")).unwrap();
+    // Installed here, globally, below a folder called npm, and unpacked anywhere.
+    for folder in ["node_modules", "lib/node_modules", "node_modules/npm", "npm/node_modules", "elsewhere"] {
+        written(&format!("{folder}/mcpjoin/bin/mcpjoin.js"), &starter);
+        written(&format!("{folder}/linux-x64/bin/mcpjoin"), b"#!/bin/sh\ntouch was-run\n");
+        let starter = home.0.join(folder).join("mcpjoin/bin/mcpjoin.js");
+        let output = home.run("node", &[starter.to_str().unwrap(), "--version"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{folder}: {said}");
+        assert!(said.contains("mcpjoin has no binary for linux-x64"), "{folder}: {said}");
+        assert!(!home.0.join("was-run").exists(), "{folder}");
+    }
+}
+
 #[test]
 fn pip_installs_the_wheel() {
     let home = Home::new("pip");

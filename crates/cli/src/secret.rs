@@ -4,10 +4,15 @@
 //! `--header 'Authorization: Bearer ...'`, `https://host/?token=...`. `connect` asks before anything is said of the
 //! command; `ui` then hides what was found, wherever it comes from. Words are judged by the names beside them, so one
 //! can be missed: variables are the better place for a secret, because all of them are hidden.
+//!
+//! A command that we write ourselves is masked by position ([`masked`]): whoever wrote the command cannot choose what else
+//! of it is replaced. Masking by content ([`Secrets`]) is for what servers and systems say, and leaves programs and hosts
+//! as they are ([`Kept`]).
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
+use std::ops::Range;
 
 use crate::visible;
 
@@ -37,56 +42,110 @@ pub(crate) fn values(words: &[OsString]) -> Vec<OsString> {
     let mut before = String::new();
     for word in words {
         let word = word.to_string_lossy();
-        in_word(&before, &word, &mut found);
+        found.extend(places(&before, &word).into_iter().map(|place| OsString::from(&word[place])));
         before = word.into_owned();
     }
     // A flag is none.
     found.retain(|value| value != "true" && value != "false");
-    found.into_iter().map(OsString::from).collect()
+    found
 }
 
-/// The secrets in one word, which stands after another.
-fn in_word(before: &str, word: &str, found: &mut Vec<String>) {
+/// These words, each with `***` in the places where its secrets stand. A place that holds one reference to a variable, or
+/// what [`Secrets`] never hides, stays.
+pub(crate) fn masked<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut before = "";
+    let mut masked = Vec::new();
+    for word in words {
+        let mut places = places(before, word);
+        places.retain(|place| !is_reference(&word[place.clone()]) && Secrets::hides(&word[place.clone()]));
+        places.sort_by_key(|place| (place.start, std::cmp::Reverse(place.end)));
+        let mut out = String::with_capacity(word.len());
+        let mut done = 0;
+        for place in places {
+            // One place may lie in another: the wider one came first.
+            if place.start >= done {
+                out.push_str(&word[done..place.start]);
+                out.push_str("***");
+                done = place.end;
+            }
+        }
+        masked.push(out + &word[done..]);
+        before = word;
+    }
+    masked
+}
+
+/// Whether the text is one reference to a variable, without a default.
+pub(crate) fn is_reference(text: &str) -> bool {
+    let begins = text.starts_with("${") || text.starts_with("{env:");
+    begins && text.find('}') == Some(text.len() - 1) && !text.contains(":-")
+}
+
+/// The part of a URL behind `://` that names the user, the host and the port. Where the part begins and ends is decided as
+/// by those who follow the URL: they take a backslash for a slash.
+pub(crate) fn authority(behind: &str) -> &str {
+    &behind[..behind.find(['/', '\\', '?', '#', ' ']).unwrap_or(behind.len())]
+}
+
+/// The host in a URL, without its port.
+pub(crate) fn host(url: &str) -> Option<&str> {
+    let (_, behind) = url.split_once("://")?;
+    let authority = authority(behind);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let end = match host.strip_prefix('[').and_then(|rest| rest.find(']')) {
+        Some(bracket) => bracket + 2,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    Some(&host[..end]).filter(|host| !host.is_empty())
+}
+
+/// Where the secrets stand in one word, which stands after another.
+fn places(before: &str, word: &str) -> Vec<Range<usize>> {
+    let place = |part: &str| {
+        let start = part.as_ptr().addr() - word.as_ptr().addr();
+        start..start + part.len()
+    };
+    let mut found = Vec::new();
     let option = before.starts_with('-') && !before.contains('=');
     if option && is_secret(before) && !word.starts_with('-') {
-        found.push(word.to_owned());
+        found.push(0..word.len());
     }
     // `--name=value` and `NAME=value`, where the name is one.
     if let Some((name, value)) = word.split_once('=')
         && is_name(name.trim_start_matches('-'))
         && is_secret(name)
     {
-        found.push(value.to_owned());
+        found.push(place(value));
     }
     // `Name: value`, which every header of an option for headers is.
     if let Some((name, value)) = word.split_once(':')
         && is_name(name)
         && (is_secret(name) || matches!(before, "-H" | "--header" | "--headers"))
     {
-        found.extend(of_value(value));
+        found.extend(of_value(value).map(place));
     }
-    found.extend(after_scheme(word));
-    let Some((_, rest)) = word.split_once("://") else { return };
-    let authority = &rest[..rest.find(['/', '?', '#', ' ']).unwrap_or(rest.len())];
-    if let Some((user_info, _)) = authority.rsplit_once('@') {
-        found.push(user_info.to_owned());
-        found.extend(user_info.split_once(':').map(|(_, password)| password.to_owned()));
+    found.extend(after_scheme(word).map(place));
+    let Some((_, behind)) = word.split_once("://") else { return found };
+    if let Some((user_info, _)) = authority(behind).rsplit_once('@') {
+        found.push(place(user_info));
+        found.extend(user_info.split_once(':').map(|(_, password)| place(password)));
     }
-    if let Some((_, query)) = rest.split_once('?') {
+    if let Some((_, query)) = behind.split_once('?') {
         let query = query.split_once('#').map_or(query, |(query, _)| query);
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         let secret = pairs.filter(|(name, _)| is_secret(name) || matches!(*name, "key" | "sig" | "code"));
-        found.extend(secret.map(|(_, value)| value.to_owned()));
+        found.extend(secret.map(|(_, value)| place(value)));
     }
+    found
 }
 
 /// The secrets in the value of a header: all of it, and what stands after a scheme.
 pub(crate) fn of_header(value: &str) -> Vec<OsString> {
-    of_value(value).into_iter().map(OsString::from).collect()
+    of_value(value).map(OsString::from).collect()
 }
 
-fn of_value(value: &str) -> Vec<String> {
-    std::iter::once(value.trim().to_owned()).chain(after_scheme(value)).collect()
+fn of_value(value: &str) -> impl Iterator<Item = &str> {
+    std::iter::once(value.trim()).chain(after_scheme(value))
 }
 
 /// `Bearer` and the like, where the value of a header begins with it.
@@ -96,9 +155,8 @@ pub(crate) fn scheme(value: &str) -> Option<&str> {
 }
 
 /// What stands after `Bearer` and the like.
-fn after_scheme(value: &str) -> Option<String> {
-    let behind = &value.trim()[scheme(value)?.len()..];
-    Some(behind.trim().to_owned())
+fn after_scheme(value: &str) -> Option<&str> {
+    Some(value.trim()[scheme(value)?.len()..].trim())
 }
 
 fn is_name(text: &str) -> bool {
@@ -139,7 +197,7 @@ impl Secrets {
         let mut parts = HashSet::new();
         for value in values {
             let value = value.to_string_lossy();
-            if value.len() < Self::SHORTEST || Self::is_plain(&value) {
+            if !Self::hides(&value) {
                 continue;
             }
             // Parts of a path or of a sentence are words that others use, too.
@@ -160,6 +218,11 @@ impl Secrets {
         spellings.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         spellings.dedup();
         Self { spellings: spellings.into(), parts }
+    }
+
+    /// Whether the value is one that is hidden at all.
+    fn hides(value: &str) -> bool {
+        value.len() >= Self::SHORTEST && !Self::is_plain(value)
     }
 
     /// What every second document holds, and JSON without quotes: `***` in its place would make it none.
@@ -194,7 +257,7 @@ impl Secrets {
 
     /// JSON, or a piece of it that begins and ends between words: without them in the texts that are values. Names and
     /// numbers stay, because `***` in their place would make it something else, or nothing.
-    pub(crate) fn hide_in_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
+    pub(crate) fn hide_in_json<'a>(&self, json: &'a str, kept: &Kept) -> Cow<'a, str> {
         let mut out = String::new();
         // Up to where it is written, and up to where it is looked at.
         let (mut done, mut at) = (0, 0);
@@ -208,7 +271,7 @@ impl Secrets {
                 continue;
             }
             let Ok(value) = serde_json::from_str::<String>(text) else { continue };
-            if let Cow::Owned(hidden) = self.hide_whole(&value) {
+            if let Cow::Owned(hidden) = kept.apart(&value, |piece| self.hide_whole(piece)) {
                 out.push_str(&json[done..begin]);
                 out.push_str(&visible::json(&serde_json::Value::from(hidden).to_string()));
                 done = at;
@@ -237,6 +300,57 @@ impl Secrets {
         out.push_str(&text[done..]);
         out
     }
+}
+
+/// Programs and hosts: what a command runs or reaches is shown, whatever else is a secret.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(BTreeSet<String>);
+
+impl Kept {
+    /// Adds a program or a host, in each spelling in which it is shown.
+    pub(crate) fn add(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.0.insert(visible::line(text).into_owned());
+            self.0.insert(text.to_owned());
+        }
+    }
+
+    /// Hides in the text what stands between these.
+    pub(crate) fn apart<'a>(&self, text: &'a str, hide: impl Fn(&'a str) -> Cow<'a, str>) -> Cow<'a, str> {
+        let mut out = String::new();
+        let (mut done, mut at) = (0, 0);
+        while let Some(place) = self.next(text, at) {
+            out.push_str(&hide(&text[done..place.start]));
+            out.push_str(&text[place.clone()]);
+            done = place.end;
+            at = place.end;
+        }
+        if done == 0 {
+            return hide(text);
+        }
+        out.push_str(&hide(&text[done..]));
+        if out == text { Cow::Borrowed(text) } else { out.into() }
+    }
+
+    /// The first of these from there on that stands as a word of its own, and of two at one place the longer.
+    fn next(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        let first = |kept: &String| {
+            let mut places = text[from..].match_indices(kept.as_str());
+            let whole = |(at, _): &(usize, &str)| is_word(text, from + at..from + at + kept.len());
+            places.find(whole).map(|(at, _)| from + at..from + at + kept.len())
+        };
+        self.0.iter().filter_map(first).min_by_key(|place| (place.start, std::cmp::Reverse(place.end)))
+    }
+}
+
+/// Whether a program or a host that stands there in a text is no part of a longer word: tokens hold letters, digits and
+/// the signs of Base64, and none of these delimiters.
+fn is_word(text: &str, place: Range<usize>) -> bool {
+    let delimits = |c: char| c.is_whitespace() || "'\"`()[],;:".contains(c);
+    let host = text[..place.start].ends_with("://") || text[..place.start].ends_with('@');
+    let before = host || text[..place.start].chars().next_back().is_none_or(delimits);
+    let ends = |c: char| delimits(c) || host && "/\\?#".contains(c);
+    before && text[place.end..].chars().next().is_none_or(ends)
 }
 
 /// How long the text in quotes is that this begins with, the quotes included; `None` when it does not end.
@@ -277,7 +391,7 @@ fn without_beginning(text: &str, secret: &str) -> Option<String> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{Secrets, values};
+    use super::{Kept, Secrets, host, masked, values};
 
     #[test]
     fn i166_secrets_are_hidden_in_every_spelling() {
@@ -297,7 +411,7 @@ mod tests {
     #[test]
     fn i166_json_without_secrets_is_json_still() {
         let secrets = ["600000", "tools", "nabc", "https://x", "q\"qq"].map(OsString::from);
-        let hide = |json: &str| Secrets::new(&secrets).hide_in_json(json).into_owned();
+        let hide = |json: &str| Secrets::new(&secrets).hide_in_json(json, &Kept::default()).into_owned();
         for same in [
             r#"{"default":600000,"tools":[],"tools" : 1}"#,
             r#""line\nabc""#,
@@ -354,5 +468,61 @@ mod tests {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             assert_eq!(values(&words), secrets, "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_command_is_masked_where_its_secrets_stand_and_nowhere_else() {
+        for (words, shown) in [
+            // The same text stands in the place of a secret and elsewhere.
+            (&["-e", "run it", "--api-key", "run it"][..], &["-e", "run it", "--api-key", "***"][..]),
+            (&["x.sh", "--token=x.sh", "x.sh"], &["x.sh", "--token=***", "x.sh"]),
+            (&["--header", "Authorization: Bearer xyz1"], &["--header", "Authorization: ***"]),
+            (&["Authorization:Bearer xyz1"], &["Authorization:***"]),
+            (&["https://me:pass@host/?token=abcd&b=1"], &["https://***@host/?token=***&b=1"]),
+            (&["https://host\\@other/x"], &["https://host\\@other/x"]),
+            (
+                &["--token", "${TOKEN}", "--token={env:TOKEN}"],
+                &["--token", "${TOKEN}", "--token={env:TOKEN}"],
+            ),
+            (&["--token", "true", "--token", "abc"], &["--token", "true", "--token", "abc"]),
+        ] {
+            assert_eq!(masked(words.iter().copied()), shown, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_what_a_url_leads_to() {
+        for (url, found) in [
+            ("https://evil.example/x@good.example", Some("evil.example")),
+            ("https://good.example@evil.example:8/", Some("evil.example")),
+            ("https://evil.example\\@good.example/", Some("evil.example")),
+            ("http://[::1]:80/mcp", Some("[::1]")),
+            ("http://:80/mcp", None),
+            ("unix:/x", None),
+        ] {
+            assert_eq!(host(url), found, "{url}");
+        }
+    }
+
+    #[test]
+    fn programs_and_hosts_are_kept_among_secrets() {
+        let mut kept = Kept::default();
+        ["npx", "./x.sh", "evil.example", "my prog"].iter().for_each(|text| kept.add(text));
+        let secrets = ["npx", "./x.sh", "evil.example", "npx -y pkg", "sk-npx-1234567890", "my prog"];
+        let secrets = Secrets::new(&secrets.map(OsString::from));
+        let hide = |text: &str| kept.apart(text, |piece| secrets.hide(piece).into()).into_owned();
+        for (text, shown) in [
+            ("npx -y pkg", "npx -y pkg"),
+            ("cannot start ./x.sh: no such program", "cannot start ./x.sh: no such program"),
+            ("https://evil.example/mcp", "https://evil.example/mcp"),
+            ("'my prog' x", "'my prog' x"),
+            ("with sk-npx-1234567890 in it", "with *** in it"),
+            ("sk-npx-1234567890", "***"),
+            ("a./x.sh", "a***"),
+        ] {
+            assert_eq!(hide(text), shown);
+        }
+        let json = r#"{"a":"npx","b":"sk-npx-1234567890"}"#;
+        assert_eq!(secrets.hide_in_json(json, &kept), r#"{"a":"npx","b":"***"}"#);
     }
 }

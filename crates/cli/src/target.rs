@@ -13,9 +13,10 @@ mod http;
 mod quic;
 mod socket;
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 
-use crate::secret::{self, Secrets};
+use crate::secret;
 
 pub(crate) use http::Http;
 pub(crate) use quic::Quic;
@@ -259,10 +260,9 @@ pub(crate) fn with_operands(
     }
     match Word::of(&first) {
         Word::Bare => {
-            let typed: Vec<String> =
-                std::iter::once(&first).chain(&operands).map(|word| shown(word)).collect();
-            let typed = Secrets::new(&secret::values(&operands)).hide(&typed.join(" "));
-            let instead = format!("mcpjoin {verb} {typed} -- COMMAND [ARG]...");
+            let typed = words_shown(&operands);
+            let between = if typed.is_empty() { "" } else { " " };
+            let instead = format!("mcpjoin {verb} {}{between}{typed} -- COMMAND [ARG]...", shown(&first));
             // Rule 5: without an entry the word is wrong in any case.
             let word = first.to_string_lossy();
             let (name, tool) = match word.split_once('/') {
@@ -304,7 +304,7 @@ fn target(
 ) -> Result<Target, Misuse> {
     let no_address = |instead| {
         // Nothing is known of a server yet whose secrets could be hidden.
-        let word = Secrets::new(&secret::values(std::slice::from_ref(&first))).hide(&shown(&first));
+        let word = words_shown(std::slice::from_ref(&first));
         Misuse { problem: format!("{word} is no address"), instead }
     };
     match word {
@@ -348,13 +348,10 @@ fn of_server(name: &str, operands: Vec<OsString>) -> Invocation {
 
 /// Words after a target that takes none. Only options may have been meant for another place.
 fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
-    let words: Vec<OsString> = std::iter::once(first.to_owned()).chain(rest.iter().cloned()).collect();
-    let secrets = Secrets::new(&secret::values(&words));
-    let first = secrets.hide(&shown(first));
+    let first = words_shown(&[first.to_owned()]);
     let options = rest.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     let (more, before) = if options {
-        let rest: Vec<String> = rest.iter().map(|word| shown(word)).collect();
-        ("; options stand before it", format!("{} ", secrets.hide(&rest.join(" "))))
+        ("; options stand before it", format!("{} ", words_shown(rest)))
     } else {
         ("", String::new())
     };
@@ -365,7 +362,7 @@ fn too_many(verb: &str, first: &OsStr, rest: &[OsString]) -> Misuse {
 }
 
 fn named_twice(verb: &str, name: &str, word: &OsStr) -> Misuse {
-    let word = Secrets::new(&secret::values(&[word.to_owned()])).hide(&shown(word));
+    let word = words_shown(&[word.to_owned()]);
     Misuse {
         problem: format!("--server {} and {word} are two servers", shown(name.as_ref())),
         instead: format!("mcpjoin help {verb}"),
@@ -390,8 +387,26 @@ fn notes(program: &OsStr, args: &[OsString]) -> Vec<String> {
 
 /// A word as a person would have to type it, without the user information that a URL may hold.
 pub(crate) fn shown(word: &OsStr) -> String {
-    let word = without_userinfo(&word.to_string_lossy());
-    let word = crate::visible::line(&word);
+    exact(&without_userinfo(&word.to_string_lossy()))
+}
+
+/// A command as it would be typed, with `***` where the secrets among its arguments stand. Nothing of the program is
+/// replaced.
+pub(crate) fn command_shown<'a>(program: &str, args: impl IntoIterator<Item = &'a str>) -> String {
+    let args = secret::masked(args).into_iter().map(|arg| exact(&arg));
+    std::iter::once(exact(program)).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+/// Words as they would be typed, with `***` where their secrets stand.
+pub(crate) fn words_shown(words: &[OsString]) -> String {
+    let words: Vec<Cow<'_, str>> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let masked = secret::masked(words.iter().map(AsRef::as_ref));
+    masked.iter().map(|word| shown(word.as_ref())).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as it would be typed into a shell, with nothing replaced but what a terminal would obey or hide.
+pub(crate) fn exact(word: &str) -> String {
+    let word = crate::visible::line(word);
     let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,#*".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.into_owned()
@@ -407,9 +422,8 @@ fn without_userinfo(word: &str) -> String {
     while let Some(start) = rest.find("://") {
         let (before, after) = rest.split_at(start + 3);
         out.push_str(before);
-        let authority = after.find(['/', '?', '#', ' ']).unwrap_or(after.len());
         // The last `@`: a password may hold others.
-        rest = match after[..authority].rfind('@') {
+        rest = match secret::authority(after).rfind('@') {
             Some(at) => {
                 out.push_str("***");
                 &after[at..]

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use crate::args::{Output, When};
 use crate::failure::Failure;
 use crate::fold;
+use crate::secret::Kept;
 pub(crate) use crate::secret::Secrets;
 use crate::visible;
 
@@ -37,9 +38,16 @@ pub(crate) struct Ui {
     verbose: u8,
     color: ColorChoice,
     /// Shared by all clones, so that none of them shows what another one hides.
-    secrets: Arc<RwLock<Vec<Secrets>>>,
+    hiding: Arc<RwLock<Hiding>>,
     /// There is a line to be taken away.
     drawn: Arc<AtomicBool>,
+}
+
+/// What is not shown, and what is in any case.
+#[derive(Default)]
+struct Hiding {
+    secrets: Vec<Secrets>,
+    kept: Kept,
 }
 
 /// Standard output took no more.
@@ -62,7 +70,7 @@ impl Ui {
                 When::Always => ColorChoice::Always,
                 When::Never => ColorChoice::Never,
             },
-            secrets: Arc::default(),
+            hiding: Arc::default(),
             drawn: Arc::default(),
         }
     }
@@ -74,36 +82,48 @@ impl Ui {
             quiet: false,
             verbose: 0,
             color: automatic(),
-            secrets: Arc::default(),
+            hiding: Arc::default(),
             drawn: Arc::default(),
         }
     }
 
     /// From now on none of these texts is shown on standard error, beside those that are hidden already.
     pub(crate) fn hide(&self, secrets: Secrets) {
-        self.secrets.write().unwrap_or_else(PoisonError::into_inner).push(secrets);
+        self.hiding.write().unwrap_or_else(PoisonError::into_inner).secrets.push(secrets);
     }
 
-    fn secrets(&self) -> RwLockReadGuard<'_, Vec<Secrets>> {
-        self.secrets.read().unwrap_or_else(PoisonError::into_inner)
+    /// From now on this program or host is shown, also where a secret has the same text.
+    pub(crate) fn keep(&self, text: &str) {
+        self.hiding.write().unwrap_or_else(PoisonError::into_inner).kept.add(text);
+    }
+
+    fn hiding(&self) -> RwLockReadGuard<'_, Hiding> {
+        self.hiding.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The text without what must not be shown.
     pub(crate) fn hidden<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.secrets().iter().fold(Cow::Borrowed(text), |text, secrets| secrets.hide(&text).into())
+        let Hiding { secrets, kept } = &*self.hiding();
+        kept.apart(text, |piece| {
+            secrets.iter().fold(Cow::Borrowed(piece), |piece, secrets| secrets.hide(&piece).into())
+        })
     }
 
     /// The same for a text of which nothing was cut off.
     pub(crate) fn hidden_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.secrets().iter().fold(Cow::Borrowed(text), |text, secrets| match secrets.hide_whole(&text) {
-            Cow::Borrowed(_) => text,
-            Cow::Owned(hidden) => Cow::Owned(hidden),
+        let Hiding { secrets, kept } = &*self.hiding();
+        kept.apart(text, |piece| {
+            secrets.iter().fold(Cow::Borrowed(piece), |piece, secrets| match secrets.hide_whole(&piece) {
+                Cow::Borrowed(_) => piece,
+                Cow::Owned(hidden) => Cow::Owned(hidden),
+            })
         })
     }
 
     /// JSON, or a piece of it between words: texts that are values without what must not be shown.
     pub(crate) fn hidden_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
-        self.secrets().iter().fold(Cow::Borrowed(json), |json, secrets| match secrets.hide_in_json(&json) {
+        let Hiding { secrets, kept } = &*self.hiding();
+        secrets.iter().fold(Cow::Borrowed(json), |json, secrets| match secrets.hide_in_json(&json, kept) {
             Cow::Borrowed(_) => json,
             Cow::Owned(hidden) => Cow::Owned(hidden),
         })
@@ -238,9 +258,16 @@ impl Ui {
         self.diagnostic(&format!("{BAD}warning:{BAD:#} {text}"));
     }
 
-    /// The same of our own words, of which nothing was cut off: whoever is asked sees everything that is no secret.
-    pub(crate) fn warning_in_full(&self, text: &str) {
-        self.tell(&self.hidden_whole(&format!("{BAD}warning:{BAD:#} {text}")));
+    /// The same with nothing replaced: what a user is asked to trust decides nothing of how it is shown.
+    pub(crate) fn warning_as_written(&self, text: &str) {
+        self.tell(&format!("{BAD}warning:{BAD:#} {text}"));
+    }
+
+    /// [`Ui::note`] of a text whose secrets were masked by position.
+    pub(crate) fn note_masked(&self, text: &str) {
+        if !self.quiet {
+            self.tell(text);
+        }
     }
 
     /// A line of the server's standard error or log.

@@ -5,7 +5,7 @@
 
 const { spawn } = require('node:child_process');
 const { existsSync } = require('node:fs');
-const { join } = require('node:path');
+const { basename, join, sep } = require('node:path');
 
 const platform = `${process.platform}-${process.arch}`;
 
@@ -13,9 +13,12 @@ function program() {
   try {
     return require.resolve(`@mcpjoin/${platform}/bin/mcpjoin`);
   } catch {
-    // Run from the folder in which the packages were made, they lie side by side.
-    const beside = join(__dirname, '..', '..', platform, 'bin', 'mcpjoin');
-    return existsSync(beside) ? beside : undefined;
+    // In the folder in which the packages were made (npm/mcpjoin and npm/linux-x64) they lie side by side. Where packages
+    // are installed, a folder of that name is a package that anybody may have published.
+    const packages = join(__dirname, '..', '..');
+    const built = basename(packages) === 'npm' && !packages.split(sep).includes('node_modules');
+    const beside = join(packages, platform, 'bin', 'mcpjoin');
+    return built && existsSync(beside) ? beside : undefined;
   }
 }
 

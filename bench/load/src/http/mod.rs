@@ -28,8 +28,8 @@ const STARTING: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(1);
 /// So many of the first replies are checked in full, the others by id and length.
 const CHECKED: u64 = 3;
-/// The environment variable by which the children of a server are known.
-const MARK: &str = "MCPJOIN_BENCH_MARK";
+/// The environment variable by which the children of a server are known, those behind `bridge --listen` included.
+const MARK: &str = "XDG_MCPJOIN_BENCH_MARK";
 /// Where the number of the port stands in the words of a command.
 const PORT: &str = "{port}";
 

@@ -21,6 +21,9 @@ tcp://host:port or unix:/path. Both sides may be of any revision. Everything cro
 progress, cancellations, log messages, questions to the user and to the model, and what no revision knows. No header of a \
 client's request goes to the server, and so no token that was meant for us; what the server is to get, -H names, or -e.
 
+With --listen a program gets those of your variables alone that programs need to run (see --env-clean), because its clients \
+may be others than you; -e NAME passes one more on, --inherit-env all of them.
+
 Each client with a session or a connection of its own has a server of its own: a program is started for each of them and \
 ended with it, up to --max-sessions at once. Clients of 2026-07-28 over HTTP, which know no sessions, share one as far as they \
 declare the same capabilities and come from one address. Where such a client can be asked something, and the server is of an \
@@ -52,7 +55,7 @@ started again; a call is never made twice. It ends at a signal: calls in progres
 and at a second signal not even these.";
 
 /// What means something only for servers that are started or reached here.
-const OF_SERVERS: [&str; 27] = [
+const OF_SERVERS: [&str; 28] = [
     "listen",
     "words",
     "also",
@@ -72,6 +75,7 @@ const OF_SERVERS: [&str; 27] = [
     "pin",
     "env",
     "env_clean",
+    "inherit_env",
     "cwd",
     "era",
     "no_cache",

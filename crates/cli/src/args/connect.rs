@@ -80,9 +80,18 @@ pub(crate) struct Connect {
     /// Sets a variable for the server; NAME alone passes ours on. Values are never shown
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<OsString>,
-    /// Passes on no variable of ours but those that programs need to run (PATH, HOME, LANG ...)
+    /// Passes on no variable of ours but those that programs need to run: HOME, LANG, LANGUAGE, LC_*, LOGNAME, PATH, SHELL,
+    /// TEMP, TERM, TMP, TMPDIR, TZ, USER, XDG_*, SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS, and HTTP_PROXY, HTTPS_PROXY,
+    /// ALL_PROXY and NO_PROXY without a password. It is the default for entries of files that are not named (--config)
+    /// and for `bridge --listen`; the variables that the entry or -e sets come on top
     #[arg(long)]
     pub(crate) env_clean: bool,
+    /// Passes on all of our variables where only some would be
+    #[arg(long, conflicts_with = "env_clean")]
+    pub(crate) inherit_env: bool,
+    /// The server answers clients that come over a network or a socket.
+    #[arg(skip)]
+    pub(crate) for_others: bool,
     /// The server's working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -120,7 +129,8 @@ impl Connect {
     /// An option that was typed, of all that are about a server and do not name it: where there is none, it can do nothing.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let Self { configured, server: _, header, no_auth, ca, pin, cert, key, certs_dir, .. } = self;
-        let Self { server_name, env, env_clean, cwd, era, no_cache, protocol_version, .. } = self;
+        let Self { server_name, env, env_clean, inherit_env, for_others: _, cwd, .. } = self;
+        let Self { era, no_cache, protocol_version, .. } = self;
         let Self { timeout, connect_timeout, max_message_size, trace, .. } = self;
         let given = [
             ("--config", configured.config.is_some()),
@@ -135,6 +145,7 @@ impl Connect {
             ("--server-name", server_name.is_some()),
             ("--env", !env.is_empty()),
             ("--env-clean", *env_clean),
+            ("--inherit-env", *inherit_env),
             ("--cwd", cwd.is_some()),
             ("--era", *era != EraChoice::Auto),
             ("--no-cache", *no_cache),

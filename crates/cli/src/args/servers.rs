@@ -20,22 +20,38 @@ folders, {file:PATH} of opencode for the text of a file. An input of VS Code, ${
 MCPJOIN_INPUT_ID (the id in capitals, with _ for what is no letter and no digit), or is its default. What envFile names is \
 read for more variables.
 
+A program gets those of your variables alone that programs need to run (see --env-clean), those that env, env_vars and envFile name, and \
+all of them with --inherit-env, or where you name the file (--config).
+
 A url can also be quic://host:port, with the members pin or ca, and cert with key, which mean what the options of these names \
 do, or tcp://host:port or unix:/path. Beside a url of https:// there can be ca. Files are found from the folder that the \
 configuration is about.
 
 With --json the result is one object with files; each has file, trusted, dialect, problem (of one that cannot be read), warnings and \
-servers; each of these has name, line, transport, description, values (what, text, line, and file \
-where that is another one), disabled (the line that says so), \
+servers; each of these has name, line, trusted, changes (since it was trusted), transport, description, values (what, text, \
+line, and file where that is another one), disabled (the line that says so), \
 shadowedBy, problems and warnings.";
 
 const TRUST: &str = "\
-Trusts a folder, and what is below it, from now on
+Trusts the entries in a folder as they are now, and shows them
 
-What lies in the working directory may be somebody else's: before an entry of a configuration there is used, it is shown and \
-asked about, and where there is no terminal, refused. In a folder that is trusted, it is used at once. A file that is named \
-(--config FILE, FILE#NAME) is not asked about, nor what lies in your home itself. The folders stand in mcpjoin/trusted in \
-your folder of configurations: delete a line to take it back.";
+Configurations in the working directory can be the work of others. Before an entry of such a file is used, the entry is \
+shown as the file has it, and you are asked; without a terminal, the entry is refused. An entry that you have trusted is used \
+without a question until its definition changes: the command, its arguments, variables and directory, the URL, headers \
+and login, the filters of tools, and the values in the files that envFile and {file:PATH} name. Then you are asked again and \
+shown what has changed. The file of the program itself is not part of the definition.
+
+Not asked about are files that you name (--config FILE, --mcp-config, FILE#NAME, MCP_CONFIG_PATH), and files in your home and in \
+your folder of configurations.
+
+What is trusted stands in mcpjoin/trusted.json in your folder of configurations. Secrets stand there as SHA-256 digests \
+alone. A list that is damaged, or that others can write to, trusts nothing. The list of folders of earlier versions, \
+mcpjoin/trusted, is not used.";
+
+const UNTRUST: &str = "\
+Trusts the entries in a folder, and in folders below it, no longer
+
+The next use of such an entry asks again. The folder itself need not exist any more.";
 
 const CONVERT: &str = "\
 Writes entries in another dialect, to standard output
@@ -94,12 +110,36 @@ pub(crate) enum What {
         #[command(flatten)]
         shown: Shown,
     },
-    /// Trusts a folder, and what is below it, from now on
-    #[command(long_about = TRUST, after_help = "Examples:\n  mcpjoin servers trust\n  mcpjoin servers trust ~/work")]
+    /// Trusts the entries in a folder as they are now, and shows them
+    #[command(long_about = TRUST, after_help = "Examples:\n  mcpjoin servers trust\n  mcpjoin servers trust ~/work files")]
     Trust {
         /// The folder; without it, the working directory
         #[arg(value_name = "DIR", help_heading = "Arguments")]
         folder: Option<PathBuf>,
+        /// The entries of these names alone
+        #[arg(value_name = "NAME", help_heading = "Arguments")]
+        names: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Trusts the entries in a folder, and in folders below it, no longer
+    #[command(
+        long_about = UNTRUST,
+        after_help = "Examples:\n  mcpjoin servers untrust\n  mcpjoin servers untrust /"
+    )]
+    Untrust {
+        /// The folder; without it, the working directory
+        #[arg(value_name = "DIR", help_heading = "Arguments")]
+        folder: Option<PathBuf>,
+        /// The entries of these names alone
+        #[arg(value_name = "NAME", help_heading = "Arguments")]
+        names: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Shows which entries are trusted
+    #[command(after_help = "Examples:\n  mcpjoin servers trusted --json")]
+    Trusted {
         #[command(flatten)]
         output: Output,
     },

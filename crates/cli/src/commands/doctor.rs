@@ -62,6 +62,7 @@ async fn examine(plan: Plan, ui: &Ui) -> Exit {
     };
     let examined = async {
         let mut report = doctor.examine().await;
+        plan.way.advise(&mut report);
         let surroundings = environment::about(&plan.way, &report).await;
         environment::yields(&mut report, &surroundings);
         (report, surroundings)

@@ -101,7 +101,9 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
         Verb::Servers(args) => {
             let output = match &args.what {
                 Some(What::Convert { shown, .. }) => &shown.output,
-                Some(What::Trust { output, .. }) => output,
+                Some(
+                    What::Trust { output, .. } | What::Untrust { output, .. } | What::Trusted { output },
+                ) => output,
                 None => &args.shown.output,
             };
             told(&Ui::new(output), |ui| servers::run(ui, args))

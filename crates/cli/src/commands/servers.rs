@@ -1,18 +1,18 @@
-//! `mcpjoin servers`: what the configuration holds, and the same in another dialect.
+//! `mcpjoin servers`: what the configuration holds, the same in another dialect, and which of it the user trusts.
 
 mod page;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::written;
 use crate::args::{Servers, Shown, What, WrittenAs};
-use crate::config::{self, Dialect, Found};
+use crate::config::{self, Dialect, Found, Trustable, Trusted};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::shown as quoted;
-use crate::ui::{Secrets, Ui};
+use crate::ui::Ui;
 use crate::visible;
 
 /// Shows the entries, or writes them.
@@ -20,42 +20,132 @@ pub(crate) fn run(ui: &Ui, args: Servers) -> Result<Exit, Failure> {
     match args.what {
         None => show(ui, &args.shown),
         Some(What::Convert { to, values, shown }) => convert(ui, to, values, &shown),
-        Some(What::Trust { folder, .. }) => trust(ui, folder.as_deref().unwrap_or_else(|| Path::new("."))),
+        Some(What::Trust { folder, names, .. }) => trust(ui, folder.as_deref(), &names),
+        Some(What::Untrust { folder, names, .. }) => untrust(ui, folder.as_deref(), &names),
+        Some(What::Trusted { .. }) => trusted(ui),
     }
 }
 
-fn trust(ui: &Ui, folder: &Path) -> Result<Exit, Failure> {
-    let (folder, list) = config::trust(folder).map_err(|error| {
-        let problem = format!("{} cannot be trusted: {error}", quoted(folder.as_os_str()));
-        Failure::usage(problem, "name a folder, and see that your folder of configurations can be written to")
+/// Trusts what lies in a folder now, or the entries of these names, and shows it.
+fn trust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failure> {
+    let folder = real(folder)?;
+    let (entries, mut left) = config::in_folder(&folder);
+    known(names, entries.iter().map(|entry| entry.name.as_str()))?;
+    let (mut trusted, mut lines) = (Vec::new(), Vec::new());
+    for Trustable { place, name, definition } in entries {
+        if !names.is_empty() && !names.contains(&name) {
+            continue;
+        }
+        match definition {
+            Ok((shown, definition)) => {
+                lines.push((format!("{} of {place}", config::called(&name)), shown));
+                trusted.push(definition);
+            }
+            Err(why) => left.push(format!("{place}: {} is left out: {why}", config::called(&name))),
+        }
+    }
+    left.iter().for_each(|line| ui.warning(&visible::line(line)));
+    let name = quoted(folder.as_os_str());
+    if trusted.is_empty() {
+        let problem = format!("there is nothing to trust in {name}");
+        return Err(Failure::usage(problem, "mcpjoin help servers trust says what is looked for"));
+    }
+    let list = config::trust(&trusted).map_err(|error| {
+        let problem = format!("what lies in {name} cannot be trusted: {error}");
+        Failure::usage(problem, "see that your folder of configurations can be written to")
     })?;
     let text = if ui.json {
-        json!({ "trusted": folder.to_string_lossy(), "list": list.to_string_lossy() }).to_string()
+        let definitions: Vec<_> = trusted.iter().map(page::of_trusted).collect();
+        let list = list.to_string_lossy();
+        json!({ "trusted": folder.to_string_lossy(), "list": list, "definitions": definitions }).to_string()
     } else {
-        format!("trusted: {}, in {}", quoted(folder.as_os_str()), quoted(list.as_os_str()))
+        page::definitions(&format!("trusted: {name}, in {}", quoted(list.as_os_str())), &lines)
     };
-    Ok(written(ui, ui.result(&text)))
+    Ok(printed(ui, &text))
+}
+
+/// Takes back what is trusted in a folder and below it, or the entries of these names there.
+fn untrust(ui: &Ui, folder: Option<&Path>, names: &[String]) -> Result<Exit, Failure> {
+    // It may not be there any more.
+    let folder = real(folder)
+        .or_else(|failure| folder.and_then(|folder| std::path::absolute(folder).ok()).ok_or(failure))?;
+    let below = |trusted: &Trusted| Path::new(&trusted.folder).starts_with(&folder);
+    let gone =
+        config::untrust(|trusted| below(trusted) && (names.is_empty() || names.contains(&trusted.entry)));
+    let gone = gone.map_err(|error| {
+        Failure::usage(format!("nothing can be taken back: {error}"), "mend the list, or delete it")
+    })?;
+    let name = quoted(folder.as_os_str());
+    if gone.is_empty() {
+        let problem = format!("nothing of that is trusted in {name}");
+        return Err(Failure::usage(problem, "mcpjoin servers trusted shows what is"));
+    }
+    let said = format!("trusted no more: {} in {name}", gone.len());
+    Ok(printed(ui, &listed(ui, "untrusted", &said, &gone)))
+}
+
+/// Shows what is trusted.
+fn trusted(ui: &Ui) -> Result<Exit, Failure> {
+    let trusted =
+        config::trusted().map_err(|problem| Failure::usage(problem, "mend the list, or delete it"))?;
+    let said = match trusted.len() {
+        0 => "nothing is trusted".to_owned(),
+        1 => "1 definition is trusted".to_owned(),
+        count => format!("{count} definitions are trusted"),
+    };
+    Ok(printed(ui, &listed(ui, "trusted", &said, &trusted)))
+}
+
+fn listed(ui: &Ui, member: &str, said: &str, trusted: &[Trusted]) -> String {
+    if ui.json {
+        let definitions: Vec<_> = trusted.iter().map(page::of_trusted).collect();
+        return json!({ member: definitions }).to_string();
+    }
+    let named = |one: &Trusted| {
+        let file = Path::new(&one.folder).join(&one.file);
+        (format!("{} of {}", config::called(&one.entry), quoted(file.as_os_str())), page::kept(one))
+    };
+    page::definitions(said, &trusted.iter().map(named).collect::<Vec<_>>())
+}
+
+fn printed(ui: &Ui, text: &str) -> Exit {
+    let text = if ui.json { visible::json(text) } else { text.to_owned() };
+    written(ui, ui.page(&text))
+}
+
+/// The real path of a folder; without one, of the working directory.
+fn real(folder: Option<&Path>) -> Result<PathBuf, Failure> {
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    let unusable = |why: String| {
+        let problem = format!("{}: {why}", quoted(folder.as_os_str()));
+        Failure::usage(problem, "name a folder")
+    };
+    let real = folder.canonicalize().map_err(|error| unusable(error.to_string()))?;
+    if real.is_dir() { Ok(real) } else { Err(unusable("this is no directory".into())) }
+}
+
+/// Refuses names that are none of these.
+fn known<'a>(names: &[String], there: impl Iterator<Item = &'a str> + Clone) -> Result<(), Failure> {
+    let Some(name) = names.iter().find(|name| !there.clone().any(|there| there == *name)) else {
+        return Ok(());
+    };
+    let problem = format!("there is no entry {}", config::called(name));
+    Err(Failure::usage(problem, "mcpjoin servers shows the entries that there are"))
 }
 
 fn show(ui: &Ui, shown: &Shown) -> Result<Exit, Failure> {
     let mut files = config::survey(&shown.configured)?;
-    for entry in files.iter().flat_map(|file| &file.entries) {
-        ui.hide(Secrets::new(&entry.secrets));
-    }
     if !shown.names.is_empty() {
-        let there =
-            |name: &String| files.iter().flat_map(|file| &file.entries).any(|entry| entry.name == *name);
-        if let Some(name) = shown.names.iter().find(|name| !there(name)) {
-            let problem = format!("there is no entry {}", config::called(name));
-            return Err(Failure::usage(problem, "mcpjoin servers shows the entries that there are"));
-        }
+        let entries = files.iter().flat_map(|file| &file.entries);
+        known(&shown.names, entries.map(|entry| entry.name.as_str()))?;
         for file in &mut files {
             file.entries.retain(|entry| shown.names.contains(&entry.name));
         }
         files.retain(|file| !file.entries.is_empty());
     }
     let text = if ui.json { page::json(&files) } else { page::text(&files) };
-    let exit = written(ui, ui.page(&ui.hidden(&text)));
+    // The page is masked by position: what an entry says decides nothing of how another one is shown.
+    let exit = written(ui, ui.page(&text));
     // As for `doctor`, what nobody would use is no fault.
     let is_faulty =
         |entry: &Found| !entry.problems.is_empty() && entry.disabled.is_none() && entry.shadowed.is_none();

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use super::variables::Texts;
 use super::{called, variables};
 
 /// A variable and the line that sets it, counted from 1.
@@ -17,9 +18,9 @@ pub(super) struct Variable {
 }
 
 /// Its variables in their order; of two with one name the second counts. Otherwise what is wrong with it, and in which line.
-pub(super) fn read(path: &Path) -> Result<Vec<Variable>, String> {
+pub(super) fn read(path: &Path, texts: &Texts) -> Result<Vec<Variable>, String> {
     let name = crate::target::shown(path.as_os_str());
-    let text = variables::text_of(path).map_err(|why| format!("{name}: {why}"))?;
+    let text = texts.of(path).map_err(|why| format!("{name}: {why}"))?;
     parse(&text).map_err(|(line, why)| format!("{name}:{line}: {why}"))
 }
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 use super::dotenv;
 use super::entry::{self, Child, Way};
 use super::filter::ToolFilter;
+use super::question::Untrusted;
 use super::source::Problem;
 use super::tree::Text;
 use super::variables::{Expansion, Names};
 use crate::args::{Callback, Pin};
 use crate::secret;
-use crate::target::{Http, Quic, Socket, shown};
+use crate::target::{Http, Quic, Socket, command_shown, exact, shown};
 
 /// Variables whose values everybody knows: where they were expanded, nothing is hidden.
 const KNOWN: [&str; 8] = ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"];
@@ -35,8 +36,12 @@ pub(crate) struct Launch {
     pub(crate) say: String,
     /// Nobody chose the file: what it names is said before it is used.
     pub(crate) unasked: bool,
-    /// The folder that the user has to trust first.
-    pub(crate) untrusted: Option<PathBuf>,
+    /// Nobody named the file, wherever it lies.
+    pub(crate) found: bool,
+    /// What the user has to trust first.
+    pub(crate) untrusted: Option<Untrusted>,
+    /// The program or the host, as far as the file names it: it is shown whatever else is a secret.
+    pub(crate) kept: Option<String>,
 }
 
 /// Where an entry stands.
@@ -154,7 +159,7 @@ pub(super) fn without_trust(way: &Way) -> Option<Problem> {
 pub(super) fn variables(child: &Child, names: Names<'_>) -> Result<Vec<dotenv::Variable>, Problem> {
     let Some(file) = &child.env_file else { return Ok(Vec::new()) };
     let path = names.path(Path::new(&Expansion::new(names).expand(file)?));
-    dotenv::read(&path).map_err(|why| {
+    dotenv::read(&path, names.texts).map_err(|why| {
         Problem::new(file.at, format!("the file of variables cannot be used: {why}"))
             .hint("mend envFile, or that file")
     })
@@ -173,11 +178,7 @@ fn of_child(child: &Child, names: Names<'_>) -> Result<Launch, Problem> {
     for arg in args {
         words.push(expansion.expand(arg)?);
     }
-    let display: Vec<String> = std::iter::once(&command.text)
-        .chain(args.iter().map(|arg| &arg.text))
-        .map(|word| shown(word.as_ref()))
-        .collect();
-    let display = display.join(" ");
+    let display = command_shown(&command.text, args.iter().map(|arg| arg.text.as_str()));
     let mut say = display.clone();
     if let Some(cwd) = cwd {
         say.push_str(&format!(", in {}", shown(cwd.text.as_ref())));
@@ -208,6 +209,7 @@ fn of_child(child: &Child, names: Names<'_>) -> Result<Launch, Problem> {
         secrets.push(value.clone());
         set.push((name.into(), value));
     }
+    let kept = (program == *command.text).then(|| command.text.clone());
     Ok(Launch {
         to: To::Program(Program { program, args: words, env: set, cwd }),
         timeout: None,
@@ -218,7 +220,9 @@ fn of_child(child: &Child, names: Names<'_>) -> Result<Launch, Problem> {
         place: None,
         say,
         unasked: false,
+        found: false,
         untrusted: None,
+        kept,
     })
 }
 
@@ -226,10 +230,11 @@ fn of_remote(remote: &entry::Remote, names: Names<'_>) -> Result<Launch, Problem
     let mut expansion = Expansion::new(names);
     let entry::Remote { url, headers, sse, ca, oauth } = remote;
     let mut secrets = written_secrets(&[OsString::from(&url.text)]);
-    let display = shown(url.text.as_ref());
+    let display = exact(&secret::masked([url.text.as_str()]).concat());
     let address = unicode(expansion.expand(url)?, url.at, "url")?;
     // What the variables of an address hold may be one as a whole.
     secrets.extend(secret::values(&[OsString::from(&address)]));
+    let kept = kept_host(url, &address);
     let mut address = Http::parse(&address)
         .map_err(|problem| Problem::new(url.at, format!("url is none that can be used: {problem}")))?;
     address.sse |= sse;
@@ -255,7 +260,9 @@ fn of_remote(remote: &entry::Remote, names: Names<'_>) -> Result<Launch, Problem
         shown: display,
         place: None,
         unasked: false,
+        found: false,
         untrusted: None,
+        kept,
     })
 }
 
@@ -289,9 +296,10 @@ fn of_listening(listening: &entry::Listening, names: Names<'_>) -> Result<Launch
     let mut expansion = Expansion::new(names);
     let entry::Listening { url, scheme, sides } = listening;
     let mut secrets = written_secrets(&[OsString::from(&url.text)]);
-    let display = shown(url.text.as_ref());
+    let display = exact(&secret::masked([url.text.as_str()]).concat());
     let address = unicode(expansion.expand(url)?, url.at, "url")?;
     secrets.extend(secret::values(&[OsString::from(&address)]));
+    let kept = kept_host(url, &address);
     let wrong = |problem| Problem::new(url.at, format!("url is none that can be used: {problem}"));
     let to = if *scheme == entry::Scheme::Quic {
         let pin = match &sides.pin {
@@ -320,7 +328,9 @@ fn of_listening(listening: &entry::Listening, names: Names<'_>) -> Result<Launch
         shown: display,
         place: None,
         unasked: false,
+        found: false,
         untrusted: None,
+        kept,
     })
 }
 
@@ -341,7 +351,7 @@ fn set(pairs: &[(String, Text)], done: &str) -> String {
 /// of that the value is.
 pub(super) fn written_secrets(words: &[OsString]) -> Vec<OsString> {
     let mut secrets = secret::values(words);
-    secrets.retain(|value| !is_variable(&value.to_string_lossy()));
+    secrets.retain(|value| !secret::is_reference(&value.to_string_lossy()));
     secrets
 }
 
@@ -361,8 +371,8 @@ fn lines(text: &str) -> impl Iterator<Item = OsString> {
     text.lines().filter(move |_| several).map(|line| line.trim().into())
 }
 
-/// One variable, without a default.
-fn is_variable(text: &str) -> bool {
-    let begins = text.starts_with("${") || text.starts_with("{env:");
-    begins && text.find('}') == Some(text.len() - 1) && !text.contains(":-")
+/// The host of an address, where the file has it and no variable of ours.
+fn kept_host(written: &Text, address: &str) -> Option<String> {
+    let host = secret::host(address).filter(|host| secret::host(&written.text) == Some(host))?;
+    Some(host.to_owned())
 }

@@ -11,8 +11,11 @@ mod entry;
 mod filter;
 mod in_json;
 mod in_toml;
+mod influence;
 mod launch;
+mod members;
 mod places;
+mod question;
 mod readings;
 mod rendering;
 mod source;
@@ -29,8 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::args::{Configured, Connect};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::secret::{self, Secrets};
-use crate::target::{Named, Target, shown};
+use crate::target::{Named, Target, shown, words_shown};
 use crate::ui::Ui;
 use crate::visible;
 
@@ -39,15 +41,17 @@ pub(crate) use convert::convert;
 use entry::Definition;
 pub(crate) use filter::ToolFilter;
 pub(crate) use launch::{Launch, Oauth, Place, Program, Remote, Secured, To};
+pub(crate) use members::Member;
 use places::{Candidate, Origin};
+pub(crate) use question::{TOO_LONG, Trustable, Untrusted, in_folder};
 pub(crate) use readings::Readings;
 use readings::{Broken, Files};
 use source::{Problem, Source};
 pub(crate) use survey::{File, Found, survey};
 pub(crate) use tree::similar;
 use tree::{Contents, Entry};
-pub(crate) use trust::trust;
-use variables::Names;
+pub(crate) use trust::{Trusted, trust, trusted, untrust};
+use variables::{Names, Texts};
 
 /// Of many names so many are shown.
 const SHOWN: usize = 10;
@@ -102,6 +106,8 @@ struct Configuration {
     source: Source,
     dialect: Dialect,
     origin: Origin,
+    /// Of [`Origin::Here`]: the real path of the folder, and the file from there on.
+    here: Option<(PathBuf, &'static str)>,
     contents: Contents,
     /// What is wrong with the file as a whole has been told.
     told: AtomicBool,
@@ -181,8 +187,7 @@ fn followed(target: &Target, configured: &Configured) -> Option<Failure> {
         .filter(|configuration| configuration.contents.entries.iter().any(|entry| entry.name == name))
         .map(|configuration| configuration.source.name())
         .next()?;
-    let words: Vec<String> = args.iter().map(|word| shown(word)).collect();
-    let words = Secrets::new(&secret::values(args)).hide(&words.join(" "));
+    let words = words_shown(args);
     let name = called(name);
     let options = args.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
     let (problem, hint) = if options {
@@ -283,7 +288,8 @@ impl Configuration {
             None => Source::read(&place.path, place.origin == Origin::Chosen)
                 .map_err(|failure| Unread { failure, empty: false })?,
         };
-        Self::of(source, place.origin)
+        let configuration = Self::of(source, place.origin)?;
+        Ok(Self { here: place.here.clone(), ..configuration })
     }
 
     fn of(source: Source, origin: Origin) -> Result<Self, Unread> {
@@ -296,7 +302,8 @@ impl Configuration {
         };
         match read {
             Ok((dialect, contents)) => {
-                Ok(Self { source, dialect, origin, contents, told: AtomicBool::new(false) })
+                let told = AtomicBool::new(false);
+                Ok(Self { source, dialect, origin, here: None, contents, told })
             }
             Err(problem) => Err(Unread { failure: source.failure(&problem), empty: problem.empty }),
         }
@@ -322,6 +329,9 @@ impl Configuration {
         if self.writable_by_all() {
             ui.warning(&format!("anybody may write to {}: chmod o-w it", self.source.name()));
         }
+        if let Some(problem) = trust::problem().filter(|_| self.asks()) {
+            ui.warning(problem);
+        }
         self.tell(ui, &self.contents.warnings);
     }
 
@@ -345,20 +355,15 @@ impl Configuration {
         }
     }
 
-    /// The folder that has to be trusted before anything of the file is used.
-    fn untrusted(&self) -> Option<PathBuf> {
-        let folder = PathBuf::from(".").canonicalize().unwrap_or_else(|_| PathBuf::from("."));
-        Some(folder).filter(|folder| self.origin == Origin::Here && !trust::is_trusted(folder))
-    }
-
     /// What its entries may name.
     fn names<'a>(
         &'a self,
         lookup: &'a dyn Fn(&str) -> Option<OsString>,
         workspace: &'a PathBuf,
+        texts: &'a Texts,
     ) -> Names<'a> {
         let files = self.dialect == Dialect::OpencodeJson;
-        Names { lookup, workspace, inputs: &self.contents.inputs, files }
+        Names { lookup, workspace, inputs: &self.contents.inputs, files, texts }
     }
 
     /// `connect`: what was typed takes the place of what the entry says, or lacks.
@@ -375,7 +380,9 @@ impl Configuration {
         }
         let lookup = |name: &str| std::env::var_os(name);
         let workspace = places::workspace(self.source.path());
-        let mut launch = launch::launch(&definition.way, self.names(&lookup, &workspace)).map_err(fail)?;
+        let texts = Texts::default();
+        let names = self.names(&lookup, &workspace, &texts);
+        let mut launch = launch::launch(&definition.way, names).map_err(fail)?;
         let nowhere = launch::without_directory(&definition.way, &launch).filter(|_| connect.cwd.is_none());
         let trusts_somebody = connect.pin.is_some() || connect.ca.is_some();
         let nobody = launch::without_trust(&definition.way).filter(|_| !trusts_somebody);
@@ -384,11 +391,12 @@ impl Configuration {
         }
         let line = self.source.line(entry.at);
         launch.place = Some(Place { file: self.source.path().to_owned(), line });
+        launch.untrusted = self.untrusted(entry, &definition, names);
         launch.timeout = definition.timeout.or(self.contents.timeout);
         launch.opening = definition.opening;
         launch.tools = definition.tools;
         launch.unasked = self.origin == Origin::Here;
-        launch.untrusted = self.untrusted();
+        launch.found = self.origin != Origin::Chosen;
         launch.say = format!("{name} of {}: {}", self.source.place(entry.at), launch.say);
         if let Some(description) = definition.description.filter(|text| !text.trim().is_empty()) {
             launch.say.push_str(&format!(" ({})", visible::first_line(&description)));

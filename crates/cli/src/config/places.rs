@@ -73,11 +73,14 @@ pub(super) struct Candidate {
     pub(super) shared: bool,
     /// It was typed, and this is all of it.
     pub(super) text: Option<String>,
+    /// Of [`Origin::Here`]: the real path of the folder, and the file from there on.
+    pub(super) here: Option<(PathBuf, &'static str)>,
 }
 
 /// Where to look, in order: what was named excludes all else. `file`: of `FILE#NAME`.
 pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<Candidate>, Failure> {
-    let chosen = |path: PathBuf| Candidate { path, origin: Origin::Chosen, shared: false, text: None };
+    let chosen =
+        |path: PathBuf| Candidate { path, origin: Origin::Chosen, shared: false, text: None, here: None };
     let named = usize::from(file.is_some())
         + usize::from(configured.config.is_some())
         + usize::from(!configured.mcp_config.is_empty());
@@ -104,7 +107,6 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
     if let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
         return Ok(vec![chosen(file.into())]);
     }
-    let here = HERE.into_iter().map(|(name, shared)| (Some(PathBuf::from(name)), Origin::Here, shared));
     let configurations = folders::config();
     let configurations = CONFIGURATIONS.into_iter().map(|(name, shared)| {
         (configurations.as_ref().map(|folder| folder.join(name)), Origin::User, shared)
@@ -113,17 +115,11 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
     let home = HOME
         .into_iter()
         .map(|(name, shared)| (home.as_ref().map(|folder| folder.join(name)), Origin::User, shared));
-    let there = |path: &PathBuf| match path.symlink_metadata() {
-        Ok(_) => true,
-        // What is there and cannot be looked at is told when it is read.
-        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
-    };
-    let places = here.chain(configurations).chain(home);
-    let mut places: Vec<Candidate> = places
-        .filter_map(|(path, origin, shared)| {
-            Some(Candidate { path: path.filter(there)?, origin, shared, text: None })
-        })
-        .collect();
+    let own = configurations.chain(home).filter_map(|(path, origin, shared)| {
+        Some(Candidate { path: path.filter(|path| there(path))?, origin, shared, text: None, here: None })
+    });
+    let mut places = in_folder(Path::new(""));
+    places.extend(own);
     // In one's home, what lies here is the user's own, and is read once.
     let mut known: Vec<PathBuf> = Vec::new();
     places.retain(|place| {
@@ -133,6 +129,25 @@ pub(super) fn all(file: Option<&OsStr>, configured: &Configured) -> Result<Vec<C
         first
     });
     Ok(places)
+}
+
+/// What lies in a folder as it would in the working directory, which is the empty path.
+pub(super) fn in_folder(folder: &Path) -> Vec<Candidate> {
+    let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let real = named.canonicalize().unwrap_or_else(|_| named.to_owned());
+    let place = |(name, shared)| {
+        let path = Some(folder.join(name)).filter(|path| there(path))?;
+        Some(Candidate { path, origin: Origin::Here, shared, text: None, here: Some((real.clone(), name)) })
+    };
+    HERE.into_iter().filter_map(place).collect()
+}
+
+fn there(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(_) => true,
+        // What is there and cannot be looked at is told when it is read.
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+    }
 }
 
 /// The folder that a file is about: the one in which it lies, or in whose folder of settings.

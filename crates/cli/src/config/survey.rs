@@ -4,18 +4,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use super::Configuration;
 use super::entry::{Definition, Listening, Way};
 use super::launch::{self, written_secrets};
 use super::places;
+use super::question::Untrusted;
 use super::readings::Broken;
 use super::source::Problem;
 use super::tree::{Entry, Text};
-use super::variables::{Piece, pieces};
+use super::trust;
+use super::variables::{Piece, Texts, pieces};
 use crate::args::Configured;
 use crate::failure::Failure;
+use crate::secret::{self, Kept, Secrets};
 
 /// One file.
 pub(crate) struct File {
@@ -26,8 +28,6 @@ pub(crate) struct File {
     /// Why it cannot be used.
     pub(crate) problem: Option<String>,
     pub(crate) warnings: Vec<String>,
-    /// The folder that the user has to trust before anything of it is used.
-    pub(crate) untrusted: Option<PathBuf>,
     pub(crate) entries: Vec<Found>,
 }
 
@@ -46,8 +46,12 @@ pub(crate) struct Found {
     /// Why it cannot be used: what is wrong with it, or every variable that is missing.
     pub(crate) problems: Vec<String>,
     pub(crate) warnings: Vec<String>,
-    /// What must not be shown.
+    /// What the user has to trust before it is used.
+    pub(crate) untrusted: Option<Untrusted>,
+    /// What must not be shown where a server says it.
     pub(crate) secrets: Vec<OsString>,
+    /// The program or the host, as far as the file names it.
+    pub(crate) kept: Option<String>,
 }
 
 /// A value of an entry.
@@ -55,7 +59,7 @@ pub(crate) struct Part {
     /// What it is: `command`, `args`, `env`, `cwd`, `envFile`, `env_vars`, `url`, `headers`, `pin`, `ca`, `cert`, `key`,
     /// `oauth`, `allowed_tools`, `disabled_tools`.
     pub(crate) what: &'static str,
-    /// As it is written; of variables and headers the name alone.
+    /// As it is written, with `***` where a secret stands; of variables and headers the name alone.
     pub(crate) text: String,
     pub(crate) line: usize,
     /// The file in which it stands, where that is another one than the entry's.
@@ -85,7 +89,6 @@ impl File {
             dialect: None,
             problem: Some(broken.failure.message.clone()),
             warnings: Vec::new(),
-            untrusted: None,
             entries: Vec::new(),
         }
     }
@@ -111,8 +114,11 @@ impl Configuration {
         if self.writable_by_all() {
             warnings.insert(0, format!("anybody may write to {}: chmod o-w it", self.source.name()));
         }
+        if let Some(problem) = trust::problem().filter(|_| self.asks()) {
+            warnings.insert(0, problem.to_owned());
+        }
         let (name, dialect) = (self.source.name(), Some(self.dialect.name()));
-        File { name, dialect, problem: None, warnings, untrusted: self.untrusted(), entries }
+        File { name, dialect, problem: None, warnings, entries }
     }
 
     fn found(&self, entry: &Entry) -> Found {
@@ -126,7 +132,9 @@ impl Configuration {
             shadowed: None,
             problems: Vec::new(),
             warnings: Vec::new(),
+            untrusted: None,
             secrets: Vec::new(),
+            kept: None,
         };
         let definition = match Definition::read(self.dialect, &entry.node) {
             Ok(definition) => definition,
@@ -137,7 +145,9 @@ impl Configuration {
         };
         let lookup = |name: &str| std::env::var_os(name);
         let workspace = places::workspace(self.source.path());
-        let names = self.names(&lookup, &workspace);
+        let texts = Texts::default();
+        let names = self.names(&lookup, &workspace, &texts);
+        found.untrusted = self.untrusted(entry, &definition, names);
         found.problems = match launch::launch(&definition.way, names) {
             Ok(launch) => {
                 let nowhere = launch::without_directory(&definition.way, &launch);
@@ -158,16 +168,21 @@ impl Configuration {
             file: None,
         };
         let part = |what, text: &Text| called(what, &text.text, text.at);
+        let url = |text: &Text| called("url", &secret::masked([text.text.as_str()]).concat(), text.at);
         let named = |what, (name, text): &(String, Text)| called(what, name, text.at);
         // What names variables is not their value.
         let files = names.files;
         let is_literal = |text: &str| matches!(pieces(text, files)[..], [] | [Piece::Literal(_)]);
         let literal = |text: &Text| Some(OsString::from(&text.text)).filter(|_| is_literal(&text.text));
+        let host = |text: &Text| secret::host(&text.text).filter(|host| is_literal(host)).map(str::to_owned);
         match &definition.way {
             Way::Child(child) => {
                 found.transport = Some("stdio");
+                found.kept = is_literal(&child.command.text).then(|| child.command.text.clone());
                 found.parts.push(part("command", &child.command));
-                found.parts.extend(child.args.iter().map(|arg| part("args", arg)));
+                let masked = secret::masked(child.args.iter().map(|arg| arg.text.as_str()));
+                let args = child.args.iter().zip(&masked).map(|(arg, text)| called("args", text, arg.at));
+                found.parts.extend(args);
                 found.parts.extend(child.cwd.iter().map(|cwd| part("cwd", cwd)));
                 found.parts.extend(child.env.iter().map(|pair| named("env", pair)));
                 found.parts.extend(child.env_file.iter().map(|file| part("envFile", file)));
@@ -188,7 +203,8 @@ impl Configuration {
             }
             Way::Http(remote) => {
                 found.transport = Some(if remote.sse { "sse" } else { "http" });
-                found.parts.push(part("url", &remote.url));
+                found.parts.push(url(&remote.url));
+                found.kept = host(&remote.url);
                 found.parts.extend(remote.headers.iter().map(|pair| named("headers", pair)));
                 found.parts.extend(remote.ca.iter().map(|file| part("ca", file)));
                 if let Some(oauth) = &remote.oauth {
@@ -202,15 +218,16 @@ impl Configuration {
                 found.secrets.extend(written_secrets(&[OsString::from(&remote.url.text)]));
                 found.secrets.extend(remote.headers.iter().filter_map(|(_, text)| literal(text)));
             }
-            Way::Listening(Listening { url, scheme, sides }) => {
+            Way::Listening(Listening { url: address, scheme, sides }) => {
                 found.transport = Some(scheme.name());
-                found.parts.push(part("url", url));
+                found.parts.push(url(address));
+                found.kept = host(address);
                 found.parts.extend(sides.pin.iter().map(|pin| part("pin", pin)));
                 found.parts.extend(sides.ca.iter().map(|file| part("ca", file)));
                 if let Some((certificate, key)) = &sides.identity {
                     found.parts.extend([part("cert", certificate), part("key", key)]);
                 }
-                found.secrets.extend(written_secrets(&[OsString::from(&url.text)]));
+                found.secrets.extend(written_secrets(&[OsString::from(&address.text)]));
             }
         }
         let [allowed, denied] = &definition.patterns;
@@ -219,6 +236,13 @@ impl Configuration {
         found.description = definition.description;
         found.disabled = definition.disabled.map(|at| self.source.line(at));
         found.warnings = definition.warnings.iter().map(|problem| self.source.say(problem)).collect();
+        // What is said of an entry is masked with its own secrets: no other entry decides about it.
+        let secrets = Secrets::new(&found.secrets);
+        let mut kept = Kept::default();
+        found.kept.iter().for_each(|text| kept.add(text));
+        for text in found.problems.iter_mut().chain(&mut found.warnings) {
+            *text = kept.apart(text, |piece| secrets.hide(piece).into()).into_owned();
+        }
         found
     }
 }

@@ -8,6 +8,7 @@ use super::entry::{Definition, Way};
 use super::launch::{Launch, Oauth, Program, Remote, Secured, To, launch};
 use super::places::Origin;
 use super::source::Source;
+use super::variables::Texts;
 use super::{Configuration, Dialect, called};
 use crate::args::{Callback, Configured, Pin};
 use crate::target::{Http, Quic, Socket};
@@ -27,7 +28,11 @@ fn definition(configuration: &Configuration, name: &str) -> Result<Definition, S
 fn started(configuration: &Configuration, name: &str) -> Launch {
     let lookup = |name: &str| (name == "SET").then(|| OsString::from("set!"));
     let workspace = PathBuf::from("/work");
-    launch(&definition(configuration, name).unwrap().way, configuration.names(&lookup, &workspace)).unwrap()
+    launch(
+        &definition(configuration, name).unwrap().way,
+        configuration.names(&lookup, &workspace, &Texts::default()),
+    )
+    .unwrap()
 }
 
 fn warnings(configuration: &Configuration, name: &str) -> Vec<String> {
@@ -226,14 +231,16 @@ fn r85_entries_of_vs_code_with_their_inputs() {
             _ => None,
         };
         let workspace = PathBuf::from("/work");
-        let names = configuration.names(&lookup, &workspace);
+        let texts = Texts::default();
+        let names = configuration.names(&lookup, &workspace, &texts);
         let files = launch(&definition(&configuration, "files").unwrap().way, names).unwrap();
         let env = [("KEY", "hunter2hunter2"), ("SET", "set!")];
         assert_eq!(files.to, program(&["-y", "pkg", "/work", "eu"], &env));
         assert!(files.secrets.contains(&"hunter2hunter2".into()));
         assert_eq!(started(&configuration, "web").to, web(&[("X-Zone", "eu")]));
         let unset = |_: &str| None;
-        let names = configuration.names(&unset, &workspace);
+        let texts = Texts::default();
+        let names = configuration.names(&unset, &workspace, &texts);
         let refused =
             launch(&definition(&configuration, "files").unwrap().way, names).map(|_| ()).unwrap_err();
         assert_eq!(
@@ -592,7 +599,8 @@ fn r85_entries_of_servers_that_listen_without_http() {
         ("path", "14:17: url is none that can be used: write quic://host:port"),
         ("user", "15:17: url is none that can be used: write tcp://host:port"),
     ] {
-        let names = configuration.names(&|_| None, &workspace);
+        let texts = Texts::default();
+        let names = configuration.names(&|_| None, &workspace, &texts);
         let problem = launch(&definition(&configuration, name).unwrap().way, names).map(|_| ()).unwrap_err();
         let said = configuration.source.say(&problem);
         assert!(said.starts_with(&format!("/etc/x/a.json:{told}")) && !said.contains("hunter2"), "{said}");
@@ -625,7 +633,8 @@ fn r85_variables_of_a_file_and_of_ours_reach_a_child() {
     let configuration = read("mcp.json", text).unwrap();
     let unset = |_: &str| None;
     let launched = |name: &str| {
-        let names = configuration.names(&unset, &folder);
+        let texts = Texts::default();
+        let names = configuration.names(&unset, &folder, &texts);
         launch(&definition(&configuration, name).unwrap().way, names)
             .map_err(|problem| configuration.source.say(&problem))
     };

@@ -1,56 +1,258 @@
-//! Which folders the user has trusted with starting programs: their configurations are used without a question.
+//! The definitions that the user has trusted: each is used without a question for as long as it stays what it was.
 //!
 //! Asked by `config` for what lies in the working directory, which somebody else may have filled: a repository that was
 //! cloned, an archive that was unpacked. What somebody names with `--config` or `FILE#NAME` is not asked about, nor what
-//! lies in the user's home itself. The folders stand in `mcpjoin/trusted` in the user's folder of configurations, one on a
-//! line; what is below one of them is trusted with it.
+//! lies in the user's home itself. The list is `mcpjoin/trusted.json` in the user's folder of configurations, readable for
+//! the user alone. It is written to a file beside it that takes its place, one process at a time.
+//!
+//! Earlier versions trusted folders, one on a line of `mcpjoin/trusted`. That list counts no more: nothing in it says which
+//! definitions its user has seen.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
+use super::members::{Member, digest_of};
 use crate::folders;
 
-/// A larger list is none that we have written.
-const LARGEST: u64 = 1 << 20;
+/// A larger list, in bytes, is none that we have written: a definition takes some 300.
+const LARGEST: usize = 1 << 20;
+/// The number of the list's format, which is all that is written and read.
+const FORMAT: u32 = 1;
+/// How long another process may hold the list: changing it takes milliseconds.
+const HELD: Duration = Duration::from_secs(10);
+/// How long to wait before the lock is tried again.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// A definition that is trusted, or may be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Trusted {
+    /// The real path of the folder.
+    pub(crate) folder: String,
+    /// The file, from that folder on.
+    pub(crate) file: String,
+    pub(crate) entry: String,
+    /// SHA-256 of the members, in hexadecimal digits.
+    pub(crate) digest: String,
+    pub(crate) members: Vec<Member>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct List {
+    format: u32,
+    trusted: Vec<Trusted>,
+}
+
+/// What the list says of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Trusted,
+    /// Nothing.
+    Unknown,
+    /// It was trusted with these members.
+    Changed(Vec<Member>),
+}
+
+impl Trusted {
+    pub(super) fn new(folder: &str, file: &str, entry: &str, members: Vec<Member>) -> Self {
+        // Texts and lists of texts always have a spelling as JSON.
+        let digest = digest_of(&serde_json::to_string(&members).unwrap_or_default());
+        Self { folder: folder.into(), file: file.into(), entry: entry.into(), digest, members }
+    }
+
+    fn is_same_place(&self, other: &Self) -> bool {
+        self.folder == other.folder && self.file == other.file && self.entry == other.entry
+    }
+}
+
+fn folder() -> Option<PathBuf> {
+    folders::config().map(|folder| folder.join("mcpjoin"))
+}
 
 /// Where the list is kept.
-fn list() -> Option<PathBuf> {
-    folders::config().map(|folder| folder.join("mcpjoin/trusted"))
+fn path() -> Option<PathBuf> {
+    folder().map(|folder| folder.join("trusted.json"))
 }
 
-/// Whether configurations in that folder, a real path, are used without a question.
-pub(super) fn is_trusted(folder: &Path) -> bool {
-    if folders::home().and_then(|home| home.canonicalize().ok()).is_some_and(|home| home == folder) {
-        return true;
+/// Whether the folder, a real path, is the user's home, where everything is the user's own.
+pub(super) fn is_home(folder: &Path) -> bool {
+    folders::home().and_then(|home| home.canonicalize().ok()).is_some_and(|home| home == folder)
+}
+
+/// The list of an earlier version, where it names that folder or one above it.
+pub(super) fn outdated(here: &Path) -> Option<PathBuf> {
+    let list = folder()?.join("trusted");
+    // A pipe would be waited for.
+    if !fs::metadata(&list).ok()?.is_file() {
+        return None;
     }
-    let Some(list) = list() else { return false };
-    let small = fs::metadata(&list).is_ok_and(|metadata| metadata.len() <= LARGEST);
-    let text = if small { fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
-    text.lines().any(|line| !line.is_empty() && folder.starts_with(line))
+    let mut text = String::new();
+    File::open(&list).ok()?.take(LARGEST as u64).read_to_string(&mut text).ok()?;
+    text.lines().any(|line| !line.is_empty() && here.starts_with(line)).then_some(list)
 }
 
-/// Trusts a folder from now on. Returns its real path, and where that is kept.
+/// The list as it was at the first question of this process.
+fn known() -> &'static Result<Vec<Trusted>, String> {
+    static KNOWN: OnceLock<Result<Vec<Trusted>, String>> = OnceLock::new();
+    KNOWN.get_or_init(|| path().map_or(Ok(Vec::new()), |path| read(&path)))
+}
+
+/// Why nothing in the list counts, where that is so.
+pub(super) fn problem() -> Option<&'static str> {
+    known().as_ref().err().map(String::as_str)
+}
+
+/// What the list says of the definition.
+pub(super) fn standing(definition: &Trusted) -> Standing {
+    let known = known().as_deref().unwrap_or_default();
+    match known.iter().find(|known| known.is_same_place(definition)) {
+        None => Standing::Unknown,
+        Some(known) if known.digest == definition.digest && known.members == definition.members => {
+            Standing::Trusted
+        }
+        Some(known) => Standing::Changed(known.members.clone()),
+    }
+}
+
+/// Everything in the list.
 ///
 /// # Errors
-/// When there is no such folder, its path cannot be a line of text, or the list cannot be written.
-pub(crate) fn trust(folder: &Path) -> io::Result<(PathBuf, PathBuf)> {
-    let folder = folder.canonicalize()?;
-    if !folder.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::NotADirectory, "this is no directory"));
+/// When the list is there and cannot be used; the text names it.
+pub(crate) fn trusted() -> Result<Vec<Trusted>, String> {
+    path().map_or(Ok(Vec::new()), |path| read(&path))
+}
+
+/// Trusts these definitions from now on, in the place of what was trusted there before. Returns where that is kept.
+///
+/// # Errors
+/// When the list cannot be read or written, is held by another process for 10 s, or would be above its limit.
+pub(crate) fn trust(definitions: &[Trusted]) -> io::Result<PathBuf> {
+    change(|list| {
+        list.retain(|known| !definitions.iter().any(|new| new.is_same_place(known)));
+        list.extend_from_slice(definitions);
+    })
+}
+
+/// Trusts no longer what `which` picks. Returns what that was.
+///
+/// # Errors
+/// As [`trust`].
+pub(crate) fn untrust(which: impl Fn(&Trusted) -> bool) -> io::Result<Vec<Trusted>> {
+    if trusted().is_ok_and(|list| !list.iter().any(&which)) {
+        return Ok(Vec::new());
     }
-    let line = folder.to_str().filter(|line| !line.contains(['\n', '\r']));
-    let line =
-        line.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its path is no line of text"))?;
-    let list = list().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "HOME is not set"))?;
-    if !is_trusted(&folder) {
-        fs::create_dir_all(list.parent().unwrap_or(&list))?;
-        let mut options = fs::OpenOptions::new();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        // One write: two who trust at once both stand there.
-        options.open(&list)?.write_all(format!("{line}\n").as_bytes())?;
+    let mut gone = Vec::new();
+    change(|list| {
+        let (out, rest) = list.drain(..).partition(which);
+        (gone, *list) = (out, rest);
+    })?;
+    Ok(gone)
+}
+
+/// Reads the list, has it changed, and writes it; nobody else does meanwhile.
+fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
+    let path = path().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "HOME is not set"))?;
+    fs::create_dir_all(path.parent().unwrap_or(&path))?;
+    let _lock = lock(&path.with_extension("lock"))?;
+    let mut list = read(&path).map_err(io::Error::other)?;
+    change(&mut list);
+    let text = serde_json::to_string_pretty(&List { format: FORMAT, trusted: list })?;
+    if text.len() > LARGEST {
+        let problem = "it would be above the limit of 1 MiB: take something back (mcpjoin servers untrust)";
+        return Err(io::Error::other(problem));
     }
-    Ok((folder, list))
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    let written = write(&beside, &text).and_then(|()| fs::rename(&beside, &path));
+    if written.is_err() {
+        // What cannot be removed either is written over the next time.
+        let _ = fs::remove_file(&beside);
+    }
+    written.map(|()| path)
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    // Of a process that had our id and was killed.
+    let _ = fs::remove_file(path);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// What stands in the list; a list that is not there is empty. Otherwise why it cannot be used.
+fn read(path: &Path) -> Result<Vec<Trusted>, String> {
+    let name = crate::target::shown(path.as_os_str());
+    let unusable = |why: String| format!("the list of what you trust, {name}, cannot be used: {why}");
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(unusable(error.to_string())),
+    };
+    // A pipe would be waited for.
+    if !metadata.is_file() {
+        return Err(unusable("it is no regular file".into()));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        if metadata.permissions().mode() & 0o022 != 0 {
+            return Err(unusable("others may write to it (chmod 600)".into()));
+        }
+    }
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| unusable(error.to_string()))?;
+    file.take(LARGEST as u64 + 1).read_to_string(&mut text).map_err(|error| unusable(error.to_string()))?;
+    if text.len() > LARGEST {
+        return Err(unusable("it is larger than the limit of 1 MiB".into()));
+    }
+    let list: List = serde_json::from_str(&text)
+        .map_err(|error| unusable(format!("line {}, column {}", error.line(), error.column())))?;
+    if list.format != FORMAT {
+        return Err(unusable(format!("its format is {}, and {FORMAT} is known", list.format)));
+    }
+    Ok(list.trusted)
+}
+
+/// The file, locked until it is closed.
+fn lock(path: &Path) -> io::Result<File> {
+    let until = Instant::now() + HELD;
+    loop {
+        match held(path)? {
+            Some(file) => return Ok(file),
+            None if Instant::now() >= until => {
+                let problem = format!("another process holds {}", crate::target::shown(path.as_os_str()));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
+            }
+            None => thread::sleep(AGAIN),
+        }
+    }
+}
+
+/// The file, locked; `None` when somebody else has locked it.
+#[cfg(unix)]
+fn held(path: &Path) -> io::Result<Option<File>> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use rustix::fs::{FlockOperation, flock};
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where there is no such lock, of two who change the list at once one may not stand in it.
+#[cfg(not(unix))]
+fn held(path: &Path) -> io::Result<Option<File>> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map(Some)
 }

@@ -6,6 +6,8 @@
 //! VS Code asks its user for an input. Here its value comes from a variable, `MCPJOIN_INPUT_` and the id in capitals, or is
 //! its default.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -37,6 +39,20 @@ pub(super) struct Names<'a> {
     pub(super) inputs: &'a [Input],
     /// Whether `{file:PATH}` stands for the text of a file, as in opencode.
     pub(super) files: bool,
+    /// The files that were read for this entry.
+    pub(super) texts: &'a Texts,
+}
+
+/// The texts of the files that an entry names: each file is read once, so that what is shown of it is what is used.
+#[derive(Debug, Default)]
+pub(super) struct Texts(RefCell<BTreeMap<PathBuf, Result<String, String>>>);
+
+impl Texts {
+    /// The text of a small file; otherwise why there is none.
+    pub(super) fn of(&self, path: &Path) -> Result<String, String> {
+        let mut known = self.0.borrow_mut();
+        known.entry(path.to_owned()).or_insert_with(|| text_of(path)).clone()
+    }
 }
 
 impl Names<'_> {
@@ -147,7 +163,7 @@ impl<'a> Expansion<'a> {
     /// The text of a file without the blank space around it.
     fn file(&self, path: &str, text: &Text) -> Result<OsString, Problem> {
         let path = self.names.path(Path::new(path));
-        match text_of(&path) {
+        match self.names.texts.of(&path) {
             Ok(content) => Ok(content.trim().into()),
             Err(what) => {
                 let name = crate::target::shown(path.as_os_str());
@@ -201,7 +217,7 @@ impl<'a> Expansion<'a> {
 }
 
 /// The text of a small file that an entry names; otherwise why there is none.
-pub(super) fn text_of(path: &Path) -> Result<String, String> {
+fn text_of(path: &Path) -> Result<String, String> {
     // A pipe or a terminal would be waited for.
     if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
         return Err("it is no regular file".into());
@@ -304,7 +320,7 @@ mod tests {
     use std::ffi::OsString;
     use std::path::PathBuf;
 
-    use super::{Expansion, Input, Names, Text};
+    use super::{Expansion, Input, Names, Text, Texts};
 
     fn expand(text: &str) -> Result<OsString, String> {
         let lookup = |name: &str| match name {
@@ -324,6 +340,7 @@ mod tests {
             workspace: &PathBuf::from("/work/project"),
             inputs: &inputs,
             files: false,
+            texts: &Texts::default(),
         };
         Expansion::new(names).expand(&Text { at: 7, text: text.to_owned() }).map_err(|problem| problem.text)
     }
@@ -383,8 +400,10 @@ mod tests {
     fn values_from_the_environment_are_remembered_once() {
         let lookup = |_: &str| Some(OsString::from("secret"));
         let workspace = PathBuf::new();
-        let mut expansion =
-            Expansion::new(Names { lookup: &lookup, workspace: &workspace, inputs: &[], files: false });
+        let texts = Texts::default();
+        let names =
+            Names { lookup: &lookup, workspace: &workspace, inputs: &[], files: false, texts: &texts };
+        let mut expansion = Expansion::new(names);
         expansion.expand(&Text { at: 0, text: "${A}${A}{env:B}".into() }).unwrap();
         assert_eq!(expansion.used, [("A".into(), "secret".into()), ("B".into(), "secret".into())]);
     }

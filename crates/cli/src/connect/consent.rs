@@ -1,70 +1,107 @@
 //! What is said of servers before anything of them is used, and the question about what lies where somebody else may have
 //! put it: asked once for each folder, with everything before it that would be used.
 //!
+//! The question shows definitions as their files have them. No list of secrets is applied to it: whoever wrote the
+//! definition would choose what the user sees of it.
+//!
 //! Called by `connect` when all plans are made, and before any of them is carried out.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::Plan;
-use crate::config;
+use crate::config::{self, TOO_LONG, Untrusted};
 use crate::failure::Failure;
 use crate::target::shown;
-use crate::ui::Ui;
+use crate::ui::{Secrets, Ui};
 
 /// What has to be said of a server, or asked.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Consent {
-    /// What is said of it, and whether without being asked.
+    /// What is said of it, and whether without being asked. Its secrets are masked.
     pub(super) say: Option<(String, bool)>,
-    /// The folder that the user has to trust first.
-    pub(super) untrusted: Option<PathBuf>,
+    /// What the user has to trust first.
+    pub(super) untrusted: Option<Box<Untrusted>>,
+    /// What is not shown once it is trusted.
+    pub(super) secrets: Vec<Secrets>,
 }
 
 /// Says what is to be said of them. In the place of one that the user does not let in stands why.
 pub(super) fn ask(ui: &Ui, plans: &mut [Result<Plan, Failure>]) {
-    let mut asked: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
-    for Consent { say, untrusted } in plans.iter().flatten().map(|plan| &plan.consent) {
+    let mut asked: BTreeMap<PathBuf, Vec<&Untrusted>> = BTreeMap::new();
+    for Consent { say, untrusted, .. } in plans.iter().flatten().map(|plan| &plan.consent) {
         match (untrusted, say) {
-            (Some(folder), say) => {
-                asked.entry(folder.clone()).or_default().extend(say.iter().map(|(say, _)| say.clone()));
-            }
-            (None, Some((say, true))) => ui.note(say),
-            (None, Some((say, false))) => ui.detail(say),
-            (None, None) => {}
+            (Some(untrusted), _) => asked.entry(untrusted.folder.clone()).or_default().push(untrusted),
+            (None, Some((say, true))) => ui.note_masked(say),
+            (None, Some((say, false))) if ui.verbosity() > 0 => ui.note_masked(say),
+            (None, _) => {}
         }
     }
-    for (folder, entries) in asked {
-        let Err(refused) = about(ui, &folder, &entries) else { continue };
-        for plan in plans.iter_mut() {
-            let is_there = |plan: &Plan| plan.consent.untrusted.as_ref() == Some(&folder);
-            if plan.as_ref().is_ok_and(is_there) {
-                *plan = Err(refused.clone());
-            }
+    let refusals: BTreeMap<PathBuf, Failure> = asked
+        .into_iter()
+        .filter_map(|(folder, definitions)| Some((folder.clone(), about(ui, &folder, &definitions).err()?)))
+        .collect();
+    for plan in plans.iter_mut() {
+        let Ok(Plan { consent, .. }) = plan else { continue };
+        let refused = consent.untrusted.as_ref().and_then(|untrusted| refusals.get(&untrusted.folder));
+        match refused {
+            Some(refused) => *plan = Err(refused.clone()),
+            None => consent.secrets.drain(..).for_each(|secrets| ui.hide(secrets)),
         }
     }
 }
 
 /// Shows what would be used, however quiet, and asks whether it is to be.
-fn about(ui: &Ui, folder: &Path, entries: &[String]) -> Result<(), Failure> {
+fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failure> {
     let name = shown(folder.as_os_str());
-    ui.warning_in_full(&format!("you have not trusted {name}, where this lies:\n  {}", entries.join("\n  ")));
-    let what = if entries.len() == 1 { "it" } else { "them" };
-    match ui.ask(&format!("Use {what}? [y]es, [a]lways in this folder, [N]o ")) {
+    ui.warning_as_written(&format!("you have not trusted what lies in {name}:\n{}", page(definitions)));
+    let refused = |why: &str| {
+        let problem = format!("the entry lies in {name} and is not trusted{why}");
+        let hint = format!("mcpjoin servers trust {name}, or name the file: --config FILE");
+        let mut failure = Failure::usage(problem, hint);
+        failure.id = "E_NOT_TRUSTED";
+        failure
+    };
+    if definitions.iter().any(|definition| definition.lines.is_none()) {
+        return Err(refused(&format!(": {TOO_LONG}")));
+    }
+    let what = if definitions.len() == 1 { "it" } else { "them" };
+    match ui.ask(&format!("Use {what}? [y]es, [a]lways, until it changes, [N]o ")) {
         Some(answer) if answer.eq_ignore_ascii_case("y") => Ok(()),
         Some(answer) if answer.eq_ignore_ascii_case("a") => {
-            config::trust(folder).map(|_| ()).map_err(|error| {
-                let problem = format!("{name} cannot be trusted: {error}");
+            let trusted: Option<Vec<_>> = definitions.iter().map(|one| one.definition.clone()).collect();
+            let stored = match trusted {
+                Some(trusted) => config::trust(&trusted).map(drop).map_err(|error| error.to_string()),
+                None => Err("the path of its folder is no line of text".into()),
+            };
+            stored.map_err(|problem| {
+                let problem = format!("what lies in {name} cannot be trusted: {problem}");
                 Failure::usage(problem, "name the file with --config FILE")
             })
         }
-        answer => {
-            let why = if answer.is_some() { "" } else { ", and there is no terminal to ask on" };
-            let problem = format!("the entry lies in {name}, which is not trusted{why}");
-            let hint = format!("mcpjoin servers trust {name}, or name the file: --config FILE");
-            let mut failure = Failure::usage(problem, hint);
-            failure.id = "E_NOT_TRUSTED";
-            Err(failure)
+        Some(_) => Err(refused("")),
+        None => Err(refused(", and there is no terminal to ask on")),
+    }
+}
+
+/// Each definition in the lines below the first one.
+fn page(definitions: &[&Untrusted]) -> String {
+    let mut page = Vec::new();
+    for Untrusted { place, name, lines, changes, .. } in definitions {
+        let Some((first, rest)) = lines.as_deref().and_then(<[String]>::split_first) else {
+            page.push(format!("  {name} of {place}: {TOO_LONG}"));
+            continue;
+        };
+        page.push(format!("  {name} of {place}: {first}"));
+        page.extend(rest.iter().map(|line| format!("    {line}")));
+        if let Some(changes) = changes {
+            page.push("    it is not what you have trusted:".into());
+            page.extend(changes.iter().map(|line| format!("      {line}")));
         }
     }
+    if let Some(list) = definitions.iter().find_map(|one| one.outdated.as_ref()) {
+        let list = shown(list.as_os_str());
+        page.push(format!("  The folders in {list} count no more: each definition is trusted as it is"));
+    }
+    page.join("\n")
 }

@@ -5,6 +5,7 @@
 
 mod authorization;
 mod consent;
+mod environment;
 mod file;
 mod headers;
 mod http;

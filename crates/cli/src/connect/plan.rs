@@ -10,6 +10,7 @@ use mcpjoin::proto::Era;
 use mcpjoin::proto::session::{Ask, Limits};
 
 use super::consent::Consent;
+use super::environment;
 use super::http;
 use super::opening::Remembered;
 use super::orchestra;
@@ -22,15 +23,9 @@ use crate::config::{self, Meant, Oauth, Place, Program, Remote, Secured, ToolFil
 use crate::events;
 use crate::failure::{Failure, Phase};
 use crate::secret;
-use crate::target::{Quic, Socket, Target, shown};
+use crate::target::{Quic, Socket, Target, exact, shown, words_shown};
 use crate::ui::{Secrets, Ui};
 use crate::verdict::Verdict;
-
-/// What programs need to run, whatever they do: passed on with `--env-clean`, too.
-const BASICS: [&str; 13] = [
-    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TERM", "TMP", "TMPDIR", "TZ",
-    "USER",
-];
 
 /// How to reach a server, understood and checked.
 pub(crate) struct Plan {
@@ -108,16 +103,22 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
     };
     let (to, about) = match (entry, target) {
         (Some(entry), _) => {
-            // Whatever is said of it from now on.
-            ui.hide(Secrets::new(&entry.secrets));
-            let about = About {
+            entry.kept.iter().for_each(|text| ui.keep(text));
+            let mut about = About {
                 shown: entry.shown,
                 place: entry.place,
                 tools: entry.tools,
-                consent: Consent { say: Some((entry.say, entry.unasked)), untrusted: entry.untrusted },
+                consent: Consent {
+                    say: Some((entry.say, entry.unasked)),
+                    untrusted: entry.untrusted.map(Box::new),
+                    secrets: Vec::new(),
+                },
                 no_entry: None,
                 named: Some(typed(target)),
+                found: entry.found,
             };
+            // Whatever is said of it from now on.
+            about.hide(ui, &entry.secrets);
             let mut connect = Connect {
                 timeout: connect.timeout.or(entry.timeout),
                 connect_timeout: connect.connect_timeout.or(entry.opening),
@@ -134,8 +135,12 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             };
         }
         (None, Target::Command { program, args }) => {
-            let words: Vec<String> = std::iter::once(program).chain(args).map(|word| shown(word)).collect();
-            (command(program.clone(), args.clone()), About::new(words.join(" ")))
+            let args_shown = words_shown(args);
+            let program_shown = exact(&program.to_string_lossy());
+            let between = if args.is_empty() { "" } else { " " };
+            ui.keep(&program.to_string_lossy());
+            let about = About::new(format!("{program_shown}{between}{args_shown}"));
+            (command(program.clone(), args.clone()), about)
         }
         (None, Target::Demo) => {
             let ours = std::env::current_exe().map_err(|error| Failure::system(Phase::Spawn, &error))?;
@@ -163,7 +168,8 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
         }
         (None, Target::Http(address)) => {
             ui.hide(Secrets::new(&secret::values(&[OsString::from(&address.url)])));
-            let about = About::new(shown(address.to_string().as_ref()));
+            secret::host(&address.url).iter().for_each(|host| ui.keep(host));
+            let about = About::new(words_shown(&[address.to_string().into()]));
             let remote =
                 Remote { address: address.clone(), headers: Vec::new(), ca: None, oauth: Oauth::default() };
             return to_remote(ui, remote, about, connect);
@@ -201,19 +207,29 @@ struct About {
     no_entry: Option<String>,
     /// The entry, as it is to be typed.
     named: Option<String>,
+    /// It is an entry of a file that nobody has named.
+    found: bool,
 }
 
 impl About {
     fn new(shown: String) -> Self {
         let (tools, consent) = (ToolFilter::default(), Consent::default());
-        Self { shown, place: None, tools, consent, no_entry: None, named: None }
+        Self { shown, place: None, tools, consent, no_entry: None, named: None, found: false }
+    }
+
+    /// None of these texts is shown from now on; what the user has to trust first hides nothing until then.
+    fn hide(&mut self, ui: &Ui, values: &[OsString]) {
+        let secrets = Secrets::new(values);
+        match self.consent.untrusted {
+            Some(_) => self.consent.secrets.push(secrets),
+            None => ui.hide(secrets),
+        }
     }
 }
 
 /// A program that is run as a child.
-fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Result<Plan, Failure> {
-    // What is refused is shown with its words.
-    ui.hide(Secrets::new(&secret::values(&program.args)));
+fn to_child(ui: &Ui, program: Program, mut about: About, mut connect: Connect) -> Result<Plan, Failure> {
+    about.hide(ui, &secret::values(&program.args));
     refuse(&about.shown, "is run as a child", "over HTTP", &of_http(&connect))?;
     refuse(&about.shown, "is run as a child", "over HTTPS or QUIC", &of_tls(&connect))?;
     refuse(&about.shown, "is run as a child", "over QUIC", &of_quic(&connect))?;
@@ -228,13 +244,10 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
 
     let verdict = verdict(&connect, &program, &args, &set);
     let mut command = ChildCommand::new(program).args(args);
-    if connect.env_clean {
-        command = command.env_clear();
-        for name in BASICS {
-            if let Some(value) = std::env::var_os(name) {
-                command = command.env(name, value);
-            }
-        }
+    let is_ours = !about.found && !connect.for_others;
+    let mut withheld = false;
+    if connect.env_clean || !(connect.inherit_env || is_ours) {
+        (command, withheld) = environment::limited(command);
     }
     for (name, value) in set {
         command = command.env(name, value);
@@ -252,7 +265,7 @@ fn to_child(ui: &Ui, program: Program, about: About, mut connect: Connect) -> Re
     }
     let remembered = remembered(ui, &connect, verdict)?;
     let About { shown, place, tools, consent, no_entry, .. } = about;
-    let way = Way { to: To::Child(command), trace, no_entry, access: None };
+    let way = Way { to: To::Child(command), trace, no_entry, access: None, withheld };
     let (limits, timeout) = (limits(&connect), connect.timeout);
     Ok(Plan { way, client, shown, place, first, tools, consent, remembered, limits, timeout })
 }
@@ -285,7 +298,8 @@ fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Resul
         to = to.timeout(time);
     }
     let (client, first) = client(ui, connect)?;
-    let way = Way { to: To::Socket(to), trace: trace(ui, connect)?, no_entry: None, access: None };
+    let way =
+        Way { to: To::Socket(to), trace: trace(ui, connect)?, no_entry: None, access: None, withheld: false };
     let (limits, timeout) = (limits(connect), connect.timeout);
     let About { shown, place, tools, consent, .. } = about;
     Ok(Plan { way, client, shown, place, first, tools, consent, remembered: None, limits, timeout })
@@ -311,14 +325,14 @@ fn to_quic(ui: &Ui, address: &Quic, about: About, connect: &Connect) -> Result<P
     refuse(&about.shown, "speaks MCP over QUIC", "of Orchestra", &of_orchestra(connect))?;
     let to = To::Quic(Box::new(quic::link(address, connect)?));
     let (client, first) = client(ui, connect)?;
-    let way = Way { to, trace: trace(ui, connect)?, no_entry: None, access: None };
+    let way = Way { to, trace: trace(ui, connect)?, no_entry: None, access: None, withheld: false };
     let (limits, timeout) = (limits(connect), connect.timeout);
     let About { shown, place, tools, consent, .. } = about;
     Ok(Plan { way, client, shown, place, first, tools, consent, remembered: None, limits, timeout })
 }
 
 /// A server that is reached over HTTP.
-fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result<Plan, Failure> {
+fn to_remote(ui: &Ui, remote: Remote, mut about: About, connect: &Connect) -> Result<Plan, Failure> {
     refuse(&about.shown, "runs already", "run as a child", &of_a_child(connect))?;
     refuse(&about.shown, "speaks over HTTP", "over QUIC", &of_quic(connect))?;
     refuse(&about.shown, "speaks over HTTP", "of Orchestra", &of_orchestra(connect))?;
@@ -328,13 +342,19 @@ fn to_remote(ui: &Ui, remote: Remote, about: About, connect: &Connect) -> Result
         return Err(Failure::usage(problem, hint));
     }
     let (to, access, hidden) = http::link(ui, &remote, connect, about.named.as_deref())?;
-    ui.hide(Secrets::new(&hidden));
+    about.hide(ui, &hidden);
     let (client, first) = client(ui, connect)?;
     let limits = limits_over_http(connect);
     let client = client.limits(limits.clone());
     let verdict = if asks(connect) { Verdict::of_url(&remote.address.url) } else { None };
     let remembered = remembered(ui, connect, verdict)?;
-    let way = Way { to: To::Http(to), trace: trace(ui, connect)?, no_entry: None, access: Some(access) };
+    let way = Way {
+        to: To::Http(to),
+        trace: trace(ui, connect)?,
+        no_entry: None,
+        access: Some(access),
+        withheld: false,
+    };
     let About { shown, place, tools, consent, .. } = about;
     Ok(Plan {
         way,
@@ -368,8 +388,13 @@ fn era(connect: &Connect) -> Option<Era> {
 }
 
 /// The options that say how a child is started, and whether they are given.
-fn of_a_child(connect: &Connect) -> [(&'static str, bool); 3] {
-    [("-e", !connect.env.is_empty()), ("--env-clean", connect.env_clean), ("--cwd", connect.cwd.is_some())]
+fn of_a_child(connect: &Connect) -> [(&'static str, bool); 4] {
+    [
+        ("-e", !connect.env.is_empty()),
+        ("--env-clean", connect.env_clean),
+        ("--inherit-env", connect.inherit_env),
+        ("--cwd", connect.cwd.is_some()),
+    ]
 }
 
 /// The options that say how HTTP is spoken, and whether they are given.

@@ -1,7 +1,7 @@
 //! The ways to a server: a child process, a socket, QUIC, HTTP.
 
 use mcpjoin::Link;
-use mcpjoin::doctor::Target;
+use mcpjoin::doctor::{Report, Target};
 use mcpjoin::link::{ChildCommand, ChildHandle, HttpConnect, QuicConnect, SocketConnect, SocketError};
 use mcpjoin::quic::QuicError;
 use mcpjoin::validate::Validator;
@@ -10,7 +10,7 @@ use super::authorization::Access;
 use super::http;
 use super::plan;
 use super::trace::Trace;
-use crate::failure::Failure;
+use crate::failure::{Failure, WITHHELD};
 use crate::ui::Ui;
 
 /// How a server is reached, and where what crosses is written down. Can be gone several times.
@@ -22,6 +22,8 @@ pub(crate) struct Way {
     pub(super) no_entry: Option<String>,
     /// How it is let know who asks, over HTTP.
     pub(super) access: Option<Access>,
+    /// Of our variables the child gets some alone.
+    pub(super) withheld: bool,
 }
 
 /// What is at the far end.
@@ -82,10 +84,21 @@ impl Way {
     /// A failure with what is known of the way.
     pub(crate) fn told(&self, failure: Failure) -> Failure {
         match (&self.to, &self.access) {
-            (To::Child(command), _) => failure.stderr(&command.handle().stderr()),
+            (To::Child(command), _) => {
+                let failure = failure.stderr(&command.handle().stderr());
+                if self.withheld { failure.and_withheld() } else { failure }
+            }
             (To::Http(_), Some(access)) => access.told(failure.over_http()),
             (To::Http(_), None) => failure.over_http(),
             _ => failure.over_a_socket(),
+        }
+    }
+
+    /// Adds to the report, where it says that the program has ended, that the program did not get all of our variables.
+    pub(crate) fn advise(&self, report: &mut Report) {
+        for finding in report.findings.iter_mut().filter(|finding| self.withheld && finding.id == "died") {
+            finding.advice.push_str("; ");
+            finding.advice.push_str(WITHHELD);
         }
     }
 

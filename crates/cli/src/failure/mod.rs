@@ -21,6 +21,10 @@ const STDERR_LINES: usize = 12;
 /// A line is cut after so many characters.
 const LINE: usize = 400;
 
+/// Said of a program that has ended early and did not get all of our variables.
+pub(crate) const WITHHELD: &str =
+    "it did not get all of your variables: -e NAME passes one on, --inherit-env all of them";
+
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -150,6 +154,18 @@ impl Failure {
     pub(crate) fn stderr(mut self, bytes: &[u8]) -> Self {
         if self.seen.stderr.is_empty() && self.exit == Exit::Connection {
             self.keep_stderr(bytes);
+        }
+        self
+    }
+
+    /// Adds that a server which ended before it could be used did not get all of our variables.
+    #[must_use]
+    pub(crate) fn and_withheld(mut self) -> Self {
+        let opening = matches!(self.phase, Phase::Spawn | Phase::Probe | Phase::Initialize);
+        if opening && self.seen.status.is_some() {
+            let between = if self.hint.is_empty() { "" } else { "; " };
+            self.hint.push_str(between);
+            self.hint.push_str(WITHHELD);
         }
         self
     }

@@ -334,11 +334,10 @@ fn entries_of_configurations_are_offered_on_several_addresses_at_once() {
     let certs = Certs::new("entries");
     let folder = Folder::new("bridge-entries");
     let file = |name: &str, entry: &str| {
-        let path = folder.path().join("here").join(name);
         let server = serde_json::json!({
             "command": env!("CARGO_BIN_EXE_mcpjoin"), "args": ["serve", "demo"], "disabledTools": ["add"],
         });
-        std::fs::write(&path, serde_json::json!({ "mcpServers": { entry: server } }).to_string()).unwrap();
+        let path = folder.file(name, serde_json::json!({ "mcpServers": { entry: server } }).to_string());
         path.to_str().unwrap().to_owned()
     };
     // One that is found, and one that is named.

@@ -4,42 +4,50 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use super::support::{Ran, command, start};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_mcpjoin");
 
 /// A working directory and a home for one test, gone with it.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// What lies in the working directory is trusted before the binary runs.
+    trusts: bool,
+    /// A file was written since.
+    written: Mutex<bool>,
+}
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
+        Self::made(name, true)
+    }
+
+    /// The same, and nothing in it is trusted.
+    pub(crate) fn untrusted(name: &str) -> Self {
+        Self::made(name, false)
+    }
+
+    fn made(name: &str, trusts: bool) -> Self {
         let path =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("runner-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("here")).unwrap();
         fs::create_dir_all(path.join("config/mcpjoin")).unwrap();
-        let real = path.canonicalize().unwrap();
-        fs::write(path.join("config/mcpjoin/trusted"), format!("{}\n", real.display())).unwrap();
-        Self(path)
-    }
-
-    /// The same, not trusted.
-    pub(crate) fn untrusted(name: &str) -> Self {
-        let folder = Self::new(name);
-        fs::remove_file(folder.0.join("config/mcpjoin/trusted")).unwrap();
-        folder
+        Self { path, trusts, written: Mutex::default() }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Writes a file: a relative path counts from the working directory.
     pub(crate) fn file(&self, path: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join("here").join(path);
+        let path = self.path.join("here").join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        *self.written.lock().unwrap() = true;
         path
     }
 
@@ -52,8 +60,18 @@ impl Folder {
 
     /// Has a command run in that working directory with that home.
     pub(crate) fn place(&self, command: &mut Command) {
-        command.current_dir(self.0.join("here")).env("HOME", &self.0);
-        command.env("XDG_CONFIG_HOME", self.0.join("config"));
+        let placed = |command: &mut Command| {
+            command.current_dir(self.path.join("here")).env("HOME", &self.path);
+            command.env("XDG_CONFIG_HOME", self.path.join("config"));
+        };
+        placed(command);
+        let mut written = self.written.lock().unwrap();
+        if self.trusts && std::mem::take(&mut *written) {
+            let mut trust = super::support::command(["servers", "trust"]);
+            placed(&mut trust);
+            // What cannot be read is not trusted, and the test is about that.
+            trust.output().unwrap();
+        }
     }
 
     #[track_caller]
@@ -69,7 +87,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -266,7 +284,7 @@ fn f25_i166_values_of_an_entry_are_shown_nowhere() {
     let mut command = folder.command(&["list", "loud"]);
     command.env("FROM_US", marker);
     start(command).finish().says(&["with API_KEY, OTHER set", "stderr   *** ***"]);
-    folder.line("list args").says(&["--token '***' --api-key=*** API_TOKEN=***"]);
+    folder.line("list args").says(&["--token *** --api-key=*** API_TOKEN=***"]);
     // Whatever signs it has.
     let odd = serde_json::Value::from("pa'ss\"wo\\rd\u{1b}x").to_string();
     folder.file("odd.json", servers(&format!(r#""a": {{"command": "false", "args": ["--token", {odd}]}}"#)));

@@ -16,7 +16,10 @@ const RUNTIMES: [&str; 9] = ["node", "npx", "npm", "python3", "uv", "uvx", "dock
 /// A home in which every runtime is found, from wherever one starts; nothing of the machine that the test runs on is
 /// looked at that could be out of order.
 fn machine(name: &str) -> Folder {
-    let folder = Folder::new(name);
+    furnished(Folder::new(name))
+}
+
+fn furnished(folder: Folder) -> Folder {
     for runtime in RUNTIMES {
         program(&folder, &format!("../.local/bin/{runtime}"), "echo v22.1.0");
     }
@@ -166,8 +169,7 @@ fn r72_without_a_target_every_server_of_the_configuration_is_examined() {
 
 #[test]
 fn r85_nothing_of_a_folder_that_is_not_trusted_is_run() {
-    let folder = machine("doctor-trust");
-    fs::remove_file(folder.path().join("config/mcpjoin/trusted")).unwrap();
+    let folder = furnished(Folder::untrusted("doctor-trust"));
     let entry = |command: &str| {
         format!(
             r#"{{"mcpServers": {{"a": {{"command": "{command}", "args": ["-c", "echo was-run >> ran"]}}}}}}"#
@@ -177,7 +179,7 @@ fn r85_nothing_of_a_folder_that_is_not_trusted_is_run() {
     let ran = doctor(&folder, &[]).exits(0);
     for part in [
         "a                  - not run: not trusted",
-        "nothing of .mcp.json was run: you have not trusted ",
+        "nothing of .mcp.json was run: you have not trusted it as it is (mcpjoin servers trust ",
         "not trusted)\n",
     ] {
         assert!(ran.stdout.contains(part), "{part:?} is missing in {}", ran.stdout);

@@ -88,10 +88,12 @@ fn r85_variables_come_from_a_file_and_those_of_codex_pass_a_clean_environment() 
         start(command).finish()
     };
     // Its values are hidden like those of an entry.
-    let ran = run(&["list", "-v", "file"]).exits(4).says(&["<***><***><our-passed-value><kept-back>"]);
+    let ran = run(&["list", "-v", "--inherit-env", "file"]).exits(4);
+    let ran = ran.says(&["<***><***><our-passed-value><kept-back>"]);
     assert!(ran.stderr.contains("with the variables of ../.env"), "{}", ran.stderr);
     run(&["list", "--env-clean", "file"]).exits(4).says(&["<***><***><><>"]);
-    run(&["list", "passing"]).exits(4).says(&["<><><***><kept-back>"]);
+    run(&["list", "--inherit-env", "passing"]).exits(4).says(&["<><><***><kept-back>"]);
+    run(&["list", "passing"]).exits(4).says(&["<><><***><>"]);
     run(&["list", "--env-clean", "passing"]).exits(4).says(&["<><><***><>"]);
     run(&["list", "gone"])
         .exits(2)

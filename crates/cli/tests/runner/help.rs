@@ -30,6 +30,8 @@ fn the_reference_is_what_is_checked_in() {
         "servers --help",
         "servers convert --help",
         "servers trust --help",
+        "servers untrust --help",
+        "servers trusted --help",
         "serve --help",
         "completions --help",
         "man --help",

@@ -55,6 +55,7 @@ mod surroundings;
 mod tasks;
 mod terminal;
 mod trace;
+mod trust;
 mod usage;
 mod validate;
 mod validate_client;

@@ -80,6 +80,15 @@ fn what_the_page_on_stdio_on_http_shows_is_printed() {
     printed(&page("docs/stdio-on-http.md"), 9);
 }
 
+/// `auth.rs` shows that a bridge uses a stored login.
+#[test]
+fn the_page_on_stdio_on_http_and_the_one_on_authorization_agree() {
+    let (bridge, login) = (page("docs/stdio-on-http.md"), page("docs/authorization.md"));
+    assert!(!bridge.contains("not served yet"), "servers that ask for OAuth are");
+    assert!(bridge.contains("`mcpjoin auth login URL`") && bridge.contains("](authorization.md)"));
+    assert!(login.contains("every other verb uses it from then on"));
+}
+
 #[test]
 fn every_command_of_the_page_on_pinning_prints_what_stands_there() {
     let page = page("docs/pinning.md");

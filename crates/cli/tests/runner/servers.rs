@@ -121,7 +121,7 @@ fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says
     assert!(refused.code == Some(2) && !run, "{}", refused.stderr);
     for part in [
         "a of .mcp.json:1:17: sh -c 'echo was-run >> ran; exit 3'",
-        &format!("{here}, which is not trusted, and there is no terminal to ask on (E_NOT_TRUSTED)"),
+        &format!("{here} and is not trusted, and there is no terminal to ask on (E_NOT_TRUSTED)"),
         &format!("mcpjoin servers trust {here}"),
     ] {
         assert!(refused.stderr.contains(part), "{part} is not in {}", refused.stderr);
@@ -152,8 +152,8 @@ fn r85_what_lies_in_a_folder_that_is_not_trusted_is_not_run_before_somebody_says
     assert!(used.code == Some(4) && run, "{}", used.stderr);
     let (again, _) = ran(&["servers", "trust", "."]);
     assert_eq!(again.code, Some(0), "{}", again.stderr);
-    let list = std::fs::read_to_string(folder.path().join("config/mcpjoin/trusted")).unwrap();
-    assert_eq!(list, format!("{here}\n"));
+    let list = folder.run(&["servers", "trusted", "--json"]).exits(0).json();
+    assert_eq!(list["trusted"].as_array().unwrap().len(), 1, "trusting twice is trusting once");
 }
 
 #[test]
@@ -163,15 +163,14 @@ fn r85_what_is_not_trusted_is_told_and_asked_about_once_for_a_folder() {
         format!(r#""{name}": {{"command": "sh", "args": ["-c", "echo {name} >> ran; exit 3"]}}"#)
     };
     let entries = ["a", "b", "c"].map(entry).join(",\n");
-    // A word of one that begins like a value of another is no part of it that was cut off.
+    // Words and values are shown as they are, whatever they have in common.
     let entries = entries.replacen("exit 3\"]", "exit 3\", \"/srv/data\"]", 1).replacen(
         "exit 3\"]}",
         "exit 3\"], \"env\": {\"KEEP\": \"/srv/data/file.json\"}}",
         1,
     );
     folder.file(".mcp.json", format!("{{\"mcpServers\": {{\n{entries}}}}}"));
-    let ran = folder.run(&["list"]).exits(2).says(&["exit 3' /srv/data\n", "with KEEP set"]);
-    assert!(!ran.stderr.contains("file.json"), "{}", ran.stderr);
+    let ran = folder.run(&["list"]).exits(2).says(&["exit 3' /srv/data\n", "env KEEP=/srv/data/file.json\n"]);
     let count = |text: &str, what: &str| text.matches(what).count();
     for once in ["warning: you have not trusted", "(E_NOT_TRUSTED)", "error: a, b, c: the entry lies in"] {
         assert_eq!(count(&ran.stderr, once), 1, "{once}: {}", ran.stderr);

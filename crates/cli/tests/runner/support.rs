@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Every process that a test starts inherits this variable, with a value of its own for each run.
-const MARK: &str = "MCPJOIN_CLI_TEST";
+/// Every process that a test starts inherits this variable, with a value of its own for each run. Its name is one that
+/// servers of listeners and of found configurations get, too.
+const MARK: &str = "XDG_MCPJOIN_CLI_TEST";
 
 /// No run takes longer, on the busiest machine: then everything that it has started is killed, and the test that waits for it
 /// fails. (Listing a hundred thousand tools takes 4 s on a machine of one's own, and took 70 s where others built meanwhile.)

@@ -1,11 +1,12 @@
 //! Terminals, locales, variables, pipes: what is around the program.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::process::Stdio;
 
-use super::support::{command, legacy, run, start};
+use super::config::Folder;
+use super::support::{command, legacy, run, scratch, start};
 
 #[test]
 fn f32_words_and_variables_that_are_not_unicode_are_passed_on() {
@@ -48,6 +49,83 @@ fn the_environment_is_passed_on_or_kept_back() {
         command.args(options).args(["sh", "-c", script]).env("OURS", "ours").env("HOME", "/h");
         start(command).finish().exits(4).says(&[shown]);
     }
+}
+
+/// Clients of a listener are not its operator: what a server sees of the operator's variables, they may see.
+#[test]
+fn d84_a_server_behind_a_listener_gets_the_variables_that_are_named_alone() {
+    let seen = scratch("listener-environment");
+    let script = format!(
+        "printf '[%s][%s][%s]' \"$OURS\" \"$NAMED\" \"${{PATH:+path}}\" > '{}'; exec '{}' serve demo",
+        seen.display(),
+        env!("CARGO_BIN_EXE_mcpjoin"),
+    );
+    for (listen, options, shown) in [
+        ("http://127.0.0.1:0/mcp", &[][..], "[][n][path]"),
+        ("http://127.0.0.1:0/mcp", &["--inherit-env"], "[ours][n][path]"),
+        ("http://127.0.0.1:0/mcp", &["-e", "OURS"], "[ours][n][path]"),
+        ("tcp://127.0.0.1:0", &[], "[][n][path]"),
+        ("orchestra+tcp://127.0.0.1:0", &[], "[][n][path]"),
+        ("orchestra+tcp://127.0.0.1:0", &["--inherit-env"], "[ours][n][path]"),
+    ] {
+        let mut bridge = command(["bridge", "--listen", listen, "-e", "NAMED=n"]);
+        bridge.args(options).args(["sh", "-c", &script]).env("OURS", "ours");
+        let mut bridge = start(bridge);
+        let mut said = BufReader::new(bridge.child.stderr.take().unwrap()).lines();
+        let address = said.find_map(|line| line.unwrap().strip_prefix("listening on ").map(str::to_owned));
+        let address = address.unwrap();
+        // An orchestrator has started its servers by now.
+        if !listen.starts_with("orchestra") {
+            run(["ping", "-n", "1", &address]).exits(0);
+        }
+        assert_eq!(std::fs::read_to_string(&seen).unwrap(), shown, "{listen} {options:?}");
+        std::fs::remove_file(&seen).unwrap();
+        bridge.signal("TERM");
+        bridge.finish().exits(143);
+    }
+    // On standard input and output the one client is who has typed the command.
+    let mut bridge = command(["ping", "-n", "1", "--", env!("CARGO_BIN_EXE_mcpjoin"), "bridge", "sh", "-c"]);
+    bridge.arg(&script).env("OURS", "ours");
+    start(bridge).finish().exits(0);
+    assert_eq!(std::fs::read_to_string(&seen).unwrap(), "[ours][][path]");
+}
+
+#[test]
+fn d84_an_entry_of_a_file_that_was_found_gets_the_variables_that_are_named_alone() {
+    const WITHHELD: &str =
+        "it did not get all of your variables: -e NAME passes one on, --inherit-env all of them";
+    let folder = Folder::new("found-environment");
+    let script = "[ -n \"$PATH\" ] && P=path; echo \"[$OURS][$NAMED][$GIVEN][$P]\" >&2; exit 1";
+    let server = |name: &str| {
+        let server =
+            serde_json::json!({ "command": "sh", "args": ["-c", script], "env": { "NAMED": "named" } });
+        serde_json::json!({ "mcpServers": { name: server } }).to_string()
+    };
+    folder.file(".mcp.json", server("here"));
+    folder.file("../.cursor/mcp.json", server("user"));
+    for (words, shown, is_withheld) in [
+        (&["here"][..], "[][***][][path]", true),
+        (&["user"], "[][***][][path]", true),
+        (&["-e", "GIVEN", "here"], "[][***][***][path]", true),
+        (&["--inherit-env", "here"], "[ours][***][given][path]", false),
+        (&["--inherit-env", "user"], "[ours][***][given][path]", false),
+        (&["--config", ".mcp.json", "here"], "[ours][***][given][path]", false),
+        (&[".mcp.json#here"], "[ours][***][given][path]", false),
+        (&["--mcp-config", &server("typed"), "typed"], "[ours][***][given][path]", false),
+        (&["sh", "-c", script], "[ours][][given][path]", false),
+    ] {
+        let mut command = folder.command(&[&["list"], words].concat());
+        command.env("OURS", "ours").env("GIVEN", "given");
+        let ran = start(command).finish().exits(4).says(&[shown]);
+        assert_eq!(ran.stderr.contains(WITHHELD), is_withheld, "{words:?}: {}", ran.stderr);
+    }
+    for target in [&["doctor", "here"][..], &["doctor"]] {
+        let withheld = folder.run(target).exits(1).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(withheld.contains(WITHHELD), "{withheld}");
+        let inherited = folder.run(&[target, &["--inherit-env"]].concat()).stdout;
+        assert!(!inherited.contains("--inherit-env"), "{inherited}");
+    }
+    folder.run(&["list", "--env-clean", "--inherit-env", "here"]).exits(2).says(&["cannot be used with"]);
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn no_cache_uses_nothing_that_is_remembered_and_remembers_nothing() {
 fn an_entry_is_remembered_like_its_command() {
     let server = Server::new("entry");
     let entries = r#"{"mcpServers": {"a": {"command": "sh", "args": ["server.sh"]}}}"#;
-    fs::write(server.folder.path().join("here/.mcp.json"), entries).unwrap();
+    server.folder.file(".mcp.json", entries);
     for asked in ["probed initialized", "initialized"] {
         let mut command = server.folder.command(&["list", "a"]);
         start({

@@ -45,6 +45,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
         _ => None,
     });
     let names: Vec<Option<String>> = names.collect();
+    args.connect.for_others = true;
     // What fits into a frame is not to fail at the next door.
     args.connect.max_message_size = args.connect.max_message_size.or(Some(MAX_FRAME));
     Ok(with_plans(ui, &targets, &args.connect, async |plans| {

@@ -46,6 +46,7 @@ pub(super) fn run(ui: &Ui, mut args: Bridge, escaped: bool) -> Result<Exit, Fail
         misplaced(&asks, "for clients over QUIC", "--listen quic://host:port")?;
     }
     let options = http_options(&args)?;
+    args.connect.for_others = !addresses.is_empty();
     let words = std::mem::take(&mut args.words);
     let verb = if addresses.is_empty() { "bridge" } else { "bridge --listen ADDRESS" };
     let invocation =

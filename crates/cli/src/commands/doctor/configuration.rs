@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::document;
 use crate::config::{File, Found};
-use crate::target::shown;
+use crate::target::{exact, shown};
 
 /// Files of programs that are started from the menu of a desktop.
 const DESKTOP: [&str; 7] = [
@@ -30,16 +30,9 @@ fn a_line(entry: &Found, place: &str, paths: &SearchPaths) -> Option<Fault> {
     }
     Some(Fault {
         id: "entry-command-line",
-        seen: format!(
-            "{place}: {} runs a program called {}",
-            shown(entry.name.as_ref()),
-            shown(program.as_ref())
-        ),
+        seen: format!("{place}: {} runs a program called {}", shown(entry.name.as_ref()), exact(program)),
         meaning: "there is none with such a name: command is the program alone",
-        advice: format!(
-            "write {} as the command, and each further word as one of args",
-            shown(first.as_ref())
-        ),
+        advice: format!("write {} as the command, and each further word as one of args", exact(first)),
     })
 }
 
@@ -132,10 +125,12 @@ impl Configuration {
         for entry in &file.entries {
             self.entry(file, entry, machine);
         }
-        if let Some(folder) = file.untrusted.as_ref().filter(|_| !file.entries.is_empty()) {
-            let folder = shown(folder.as_os_str());
+        let untrusted: Vec<_> = file.entries.iter().filter_map(|entry| entry.untrusted.as_ref()).collect();
+        if let Some(first) = untrusted.first() {
+            let folder = shown(first.folder.as_os_str());
+            let what = if untrusted.len() == file.entries.len() { "nothing" } else { "not everything" };
             self.notes.push(format!(
-                "nothing of {} was run: you have not trusted {folder} (mcpjoin servers trust {folder})",
+                "{what} of {} was run: you have not trusted it as it is (mcpjoin servers trust {folder})",
                 file.name
             ));
         }
@@ -159,7 +154,7 @@ impl Configuration {
         } else if let Some(fault) = machine.paths.as_ref().and_then(|paths| a_line(entry, &place, paths)) {
             self.fail(ENTRIES, fault);
             Some(UNUSABLE)
-        } else if file.untrusted.is_some() {
+        } else if entry.untrusted.is_some() {
             Some("not trusted")
         } else {
             None
@@ -199,7 +194,7 @@ impl Configuration {
         let written = |program: &&str| !program.contains('$') && !program.contains("{env:") && !own;
         let findable = |program: &&str| program.starts_with('/') || !program.contains('/');
         let Some(program) = program.filter(written).filter(findable) else { return };
-        let (name, shown_program) = (shown(entry.name.as_ref()), shown(program.as_ref()));
+        let (name, shown_program) = (shown(entry.name.as_ref()), exact(program));
         let Some(here) = paths.find(Seat::Here, program) else {
             if !examined {
                 let fault = Fault {

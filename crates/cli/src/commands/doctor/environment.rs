@@ -55,6 +55,7 @@ fn refuse(connect: &Connect) -> Result<(), Failure> {
         ("--cert", connect.cert.is_some()),
         ("-e", !connect.env.is_empty()),
         ("--env-clean", connect.env_clean),
+        ("--inherit-env", connect.inherit_env),
         ("--cwd", connect.cwd.is_some()),
         ("--era", connect.era.asked().is_some()),
         ("--no-cache", connect.no_cache),

@@ -28,7 +28,11 @@ pub(super) fn run(ui: &Ui, connect: &Connect) -> Result<Exit, Failure> {
     }
     let files = config::survey(&connect.configured)?;
     for entry in files.iter().flat_map(|file| &file.entries) {
-        ui.hide(Secrets::new(&entry.secrets));
+        // What is not trusted is not started, and so has nothing to say that could be a secret.
+        if entry.untrusted.is_none() {
+            ui.hide(Secrets::new(&entry.secrets));
+        }
+        entry.kept.iter().for_each(|text| ui.keep(text));
     }
     let machine = match environment::examined(ui, connect) {
         Ok(machine) => machine,
@@ -69,7 +73,8 @@ fn target(server: &Server) -> Target {
 }
 
 async fn examine(plan: Plan) -> Examined {
-    let report = Doctor::new(plan.way.examined(), plan.client).examine().await;
+    let mut report = Doctor::new(plan.way.examined(), plan.client).examine().await;
+    plan.way.advise(&mut report);
     let surroundings = environment::about(&plan.way, &report).await;
     Ok((report, surroundings))
 }

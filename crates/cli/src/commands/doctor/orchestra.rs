@@ -43,6 +43,7 @@ pub(super) fn run(ui: &Ui, args: &Doctor, address: &str) -> Result<Exit, Failure
     let of_others = [
         ("-e", !connect.env.is_empty()),
         ("--env-clean", connect.env_clean),
+        ("--inherit-env", connect.inherit_env),
         ("--cwd", connect.cwd.is_some()),
         ("--header", !connect.header.is_empty()),
         ("--server", connect.server.is_some()),

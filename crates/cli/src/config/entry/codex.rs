@@ -19,7 +19,7 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
     let mut warnings = Vec::new();
     let (command, args) = (fields.take(&["command"])?, fields.take(&["args"])?);
     let (env, cwd) = (fields.take(&["env"])?, fields.take(&["cwd"])?);
-    // Which of its variables that program passes on. We pass on all of them, but with --env-clean.
+    // Which of its variables that program passes on.
     let passed = fields.take(&["env_vars"])?;
     let url = fields.take(&["url"])?;
     let bearer = fields.take(&["bearer_token_env_var"])?;

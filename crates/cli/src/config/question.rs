@@ -1,0 +1,117 @@
+//! What a user is asked before an entry is used that lies where somebody else may have put it: what the entry says, whole
+//! and as the file has it, and what of it has changed since the user trusted it.
+//!
+//! Called by `launch` when an entry is used, by `survey`, and by `servers trust`.
+
+use std::path::{Path, PathBuf};
+
+use super::entry::Definition;
+use super::members::Members;
+use super::source::Problem;
+use super::tree::Entry;
+use super::trust::{self, Standing, Trusted};
+use super::variables::{Names, Texts};
+use super::{Configuration, Unread, called, places};
+
+/// A definition that the user has not trusted, or not as it is now.
+#[derive(Clone, Debug)]
+pub(crate) struct Untrusted {
+    /// The real path of the folder.
+    pub(crate) folder: PathBuf,
+    /// Where the entry stands.
+    pub(crate) place: String,
+    pub(crate) name: String,
+    /// What is run or reached, then a line for each other member; `None` where that is more than anybody reads.
+    pub(crate) lines: Option<Vec<String>>,
+    /// What is different from what was trusted; `None` where nothing was.
+    pub(crate) changes: Option<Vec<String>>,
+    /// What trusting it puts into the list; `None` where it cannot be there.
+    pub(crate) definition: Option<Trusted>,
+    /// The list of an earlier version that named the folder, and counts no more.
+    pub(crate) outdated: Option<PathBuf>,
+}
+
+impl Configuration {
+    /// Whether its entries are asked about.
+    pub(super) fn asks(&self) -> bool {
+        self.here.as_ref().is_some_and(|(folder, _)| !trust::is_home(folder))
+    }
+
+    /// What has to be trusted before the entry is used, where something has.
+    pub(super) fn untrusted(
+        &self,
+        entry: &Entry,
+        definition: &Definition,
+        names: Names<'_>,
+    ) -> Option<Untrusted> {
+        let (folder, file) = self.here.as_ref().filter(|_| self.asks())?;
+        let members = Members::of(definition, names);
+        let lines = members.lines();
+        let text = folder.to_str().filter(|_| lines.is_some());
+        let trusted = text.map(|text| Trusted::new(text, file, &entry.name, members.kept()));
+        let changes = match trusted.as_ref().map_or(Standing::Unknown, trust::standing) {
+            Standing::Trusted => return None,
+            Standing::Unknown => None,
+            Standing::Changed(before) => Some(members.changes(&before)),
+        };
+        Some(Untrusted {
+            folder: folder.clone(),
+            place: self.source.place(entry.at),
+            name: called(&entry.name),
+            lines,
+            changes,
+            definition: trusted,
+            outdated: trust::outdated(folder),
+        })
+    }
+}
+
+/// An entry in a folder, for the verb that trusts it.
+pub(crate) struct Trustable {
+    /// `FILE:LINE:COLUMN`
+    pub(crate) place: String,
+    /// As the file has it.
+    pub(crate) name: String,
+    /// What is shown of it and put into the list; otherwise why it cannot be.
+    pub(crate) definition: Result<(Vec<String>, Trusted), String>,
+}
+
+/// Every entry that lies in the folder as it would in the working directory, and why files there cannot be read.
+pub(crate) fn in_folder(folder: &Path) -> (Vec<Trustable>, Vec<String>) {
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    for place in places::in_folder(folder) {
+        match Configuration::at(&place) {
+            Ok(configuration) => {
+                let found = configuration.contents.entries.iter();
+                entries.extend(found.map(|entry| configuration.trustable(entry)));
+            }
+            Err(Unread { empty: true, .. }) if place.shared => {}
+            Err(Unread { failure, .. }) => problems.push(failure.message),
+        }
+    }
+    (entries, problems)
+}
+
+impl Configuration {
+    fn trustable(&self, entry: &Entry) -> Trustable {
+        let said = |problem: Problem| problem.text;
+        let definition = match self.twice(&entry.name) {
+            Some(problem) => Err(said(problem)),
+            None => Definition::read(self.dialect, &entry.node).map_err(said),
+        };
+        let definition = definition.and_then(|definition| {
+            let lookup = |name: &str| std::env::var_os(name);
+            let workspace = places::workspace(self.source.path());
+            let texts = Texts::default();
+            let members = Members::of(&definition, self.names(&lookup, &workspace, &texts));
+            let lines = members.lines().ok_or_else(|| TOO_LONG.to_owned())?;
+            let here = self.here.as_ref().and_then(|(folder, file)| Some((folder.to_str()?, file)));
+            let (folder, file) = here.ok_or("the path of its folder is no line of text")?;
+            Ok((lines, Trusted::new(folder, file, &entry.name, members.kept())))
+        });
+        Trustable { place: self.source.place(entry.at), name: entry.name.clone(), definition }
+    }
+}
+
+/// Why a definition is not asked about.
+pub(crate) const TOO_LONG: &str = "it is too long to be shown whole (4 KiB)";

@@ -1,0 +1,470 @@
+//! The question about what lies in the working directory: what it shows, what an answer is good for, and what is kept of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::config::Folder;
+use super::support::{Ran, program, start};
+use super::terminal;
+
+/// `mcpServers` with these entries.
+fn file(folder: &Folder, entries: &Value) {
+    folder.file(".mcp.json", json!({ "mcpServers": entries }).to_string());
+}
+
+/// A program that writes its name into `ran` and ends.
+fn script(name: &str) -> Value {
+    json!({ "command": "sh", "args": ["-c", format!("echo {name} >> ran; exit 3")] })
+}
+
+/// What has run since the last time.
+fn ran(folder: &Folder) -> Vec<String> {
+    let path = folder.path().join("here/ran");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let _ = fs::remove_file(path);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    lines
+}
+
+fn list(folder: &Folder) -> PathBuf {
+    folder.path().join("config/mcpjoin/trusted.json")
+}
+
+fn kept(folder: &Folder) -> Value {
+    serde_json::from_str(&fs::read_to_string(list(folder)).unwrap()).unwrap()
+}
+
+/// Types an answer to the question. What was shown, and the exit code.
+#[track_caller]
+fn answered(folder: &Folder, answer: &str, words: &[&str]) -> (String, i64) {
+    let mut terminal = terminal::typed("[N]o ", answer, words);
+    folder.place(&mut terminal);
+    let told = start(terminal).finish().exits(0).json();
+    (told["shown"].as_str().unwrap().to_owned(), told["exit"].as_i64().unwrap())
+}
+
+/// What the question shows of an entry: the lines from its name to the next one's.
+fn of_entry(ran: &Ran, name: &str) -> String {
+    let begins = format!("  {name} of .mcp.json:");
+    let mut lines = ran.stderr.lines().skip_while(|line| !line.starts_with(&begins));
+    let first = lines.next().unwrap_or_else(|| panic!("{name} is missing in {}", ran.stderr));
+    let rest = lines.take_while(|line| line.starts_with("    "));
+    std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n")
+}
+
+/// CVE-2025-54133: what was to be approved did not show the arguments. Whatever else of the file has the same text, in the
+/// place of a secret or not, each place shows what it holds.
+#[test]
+fn cve_2025_54133_no_place_of_an_entry_hides_another() {
+    const TEXT: &str = "evil.example";
+    let folder = Folder::untrusted("trust-places");
+    folder.file("secret.env", format!("SECRET={TEXT}\n"));
+    // Each place that can be shown, with the words that show it; `@` stands for the text.
+    let places: [(&str, Value, &str); 14] = [
+        ("program", json!({ "command": "@", "args": ["x"] }), ": @ x"),
+        ("path", json!({ "command": "./@/x.sh" }), ": ./@/x.sh"),
+        ("argument", json!({ "command": "node", "args": ["-e", "@"] }), ": node -e @"),
+        ("option", json!({ "command": "node", "args": ["--token", "@", "--key=@"] }), "--token @ --key=@"),
+        ("user", json!({ "command": "sh", "args": ["-c", "a://;touch${/}@;@h"] }), "'a://;touch${/}@;@h'"),
+        ("cwd", json!({ "command": "x", "cwd": "/" , "env": {"A": "@"} }), "env A=@"),
+        ("envname", json!({ "command": "x", "env": { "@": "1" } }), "env @=1"),
+        (
+            "envvalue",
+            json!({ "command": "x", "env": { "NODE_OPTIONS": "--require @" } }),
+            "NODE_OPTIONS='--require @'",
+        ),
+        ("envfile", json!({ "command": "x", "envFile": "./secret.env", "args": ["@"] }), ": x @\n"),
+        ("host", json!({ "url": "https://@/mcp" }), ": https://@/mcp"),
+        ("urlpath", json!({ "url": "https://h/@" }), ": https://h/@"),
+        ("query", json!({ "url": "https://h/?token=@" }), ": 'https://h/?token=@'"),
+        (
+            "header",
+            json!({ "url": "https://h/", "headers": { "X-A": "Bearer @" } }),
+            "header X-A: 'Bearer @'",
+        ),
+        ("headername", json!({ "url": "https://h/", "headers": { "@": "1" } }), "header @: 1"),
+    ];
+    // Each place whose value is a secret.
+    let secrets: [(&str, Value); 8] = [
+        ("none", json!({})),
+        ("env", json!({ "env": { "REGION": TEXT } })),
+        ("envfile", json!({ "envFile": "./secret.env" })),
+        ("variable", json!({ "env": { "OURS": "${PLANTED}" } })),
+        ("option", json!({ "args": ["--api-key", TEXT] })),
+        ("assigned", json!({ "args": [format!("--token={TEXT}")] })),
+        ("header", json!({ "headers": { "X-Region": TEXT } })),
+        ("oauth", json!({ "oauth": { "clientId": "a", "clientSecret": TEXT } })),
+    ];
+    let mut entries = serde_json::Map::new();
+    let mut expected = Vec::new();
+    for (place, entry, shown) in &places {
+        for (secret, more) in &secrets {
+            let text = entry.to_string().replace('@', TEXT);
+            let mut entry: Value = serde_json::from_str(&text.replace("evil.exampleh", "@h")).unwrap();
+            let is_remote = entry.get("url").is_some();
+            for (member, value) in more.as_object().unwrap() {
+                if is_remote == ["headers", "oauth"].contains(&member.as_str()) {
+                    match (entry.get_mut(member), value) {
+                        (Some(Value::Array(words)), Value::Array(more)) => words.extend(more.clone()),
+                        (Some(Value::Object(members)), Value::Object(more)) => members.extend(more.clone()),
+                        _ => entry[member] = value.clone(),
+                    }
+                }
+            }
+            let name = format!("{place}-{secret}");
+            entries.insert(name.clone(), entry);
+            expected.push((name, shown.replace('@', TEXT).replace("evil.exampleh", "@h")));
+        }
+    }
+    assert_eq!(expected.len(), 112);
+    file(&folder, &entries.into());
+    let mut command = folder.command(&["list"]);
+    command.env("PLANTED", TEXT);
+    let ran = start(command).finish().exits(2);
+    for (name, shown) in expected {
+        let of = of_entry(&ran, &name) + "\n";
+        let is_whole = of.contains(&shown) || shown.ends_with('\n') && of.contains(shown.trim_end());
+        assert!(is_whole, "{name} shows {of:?}, and not {shown:?}");
+        assert!(!of.contains("***"), "{of}");
+    }
+    // What an expansion would give is not shown: the reference is.
+    assert!(of_entry(&ran, "path-variable").ends_with("\n    env OURS='${PLANTED}'"), "{}", ran.stderr);
+    assert_eq!(of_entry(&ran, "path-variable").matches(TEXT).count(), 1);
+    // Neither with words that look, nor with those that fail.
+    let servers = folder.run(&["servers"]);
+    assert_eq!(servers.stdout.matches(&format!("./{TEXT}/x.sh line")).count(), 8, "{}", servers.stdout);
+    assert!(servers.stdout.contains(&format!("https://{TEXT}/mcp line")), "{}", servers.stdout);
+    let json = folder.run(&["servers", "--json", "program-env"]).json();
+    assert_eq!(json["files"][0]["servers"][0]["values"][0]["text"], TEXT);
+    let failed = folder.run(&["list", "-v", "--config", ".mcp.json", "path-env"]).exits(4);
+    assert!(failed.stderr.contains(&format!("command  ./{TEXT}/x.sh")), "{}", failed.stderr);
+    assert!(failed.stderr.contains(&format!("cannot start ./{TEXT}/x.sh")), "{}", failed.stderr);
+}
+
+/// An entry that is trusted has secrets, and none of them replaces anything in the question about another one.
+#[test]
+fn a_trusted_entry_hides_nothing_of_the_question_about_another() {
+    let folder = Folder::untrusted("trust-other");
+    let one = json!({ "command": "sh", "args": ["-c", "exit 3"], "env": { "REGION": "@evil/pkg" } });
+    file(&folder, &json!({ "one": one }));
+    folder.run(&["servers", "trust"]).exits(0);
+    file(&folder, &json!({ "one": one, "two": { "command": "npx", "args": ["-y", "@evil/pkg"] } }));
+    // It runs, and ends.
+    let ran = folder.run(&["list"]).exits(4);
+    assert!(of_entry(&ran, "two").ends_with(": npx -y @evil/pkg"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("\n  one of"), "{}", ran.stderr);
+}
+
+#[test]
+fn variables_that_change_what_runs_are_pointed_at_and_those_of_a_file_are_named() {
+    let folder = Folder::untrusted("trust-variables");
+    let names: String = (0..25).map(|number| format!("NAME_{number}=hunter2\n")).collect();
+    folder.file("many.env", format!("LD_PRELOAD=./x.so\n{names}"));
+    file(
+        &folder,
+        &json!({ "a": {
+            "command": "node",
+            "env": { "NODE_OPTIONS": "--require ./x.js", "REGION": "eu\u{1b}[2J\u{202e}" },
+            "envFile": "many.env"
+        } }),
+    );
+    let ran = folder.run(&["list"]).exits(2);
+    let of = of_entry(&ran, "a");
+    for line in [
+        "    env NODE_OPTIONS='--require ./x.js' (changes what runs)",
+        "    env REGION='eu\\u{1b}[2J\\u{202e}'",
+        "    envFile many.env",
+        "    envFile sets LD_PRELOAD (changes what runs)",
+        "NAME_18, NAME_19 and 5 more",
+    ] {
+        assert!(of.contains(line), "{line:?} is not in {of}");
+    }
+    assert!(!ran.stderr.contains("hunter2"), "{}", ran.stderr);
+}
+
+/// CVE-2025-54136 (MCPoison): an approval was bound to the name of an entry, and its command could be changed afterwards.
+#[test]
+fn cve_2025_54136_a_definition_that_has_changed_is_asked_about_again() {
+    let folder = Folder::untrusted("trust-changed");
+    folder.file("some.env", "A=hunter2\n");
+    // The entry with other members, which are left out where they are null.
+    let entry = |changes: Value| {
+        let mut entry = script("a");
+        entry["env"] = json!({ "REGION": "eu", "API_KEY": "hunter3" });
+        entry["envFile"] = "some.env".into();
+        let members = entry.as_object_mut().unwrap();
+        members.extend(changes.as_object().unwrap().clone());
+        members.retain(|_, value| !value.is_null());
+        file(&folder, &json!({ "a": entry }));
+    };
+    entry(json!({}));
+    let (shown, exit) = answered(&folder, "a\n", &["list", "a"]);
+    for part in
+        ["sh -c 'echo a >> ran; exit 3'", "env API_KEY=hunter3", "Use it? [y]es, [a]lways, until it changes"]
+    {
+        assert!(shown.contains(part), "{part:?} is not in {shown:?}");
+    }
+    assert_eq!((exit, ran(&folder)), (4, vec!["a".to_owned()]));
+    let unchanged = || {
+        folder.run(&["list", "a"]).exits(4);
+        assert_eq!(ran(&folder), ["a"]);
+    };
+    unchanged();
+    // What does not change what is done changes nothing.
+    entry(json!({ "description": "Files" }));
+    unchanged();
+    let env = |region: &str| json!({ "REGION": region, "API_KEY": "hunter3" });
+    let mut more = env("eu");
+    more["NODE_OPTIONS"] = "-r x".into();
+    folder.file("../.env", "");
+    for (changes, shown) in [
+        (json!({ "command": "dash" }), &["command was sh", "command is  dash"][..]),
+        (
+            json!({ "args": ["-c", "echo b >> ran"] }),
+            &["args was -c 'echo a >> ran; exit 3'", "args is  -c 'echo b >> ran'"],
+        ),
+        (json!({ "cwd": "/" }), &["cwd is new: /"]),
+        (json!({ "env": env("us") }), &["env REGION had another value, is us"]),
+        (
+            json!({ "env": more }),
+            &["env NODE_OPTIONS is new: '-r x'", "env NODE_OPTIONS='-r x' (changes what runs)"],
+        ),
+        (json!({ "env": { "REGION": "eu" } }), &["env API_KEY is gone"]),
+        (
+            json!({ "envFile": "../.env" }),
+            &["envFile was some.env", "envFile is  ../.env", "variable A is gone"],
+        ),
+        (json!({ "disabled_tools": ["x"] }), &["disabled_tools is new: x"]),
+        (
+            json!({ "command": null, "url": "https://h/", "args": null, "env": null, "envFile": null }),
+            &["url is new: https://h/", "command is gone", "env REGION is gone"],
+        ),
+    ] {
+        entry(changes);
+        let refused = folder
+            .run(&["list", "a"])
+            .exits(2)
+            .says(&["it is not what you have trusted:", "(E_NOT_TRUSTED)"]);
+        refused.says(shown);
+        assert!(ran(&folder).is_empty());
+        let servers = folder.run(&["servers"]).stdout;
+        assert!(servers.contains("changed since it was trusted"), "{servers}");
+    }
+    // The values in the file that it names are a part of it, and are not shown.
+    entry(json!({}));
+    unchanged();
+    folder.file("some.env", "A=hunter4\nLD_PRELOAD=x\n");
+    let refused = folder.run(&["list", "a"]).exits(2);
+    let refused = refused.says(&["variable A has another value", "variable LD_PRELOAD is new"]);
+    assert!(!refused.stderr.contains("hunter2") && !refused.stderr.contains("hunter4"), "{}", refused.stderr);
+    // A new entry beside it is asked about, and it alone.
+    folder.file("some.env", "A=hunter2\n");
+    let mut a = script("a");
+    a["env"] = json!({ "REGION": "eu", "API_KEY": "hunter3" });
+    a["envFile"] = "some.env".into();
+    file(&folder, &json!({ "a": a, "b": script("b") }));
+    let refused = folder.run(&["list"]).exits(4);
+    assert!(
+        refused.stderr.contains("\n  b of ") && !refused.stderr.contains("\n  a of "),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(ran(&folder), ["a"]);
+    // Nothing of a secret is kept but a digest.
+    let list = fs::read_to_string(list(&folder)).unwrap();
+    assert!(!list.contains("hunter") && list.contains("API_KEY"), "{list}");
+    let json = folder.run(&["servers", "--json"]).json();
+    assert_eq!(json["files"][0]["trusted"], false);
+    assert_eq!(json["files"][0]["servers"][0]["trusted"], true);
+    assert_eq!(json["files"][0]["servers"][1]["trusted"], false);
+}
+
+/// The default of an input, and a text that stands in another file, are parts of a definition like any other.
+#[test]
+fn cve_2025_54136_what_a_reference_stands_for_in_the_folder_is_part_of_the_definition() {
+    let folder = Folder::untrusted("trust-references");
+    let write = |default: &str, text: &str| {
+        let input = json!({ "id": "program", "type": "promptString", "default": default });
+        let server = json!({ "command": "${input:program}", "args": ["-c", "echo a >> ran; exit 3"] });
+        folder.file(".vscode/mcp.json", json!({ "inputs": [input], "servers": { "a": server } }).to_string());
+        let server = json!({ "type": "local", "command": ["sh", "-c", "{file:./line}"] });
+        folder.file("opencode.json", json!({ "mcp": { "b": server } }).to_string());
+        folder.file("line", text);
+    };
+    write("sh", "echo b >> ran; exit 3");
+    folder.run(&["list", "a"]).exits(2).says(&["${input:program}", "input program is sh unless you set it"]);
+    folder.run(&["servers", "trust"]).exits(0);
+    folder.run(&["list"]).exits(4);
+    assert_eq!(ran(&folder), ["a", "b"]);
+    write("dash", "echo c >> ran; exit 3");
+    folder.run(&["list", "a"]).exits(2).says(&["inputs program was sh", "inputs program is  dash"]);
+    folder.run(&["list", "b"]).exits(2).says(&["file ./line has another value"]);
+    assert!(ran(&folder).is_empty());
+}
+
+#[test]
+fn trust_is_for_one_folder_and_one_file_and_a_named_file_needs_none() {
+    let folder = Folder::untrusted("trust-folder");
+    file(&folder, &json!({ "a": script("a") }));
+    folder.run(&["servers", "trust"]).exits(0);
+    let text = fs::read_to_string(folder.path().join("here/.mcp.json")).unwrap();
+    // The same definition in a folder below, and in another file.
+    folder.file("below/.mcp.json", &text);
+    folder.file("other/.cursor/mcp.json", &text);
+    for below in ["below", "other"] {
+        let mut command = folder.command(&["list", "a"]);
+        command.current_dir(folder.path().join("here").join(below));
+        start(command).finish().exits(2).says(&["(E_NOT_TRUSTED)"]);
+    }
+    assert!(ran(&folder).is_empty());
+    file(&folder, &json!({ "a": script("b") }));
+    for words in [&["list", "--config", ".mcp.json", "a"][..], &["list", ".mcp.json#a"]] {
+        folder.run(words).exits(4);
+        assert_eq!(ran(&folder), ["b"]);
+    }
+    let mut command = folder.command(&["list", "a"]);
+    command.env("MCP_CONFIG_PATH", ".mcp.json");
+    start(command).finish().exits(4);
+    assert_eq!(ran(&folder), ["b"]);
+    // What lies in the user's home is the user's own.
+    folder.file("../.mcp.json", &text);
+    let mut command = folder.command(&["list", "a"]);
+    command.current_dir(folder.path());
+    start(command).finish().exits(4);
+    assert_eq!(fs::read_to_string(folder.path().join("ran")).unwrap().lines().next(), Some("a"));
+}
+
+#[test]
+fn what_is_trusted_is_shown_and_taken_back() {
+    let folder = Folder::untrusted("trust-back");
+    let here = folder.path().join("here").canonicalize().unwrap();
+    let here = here.to_str().unwrap();
+    let mut c = script("c");
+    c["args"].as_array_mut().unwrap().extend(["--api-key".into(), "hunter2".into()]);
+    file(&folder, &json!({ "a": script("a"), "b": { "command": 7 }, "c": c }));
+    let none = folder.run(&["servers", "trusted"]).exits(0);
+    assert_eq!(none.stdout, "nothing is trusted\n");
+    folder.run(&["servers", "trust", ".", "nobody"]).exits(2).says(&["there is no entry nobody"]);
+    let trusted =
+        folder.run(&["servers", "trust"]).exits(0).says(&["b is left out: command must be a string"]);
+    assert!(trusted.stdout.starts_with(&format!("trusted: {here}, in ")), "{}", trusted.stdout);
+    assert!(trusted.stdout.contains(": sh -c 'echo a >> ran; exit 3'\n"), "{}", trusted.stdout);
+    assert!(trusted.stdout.contains("--api-key hunter2"), "what is trusted is shown: {}", trusted.stdout);
+    assert_eq!(fs::metadata(list(&folder)).unwrap().permissions().mode() & 0o777, 0o600);
+    let shown = folder.run(&["servers", "trusted"]).exits(0).stdout;
+    assert!(shown.starts_with("2 definitions are trusted\n") && shown.contains("--api-key ***"), "{shown}");
+    let json = folder.run(&["servers", "trusted", "--json"]).exits(0).json();
+    let names: Vec<_> = json["trusted"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["a", "c"]);
+    assert_eq!(json["trusted"][0]["folder"], here);
+    assert_eq!(json["trusted"][0]["file"], ".mcp.json");
+    assert_eq!(json["trusted"][0]["digest"].as_str().unwrap().len(), 64);
+
+    let gone = folder.run(&["servers", "untrust", ".", "a"]).exits(0);
+    assert!(gone.stdout.starts_with(&format!("trusted no more: 1 in {here}\n")), "{}", gone.stdout);
+    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)"]);
+    folder.run(&["servers", "untrust", ".", "a"]).exits(2).says(&["nothing of that is trusted"]);
+    // Of a folder that is not there any more, and of all.
+    fs::remove_dir_all(folder.path().join("here")).unwrap();
+    fs::create_dir_all(folder.path().join("here")).unwrap();
+    let gone = folder.run(&["servers", "untrust", "--json", "/"]).exits(0).json();
+    assert_eq!(gone["untrusted"][0]["name"], "c");
+    assert_eq!(kept(&folder)["trusted"], json!([]));
+    folder.run(&["servers", "trust"]).exits(2).says(&["there is nothing to trust in "]);
+}
+
+#[test]
+fn two_who_trust_at_once_both_stand_in_the_list() {
+    let folder = Folder::untrusted("trust-at-once");
+    let folders: Vec<String> = (0..12).map(|number| format!("f{number}")).collect();
+    for name in &folders {
+        folder.file(&format!("{name}/.mcp.json"), json!({ "mcpServers": { "a": script("a") } }).to_string());
+    }
+    let running: Vec<_> =
+        folders.iter().map(|name| start(folder.command(&["servers", "trust", name]))).collect();
+    for running in running {
+        running.finish().exits(0);
+    }
+    assert_eq!(kept(&folder)["trusted"].as_array().unwrap().len(), 12);
+    let left: Vec<_> = fs::read_dir(folder.path().join("config/mcpjoin")).unwrap().collect();
+    assert_eq!(left.len(), 2, "the list and its lock: {left:?}");
+}
+
+#[test]
+fn a_list_that_cannot_be_used_trusts_nothing_and_is_not_written_over() {
+    let folder = Folder::untrusted("trust-corrupt");
+    file(&folder, &json!({ "a": script("a") }));
+    folder.run(&["servers", "trust"]).exits(0);
+    let good = fs::read_to_string(list(&folder)).unwrap();
+    let large = format!("{good}{}", " ".repeat(1 << 20));
+    for (text, mode, why) in [
+        (&good[..good.len() / 2], 0o600, "cannot be used: line "),
+        ("", 0o600, "cannot be used: line "),
+        ("{\"format\":2,\"trusted\":[]}", 0o600, "its format is 2"),
+        (&good, 0o622, "others may write to it (chmod 600)"),
+        (&large, 0o600, "larger than the limit of 1 MiB"),
+    ] {
+        fs::write(list(&folder), text).unwrap();
+        fs::set_permissions(list(&folder), fs::Permissions::from_mode(mode)).unwrap();
+        folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", why]);
+        assert!(ran(&folder).is_empty(), "{why}");
+        let servers = folder.run(&["servers"]).stdout;
+        assert!(servers.contains(why), "{servers}");
+        folder.run(&["servers", "trust"]).exits(2).says(&[why]);
+        folder.run(&["servers", "trusted"]).exits(2).says(&[why]);
+        assert_eq!(fs::read_to_string(list(&folder)).unwrap(), text);
+    }
+    fs::write(list(&folder), &good).unwrap();
+    fs::set_permissions(list(&folder), fs::Permissions::from_mode(0o600)).unwrap();
+    folder.run(&["list", "a"]).exits(4);
+}
+
+#[test]
+fn the_list_has_a_limit() {
+    let folder = Folder::untrusted("trust-limit");
+    // Of 3 KiB each.
+    let entries: serde_json::Map<String, Value> = (0..400)
+        .map(|n| (format!("n{n}"), json!({ "command": "x", "args": ["y".repeat(3 << 10)] })))
+        .collect();
+    file(&folder, &entries.into());
+    folder.run(&["servers", "trust"]).exits(2).says(&["above the limit of 1 MiB"]);
+    assert!(!list(&folder).exists());
+}
+
+#[test]
+fn folders_that_an_earlier_version_trusted_count_no_more_and_are_told() {
+    let folder = Folder::untrusted("trust-outdated");
+    file(&folder, &json!({ "a": script("a") }));
+    let real = folder.path().canonicalize().unwrap();
+    fs::write(folder.path().join("config/mcpjoin/trusted"), format!("{}\n", real.display())).unwrap();
+    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", "config/mcpjoin/trusted count no more"]);
+    assert!(ran(&folder).is_empty());
+    answered(&folder, "a\n", &["list", "a"]);
+    let again = folder.run(&["list", "a"]).exits(4);
+    assert!(!again.stderr.contains("count no more"), "{}", again.stderr);
+    // Pipes in the place of the lists keep nobody waiting.
+    for name in ["trusted", "trusted.json"] {
+        let path = folder.path().join("config/mcpjoin").join(name);
+        fs::remove_file(&path).unwrap();
+        start(program("mkfifo", [&path])).finish().exits(0);
+    }
+    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", "cannot be used: it is no regular file"]);
+}
+
+#[test]
+fn a_definition_that_is_too_long_to_be_read_is_not_asked_about() {
+    let folder = Folder::untrusted("trust-long");
+    let variables: serde_json::Map<String, Value> =
+        (0..400).map(|number| (format!("VARIABLE_{number}"), "1".into())).collect();
+    file(&folder, &json!({ "a": { "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables } }));
+    let refused = folder.run(&["list", "a"]).exits(2);
+    let refused = refused.says(&["too long to be shown whole (4 KiB)", "(E_NOT_TRUSTED)"]);
+    assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
+    folder.run(&["servers", "trust"]).exits(2).says(&["a is left out: it is too long to be shown whole"]);
+    assert!(ran(&folder).is_empty());
+}
