@@ -200,12 +200,12 @@ pub(crate) static RULES: [Rule; 10] = [
 
 /// Every line that came, but for those that are no message for this reason.
 fn lines(seen: &Seen<'_>, broken: impl Fn(usize, &DecodeErrorKind) -> bool) -> Outcome {
-    let judged = seen.lines.iter().map(|(place, line)| {
+    let judged = seen.lines.iter().zip(1..).map(|((place, line), number)| {
         // They stand in the order of their places.
         let first = seen.faults.partition_point(|fault| fault.place < *place);
         let fault = seen.faults.get(first).filter(|fault| fault.place == *place && !line.is_array())?;
         broken(*place, &fault.what.kind)
-            .then(|| Finding::new(fault.what.kind.to_string(), None, Some(line.bytes())))
+            .then(|| Finding::new(format!("line {number}: {}", fault.what.kind), None, Some(line.bytes())))
     });
     Outcome::of(judged, "the server wrote nothing")
 }

@@ -6,7 +6,7 @@
 
 mod schema;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 
@@ -16,11 +16,7 @@ use crate::config::similar;
 use crate::object::{self, Object};
 use crate::target::shown;
 use schema::Kinds;
-
-/// What an argument of that name may be, for a person.
-pub(crate) fn kinds(schema: &serde_json::Value, name: &str) -> String {
-    Kinds::said(schema, name).unwrap_or_else(|| "anything".into())
-}
+pub(crate) use schema::Schema;
 
 /// One byte more than may be read: it shows that there is more.
 const HEADROOM: u64 = 1;
@@ -122,14 +118,15 @@ impl Typed {
         let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) else {
             return Vec::new();
         };
-        let is_given = |name: &str| self.members.iter().any(|(given, _)| given == name);
+        let given: HashSet<&str> = self.members.iter().map(|(name, _)| name.as_str()).collect();
         // What stands in a part of the schema is there, too, as far as something is said of it.
-        let is_known = |name: &str| properties.contains_key(name) || Kinds::said(schema, name).is_some();
+        let mut schema = Schema::new(schema);
+        let mut is_known = |name: &str| properties.contains_key(name) || schema.may_have(name);
         let unknown = self.members.iter().filter(|(name, _)| !is_known(name));
         unknown
             .take(COMPARED)
             .filter_map(|(name, _)| {
-                let missing = properties.keys().map(String::as_str).filter(|known| !is_given(known));
+                let missing = properties.keys().map(String::as_str).filter(|known| !given.contains(known));
                 similar(name, missing).map(|meant| (name.as_str(), meant.to_owned()))
             })
             .collect()
@@ -137,10 +134,11 @@ impl Typed {
 
     /// The arguments as one object. Without a schema every word is a string.
     pub(crate) fn object_for(self, schema: Option<&serde_json::Value>) -> Result<Raw, String> {
+        let mut schema = schema.map(Schema::new);
         let members = self.merged(|name, typing| match typing {
             Typing::Json(value) | Typing::Member(value) => Ok(value),
             Typing::Word(word) => {
-                let kinds = schema.map_or(Kinds::UNKNOWN, |schema| Kinds::of(schema, name));
+                let kinds = schema.as_mut().map_or(Kinds::UNKNOWN, |schema| schema.kinds(name));
                 kinds.value(&word).ok_or_else(|| {
                     format!(
                         "the tool wants {} for {}, which {} is not; {}:=JSON says exactly what to send",
@@ -180,11 +178,14 @@ impl Typed {
     ) -> Result<Vec<(String, T)>, String> {
         let mut members: Vec<(String, T)> = Vec::with_capacity(self.members.len());
         let mut single: Vec<bool> = Vec::with_capacity(self.members.len());
+        // A file may hold hundreds of thousands of names.
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(self.members.len());
         for (name, typing) in self.members {
             let alone = !matches!(typing, Typing::Member(_));
-            match members.iter().position(|(known, _)| *known == name) {
+            match places.get(&name).copied() {
                 None => {
                     let value = value(&name, typing)?;
+                    places.insert(name.clone(), members.len());
                     members.push((name, value));
                     single.push(alone);
                 }

@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::ui::{FAINT, Ui};
+use crate::ui::Ui;
 
 /// What the library's targets begin with: its crates' name.
 const LIBRARY: &str = "mcpjoin";
@@ -49,10 +49,10 @@ impl Subscriber for Shown {
         let level = *event.metadata().level();
         if level <= Level::WARN && self.most == Level::WARN {
             // Nobody has asked for the library's words: they are ours then.
-            return self.ui.warning(&crate::visible::line(&words.sentence()));
+            return self.ui.warning(&words.sentence());
         }
         let level = level.as_str().to_lowercase();
-        self.ui.detail(&format!("{FAINT}{LIBRARY}:{FAINT:#} {}", crate::visible::line(&words.text(&level))));
+        self.ui.detail_of(LIBRARY, &words.text(&level));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

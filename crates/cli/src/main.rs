@@ -17,6 +17,7 @@ mod exit;
 mod failure;
 mod fold;
 mod folders;
+mod found;
 mod guard;
 mod object;
 mod progress;

@@ -63,7 +63,7 @@ impl<'a> Waiting<'a> {
     /// Something was told.
     pub(crate) fn progress(&mut self, progress: ProgressParams) {
         if self.due.is_none() {
-            self.ui.detail_line(&told(&progress));
+            self.ui.detail(&told(&progress));
             return;
         }
         self.latest = Some(progress);
@@ -74,7 +74,7 @@ impl<'a> Waiting<'a> {
     pub(crate) fn task(&mut self, task: &ExtensionTask) {
         let stands = standing(task);
         if self.due.is_none() {
-            self.ui.detail_line(&stands);
+            self.ui.detail(&stands);
             return;
         }
         self.task = Some(stands);

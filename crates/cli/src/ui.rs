@@ -1,6 +1,9 @@
 //! The only place that prints. Results go to standard output and nothing else does; everything said about them goes
 //! to standard error.
 //!
+//! What others wrote reaches no terminal as it is: every text that is printed here passes through `visible`, and only
+//! [`Ui::data`] and [`Ui::bytes`], the results of a call, stay as they are where standard output is no terminal.
+//!
 //! A reader of our output that goes away ends the command quietly: that is [`Unwritten::Gone`], not a failure.
 
 use std::borrow::Cow;
@@ -141,7 +144,12 @@ impl Ui {
 
     /// A result. Ends with a line feed. Styles in it are dropped where there are no colours.
     pub(crate) fn result(&self, text: &str) -> Result<(), Unwritten> {
-        finish(AutoStream::new(io::stdout(), self.color).lock(), text)
+        finish(AutoStream::new(io::stdout(), self.color).lock(), &self.printable(text))
+    }
+
+    /// A text of ours in which others' words may stand that nobody has made visible.
+    fn printable<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.json { visible::document(text) } else { visible::styled(text) }
     }
 
     /// A result for a person, in whole sentences: on a terminal its lines are no wider than that. JSON stays as it is.
@@ -156,7 +164,7 @@ impl Ui {
     pub(crate) fn piece(&self, text: &str) -> Result<(), Unwritten> {
         self.line_over();
         let mut out = AutoStream::new(io::stdout(), self.color).lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Unwritten::from)
+        out.write_all(self.printable(text).as_bytes()).and_then(|()| out.flush()).map_err(Unwritten::from)
     }
 
     /// A result that is data: every byte goes as it is, unless a terminal would obey some of them.
@@ -220,10 +228,17 @@ impl Ui {
         asked.or_else(|| terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)))
     }
 
-    /// Something that is worth knowing about what is done.
+    /// Something that is worth knowing about what is done, on one line.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            self.diagnostic(text);
+            self.tell(&self.one_line(text));
+        }
+    }
+
+    /// The same on several lines.
+    pub(crate) fn note_lines(&self, text: &str) {
+        if !self.quiet {
+            self.tell(&visible::text(&self.hidden(text)));
         }
     }
 
@@ -231,7 +246,7 @@ impl Ui {
     pub(crate) fn say(&self, text: &str) {
         self.line_over();
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
-        let _ = out.write_all(format!("{}\n", self.hidden_whole(text)).as_bytes());
+        let _ = out.write_all(format!("{}\n", visible::text(&self.hidden_whole(text))).as_bytes());
     }
 
     /// Something about a result that the result says itself where it is shown as JSON.
@@ -241,38 +256,62 @@ impl Ui {
         }
     }
 
-    /// Something that `-v` asks for.
-    pub(crate) fn detail(&self, text: &str) {
-        if self.verbose > 0 {
-            self.diagnostic(text);
+    /// The same with styles of ours in it: what others wrote in it has been made visible.
+    pub(crate) fn styled_remark(&self, text: &str) {
+        if !self.json && !self.quiet {
+            self.tell(&self.hidden(text));
         }
     }
 
-    /// Something that `-v` asks for, and that a server has written: it stays on its line.
-    pub(crate) fn detail_line(&self, text: &str) {
-        self.detail(&visible::line(text));
+    /// Something that `-v` asks for, on one line.
+    pub(crate) fn detail(&self, text: &str) {
+        if self.verbose > 0 {
+            self.tell(&self.one_line(text));
+        }
     }
 
-    /// Something that must not be overlooked, although it worked.
+    /// The same, behind who says it.
+    pub(crate) fn detail_of(&self, speaker: &str, text: &str) {
+        if self.verbose > 0 {
+            self.line_of(speaker, text);
+        }
+    }
+
+    /// Something that must not be overlooked, although it worked, on one line.
     pub(crate) fn warning(&self, text: &str) {
-        self.diagnostic(&format!("{BAD}warning:{BAD:#} {text}"));
+        self.tell(&format!("{BAD}warning:{BAD:#} {}", self.one_line(text)));
     }
 
-    /// The same with nothing replaced: what a user is asked to trust decides nothing of how it is shown.
+    /// A warning on several lines, without masking: what a user is asked to trust does not decide how it is shown.
     pub(crate) fn warning_as_written(&self, text: &str) {
-        self.tell(&format!("{BAD}warning:{BAD:#} {text}"));
+        self.tell(&format!("{BAD}warning:{BAD:#} {}", visible::text(text)));
     }
 
     /// [`Ui::note`] of a text whose secrets were masked by position.
     pub(crate) fn note_masked(&self, text: &str) {
         if !self.quiet {
-            self.tell(text);
+            self.tell(&visible::line(text));
         }
     }
 
     /// A line of the server's standard error or log.
     pub(crate) fn server_line(&self, line: &str) {
-        self.diagnostic(&format!("{FAINT}server:{FAINT:#} {}", visible::line(line)));
+        self.line_of("server", line);
+    }
+
+    /// A line of a program that the user has started through us, with nothing added to it.
+    pub(crate) fn program_line(&self, line: &str) {
+        self.tell(&self.one_line(line));
+    }
+
+    fn line_of(&self, speaker: &str, text: &str) {
+        self.tell(&format!("{FAINT}{speaker}:{FAINT:#} {}", self.one_line(text)));
+    }
+
+    /// What others wrote, without secrets and without what would leave its line.
+    fn one_line(&self, text: &str) -> String {
+        // Secrets first: made visible, one would not be recognized.
+        visible::line(&self.hidden(text)).into_owned()
     }
 
     /// Whether there is a line on a terminal that can be drawn again and again.
@@ -305,9 +344,9 @@ impl Ui {
     /// Why it did not work. Always shown.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
-            self.diagnostic(&failure.json().to_string());
+            self.tell(&visible::document(&self.hidden(&failure.json().to_string())));
         } else {
-            self.diagnostic(&failure.block());
+            self.tell(&self.hidden(&failure.block()));
         }
     }
 
@@ -315,22 +354,19 @@ impl Ui {
     pub(crate) fn clap(&self, error: &clap::Error) -> Result<(), Unwritten> {
         let text = error.render().ansi().to_string();
         if error.use_stderr() {
-            self.diagnostic(with_id(text.trim_end()).as_ref());
+            self.tell(&self.hidden(&with_id(text.trim_end())));
             Ok(())
         } else {
             self.result(&text)
         }
     }
 
-    fn diagnostic(&self, text: &str) {
-        self.tell(&self.hidden(text));
-    }
-
     fn tell(&self, text: &str) {
         self.line_over();
+        let text = visible::styled(text);
         let text = match terminal_size::terminal_size_of(io::stderr()) {
-            Some((width, _)) if !self.json => fold::fold(text, usize::from(width.0)),
-            _ => Cow::Borrowed(text),
+            Some((width, _)) if !self.json => fold::fold(&text, usize::from(width.0)),
+            _ => text,
         };
         let mut out = AutoStream::new(io::stderr(), self.color).lock();
         // One write, so that lines of several threads do not mix. When nobody reads it, nobody misses it.

@@ -6,14 +6,14 @@
 //! holds salted hashes and times; it can be lost, damaged or unwritable at any time, and no command ever fails by it.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
-use crate::folders;
+use crate::{folders, found};
 
 /// So many verdicts are kept, the newest.
 const VERDICTS: usize = 512;
@@ -109,11 +109,8 @@ impl Eras {
 
     /// The file; `None` when there is none or it is damaged.
     fn read(path: &Path) -> Option<Self> {
-        if !fs::metadata(path).ok()?.is_file() {
-            return None;
-        }
         let mut text = String::new();
-        let read = File::open(path).ok()?.take(LARGEST + 1).read_to_string(&mut text).ok()?;
+        let read = found::open(path).ok()?.take(LARGEST + 1).read_to_string(&mut text).ok()?;
         if read as u64 > LARGEST {
             return None;
         }

@@ -73,6 +73,61 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, hidden)
 }
 
+/// A text of any number of lines with our own styles in it: escape sequences that select colours and the like (SGR) stay.
+pub(crate) fn styled(text: &str) -> Cow<'_, str> {
+    if !text.contains(|character| hidden(character) && character != '\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\u{1b}') {
+        out.push_str(&self::text(&rest[..at]));
+        let length = style(&rest[at..]).unwrap_or(1);
+        match length {
+            1 => out.push_str(&line(&rest[at..=at])),
+            _ => out.push_str(&rest[at..at + length]),
+        }
+        rest = &rest[at + length..];
+    }
+    out.push_str(&self::text(rest));
+    Cow::Owned(out)
+}
+
+/// How long the sequence is that begins the text and does nothing but select a style (ECMA-48, 8.3.117).
+fn style(text: &str) -> Option<usize> {
+    let parameters = text.strip_prefix("\u{1b}[")?;
+    let end = parameters.find(|character: char| !character.is_ascii_digit() && character != ';')?;
+    parameters[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
+}
+
+/// A JSON document, as it is, with everything hidden written as an escape. Between its values nothing is hidden but line
+/// feeds, which stay.
+pub(crate) fn document(json: &str) -> Cow<'_, str> {
+    let escaped = |character: char| hidden(character) && character != '\n';
+    if !json.contains(escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    let mut before = None;
+    for character in json.chars() {
+        if escaped(character) && !selects_picture(before, character) {
+            units(&mut out, character);
+        } else {
+            out.push(character);
+        }
+        before = Some(character);
+    }
+    Cow::Owned(out)
+}
+
+/// Writes a character as the escapes of JSON.
+fn units(out: &mut String, character: char) {
+    for unit in character.encode_utf16(&mut [0; 2]) {
+        // Writing to a string does not fail.
+        let _ = write!(out, "\\u{unit:04x}");
+    }
+}
+
 /// The first line of a text that has one.
 pub(crate) fn first_line(text: &str) -> Cow<'_, str> {
     line(text.trim().lines().next().unwrap_or_default().trim_end())
@@ -142,9 +197,7 @@ impl Indented {
                 self.in_string = self.escaped || character != '"';
                 self.escaped = !self.escaped && character == '\\';
                 if hidden(character) && !selects_picture(before, character) {
-                    for unit in character.encode_utf16(&mut [0; 2]) {
-                        let _ = write!(out, "\\u{unit:04x}");
-                    }
+                    units(out, character);
                 } else {
                     out.push(character);
                 }
@@ -187,7 +240,7 @@ fn new_line(out: &mut String, depth: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Indented, first_line, json, line, text};
+    use super::{Indented, document, first_line, json, line, styled, text};
 
     #[test]
     fn i167_what_a_terminal_would_obey_or_hide_is_shown() {
@@ -276,6 +329,33 @@ mod tests {
             }
             assert_eq!(out, shown, "{length}");
         }
+    }
+
+    #[test]
+    fn nothing_but_a_style_stays_in_a_page() {
+        for style in ["\u{1b}[m", "\u{1b}[0m", "\u{1b}[1;31m"] {
+            assert_eq!(styled(&format!("a\n\tb{style}c")), format!("a\n\tb{style}c"));
+        }
+        for (given, shown) in [
+            ("\u{1b}", "\\u{1b}"),
+            ("\u{1b}[", "\\u{1b}["),
+            ("\u{1b}[2J\u{1b}[1mx", "\\u{1b}[2J\u{1b}[1mx"),
+            ("\u{1b}[1;", "\\u{1b}[1;"),
+            ("\u{1b}]0;m\u{7}é", "\\u{1b}]0;m\\u{7}é"),
+            ("\u{1b}\u{1b}[m\u{9b}31m", "\\u{1b}\u{1b}[m\\u{9b}31m"),
+            ("a\r\u{202e}", "a\\u{d}\\u{202e}"),
+        ] {
+            assert_eq!(styled(given), shown);
+        }
+    }
+
+    #[test]
+    fn a_document_keeps_its_value_and_its_form() {
+        let given = "{\n  \"a\u{9b}\": \"\u{e0041} ☀\u{fe0f} \\n\u{202e}\"\n}\n";
+        let shown = document(given);
+        assert_eq!(shown, "{\n  \"a\\u009b\": \"\\udb40\\udc41 ☀\u{fe0f} \\n\\u202e\"\n}\n");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(given), value(&shown));
     }
 
     #[test]

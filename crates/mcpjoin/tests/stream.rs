@@ -73,6 +73,43 @@ fn a1_a_line_without_end_is_dropped_at_the_limit_and_the_next_is_read() {
     });
 }
 
+/// What comes out of a link for these bytes, and how it ends.
+async fn read_to(bytes: &str) -> (Vec<Inbound>, LinkEndKind) {
+    let mut link =
+        Link::stream(io::Cursor::new(bytes.to_owned()), tokio::io::sink(), "test").bare(&Limits::default());
+    let mut all = Vec::new();
+    loop {
+        match link.recv().await {
+            Inbound::Closed { cause } => return (all, cause.kind),
+            inbound => all.push(inbound),
+        }
+    }
+}
+
+#[test]
+fn a_last_line_that_is_cut_off_ends_the_link_and_fails_no_call() {
+    run(async {
+        let reply = r#"{"jsonrpc":"2.0","id":1,"result":{"x":[1]}}"#;
+        for length in 1..reply.len() {
+            let (all, end) = read_to(&format!("{NOTE}\n{}", &reply[..length])).await;
+            assert_eq!(end, LinkEndKind::CutOff { received: length });
+            assert_eq!(messages(&all), 1);
+            let names_a_call =
+                |inbound: &Inbound| matches!(inbound, Inbound::Malformed { error, .. } if error.id.is_some());
+            assert!(!all.iter().any(names_a_call), "{length}: {all:?}");
+        }
+        // Whole, with its line feed or without; a request, which is answered; what is no message anyway.
+        for (bytes, count) in [(reply.to_owned(), 1), (format!("{reply}\n"), 1), ("hello".to_owned(), 0)] {
+            let (all, end) = read_to(&bytes).await;
+            assert_eq!((messages(&all), end), (count, LinkEndKind::EndOfStream), "{bytes}");
+        }
+        let (all, end) = read_to(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"#).await;
+        assert_eq!(end, LinkEndKind::EndOfStream);
+        let [Inbound::Malformed { error, .. }] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((error.shape, error.id.clone()), (Shape::Request, Some(RequestId::from(1))));
+    });
+}
+
 #[test]
 fn a2_the_limit_is_exact() {
     run(async {
@@ -171,7 +208,8 @@ fn a18_a19_the_last_line_needs_no_end_but_must_be_whole() {
     run(async {
         let all = read(format!("{NOTE}\n{NOTE}").as_bytes(), &Limits::default()).await;
         assert_eq!((all.len(), messages(&all)), (2, 2));
-        let all = read(format!("{NOTE}\n{}", &NOTE[..20]).as_bytes(), &Limits::default()).await;
+        let (all, end) = read_to(&format!("{NOTE}\n{}", &NOTE[..20])).await;
+        assert_eq!(end, LinkEndKind::CutOff { received: 20 });
         let [Inbound::Message { .. }, Inbound::Malformed { error, .. }] = &all[..] else { panic!("{all:?}") };
         assert!(error.to_string().contains("end"), "{error}");
     });

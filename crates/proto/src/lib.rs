@@ -28,6 +28,7 @@ pub mod session;
 mod time;
 pub mod types;
 mod version;
+mod walk;
 
 pub use decode::{DecodeError, DecodeErrorKind, DecodeLimits};
 pub use error::{ErrorObject, code};
@@ -38,3 +39,4 @@ pub use profile::Profile;
 pub use raw::{Kind, Raw};
 pub use time::Time;
 pub use version::{Era, Version};
+pub use walk::Walk;

@@ -1,8 +1,10 @@
 //! Whether a value conforms to a schema, as far as that can be decided without regular expressions, other documents
 //! and dynamic references: what cannot is [`Fit::Unknown`], and stays so through `not`, `oneOf` and `if`.
 
+use mcpjoin_proto::Walk;
+
 use super::Draft;
-use crate::json::Json;
+use crate::json::{Json, MOST_COMPARED, STRIDE};
 
 /// So many schemas are applied until nothing is decided any more.
 const MOST_STEPS: usize = 100_000;
@@ -29,7 +31,8 @@ use Fit::{No, Unknown, Yes};
 /// Whether a value conforms to a schema, which is valid by its draft.
 pub(crate) fn conforms(schema: &Json, value: &Json) -> Fit {
     let Some(draft) = Draft::of(schema) else { return Unknown };
-    Look { root: schema, draft, steps: 0 }.at(schema, value, "", 0)
+    Look { root: schema, draft, applied: Walk::new(MOST_STEPS), compared: Walk::new(MOST_COMPARED) }
+        .at(schema, value, "", 0)
 }
 
 /// The first `$ref` of a schema that leads to no place in it.
@@ -38,8 +41,7 @@ pub(crate) fn lost_reference(schema: &Json) -> Option<String> {
     if has_identifiers(schema, true) {
         return None;
     }
-    let mut left = MOST_REFERENCES;
-    lost(schema, schema, &mut left)
+    lost(schema, schema, &mut Walk::new(MOST_REFERENCES))
 }
 
 fn has_identifiers(schema: &Json, is_root: bool) -> bool {
@@ -56,19 +58,21 @@ fn has_identifiers(schema: &Json, is_root: bool) -> bool {
 /// Keywords whose value is data, in which nothing is a reference.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 
-fn lost(root: &Json, schema: &Json, left: &mut usize) -> Option<String> {
+fn lost(root: &Json, schema: &Json, walk: &mut Walk) -> Option<String> {
     match schema {
         Json::Object(members) => {
             if let Some(Json::String(reference)) = schema.get("$ref") {
-                *left = left.checked_sub(1)?;
+                if !walk.step() {
+                    return None;
+                }
                 if resolve(root, reference).is_none() {
                     return Some(reference.clone());
                 }
             }
             let mut parts = members.iter().filter(|(name, _)| !DATA.contains(&&**name));
-            parts.find_map(|(_, value)| lost(root, value, left))
+            parts.find_map(|(_, value)| lost(root, value, walk))
         }
-        Json::Array(items) => items.iter().find_map(|item| lost(root, item, left)),
+        Json::Array(items) => items.iter().find_map(|item| lost(root, item, walk)),
         _ => None,
     }
 }
@@ -108,7 +112,8 @@ fn decoded(part: &str) -> Option<String> {
 struct Look<'a> {
     root: &'a Json,
     draft: Draft,
-    steps: usize,
+    applied: Walk,
+    compared: Walk,
 }
 
 /// All must hold.
@@ -131,8 +136,7 @@ fn held(good: bool, why: impl FnOnce() -> String) -> Fit {
 
 impl<'a> Look<'a> {
     fn at(&mut self, schema: &Json, value: &Json, place: &str, depth: usize) -> Fit {
-        self.steps += 1;
-        if self.steps > MOST_STEPS || depth > DEEPEST {
+        if !self.applied.step() || depth > DEEPEST {
             return Unknown;
         }
         let shown = if place.is_empty() { "the value" } else { place };
@@ -196,12 +200,12 @@ impl<'a> Look<'a> {
                 };
                 held(good, || format!("{shown} is {}", value.kind()))
             }
-            ("const", _) => {
-                held(keyword.equals(value), || format!("{shown} is another value than the one allowed"))
-            }
-            ("enum", Json::Array(allowed)) => held(allowed.iter().any(|one| one.equals(value)), || {
-                format!("{shown} is none of the values allowed")
+            ("const", _) => self.found(std::slice::from_ref(keyword), value, || {
+                format!("{shown} is another value than the one allowed")
             }),
+            ("enum", Json::Array(allowed)) => {
+                self.found(allowed, value, || format!("{shown} is none of the values allowed"))
+            }
             ("allOf", Json::Array(parts)) => {
                 let fits: Vec<Fit> = parts.iter().map(|part| self.at(part, value, place, depth)).collect();
                 all(fits)
@@ -244,6 +248,7 @@ impl<'a> Look<'a> {
             }
             _ => match value {
                 Json::Number(_) => numbers(schema, name, keyword, value, shown, self.draft),
+                Json::String(text) if !self.compared.steps(text.len() / STRIDE) => Unknown,
                 Json::String(text) => match name {
                     "minLength" => {
                         held(!number().is_some_and(|least| (text.chars().count() as f64) < least), || {
@@ -263,6 +268,18 @@ impl<'a> Look<'a> {
                 _ => Yes,
             },
         }
+    }
+
+    /// Whether the value is one of these.
+    fn found(&mut self, allowed: &[Json], value: &Json, why: impl FnOnce() -> String) -> Fit {
+        for one in allowed {
+            match one.equals(value, &mut self.compared) {
+                Some(true) => return Yes,
+                Some(false) => {}
+                None => return Unknown,
+            }
+        }
+        No(why())
     }
 
     fn items(
@@ -289,11 +306,15 @@ impl<'a> Look<'a> {
                 if items.len() > MOST_PAIRED {
                     return Unknown;
                 }
-                let twice = items
-                    .iter()
-                    .enumerate()
-                    .any(|(at, item)| items[..at].iter().any(|other| other.equals(item)));
-                held(!twice, || format!("an item stands twice in {shown}"))
+                let mut known = Yes;
+                for (at, item) in items.iter().enumerate() {
+                    match self.found(&items[..at], item, String::new) {
+                        Yes => return No(format!("an item stands twice in {shown}")),
+                        Unknown => known = Unknown,
+                        No(_) => {}
+                    }
+                }
+                known
             }
             ("prefixItems", Json::Array(schemas)) | ("items", Json::Array(schemas)) => {
                 let fits: Vec<Fit> = (schemas.iter().zip(items).enumerate())
@@ -349,6 +370,21 @@ impl<'a> Look<'a> {
         let count = members.len() as f64;
         let shown = if place.is_empty() { "the value" } else { place };
         let within = |name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") };
+        // Each name of the one is looked for among those of the other.
+        let names = match (name, keyword) {
+            ("required", Json::Array(names)) => names.len(),
+            (
+                "properties" | "dependentRequired" | "dependentSchemas" | "dependencies",
+                Json::Object(names),
+            ) => names.len(),
+            ("additionalProperties", _) => {
+                schema.get("properties").and_then(Json::as_object).map_or(0, <[_]>::len)
+            }
+            _ => 0,
+        };
+        if !self.compared.steps(names.saturating_mul(members.len())) {
+            return Unknown;
+        }
         let has = |name: &str| members.iter().any(|(known, _)| known == name);
         let lacks = |names: &Json| {
             let mut names = names.as_array().unwrap_or_default().iter().filter_map(Json::as_str);
@@ -405,6 +441,11 @@ impl<'a> Look<'a> {
                     .iter()
                     .filter(|(name, _)| has(name))
                     .map(|(_, needed)| match needed {
+                        Json::Array(names)
+                            if !self.compared.steps(names.len().saturating_mul(members.len())) =>
+                        {
+                            Unknown
+                        }
                         Json::Array(_) => lacks(needed),
                         schema => self.at(schema, value, place, depth),
                     })
@@ -486,6 +527,38 @@ mod tests {
         assert_eq!(lost.as_deref(), Some("#/definitions/B"));
         let elsewhere = lost_reference(&json(r#"{"items":{"$ref":"https://example.com/x"}}"#));
         assert_eq!(elsewhere.as_deref(), Some("https://example.com/x"));
+    }
+
+    #[test]
+    fn what_would_take_too_many_comparisons_is_left() {
+        let list = |count: usize, one: &str| vec![one; count].join(",");
+        let numbers: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+        let numbers = numbers.join(",");
+        for (schema, value) in [
+            // Each item with each value that is allowed.
+            (format!(r#"{{"items":{{"enum":[{numbers}]}}}}"#), format!("[{}]", list(20_000, "19999"))),
+            // A large value with itself, again and again.
+            (
+                format!(
+                    r##"{{"allOf":[{}],"$defs":{{"c":{{"const":[{numbers}]}}}}}}"##,
+                    list(5_000, r##"{"$ref":"#/$defs/c"}"##)
+                ),
+                format!("[{numbers}]"),
+            ),
+            // Each name with each name.
+            (
+                format!(
+                    r#"{{"required":[{}]}}"#,
+                    (0..9_000).map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(",")
+                ),
+                format!(
+                    "{{{}}}",
+                    (0..9_000).rev().map(|name| format!("\"{name}\":1")).collect::<Vec<_>>().join(",")
+                ),
+            ),
+        ] {
+            assert_eq!(conforms(&json(&schema), &json(&value)), Fit::Unknown, "{schema:.60}");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use super::{Connect, Output, Words};
 const LONG: &str = "\
 Calls a tool of a server and prints its result
 
-Text is printed as it is; a picture, a sound or a resource as one line that describes it. With --json the result is \
-the object that the server sent.
+Text is printed as it is; a picture, a sound or a resource as one line that describes it. On a terminal control \
+characters in a text are made visible. With --json the result is the object that the server sent.
 
 A part of a result that is larger than a MiB is not printed on a terminal: its bytes are written to a file in a new \
 folder (below TMPDIR), and the line in its place says which. Into a pipe or a file everything is printed. --spill SIZE is \

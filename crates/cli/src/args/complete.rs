@@ -7,7 +7,7 @@ use super::{Connect, Output, Words};
 const LONG: &str = "\
 Asks a server what a value may be, as far as it is typed
 
-Prints one proposal a line. With --json the result is the object that the server sent.
+Prints one proposal a line. On a terminal control characters in it are made visible. With --json the result is the object that the server sent.
 
 The argument is one of a prompt or of a resource template:
   prompt:NAME     the prompt of that name

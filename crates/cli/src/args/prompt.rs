@@ -8,7 +8,7 @@ const LONG: &str = "\
 Has a server fill in a prompt, and prints its messages
 
 Each message begins with a line that names its role. Text is printed as it is; a picture, a sound or a resource as one \
-line that describes it. With --json the result is the object that the server sent. When an argument is missing that \
+line that describes it. On a terminal control characters in a text are made visible. With --json the result is the object that the server sent. When an argument is missing that \
 the prompt requires, it is not asked for at all.
 
 Arguments are texts, given one by one, or together:

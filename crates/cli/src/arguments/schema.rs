@@ -3,11 +3,12 @@
 //! Reads `type`, `enum`, `const`, `anyOf`, `oneOf`, `allOf` and references inside the document, as far as they say
 //! something about kinds. Not a validator.
 
-use mcpjoin::proto::{Kind, Raw};
+use mcpjoin::proto::{Kind, Raw, Walk};
 use serde_json::Value;
 
-/// So deep references and combinations are followed.
-const DEPTH: usize = 8;
+/// How many schemas are looked at for all arguments of one call: enough for 50 arguments that are declared in one of 500
+/// alternatives, and done in some ten milliseconds.
+const MOST_STEPS: usize = 100_000;
 
 /// A set of kinds of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +42,6 @@ impl Kinds {
 
     const fn has(self, kind: Self) -> bool {
         self.0 & kind.0 != 0
-    }
-
-    /// What the schema of a tool's arguments allows for the argument of that name.
-    pub(super) fn of(schema: &Value, name: &str) -> Self {
-        let kinds = property(schema, schema, name, DEPTH);
-        if kinds == Self::NONE { Self::UNKNOWN } else { kinds }
-    }
-
-    /// The kinds for a person; `None` when the schema does not say.
-    pub(super) fn said(schema: &Value, name: &str) -> Option<String> {
-        let kinds = property(schema, schema, name, DEPTH);
-        (kinds != Self::NONE).then(|| kinds.names())
     }
 
     /// The word as the first kind that it can be. A string only where it can be nothing else that is allowed.
@@ -94,47 +83,86 @@ impl Kinds {
     }
 }
 
-/// Looks for the property in the schema itself, behind its reference and in what it combines.
-fn property(root: &Value, schema: &Value, name: &str, depth: usize) -> Kinds {
-    if let Some(property) = schema.get("properties").and_then(|properties| properties.get(name)) {
-        return kinds(root, property, depth);
-    }
-    let Some(depth) = depth.checked_sub(1) else {
-        return Kinds::NONE;
-    };
-    let behind = schema.get("$ref").and_then(|reference| follow(root, reference));
-    behind
-        .into_iter()
-        .chain(parts(schema))
-        .fold(Kinds::NONE, |kinds, part| kinds.with(property(root, part, name, depth)))
+/// A tool's input schema, with the steps that may still be taken in it.
+pub(crate) struct Schema<'a> {
+    root: &'a Value,
+    steps_left: usize,
 }
 
-/// The kinds that a schema allows; none when it does not say.
-fn kinds(root: &Value, schema: &Value, depth: usize) -> Kinds {
+/// What is looked for in a schema.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wanted {
+    /// The kinds of an argument that the schema declares.
+    Property,
+    /// The kinds that the schema allows.
+    Itself,
+}
+
+impl<'a> Schema<'a> {
+    pub(crate) const fn new(root: &'a Value) -> Self {
+        Self { root, steps_left: MOST_STEPS }
+    }
+
+    /// What the schema allows for the argument of that name.
+    pub(super) fn kinds(&mut self, name: &str) -> Kinds {
+        self.look(name).filter(|kinds| *kinds != Kinds::NONE).unwrap_or(Kinds::UNKNOWN)
+    }
+
+    /// The kinds for a person; `None` when the schema does not say.
+    pub(crate) fn said(&mut self, name: &str) -> Option<String> {
+        self.look(name).filter(|kinds| *kinds != Kinds::NONE).map(|kinds| kinds.names())
+    }
+
+    /// Whether the schema has something about an argument of that name, or was too large to say.
+    pub(super) fn may_have(&mut self, name: &str) -> bool {
+        self.look(name).is_none_or(|kinds| kinds != Kinds::NONE)
+    }
+
+    /// Every kind that the schema names for the argument: in the schema itself, behind its references and in what it
+    /// combines, each place once. `None` when the steps did not suffice.
+    fn look(&mut self, name: &str) -> Option<Kinds> {
+        let mut walk = Walk::new(self.steps_left);
+        let mut found = Kinds::NONE;
+        let mut waiting = vec![(Wanted::Property, self.root)];
+        while let Some((wanted, schema)) = waiting.pop() {
+            if !walk.visit((wanted, std::ptr::from_ref(schema).addr())) {
+                if walk.left() == 0 {
+                    break;
+                }
+                continue;
+            }
+            if wanted == Wanted::Itself {
+                if let Some(kinds) = declared(schema) {
+                    found = found.with(kinds);
+                    continue;
+                }
+            } else if let Some(property) = schema.get("properties").and_then(|known| known.get(name)) {
+                waiting.push((Wanted::Itself, property));
+                continue;
+            }
+            let reference = schema.get("$ref").and_then(|reference| follow(self.root, reference));
+            waiting.extend(reference.into_iter().chain(parts(schema)).map(|part| (wanted, part)));
+        }
+        self.steps_left = walk.left();
+        (walk.left() > 0).then_some(found)
+    }
+}
+
+/// The kinds that a schema names itself; `None` when it leaves that to others.
+fn declared(schema: &Value) -> Option<Kinds> {
     match schema.get("type") {
-        Some(Value::String(name)) => return Kinds::named(name),
+        Some(Value::String(name)) => return Some(Kinds::named(name)),
         Some(Value::Array(names)) => {
-            return names
-                .iter()
-                .filter_map(Value::as_str)
-                .fold(Kinds::NONE, |kinds, name| kinds.with(Kinds::named(name)));
+            let kinds = names.iter().filter_map(Value::as_str).map(Kinds::named);
+            return Some(kinds.fold(Kinds::NONE, Kinds::with));
         }
         _ => {}
     }
     if let Some(value) = schema.get("const") {
-        return Kinds::of_value(value);
+        return Some(Kinds::of_value(value));
     }
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        return values.iter().fold(Kinds::NONE, |kinds, value| kinds.with(Kinds::of_value(value)));
-    }
-    let Some(depth) = depth.checked_sub(1) else {
-        return Kinds::NONE;
-    };
-    let behind = schema.get("$ref").and_then(|reference| follow(root, reference));
-    behind
-        .into_iter()
-        .chain(parts(schema))
-        .fold(Kinds::NONE, |known, part| known.with(kinds(root, part, depth)))
+    let values = schema.get("enum").and_then(Value::as_array)?;
+    Some(values.iter().map(Kinds::of_value).fold(Kinds::NONE, Kinds::with))
 }
 
 fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
@@ -144,4 +172,63 @@ fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
 /// What a reference inside the document points to; no other is followed.
 fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     root.pointer(reference.as_str()?.strip_prefix('#')?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Kinds, MOST_STEPS, Schema};
+
+    /// What is said of the argument `x`, and in how many steps.
+    fn said(root: &Value) -> (Option<String>, usize) {
+        let mut schema = Schema::new(root);
+        (schema.said("x"), MOST_STEPS - schema.steps_left)
+    }
+
+    #[test]
+    fn a_schema_whose_references_multiply_is_walked_once() {
+        let number = json!({"type": "number"});
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            for breadth in [1, 10, 300] {
+                // Each part leads back to the whole.
+                let parts = vec![json!({"$ref": "#"}); breadth];
+                let (kinds, steps) = said(&json!({ keyword: parts, "$defs": {"n": number} }));
+                assert_eq!(kinds, None);
+                assert!(steps <= 2 * breadth + 2, "{keyword} {breadth}: {steps}");
+
+                let mut parts = vec![json!({"$ref": "#/properties/x"}); breadth];
+                parts.push(json!({"$ref": "#/$defs/n"}));
+                let root = json!({"properties": {"x": {keyword: parts}}, "$defs": {"n": number}});
+                let (kinds, steps) = said(&root);
+                assert_eq!(kinds.as_deref(), Some("a number"));
+                assert!(steps <= 2 * breadth + 6, "{keyword} {breadth}: {steps}");
+            }
+        }
+    }
+
+    #[test]
+    fn references_are_followed_however_long_their_chain_is() {
+        let mut root = json!({"properties": {"x": {"$ref": "#/$defs/0"}}, "$defs": {}});
+        for number in 0..50 {
+            root["$defs"][number.to_string()] = json!({"$ref": format!("#/$defs/{}", number + 1)});
+        }
+        root["$defs"]["50"] = json!({"type": "boolean"});
+        assert_eq!(said(&root).0.as_deref(), Some("true or false"));
+    }
+
+    #[test]
+    fn beyond_the_steps_of_a_call_nothing_is_said_and_words_are_text() {
+        let root = json!({"anyOf": vec![json!({"properties": {"x": {"type": "number"}}}); 1000]});
+        let mut schema = Schema::new(&root);
+        let mut found = 0;
+        while schema.may_have("x") && schema.kinds("x") == Kinds::NUMBER {
+            found += 1;
+        }
+        // The whole, its parts and their arguments for each look, and two looks for each turn.
+        assert_eq!(found, MOST_STEPS / (2 * 2001));
+        assert_eq!(schema.kinds("x"), Kinds::UNKNOWN);
+        assert_eq!(schema.said("x"), None);
+        assert!(schema.may_have("x"), "what was not looked at may be there");
+    }
 }

@@ -166,7 +166,7 @@ impl Found {
     /// Which sides they are.
     fn remark(&self, ui: &Ui) {
         for (which, side) in [("OLD", &self.old), ("NEW", &self.new)] {
-            ui.remark(&page::header(which, side));
+            ui.styled_remark(&page::header(which, side));
         }
     }
 

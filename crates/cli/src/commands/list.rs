@@ -53,7 +53,7 @@ async fn list(
     stop: &Stop,
 ) -> Result<Exit, Failure> {
     let facts = Facts::of(client);
-    ui.remark(&facts.header);
+    ui.styled_remark(&facts.header);
     let mut writing = Writing::new(ui, describe, false);
     writing.server(None, facts);
     // What is written while it is read would stand in the line of who waits, and there would be one more page: they take

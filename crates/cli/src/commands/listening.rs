@@ -293,10 +293,10 @@ async fn prepared(ui: Ui, asked: Option<(ResourceServer, String)>) -> Infallible
         };
         let trust =
             if why.contains("certificate") { " (--auth-ca FILE trusts one more authority)" } else { "" };
-        ui.warning(&visible::line(&format!(
+        ui.warning(&format!(
             "the authorization server {issuer} cannot be used: {why}{trust}. Until it can, nobody is let in: who shows a token of it \
              gets 503, and who shows none gets 401. It is asked again when a token comes"
-        )));
+        ));
     }
     pending().await
 }

@@ -117,7 +117,7 @@ pub(crate) fn run(argv: Vec<OsString>) -> Exit {
 
 /// Tells what `transport-stdio` has to say on standard error, its own standard output being for messages.
 fn said(text: &str, exit: Exit) -> Exit {
-    Ui::plain().note(text.trim_end());
+    Ui::plain().note_lines(text.trim_end());
     exit
 }
 

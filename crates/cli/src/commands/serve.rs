@@ -1,7 +1,7 @@
 //! `mcpjoin serve`: a built-in server on standard input and output, on sockets, over QUIC, or over HTTP.
 
 use mcpjoin::link::HttpOptions;
-use mcpjoin::proto::session::{CloseCause, Limits, LinkEndKind};
+use mcpjoin::proto::session::{CloseCause, Limits};
 use mcpjoin::{Link, Server};
 
 use super::listening::{Address, Listening, OverQuic};
@@ -87,7 +87,7 @@ async fn serve(limits: Limits) -> Result<Exit, Failure> {
     match &cause {
         // The client has closed its side: that is how this ends.
         CloseCause::Local => Ok(Exit::Done),
-        CloseCause::Link(end) if end.kind == LinkEndKind::EndOfStream => Ok(Exit::Done),
+        CloseCause::Link(end) if end.kind.is_closed() => Ok(Exit::Done),
         CloseCause::Link(_) => {
             Err(Failure::closed(&cause, Phase::Serve).hint("look at what standard input and output lead to"))
         }

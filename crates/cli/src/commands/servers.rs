@@ -167,17 +167,17 @@ fn convert(ui: &Ui, to: WrittenAs, values: bool, shown: &Shown) -> Result<Exit, 
     };
     let converted = config::convert(&shown.configured, &shown.names, to, values)?;
     for line in &converted.left {
-        ui.note(&visible::line(&format!("warning: {line}")));
+        ui.note(&format!("warning: {line}"));
     }
     if !converted.to_set.is_empty() {
         let names = converted.to_set.join(", ");
-        ui.note(&visible::line(&format!(
+        ui.note(&format!(
             "variables stand in the place of values: set {names}, or write the values with --values"
-        )));
+        ));
     }
     if converted.entries == 0 {
         let problem = "there is no entry that could be written";
         return Err(Failure::usage(problem, "mcpjoin servers shows the entries that there are"));
     }
-    Ok(written(ui, ui.result(converted.text.trim_end())))
+    Ok(written(ui, ui.data(converted.text.trim_end())))
 }

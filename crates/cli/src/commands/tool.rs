@@ -1,5 +1,7 @@
 //! `mcpjoin tool`: one tool, with its parameters.
 
+use std::collections::HashSet;
+
 use mcpjoin::client::Client;
 use mcpjoin::proto::Raw;
 use serde_json::Value;
@@ -7,7 +9,7 @@ use serde_json::Value;
 use super::list::{TOOLS, find};
 use super::{misuse, operands, unicode, written};
 use crate::args::Tool;
-use crate::arguments::kinds;
+use crate::arguments::Schema;
 use crate::config::ToolFilter;
 use crate::connect::with_tools;
 use crate::exit::Exit;
@@ -86,11 +88,12 @@ fn parameters(out: &mut String, heading: &str, raw: &Raw) {
     let Some(properties) = properties else { return };
     let schema: Value = serde_json::from_str(raw.as_str()).unwrap_or_default();
     let required = schema.get("required").and_then(Value::as_array);
-    let required: Vec<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut kinds = Schema::new(&schema);
     let mut lines = String::new();
     for (name, property) in properties {
-        let mut about = kinds(&schema, &name);
-        about.push_str(if required.contains(&name.as_str()) { ", required" } else { "" });
+        let mut about = kinds.said(&name).unwrap_or_else(|| "anything".into());
+        about.push_str(if required.contains(name.as_str()) { ", required" } else { "" });
         let property = Object::of(&property);
         let value = |member: &str| property.as_ref().and_then(|property| property.value(member));
         if let Some(values) = value("enum") {

@@ -28,7 +28,6 @@ use crate::connect::{Signals, with_each_plan};
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::ui::Ui;
-use crate::visible;
 
 /// Looks at the servers, and judges them. `escaped`: `--` stood before the first word.
 pub(crate) fn run(ui: &Ui, mut args: Validate, escaped: bool) -> Result<Exit, Failure> {
@@ -151,7 +150,7 @@ fn calls_told(ui: &Ui, document: &Document) -> Option<Exit> {
     for (server, judged) in judged() {
         let of = if document.several { format!("{}: ", server.label) } else { String::new() };
         for note in &judged.calls {
-            ui.warning(&visible::line(&format!("{of}--call {}: {}", note.tool, note.problem)));
+            ui.warning(&format!("{of}--call {}: {}", note.tool, note.problem));
         }
     }
     let mut wanted = judged().flat_map(|(_, judged)| &judged.calls).filter(|note| note.missing);

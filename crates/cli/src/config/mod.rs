@@ -348,7 +348,7 @@ impl Configuration {
 
     fn tell(&self, ui: &Ui, warnings: &[Problem]) {
         for problem in warnings.iter().take(WARNINGS) {
-            ui.note(&visible::line(&format!("warning: {}", self.source.say(problem))));
+            ui.note(&format!("warning: {}", self.source.say(problem)));
         }
         if let Some(more) = warnings.len().checked_sub(WARNINGS + 1) {
             ui.note(&format!("warning: {} more of {}", more + 1, self.source.name()));

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::found;
 use crate::target::shown;
 
 /// A larger file is no configuration.
@@ -59,20 +60,9 @@ impl Source {
         let unusable = |what: &dyn fmt::Display| {
             failure(format!("{}: {what}", shown(path.as_os_str())), "name another file with --config FILE")
         };
-        let metadata = std::fs::metadata(path).map_err(|error| unusable(&error))?;
-        if metadata.is_dir() {
-            return Err(unusable(&"this is a directory"));
-        }
-        if !chosen && !metadata.is_file() {
-            return Err(unusable(&"this is no regular file"));
-        }
-        let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes))
-            .map_err(|error| unusable(&error))?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(unusable(&"larger than the limit of 10 MiB"));
-        }
+        let bytes = if chosen { named(path) } else { found::read(path, LARGEST) };
+        let bytes = bytes.map_err(|error| unusable(&error))?;
+        let bytes = bytes.ok_or_else(|| unusable(&"larger than the limit of 10 MiB"))?;
         Self::decode(path, bytes).map_err(|bad| bad.0.failure(&bad.1))
     }
 
@@ -137,6 +127,16 @@ impl Source {
     pub(super) fn failure(&self, problem: &Problem) -> Failure {
         failure(self.say(problem), problem.hint.clone())
     }
+}
+
+/// The bytes of a file that somebody named; `None` when they are too many.
+fn named(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    if std::fs::metadata(path)?.is_dir() {
+        return Err(io::Error::other("this is a directory"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= LARGEST).then_some(bytes))
 }
 
 /// The configuration cannot be used.

@@ -9,12 +9,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::source::Problem;
 use super::tree::{Input, Text};
+use crate::found;
 
 /// The texts of an entry have at most so many bytes together once they are expanded.
 const ROOM: usize = 16 << 20;
@@ -217,18 +216,10 @@ impl<'a> Expansion<'a> {
 }
 
 /// The text of a small file that an entry names; otherwise why there is none.
-fn text_of(path: &Path) -> Result<String, String> {
-    // A pipe or a terminal would be waited for.
-    if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
-        return Err("it is no regular file".into());
-    }
-    let mut content = String::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    file.take(LARGEST + 1).read_to_string(&mut content).map_err(|error| error.to_string())?;
-    if content.len() as u64 > LARGEST {
-        return Err("it is larger than the limit of 64 KiB".into());
-    }
-    Ok(content)
+pub(super) fn text_of(path: &Path) -> Result<String, String> {
+    let content = found::read(path, LARGEST).map_err(|error| error.to_string())?;
+    let content = content.ok_or("it is larger than the limit of 64 KiB")?;
+    String::from_utf8(content).map_err(|_| "it is not UTF-8".into())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use mcpjoin::client::ClientError;
 use mcpjoin::link::{HttpListenError, SocketError, SocketErrorKind, SpawnError, SpawnErrorKind};
+use mcpjoin::proto::scan::Encoding;
 use mcpjoin::proto::session::{
     CallError, CallRefused, CloseCause, LinkEnd, LinkEndKind, LinkError, LinkErrorKind, OpeningFailure,
     ProcessExit, foreign_protocol,
@@ -213,6 +214,29 @@ impl Failure {
     }
 
     fn opening(failure: &OpeningFailure, phase: Phase) -> Self {
+        let came = match failure {
+            OpeningFailure::TimedOut { garbage, .. } | OpeningFailure::Ended { garbage, .. } => {
+                garbage.as_ref()
+            }
+            OpeningFailure::Garbage { first, .. } => Some(first),
+            _ => None,
+        };
+        let known = Self::not_opened(failure, phase);
+        // The beginning of other protocols may look like a text.
+        match came.filter(|first| foreign_protocol(first).is_none()).and_then(|first| Encoding::of(first)) {
+            Some(encoding) => known.in_encoding(encoding),
+            None => known,
+        }
+    }
+
+    /// The server writes a text of that encoding where messages are to come.
+    fn in_encoding(mut self, encoding: Encoding) -> Self {
+        self.message = format!("what the server writes is {encoding}, and messages are plain UTF-8");
+        self.id = "E_ENCODING";
+        self.hint("have the server write UTF-8, without a byte order mark")
+    }
+
+    fn not_opened(failure: &OpeningFailure, phase: Phase) -> Self {
         let asked = |method: &Method| {
             if *method == Method::Initialize { Phase::Initialize } else { Phase::Probe }
         };
@@ -311,6 +335,14 @@ impl Failure {
     /// The server is gone, and no error came before.
     fn ended(kind: &LinkEndKind, exit: Option<ProcessExit>, phase: Phase) -> Self {
         let early = matches!(phase, Phase::Probe | Phase::Initialize | Phase::Spawn);
+        if let LinkEndKind::CutOff { received } = kind {
+            let ended = if exit.is_some() { "ended" } else { "closed the connection" };
+            let message =
+                format!("the reply was cut off: the server {ended} after {received} bytes of a message");
+            let hint =
+                if phase == Phase::Call { MAYBE_DONE } else { "try again; -v shows what the server says" };
+            return Self::new("E_CUT_OFF", Exit::Connection, phase, message).hint(hint);
+        }
         let (id, message, hint) = match (kind, exit) {
             (_, Some(ProcessExit::Code(126 | 127))) => (
                 "E_SERVER_EXITED",

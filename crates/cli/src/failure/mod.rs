@@ -189,7 +189,7 @@ impl Failure {
         let mut out =
             format!("{BAD}error:{BAD:#} {} {FAINT}({}){FAINT:#}", visible::line(&self.message), self.id);
         let mut row = |label: &str, text: &str| {
-            let _ = write!(out, "\n  {FAINT}{label:<8}{FAINT:#} {text}");
+            let _ = write!(out, "\n  {FAINT}{label:<8}{FAINT:#} {}", visible::line(text));
         };
         if self.phase != Phase::Usage {
             row("doing", self.phase.as_str());
@@ -204,19 +204,19 @@ impl Failure {
             row("ended", &status.to_string());
         }
         for (place, line) in self.seen.stderr.iter().enumerate() {
-            row(if place == 0 { "stderr" } else { "" }, &visible::line(line));
+            row(if place == 0 { "stderr" } else { "" }, line);
         }
         if let Some(garbage) = &self.seen.garbage {
-            row(self.names().1, &visible::line(garbage));
+            row(self.names().1, garbage);
         }
         if let Some(data) = self.seen.remote.as_ref().and_then(|error| error.data.as_ref()) {
-            row("data", &visible::line(&cut(data.as_str())));
+            row("data", &cut(data.as_str()));
         }
         if let Some(challenge) = &self.seen.challenge {
-            row("asked", &visible::line(challenge));
+            row("asked", challenge);
         }
         if !self.hint.is_empty() {
-            row("try", &visible::line(&self.hint));
+            row("try", &self.hint);
         }
         out
     }

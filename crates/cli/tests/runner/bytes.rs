@@ -342,14 +342,22 @@ fn slow_call(id: u32) -> String {
 #[test]
 fn f34_e98_three_slow_calls_in_flight_at_the_end_of_the_input_are_answered() {
     let mut served = Served::opened();
-    for id in 1..=3 {
-        served.raw(format!("{}\n", slow_call(id)).as_bytes());
-    }
+    let call = |id: u32| {
+        let progress = format!(r#""params":{{"_meta":{{"progressToken":{id}}},"#);
+        slow_call(id).replace(r#""params":{"#, &progress)
+    };
+    // The last one without a line feed.
+    served.raw(format!("{}\n{}\n{}", call(1), call(2), call(3)).as_bytes());
     let (rest, ran) = served.finish();
-    let mut answered: Vec<_> = rest.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
-    answered.sort_unstable();
-    assert_eq!(answered, [1, 2, 3]);
-    assert!(rest.iter().all(|answer| answer["result"]["content"].is_array()), "{rest:?}");
+    for id in 1..=3 {
+        let of_call = |said: &&Value| said["id"] == id || said["params"]["progressToken"] == id;
+        let said: Vec<&Value> = rest.iter().filter(of_call).collect();
+        // What comes on the way is not left out either, and the reply is the last of it.
+        let (reply, progress) = said.split_last().unwrap();
+        assert!(reply["result"]["content"].is_array(), "{said:?}");
+        let progress: Vec<&Value> = progress.iter().map(|said| &said["params"]["progress"]).collect();
+        assert_eq!(progress, [0, 50, 100], "{said:?}");
+    }
     ran.exits(0);
 }
 

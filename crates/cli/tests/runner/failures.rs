@@ -1,5 +1,6 @@
 //! What does not work, and how it is said.
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use super::support::{call_legacy, command, legacy, legacy_with, line, run, start};
@@ -22,6 +23,65 @@ fn r8_a_missing_program_is_told_at_once() {
         "command  mcpjoin-no-such-program --flag",
         "try      ",
     ]);
+}
+
+#[test]
+fn a_reply_that_was_cut_off_is_a_lost_connection() {
+    let whole = r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"ab"}]}}"#;
+    // In a name, in the id, behind the id, in the result, before the last brace.
+    for length in [9, 24, 26, 60, whole.len() - 1] {
+        for (end, status) in [("exit 7", true), ("exec >&-; cat >/dev/null", false)] {
+            let body = format!("read -r line; printf '%s' '{}'; {end}", &whole[..length]);
+            let failure = call_legacy(&["--json"], &body).exits(4).failure();
+            assert_eq!(failure["id"], "E_CUT_OFF", "{failure}");
+            let message = failure["message"].as_str().unwrap();
+            assert!(message.starts_with("the reply was cut off: the server "), "{message}");
+            assert!(message.ends_with(&format!(" after {length} bytes of a message")), "{message}");
+            assert_eq!(failure["status"]["code"] == 7, status, "{failure}");
+        }
+    }
+    // It is whole without its line feed, and of another line feed it is known that nothing comes behind it.
+    call_legacy(&[], &format!("read -r line; printf '%s' '{whole}'")).exits(0);
+    let body = format!("read -r line; echo '{}'; exit 7", &whole[..60]);
+    assert_eq!(call_legacy(&["--json"], &body).exits(5).failure()["id"], "E_BAD_REPLY");
+    // While it opens, and over a socket.
+    let failure =
+        run(["list", "--json", "sh", "-c", r#"read -r line; printf '{"jsonrpc":"2.0","id":1,"resu'"#]);
+    assert_eq!(failure.exits(4).failure()["id"], "E_CUT_OFF");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(br#"{"jsonrpc":"2.0","id":1,"resu"#).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let failure = run(["list", "--json", "--era", "legacy", &address]).exits(4).failure();
+    assert_eq!(
+        failure["message"],
+        "the reply was cut off: the server closed the connection after 29 bytes of a message"
+    );
+}
+
+#[test]
+fn text_in_another_encoding_is_named() {
+    let reply = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    for (encoding, named) in
+        [("UTF-16LE", "UTF-16LE"), ("UTF-16BE", "UTF-16BE"), ("UTF-16", "UTF-16LE"), ("UTF-32LE", "UTF-32LE")]
+    {
+        for end in ["", "; cat >/dev/null"] {
+            let script = format!("read -r line; echo '{reply}' | iconv -t {encoding}{end}");
+            for verb in ["list", "validate"] {
+                let words =
+                    [verb, "--json", "--era", "legacy", "--connect-timeout", "1s", "sh", "-c", &script];
+                let failure = run(words).exits(4).failure();
+                assert_eq!(failure["id"], "E_ENCODING", "{encoding}{end}: {failure}");
+                let message = format!("what the server writes is {named}, and messages are plain UTF-8");
+                assert_eq!(failure["message"], message);
+            }
+        }
+    }
 }
 
 #[test]

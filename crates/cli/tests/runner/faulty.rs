@@ -288,6 +288,10 @@ fn f30_i172_a_file_that_cannot_be_used_is_told_and_the_others_are_used() {
     let pipe = here.join("../config/opencode/opencode.json");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     tell("../config/opencode/opencode.json", " this is no regular file");
+    // A regular file that nobody can read to its end: as root it blocks, and others may not open it.
+    std::fs::create_dir_all(here.join("../.copilot")).unwrap();
+    symlink("/proc/kmsg", here.join("../.copilot/mcp-config.json")).unwrap();
+    tell("../.copilot/mcp-config.json", " ");
     let large = format!("{{\"mcpServers\": {{}}}}{}", " ".repeat(11 << 20));
     folder.file("../.codex/config.toml", large);
     tell("../.codex/config.toml", " larger than the limit of 10 MiB");

@@ -125,3 +125,14 @@ fn f32_odd_words_and_variables_panic_nowhere() {
         assert!(!ran.stderr.contains("panicked"), "{words:?}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn a_file_without_end_is_read_up_to_its_limit() {
+    let pin = format!("sha256:{}", "ab".repeat(32));
+    for words in [
+        &["validate", "--baseline", "/dev/zero", "demo:"][..],
+        &["list", "--pin", &pin, "--cert", "/dev/zero", "--key", "/dev/zero", "quic://127.0.0.1:1"],
+    ] {
+        run(words).exits(2).says(&["/dev/zero", "larger than the limit of 16 MiB"]);
+    }
+}

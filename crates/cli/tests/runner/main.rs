@@ -22,6 +22,7 @@ mod diff;
 mod doctor;
 mod doctor_machine;
 mod entries;
+mod escapes;
 mod every;
 mod failures;
 mod faulty;

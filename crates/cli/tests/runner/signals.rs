@@ -1,13 +1,14 @@
 //! Signals: what was started is gone, whatever it does.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::Command;
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::config::Folder;
-use super::support::{Running, command, legacy, start, takes_less_than};
+use super::orphans::until;
+use super::support::{Running, command, legacy, marked, start, takes_less_than};
 
 /// Says that it is there, and then does not go away when it is asked to.
 const STUBBORN: &str = "trap '' TERM; echo ready >&2; while :; do sleep 1000 & wait; done";
@@ -53,6 +54,41 @@ fn i170_ctrl_c_twice_ends_everything_at_once() {
         running.finish().exits(130);
         began.elapsed()
     });
+}
+
+/// The writing end of a pipe that has no room, and the other end.
+fn full_pipe() -> (Stdio, PipeReader) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    for length in [4096, 1] {
+        while writer.write(&[b'x'; 4096][..length]).is_ok() {}
+    }
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (writer.into(), reader)
+}
+
+#[test]
+fn the_second_signal_ends_a_command_that_is_stuck_and_its_guard_ends_the_server() {
+    let folder = Folder::new("signals-stuck");
+    let ready = folder.path().join("ready");
+    assert!(Command::new("mkfifo").arg(&ready).status().unwrap().success());
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        // The list is announced on standard error, where it waits for a reader: nothing else is done meanwhile.
+        let script = legacy(&format!("echo ready >{}; {STUBBORN}", ready.display()));
+        let mut list = command(["list", "--era", "legacy", "sh", "-c", &script]);
+        let (stderr, reader) = full_pipe();
+        list.stderr(stderr);
+        let mut running = start(list);
+        assert_eq!(std::fs::read_to_string(&ready).unwrap(), "ready\n");
+        // Signals of one kind that come together become one.
+        until(|| {
+            running.signal(signal);
+            running.child.try_wait().unwrap()
+        });
+        until(|| marked(&running.mark).is_empty().then_some(()));
+        drop(reader);
+        running.finish().exits(code);
+    }
 }
 
 #[test]

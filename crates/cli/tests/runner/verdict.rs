@@ -180,8 +180,10 @@ fn a_dead_server_is_told_as_without_memory() {
     let fresh = server.run(&["--json", "--no-cache"]).exits(4).failure();
     assert!(asked.ends_with("died died died"), "{asked}");
     for member in ["id", "message", "phase", "status", "hint"] {
+        assert!(!fresh[member].is_null(), "{member} is missing in {fresh}");
         assert_eq!(remembered[member], fresh[member]);
     }
+    assert_eq!(fresh["status"]["code"], 7);
     // Nothing was learnt from that.
     server.mode("legacy");
     server.asked();

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{CallError, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit};
+use mcpjoin_proto::scan::Encoding;
+use mcpjoin_proto::session::{
+    CallError, CloseCause, LinkEnd, LinkEndKind, OpeningFailure, ProcessExit, foreign_protocol,
+};
 use mcpjoin_proto::{ErrorObject, Method};
 
 use super::report::{Check, Finding, Phase};
@@ -263,6 +266,18 @@ pub(super) fn written(phase: Phase, seen: &Seen) -> Option<Finding> {
     if seen.late_marks > 0 {
         return Some(late_mark(phase, seen.late_marks));
     }
+    // The beginning of other protocols may look like a text.
+    let first = seen.noise.first().filter(|first| foreign_protocol(first).is_none());
+    if let Some(encoding) = first.and_then(|first| Encoding::of(first)) {
+        return Some(Finding::new(
+            "encoding",
+            Check::Output,
+            phase,
+            format!("what the server writes is {encoding}"),
+            "messages are plain UTF-8: nothing of what it writes can be read",
+            "have it write UTF-8, without a byte order mark",
+        ));
+    }
     seen.is_spread().then(|| {
         Finding::new(
             "several-lines",
@@ -309,6 +324,10 @@ pub(super) fn ended(way: Way, phase: Phase, end: &LinkEnd) -> Finding {
     };
     let (meaning, advice) = match (&end.kind, end.exit) {
         (LinkEndKind::Failed(error), None) => (format!("the connection failed: {error}"), "try again"),
+        (LinkEndKind::CutOff { received }, _) => (
+            format!("it has ended in the middle of a message, after {received} bytes of it"),
+            "let it write its last message to the end before it exits; its standard error may say why it ended",
+        ),
         (_, Some(ProcessExit::Code(126 | 127))) => (
             "exit codes 126 and 127 mean that a command inside this one was not found or may not be run"
                 .into(),

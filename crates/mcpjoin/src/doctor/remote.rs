@@ -103,6 +103,9 @@ pub(super) fn closed(phase: Phase, end: &LinkEnd) -> Finding {
             format!("the server closed the connection {when}"),
             "it has ended, does not take what it was sent for its protocol, or serves one client and has one",
         ),
+        LinkEndKind::CutOff { .. } => {
+            (end.to_string(), "the connection was cut, or the server has ended while it was writing")
+        }
         LinkEndKind::Failed(error) => (error.message.clone(), "the connection broke"),
         _ => (end.to_string(), "the connection broke"),
     };

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use mcpjoin_proto::codec::lines::{LineDecoder, LineEvent};
 use mcpjoin_proto::codec::salvage::{Salvaged, SalvagedKind, salvage};
 use mcpjoin_proto::decode::{Decoded, Shape, decode};
+use mcpjoin_proto::scan::ScanErrorKind;
 use mcpjoin_proto::session::{Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, LinkError, Origin, Outbound};
 use mcpjoin_proto::{DecodeError, DecodeErrorKind, DecodeLimits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -249,6 +250,13 @@ pub(super) fn too_long(head: &Bytes, length: usize, limit: usize, origin: Arc<Or
     Inbound::Malformed { error, excerpt: excerpt(head), origin }
 }
 
+/// The error of a last line whose text ends before its JSON value does. Not of a request, which is answered all the same.
+fn cut_off(inbound: &mut Inbound) -> Option<&mut DecodeError> {
+    let Inbound::Malformed { error, .. } = inbound else { return None };
+    let is_cut_off = error.kind == DecodeErrorKind::Json(ScanErrorKind::Truncated);
+    (is_cut_off && error.shape != Shape::Request).then_some(error)
+}
+
 fn excerpt(line: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&line[..line.len().min(EXCERPT)])
 }
@@ -280,7 +288,18 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Inbound> {
         loop {
             match self.lines.poll_event() {
-                Some(LineEvent::Line(line) | LineEvent::Last(line)) => return Poll::Ready(self.line(&line)),
+                Some(LineEvent::Line(line)) => return Poll::Ready(self.line(&line)),
+                Some(LineEvent::Last(line)) => {
+                    let mut inbound = self.line(&line);
+                    if let Some(error) = cut_off(&mut inbound) {
+                        // The reply to a call is missing, and not wrong: the call fails because the stream has ended.
+                        error.id = None;
+                        if matches!(self.reading, Reading::Ended(LinkEndKind::EndOfStream)) {
+                            self.reading = Reading::Ended(LinkEndKind::CutOff { received: line.len() });
+                        }
+                    }
+                    return Poll::Ready(inbound);
+                }
                 Some(LineEvent::TooLong { head, length }) => {
                     return Poll::Ready(self.too_long(&head, length));
                 }

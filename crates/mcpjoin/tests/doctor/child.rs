@@ -416,6 +416,19 @@ fn messages_that_are_written_wrongly_are_told_from_noise() {
 }
 
 #[test]
+fn text_in_another_encoding_is_found() {
+    const LITTLE: &str = r#"printf '{"jsonrpc":"2.0","id":1,"result":{}}\n' | iconv -t UTF-16LE"#;
+    const BIG: &str = r#"printf '{"jsonrpc":"2.0","id":1,"result":{}}\n' | iconv -t UTF-16BE"#;
+    const WIDE: &str = r#"printf '{"jsonrpc":"2.0","id":1,"result":{}}\n' | iconv -t UTF-32LE"#;
+    for (encoding, initialize) in [("UTF-16LE", LITTLE), ("UTF-16BE", BIG), ("UTF-32LE", WIDE)] {
+        let server = Shell { initialize, ..HEALTHY };
+        let report = run(Doctor::new(server.command(), waits(Duration::from_secs(2))).examine());
+        let finding = only(&report, "encoding", Check::Output, Phase::Initialize);
+        assert_eq!(finding.seen, format!("what the server writes is {encoding}"));
+    }
+}
+
+#[test]
 fn a_list_that_cannot_be_read_is_found() {
     let refuses = r#"say '"error":{"code":-32603,"message":"out of order"}'"#;
     let report = Shell { list: refuses, ..HEALTHY }.examine();

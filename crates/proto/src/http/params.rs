@@ -5,6 +5,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
 
 use alloc::borrow::{Cow, ToOwned};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -93,7 +94,7 @@ pub enum InvalidHeaderMark {
 /// # Errors
 /// The first mark that breaks a rule.
 pub fn header_marks(input_schema: &Raw) -> Result<Vec<HeaderMark>, InvalidHeaderMark> {
-    let mut search = Search { marks: Vec::new(), path: Vec::new() };
+    let mut search = Search { marks: Vec::new(), names: BTreeSet::new(), path: Vec::new() };
     // Nearly every schema has none, and looking for a word costs less than taking the schema apart. An escape
     // could hide it.
     let text = input_schema.as_bytes();
@@ -105,6 +106,8 @@ pub fn header_marks(input_schema: &Raw) -> Result<Vec<HeaderMark>, InvalidHeader
 
 struct Search {
     marks: Vec<HeaderMark>,
+    /// Those of the marks, in lower case: a schema of 10 MiB has room for 200,000.
+    names: BTreeSet<String>,
     path: Vec<String>,
 }
 
@@ -198,7 +201,7 @@ impl Search {
         if self.path.is_empty() {
             return Err(InvalidHeaderMark::Type { name });
         }
-        if self.marks.iter().any(|mark| mark.name.eq_ignore_ascii_case(&name)) {
+        if !self.names.insert(name.to_ascii_lowercase()) {
             return Err(InvalidHeaderMark::Repeated { name });
         }
         self.marks.push(HeaderMark { name, path: self.path.clone(), kind });

@@ -84,6 +84,27 @@ pub enum Encoding {
     Utf32Be,
 }
 
+impl Encoding {
+    /// The encoding of a text that is not plain UTF-8, by its byte order mark or by its first two characters: JSON and
+    /// most other text begin with ASCII, so UTF-16 and UTF-32 show NUL bytes there. `None` for everything else.
+    #[must_use]
+    pub const fn of(text: &[u8]) -> Option<Self> {
+        match text {
+            [0xef, 0xbb, 0xbf, ..] => Some(Self::Utf8WithMark),
+            // The mark of UTF-16 is a prefix of the one of UTF-32.
+            [0xff, 0xfe, 0, 0, ..] => Some(Self::Utf32Le),
+            [0, 0, 0xfe, 0xff, ..] => Some(Self::Utf32Be),
+            [0xff, 0xfe, ..] => Some(Self::Utf16Le),
+            [0xfe, 0xff, ..] => Some(Self::Utf16Be),
+            [b' '..=b'~', 0, 0, 0, ..] => Some(Self::Utf32Le),
+            [0, 0, 0, b' '..=b'~', ..] => Some(Self::Utf32Be),
+            [b' '..=b'~', 0, b' '..=b'~', 0, ..] => Some(Self::Utf16Le),
+            [0, b' '..=b'~', 0, b' '..=b'~', ..] => Some(Self::Utf16Be),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

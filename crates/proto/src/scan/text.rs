@@ -30,7 +30,7 @@ impl<'a> Scanner<'a> {
         if text.len() > MAX_LENGTH {
             return Err(ScanError { kind: ScanErrorKind::TooLong, at: MAX_LENGTH });
         }
-        if let Some(encoding) = foreign_encoding(text) {
+        if let Some(encoding) = Encoding::of(text) {
             return Err(ScanError { kind: ScanErrorKind::Encoding(encoding), at: 0 });
         }
         Ok(Self { text, at: 0, limit: depth.min(MAX_DEPTH), duplicate: None })
@@ -468,21 +468,4 @@ impl<'a> Scanner<'a> {
 #[cold]
 const fn fault(kind: ScanErrorKind, at: usize) -> ScanError {
     ScanError { kind, at }
-}
-
-/// The encoding of a text that is not plain UTF-8, by its byte order mark or by its first two characters: JSON
-/// begins with ASCII, so UTF-16 and UTF-32 show NUL bytes there.
-fn foreign_encoding(text: &[u8]) -> Option<Encoding> {
-    match text {
-        [0xef, 0xbb, 0xbf, ..] => Some(Encoding::Utf8WithMark),
-        [0xff, 0xfe, 0, 0, ..] => Some(Encoding::Utf32Le),
-        [0, 0, 0xfe, 0xff, ..] => Some(Encoding::Utf32Be),
-        [0xff, 0xfe, ..] => Some(Encoding::Utf16Le),
-        [0xfe, 0xff, ..] => Some(Encoding::Utf16Be),
-        [b' '..=b'~', 0, 0, 0, ..] => Some(Encoding::Utf32Le),
-        [0, 0, 0, b' '..=b'~', ..] => Some(Encoding::Utf32Be),
-        [b'{' | b'[' | b' ', 0, b' '..=b'~', 0, ..] => Some(Encoding::Utf16Le),
-        [0, b'{' | b'[' | b' ', 0, b' '..=b'~', ..] => Some(Encoding::Utf16Be),
-        _ => None,
-    }
 }

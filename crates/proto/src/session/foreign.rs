@@ -1,6 +1,6 @@
-//! Which protocol somebody speaks who is no peer, by the first words.
+//! Which protocol a stream begins with that is no stream of messages. For text in another encoding see `scan::Encoding`.
 //!
-//! Called by the opening of a client over a socket, by `doctor`, and by whoever has to say what came. It never decides that
+//! Called by the opening of a client over a socket, by `doctor`, and for the messages about failures. It never decides that
 //! something is a message.
 
 /// The protocol that somebody speaks who begins with these bytes, where it is a known one and none that MCP goes over as
@@ -21,15 +21,21 @@ pub fn foreign_protocol(first: &[u8]) -> Option<&'static str> {
         [b'+', b'O', b'K', b' ', ..] => "POP3",
         [b'R', b'F', b'B', b' ', b'0', ..] => "VNC",
         [b'-', b'E', b'R', b'R', b' ', ..] => "Redis",
-        // The length of a packet and its number 0; version 10 of the handshake behind them ends the line.
-        [_, _, 0, 0] | [_, _, 0, 0, 0x0a, b'0'..=b'9', ..] => "MySQL",
+        // The length of a packet in 3 bytes and its number 0; version 10 of the handshake behind them ends the line. A
+        // handshake has more than 48 bytes and fewer than 256. In UTF-32, `{` and a line feed begin in the same way, and
+        // a handshake of 123 bytes is the less likely of the two.
+        [0x30..=0xff, 0, 0, 0] if first[0] != b'{' => "MySQL",
+        [_, _, 0, 0, 0x0a, b'0'..=b'9', ..] => "MySQL",
         _ => return None,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::foreign_protocol;
+    use crate::scan::Encoding;
 
     #[test]
     fn greetings_of_other_servers_are_known_and_log_lines_are_none() {
@@ -50,6 +56,47 @@ mod tests {
         }
         for first in ["", "{", "Starting the server ...", "2025-01-01 INFO ready", "[info] +OK", "220"] {
             assert_eq!(foreign_protocol(first.as_bytes()), None, "{first}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_not_utf_8_are_known_by_their_encoding() {
+        let text = "{\"jsonrpc\":\"2.0\"}";
+        let units = |wide: bool, big: bool, mark: bool| -> Vec<u8> {
+            let mark = mark.then_some('\u{feff}');
+            let characters = mark.into_iter().chain(text.chars()).map(u32::from);
+            characters
+                .flat_map(|character| {
+                    let bytes = if big { character.to_be_bytes() } else { character.to_le_bytes() };
+                    match (wide, big) {
+                        (true, _) => bytes[..].to_vec(),
+                        (false, true) => bytes[2..].to_vec(),
+                        (false, false) => bytes[..2].to_vec(),
+                    }
+                })
+                .collect()
+        };
+        for mark in [true, false] {
+            for (wide, big, encoding) in [
+                (false, false, Encoding::Utf16Le),
+                (false, true, Encoding::Utf16Be),
+                (true, false, Encoding::Utf32Le),
+                (true, true, Encoding::Utf32Be),
+            ] {
+                let bytes = units(wide, big, mark);
+                assert_eq!(Encoding::of(&bytes), Some(encoding), "{}", bytes.escape_ascii());
+                assert_eq!(foreign_protocol(&bytes), None, "{}", bytes.escape_ascii());
+            }
+        }
+        // A brace, and the first byte of a line feed that ends the line.
+        assert_eq!(Encoding::of(b"{\0\0\0"), Some(Encoding::Utf32Le));
+        assert_eq!(foreign_protocol(b"{\0\0\0"), None);
+        for other in [&b""[..], b"{", b"{}", b"\0\0\0\0", b"\x80\0\0\0"] {
+            assert_eq!(Encoding::of(other), None, "{}", other.escape_ascii());
+        }
+        // No packet of a database.
+        for other in [&b"\x01\0\0\0"[..], b"\0\0\0\0", b"ab\0\0"] {
+            assert_eq!(foreign_protocol(other), None, "{}", other.escape_ascii());
         }
     }
 }

@@ -157,6 +157,11 @@ pub struct LinkEnd {
 pub enum LinkEndKind {
     /// The far end has closed its side in an orderly way.
     EndOfStream,
+    /// The far end has closed its side in the middle of a message: it has crashed, or the connection was cut.
+    CutOff {
+        /// So many bytes of the message have come.
+        received: usize,
+    },
     /// Reading or writing has failed.
     Failed(LinkError),
 }
@@ -213,6 +218,14 @@ impl LinkError {
     }
 }
 
+impl LinkEndKind {
+    /// Whether the far end has closed its side itself, whatever it has left unfinished.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        matches!(self, Self::EndOfStream | Self::CutOff { .. })
+    }
+}
+
 impl LinkEnd {
     /// The far end has closed its side, and that is all that is known.
     #[must_use]
@@ -241,6 +254,11 @@ impl fmt::Display for LinkEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, &self.exit) {
             (LinkEndKind::Failed(error), _) => write!(f, "the link failed: {error}")?,
+            (LinkEndKind::CutOff { received }, exit) => {
+                let ended =
+                    if exit.is_some() { "the server ended" } else { "the peer closed the connection" };
+                write!(f, "{ended} in the middle of a message, after {received} bytes of it")?;
+            }
             (LinkEndKind::EndOfStream, Some(_)) => f.write_str("the server ended")?,
             (LinkEndKind::EndOfStream, None) => f.write_str("the peer closed the connection")?,
         }

@@ -369,7 +369,7 @@ impl Session {
             return;
         }
         // A server whose client has closed its side in an orderly way finishes what it has begun.
-        let orderly = matches!(end.kind, LinkEndKind::EndOfStream) && end.exit.is_none();
+        let orderly = end.kind.is_closed() && end.exit.is_none();
         if self.shared.is_server() && orderly && self.draining.is_none() {
             return self.begin_draining(now, CloseCause::Link(end));
         }

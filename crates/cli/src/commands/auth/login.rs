@@ -118,7 +118,7 @@ fn person(
     let ui = ui.clone();
     let time = words::time(patience);
     builder.user_agent(browser.on_url(move |url| {
-        ui.note(&format!(
+        ui.note_lines(&format!(
             "log in with the browser that opens now, within {time}. Where none does, open this address:\n\n  {url}\n"
         ));
     }))

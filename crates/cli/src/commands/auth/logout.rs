@@ -88,9 +88,9 @@ fn sentence(server: &str, logout: &Logout) -> String {
 
 fn warned(ui: &Ui, server: &str, logout: &Logout) {
     if let Some(Err(why)) = &logout.revoked {
-        ui.warning(&visible::line(&format!(
+        ui.warning(&format!(
             "{server}: the authorization server did not take the tokens back ({why}): they may be good until they expire"
-        )));
+        ));
     }
 }
 

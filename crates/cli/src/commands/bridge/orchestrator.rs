@@ -10,7 +10,7 @@ use mcpjoin::bridge::orchestra::client::{
 };
 use mcpjoin::bridge::orchestra::value::Numbers;
 use mcpjoin::bridge::orchestra::{CLIENT_ADDRESS, LISTEN_ADDRESS};
-use mcpjoin::proto::session::{CloseCause, LinkEndKind};
+use mcpjoin::proto::session::CloseCause;
 use tokio::time::timeout;
 
 use crate::args::{self, Poll};
@@ -86,7 +86,7 @@ fn ended(cause: &CloseCause) -> Result<Exit, Failure> {
     match cause {
         // The client has closed its side: that is how this ends.
         CloseCause::Local => Ok(Exit::Done),
-        CloseCause::Link(end) if end.kind == LinkEndKind::EndOfStream => Ok(Exit::Done),
+        CloseCause::Link(end) if end.kind.is_closed() => Ok(Exit::Done),
         cause => Err(Failure::closed(cause, Phase::Serve)),
     }
 }

@@ -9,7 +9,7 @@ use mcpjoin::Link;
 use mcpjoin::bridge::gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::OriginError;
-use mcpjoin::proto::session::{Ask, CloseCause, Limits, LinkEndKind};
+use mcpjoin::proto::session::{Ask, CloseCause, Limits};
 
 use super::starting::Starting;
 use super::{misplaced, of_http};
@@ -224,7 +224,7 @@ fn of_client(cause: &CloseCause) -> Option<Failure> {
     match cause {
         // It has closed its side: that is how this ends.
         CloseCause::Local => None,
-        CloseCause::Link(end) if end.kind == LinkEndKind::EndOfStream => None,
+        CloseCause::Link(end) if end.kind.is_closed() => None,
         CloseCause::Link(_) => {
             Some(Failure::closed(cause, Phase::Serve).hint("look at what standard input and output lead to"))
         }

@@ -4,7 +4,8 @@
 //! again. Where several servers are looked at, an entry names its server; without a name it is for any.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -37,6 +38,16 @@ pub(super) struct Baseline {
     entries: Vec<Entry>,
 }
 
+/// The text of the file. A device or a pipe may have no end.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(io::Error::other("larger than the limit of 16 MiB"));
+    }
+    Ok(text)
+}
+
 impl Baseline {
     /// Reads the file. `or_new`: where there is none, nothing is known.
     pub(super) fn read(path: &Path, or_new: bool) -> Result<Self, Failure> {
@@ -49,10 +60,7 @@ impl Baseline {
                 return Ok(Self { entries: Vec::new() });
             }
             Err(error) => Err(error),
-            Ok(metadata) if metadata.len() > LARGEST => {
-                Err(io::Error::other("larger than the limit of 16 MiB"))
-            }
-            Ok(_) => std::fs::read_to_string(path),
+            Ok(_) => text_of(path),
         };
         let text = file.map_err(|error| {
             let hint = if error.kind() == io::ErrorKind::NotFound {

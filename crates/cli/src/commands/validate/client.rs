@@ -4,7 +4,6 @@ mod place;
 
 use std::ffi::OsString;
 use std::future::pending;
-use std::io::Write as _;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -231,7 +230,7 @@ async fn over_http(
     }
     ui.note(&format!("listening on {}", crate::visible::line(&url)));
     let during = args.client.during;
-    if let Some(command) = command(&args.words, &url) {
+    if let Some(command) = command(ui, &args.words, &url) {
         return over_http_to_ours(ui, validator, listener, command, during, signals).await;
     }
     let idle = if during.is_some() { None } else { Some(IDLE) };
@@ -316,7 +315,7 @@ async fn over_http_to_ours(
 }
 
 /// How the client is started, where there is one to be started.
-fn command(words: &[OsString], url: &str) -> Option<ChildCommand> {
+fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
     let (program, arguments) = words.split_first()?;
     let filled = |word: &OsString| match word.to_str() {
         Some(word) => OsString::from(word.replace(URL, url)),
@@ -324,8 +323,9 @@ fn command(words: &[OsString], url: &str) -> Option<ChildCommand> {
     };
     let command = ChildCommand::new(program).args(arguments.iter().map(filled));
     // Our own standard output has the report, and nothing else.
-    let command = command.stderr(|line| {
-        let _ = std::io::stderr().write_all(&[line, b"\n"].concat());
+    let ui = ui.clone();
+    let command = command.stderr(move |line| {
+        ui.program_line(&String::from_utf8_lossy(line));
     });
     Some(command.shutdown(Duration::ZERO, TERMINATE))
 }

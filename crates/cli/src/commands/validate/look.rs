@@ -256,7 +256,7 @@ impl Progress {
     fn told(&self, label: &str, number: usize, run: &str, probe: &str) {
         if !self.has_line() {
             let whose = if self.count > 1 { format!("{label}: ") } else { String::new() };
-            return self.ui.detail_line(&format!("{whose}run {number}: {run}"));
+            return self.ui.detail(&format!("{whose}run {number}: {run}"));
         }
         let whose = if self.count > 1 { format!("{} {label}: ", self.bar()) } else { String::new() };
         let what = if probe.is_empty() { String::new() } else { format!(": {probe}") };

@@ -3,7 +3,7 @@
 use mcpjoin::proto::types::{ElicitAction, ElicitResult};
 use serde_json::{Value, json};
 
-use super::{ERAS, Wire, answering, builder, call, connect, run, server, silent, text};
+use super::{Asked, ERAS, Wire, answering, builder, call, connect, run, server, silent, text, value};
 
 /// A round: what the client brings to the tool of that name.
 async fn round(wire: &mut Wire, tool: &str, responses: Value, state: &Value) -> Value {
@@ -307,10 +307,23 @@ fn every_round_is_played_in_both_eras() {
 fn who_says_no_is_not_asked_again() {
     run(async {
         for era in ERAS {
-            let declining = builder(era).elicitation(async |_| Ok(ElicitResult::new(ElicitAction::Decline)));
+            let asked = Asked::default();
+            let declining = builder(era).elicitation({
+                let asked = asked.clone();
+                move |params| {
+                    asked.lock().unwrap().push(value(&params)["message"].clone());
+                    async { Ok(ElicitResult::new(ElicitAction::Decline)) }
+                }
+            });
             let client = connect(&server(), declining).await;
             let result = call(&client, "test_input_required_result_multi_round", json!({})).await;
             assert_eq!(text(&result), "(not said) likes (not said)");
+            let asked = asked.lock().unwrap().clone();
+            assert_eq!(
+                asked,
+                ["Step 1: What is your name?", "Step 2: What is your favorite color?"],
+                "{era:?}"
+            );
         }
     });
 }

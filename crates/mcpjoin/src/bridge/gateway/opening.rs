@@ -10,8 +10,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use mcpjoin_proto::session::{
-    CloseCause, Event, Inbound, Limits, LinkCaps, LinkEnd, LinkEndKind, Outbound, Presents, Role, Route,
-    ServerRole, Session,
+    CloseCause, Event, Inbound, Limits, LinkCaps, LinkEnd, Outbound, Presents, Role, Route, ServerRole,
+    Session,
 };
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
@@ -157,7 +157,7 @@ impl Opening {
                 self.hold(inbound);
             }
             let Some(end) = &self.left else { return Poll::Pending };
-            if end.kind != LinkEndKind::EndOfStream || self.io.caps().exchanges {
+            if !end.kind.is_closed() || self.io.caps().exchanges {
                 return Poll::Ready(Err(end.clone()));
             }
             let patience = patience.get_or_insert_with(|| Box::pin(sleep(self.drain)));

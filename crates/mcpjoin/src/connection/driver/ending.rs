@@ -63,9 +63,7 @@ fn with_exit(cause: CloseCause, end: LinkEnd) -> CloseCause {
             CloseCause::Link(LinkEnd { kind: first.kind, ..end })
         }
         // The peer had said everything, and was not told everything.
-        CloseCause::Link(first)
-            if first.kind == LinkEndKind::EndOfStream && matches!(end.kind, LinkEndKind::Failed(_)) =>
-        {
+        CloseCause::Link(first) if first.kind.is_closed() && matches!(end.kind, LinkEndKind::Failed(_)) => {
             CloseCause::Link(LinkEnd { kind: end.kind, ..first })
         }
         cause => cause,

@@ -218,20 +218,32 @@ impl World {
 
     /// The text of a regular file of reasonable size.
     pub(super) fn read(&self, path: &Path) -> Option<String> {
-        let path = self.real(path);
-        let metadata = fs::metadata(&path).ok()?;
-        if !metadata.is_file() || metadata.len() > LARGEST {
+        let file = self.open(path)?;
+        if file.metadata().ok()?.len() > LARGEST {
             return None;
         }
         let mut bytes = Vec::new();
-        fs::File::open(path).ok()?.take(LARGEST).read_to_end(&mut bytes).ok()?;
+        file.take(LARGEST).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Opens a regular file. One that blocks, as some of `/proc` do, has nothing to read: the rest is looked at all the same.
+    fn open(&self, path: &Path) -> Option<fs::File> {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(self.real(path))
+            .ok()?;
+        file.metadata().ok()?.is_file().then_some(file)
     }
 
     /// The beginning of a file, as much as the system looks at to see what runs it.
     pub(super) fn head(&self, path: &Path) -> Option<String> {
         let mut bytes = Vec::new();
-        fs::File::open(self.real(path)).ok()?.take(256).read_to_end(&mut bytes).ok()?;
+        self.open(path)?.take(256).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 

@@ -1,7 +1,7 @@
 //! What is wrong with certificates of our own: which file, what, and what to do.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -108,9 +108,20 @@ impl CertificateError {
     }
 }
 
+/// A larger file holds no certificates: the bundle of all public authorities has 200 KiB. A device may have no end.
+const LARGEST: u64 = 16 << 20;
+
 /// Reads a file that may be known.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
-    fs::read(path).map_err(|error| CertificateError::io(path, error))
+    let read = || {
+        let mut bytes = Vec::new();
+        fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(io::Error::other("it is larger than the limit of 16 MiB"));
+        }
+        Ok(bytes)
+    };
+    read().map_err(|error| CertificateError::io(path, error))
 }
 
 /// Reads a file that must be ours alone.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::fish_variables::{USER_PATHS, is_path};
 use super::fish_words::{Joint, Part, Statement, Word, statements};
 use super::tree::Piece;
-use super::{DEPTH, Holds, STEPS, Shell, tools};
+use super::{DEPTH, Holds, Shell, tools};
 
 /// A session of fish that reads its files.
 pub(super) struct Fish<'s, 'w> {
@@ -82,9 +82,7 @@ impl Fish<'_, '_> {
         while at < range.end {
             let statement = &all[at];
             self.shell.line = statement.line;
-            self.shell.steps += 1;
-            if self.shell.steps > STEPS || self.shell.is_spent() {
-                self.shell.not_computed("more is done there than is followed");
+            if !self.shell.goes_on() {
                 return Flow::Leave;
             }
             let end = if opens(statement) { close(all, at, range.end) } else { at + 1 };

@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use mcpjoin_proto::Walk;
+
 use self::doubt::Doubt;
 use self::tree::{Assignment, Command, Item, Joint, List, Value, Word};
 use super::world::World;
@@ -107,7 +109,7 @@ pub(super) struct Shell<'a> {
     positional: Vec<String>,
     file: PathBuf,
     line: usize,
-    steps: usize,
+    walk: Walk,
     depth: usize,
     /// How many bytes may still be made.
     room: Cell<usize>,
@@ -167,7 +169,7 @@ impl<'a> Shell<'a> {
             positional: Vec::new(),
             file: PathBuf::new(),
             line: 0,
-            steps: 0,
+            walk: Walk::new(STEPS),
             depth: 0,
             room: Cell::new(ROOM),
             read: Vec::new(),
@@ -293,10 +295,17 @@ impl<'a> Shell<'a> {
         }
     }
 
-    fn command(&mut self, command: &Command) -> Flow {
-        self.steps += 1;
-        if self.steps > STEPS || self.is_spent() {
+    /// Takes a step; false, which is told, when there are none left, or no room.
+    fn goes_on(&mut self) -> bool {
+        let goes_on = self.walk.step() && !self.is_spent();
+        if !goes_on {
             self.not_computed("more is done there than is followed");
+        }
+        goes_on
+    }
+
+    fn command(&mut self, command: &Command) -> Flow {
+        if !self.goes_on() {
             return Flow::Exit;
         }
         match command {
@@ -367,9 +376,7 @@ impl<'a> Shell<'a> {
     fn turns(&mut self, name: &str, words: &[Word], body: &List) -> Flow {
         let values: Vec<String> = words.iter().flat_map(|word| self.fields(word)).collect();
         for value in values {
-            self.steps += 1;
-            if self.steps > STEPS || self.is_spent() {
-                self.not_computed("more is done there than is followed");
+            if !self.goes_on() {
                 return Flow::Exit;
             }
             self.variables.insert(name.to_owned(), value);
@@ -513,7 +520,7 @@ impl<'a> Shell<'a> {
             return Flow::On(Holds::Yes);
         }
         let there = self.source(&path);
-        if self.steps > STEPS { Flow::Exit } else { Flow::On(there.into()) }
+        if self.walk.left() == 0 { Flow::Exit } else { Flow::On(there.into()) }
     }
 
     /// The file that is read under that name.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::super::world::System;
-use super::{DEPTH, ELEMENTS, LONGEST, STEPS, Shell};
+use super::{DEPTH, ELEMENTS, LONGEST, Shell};
 
 /// A session of nu that reads its files.
 struct Nu<'s, 'w> {
@@ -67,9 +67,7 @@ impl Nu<'_, '_> {
         let Some((text, before)) = self.shell.enter(file) else { return false };
         for (line, statement) in statements(&text) {
             self.shell.line = line;
-            self.shell.steps += 1;
-            if self.shell.steps > STEPS || self.shell.is_spent() {
-                self.shell.not_computed("more is done there than is followed");
+            if !self.shell.goes_on() {
                 break;
             }
             self.statement(statement.trim());
