@@ -17,6 +17,7 @@ mod spdx;
 mod steps;
 mod suite;
 mod test;
+mod tools;
 mod tree;
 mod wire;
 
@@ -40,10 +41,12 @@ cargo xtask CHORE
                      `unread`
   sentences --settle makes rules of what was owed, where the book has them now
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
+  tools              the programs that tests need beyond Rust, Node and Python: prints each with its version, and downloads
+                     what is missing into target/tools where apt is, without root
   interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
   conformance [--scenario NAME] [--through-nginx] [--through-bridge]
                      the official conformance suite, server and client, held against conformance/expected.toml (needs
-                     npm); those of the server once more through a reverse proxy (needs nginx), or through our own
+                     npm); those of the server once more through a reverse proxy (needs nginx: `tools`), or through our own
                      bridge
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions,
@@ -81,6 +84,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["sentences", specification] => sentences::check(&root, Path::new(specification)),
         ["sentences", specification, "--write"] => sentences::write(&root, Path::new(specification)),
         ["deny"] => dependencies::run(&root),
+        ["tools"] => tools::run(&root),
         ["interop", "install"] => interop::install(&root),
         ["conformance", options @ ..] => {
             conformance::build_and_run(&root, &conformance::Options::parse(options)?)
