@@ -11,6 +11,7 @@ mod dependencies;
 mod dist;
 mod fuzz;
 mod interop;
+mod mutants;
 mod requirements;
 mod sentences;
 mod spdx;
@@ -51,6 +52,10 @@ cargo xtask CHORE
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions,
                      quic, bridge (bench/README.md)
+  mutants --sample N --seed S [--area NAME]
+                     changes the sources in N places of each area, one at a time, and tells which changes its tests do
+                     not notice: gateway, http-server, http-client, connection, auth, process, session. Installs
+                     cargo-mutants into target/tools; takes minutes for each place
   dist [--binary PATH]
                      the archive, the npm package and the wheel, into target/packages; around that binary, to try them
                      out, into target/packages-tried
@@ -90,6 +95,7 @@ fn run(words: &[&str]) -> Result<()> {
             conformance::build_and_run(&root, &conformance::Options::parse(options)?)
         }
         ["bench", options @ ..] => bench::run(&root, &bench::Options::parse(options)?),
+        ["mutants", options @ ..] => mutants::run(&root, &mutants::Options::parse(options)?),
         ["dist"] => dist::run(&root).map(drop),
         ["dist", "--binary", path] => dist::try_out(&root, Path::new(path)).map(drop),
         ["wire"] => wire::run(&root, false),

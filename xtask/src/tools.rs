@@ -110,9 +110,13 @@ pub(crate) fn nginx(root: &Path) -> Result<PathBuf> {
 
 /// Where the tools of a build lie.
 pub(crate) fn folder(root: &Path) -> Result<PathBuf> {
+    Ok(target(root)?.join("tools"))
+}
+
+/// The folder of a build.
+pub(crate) fn target(root: &Path) -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let folder = target.join("tools");
-    std::path::absolute(&folder).with_context(|| format!("cannot tell where {} is", folder.display()))
+    std::path::absolute(&target).with_context(|| format!("cannot tell where {} is", target.display()))
 }
 
 fn provide(tool: &Tool, folder: &Path) -> Result<Found> {
@@ -174,7 +178,7 @@ fn printed(program: &Path, argument: &str) -> Option<String> {
 }
 
 /// Makes an empty folder, whatever was there.
-fn empty(folder: &Path) -> Result<()> {
+pub(crate) fn empty(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("cannot empty {}", folder.display()));
