@@ -7,7 +7,7 @@
 mod sample;
 mod table;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -79,6 +79,17 @@ const AREAS: [Area; 7] = [
     },
 ];
 
+/// Mutants by their names, which say file, line, column and change.
+type Places = BTreeMap<String, Place>;
+
+/// Where a mutant begins.
+#[derive(Clone, Debug)]
+struct Place {
+    file: String,
+    /// From 1 on.
+    line: usize,
+}
+
 /// What was asked for.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
@@ -124,9 +135,13 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let wanted = |area: &&Area| options.area.as_ref().is_none_or(|only| only == area.name);
     let mut rows = Vec::new();
     for area in AREAS.iter().filter(wanted) {
-        let names = area.list(&program, &tree)?;
-        let drawn = sample::draw(names.clone(), options.sample, Seed(options.seed));
-        println!("\n==> {}: {} of {} mutants", area.name, drawn.len(), names.len());
+        let places = area.list(&program, &tree)?;
+        let drawn = sample::draw(places.keys().cloned().collect(), options.sample, Seed(options.seed));
+        println!("\n==> {}: {} of {} mutants", area.name, drawn.len(), places.len());
+        let drawn: Places = drawn
+            .into_iter()
+            .filter_map(|name| places.get(&name).cloned().map(|place| (name, place)))
+            .collect();
         let outcomes = area.run(&program, &tree, &folder, &drawn)?;
         println!("{}", outcomes.survivors());
         rows.push((area.name, outcomes));
@@ -136,25 +151,33 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 }
 
 impl Area {
-    /// The name of each mutant, which says file, line, column and change.
-    fn list(&self, program: &Path, tree: &Path) -> Result<Vec<String>> {
+    /// The mutants that there are.
+    fn list(&self, program: &Path, tree: &Path) -> Result<Places> {
         let listing = steps::stdout(self.command(program, tree).args(["--list", "--json"]))?;
         let listing: Vec<Json> = serde_json::from_str(&listing).context("the list of mutants")?;
-        let name = |mutant: &Json| mutant["name"].as_str().map(str::to_owned).context("a mutant has no name");
-        let names = listing.iter().map(name).collect::<Result<Vec<_>>>()?;
-        if names.is_empty() {
+        let places = listing.iter().map(|mutant| {
+            let name = mutant["name"].as_str()?.to_owned();
+            let line = usize::try_from(mutant.pointer("/span/start/line")?.as_u64()?).ok()?;
+            Some((name, Place { file: mutant["file"].as_str()?.to_owned(), line }))
+        });
+        let places: Places = places.collect::<Option<_>>().context("cargo-mutants lists in another form")?;
+        if places.is_empty() {
             bail!("{} has no mutants: {} names nothing", self.name, self.files);
         }
-        Ok(names)
+        Ok(places)
     }
 
-    fn run(&self, program: &Path, tree: &Path, folder: &Path, drawn: &[String]) -> Result<Outcomes> {
+    fn run(&self, program: &Path, tree: &Path, folder: &Path, drawn: &Places) -> Result<Outcomes> {
         let output = folder.join(self.name);
         tools::empty(&output)?;
+        let lines = output.join("lines.diff");
+        fs::write(&lines, as_diff(tree, drawn)?)?;
         let mut command = self.command(program, tree);
         command.args(["--in-place", "--all-features", "--cap-lints=true", "--annotations=none"]);
         command.arg("--output").arg(&output).env("CARGO_TARGET_DIR", folder.join("build"));
-        command.args(drawn.iter().map(|name| format!("--re=^{}$", sample::literally(name))));
+        command.args(drawn.keys().map(|name| format!("--re=^{}$", sample::literally(name))));
+        // Version 27.1 holds no mutant that deletes a field to the expressions: without this it runs all of them.
+        command.arg("--in-diff").arg(&lines);
         // For building, too: no other test is linked.
         command.arg("--cargo-arg=--lib");
         command.args(self.tests.iter().map(|name| format!("--cargo-arg=--test={name}")));
@@ -165,7 +188,8 @@ impl Area {
         }
         let path = output.join("mutants.out/outcomes.json");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let outcomes = Outcomes::parse(&text).with_context(|| path.display().to_string())?;
+        let outcomes = Outcomes::parse(&text, |name| drawn.contains_key(name));
+        let outcomes = outcomes.with_context(|| path.display().to_string())?;
         if outcomes.all() != drawn.len() {
             bail!("{} mutants were drawn and {} were run", drawn.len(), outcomes.all());
         }
@@ -179,6 +203,24 @@ impl Area {
         command.stdin(Stdio::null());
         command
     }
+}
+
+/// A change that adds the lines on which mutants begin: how cargo-mutants is told of lines.
+fn as_diff(tree: &Path, drawn: &Places) -> Result<String> {
+    let mut files: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for place in drawn.values() {
+        files.entry(&place.file).or_default().insert(place.line);
+    }
+    let mut diff = String::new();
+    for (file, lines) in files {
+        let text = fs::read_to_string(tree.join(file)).with_context(|| format!("cannot read {file}"))?;
+        diff += &format!("--- a/{file}\n+++ b/{file}\n");
+        for (added, line) in lines.into_iter().enumerate() {
+            let content = text.lines().nth(line - 1).with_context(|| format!("{file} has no line {line}"))?;
+            diff += &format!("@@ -{},0 +{line} @@\n+{content}\n", line - 1 - added);
+        }
+    }
+    Ok(diff)
 }
 
 /// The pinned cargo-mutants, installed unless it is there.
@@ -237,7 +279,10 @@ fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{AREAS, Options, copy};
+    use std::collections::BTreeMap;
+    use std::fs;
+
+    use super::{AREAS, Options, Place, as_diff, copy};
     use crate::root;
 
     #[test]
@@ -272,19 +317,36 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_told_as_a_diff() {
+        let place = |line| Place { file: "clippy.toml".to_owned(), line };
+        let drawn = BTreeMap::from([
+            ("b".to_owned(), place(3)),
+            ("a".to_owned(), place(1)),
+            ("c".to_owned(), place(3)),
+        ]);
+        let text = fs::read_to_string(root().join("clippy.toml")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let diff = format!(
+            "--- a/clippy.toml\n+++ b/clippy.toml\n@@ -0,0 +1 @@\n+{}\n@@ -1,0 +3 @@\n+{}\n",
+            lines[0], lines[2]
+        );
+        assert_eq!(as_diff(&root(), &drawn).unwrap(), diff);
+        assert!(as_diff(&root(), &BTreeMap::from([("a".to_owned(), place(99))])).is_err());
+    }
+
+    #[test]
     fn a_copy_is_made_alike_again() {
         let tree = std::env::temp_dir().join(format!("xtask-mutants-{}", std::process::id()));
         let files = copy(&root(), &tree).unwrap();
         let (changed, added) = (tree.join("xtask/src/main.rs"), tree.join("xtask/src/left.rs"));
         let kept = tree.join("xtask/src/mutants.rs");
-        let time = std::fs::metadata(&kept).unwrap().modified().unwrap();
-        std::fs::write(&changed, "a mutant").unwrap();
-        std::fs::write(&added, "of a run that was stopped").unwrap();
+        let time = fs::metadata(&kept).unwrap().modified().unwrap();
+        fs::write(&changed, "a mutant").unwrap();
+        fs::write(&added, "of a run that was stopped").unwrap();
         assert_eq!(copy(&root(), &tree).unwrap(), files);
-        let alike =
-            std::fs::read(&changed).unwrap() == std::fs::read(root().join("xtask/src/main.rs")).unwrap();
+        let alike = fs::read(&changed).unwrap() == fs::read(root().join("xtask/src/main.rs")).unwrap();
         assert!(alike && !added.exists());
-        assert_eq!(std::fs::metadata(&kept).unwrap().modified().unwrap(), time);
-        std::fs::remove_dir_all(&tree).unwrap();
+        assert_eq!(fs::metadata(&kept).unwrap().modified().unwrap(), time);
+        fs::remove_dir_all(&tree).unwrap();
     }
 }

@@ -18,14 +18,17 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Reads `outcomes.json`.
-    pub(super) fn parse(text: &str) -> Result<Self> {
+    /// Reads `outcomes.json`, of the mutants that were drawn.
+    pub(super) fn parse(text: &str, drawn: impl Fn(&str) -> bool) -> Result<Self> {
         let document: Json = serde_json::from_str(text)?;
         let listed = document["outcomes"].as_array().context("no list of outcomes")?;
         let mut outcomes = Self::default();
         for outcome in listed.iter().filter(|outcome| outcome["scenario"] != "Baseline") {
             let name = outcome.pointer("/scenario/Mutant/name").and_then(Json::as_str);
             let name = name.context("an outcome without a mutant")?;
+            if !drawn(name) {
+                continue;
+            }
             match outcome["summary"].as_str() {
                 Some("CaughtMutant") => outcomes.caught += 1,
                 Some("Unviable") => outcomes.unbuildable += 1,
@@ -113,8 +116,10 @@ mod tests {
 
     #[test]
     fn outcomes_are_counted_and_survivors_named() {
-        let summaries = ["CaughtMutant", "MissedMutant", "Unviable", "Timeout", "CaughtMutant"];
-        let outcomes = Outcomes::parse(&document(&summaries)).unwrap();
+        // The fifth was not drawn.
+        let summaries =
+            ["CaughtMutant", "MissedMutant", "Unviable", "Timeout", "CaughtMutant", "CaughtMutant"];
+        let outcomes = Outcomes::parse(&document(&summaries), |name| !name.starts_with("a.rs:4")).unwrap();
         assert_eq!((outcomes.all(), outcomes.caught, outcomes.seconds), (5, 2, 20.0));
         let table = print(&[("gateway", outcomes), ("auth", Outcomes::default())]);
         assert!(table.contains("| gateway | 5 | 1 | 2 | 1 | 1 | 75 % | 4 |"), "{table}");
@@ -125,8 +130,10 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_no_success() {
-        assert!(Outcomes::parse(&document(&["Failure"])).is_err());
-        assert!(Outcomes::parse("{}").is_err());
-        assert!(Outcomes::parse(r#"{"outcomes":[{"scenario":{}, "summary":"CaughtMutant"}]}"#).is_err());
+        assert!(Outcomes::parse(&document(&["Failure"]), |_| true).is_err());
+        assert!(Outcomes::parse("{}", |_| true).is_err());
+        assert!(
+            Outcomes::parse(r#"{"outcomes":[{"scenario":{}, "summary":"CaughtMutant"}]}"#, |_| true).is_err()
+        );
     }
 }
