@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a chore is for")]
 
 mod bench;
+mod bounds;
 mod catalogue;
 mod conformance;
 mod counts;
@@ -35,6 +36,7 @@ cargo xtask CHORE
                      servers, fuzz targets, and the number of tests per group (xtask/test-counts.toml)
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
+  bounds             what others can make us hold or do: each bound with its total and its test (xtask/bounds.toml)
   sentences          the normative sentences of the specification (crates/check/sentences): how many have a rule, and
                      why the others have none
   sentences SPECIFICATION [--write]
@@ -84,6 +86,7 @@ fn run(words: &[&str]) -> Result<()> {
             // Both are looked at, whatever the first has found.
             catalogue::print(&root).and(required)
         }
+        ["bounds"] => bounds::print(&root),
         ["sentences"] => sentences::counts(&root),
         ["sentences", "--settle"] => sentences::settle(&root),
         ["sentences", specification] => sentences::check(&root, Path::new(specification)),

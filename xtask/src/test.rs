@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail};
 use crate::counts::{self, Counts};
 use crate::steps::{self, Beside, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
-use crate::{catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tools, tree, wire};
+use crate::{
+    bounds, catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tools, tree, wire,
+};
 
 /// The package whose tests need the published servers.
 const INTEROP: &str = "interop";
@@ -59,6 +61,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     steps.step("wire", "cargo xtask wire", || wire::run(root, false));
     steps.step("requirements", "cargo xtask requirements", || requirements::check(root));
     steps.step("catalogue", "cargo xtask requirements", || catalogue::check(root));
+    steps.step("bounds", "cargo xtask bounds", || bounds::check(root));
     steps.step("clippy", "cargo clippy --workspace --all-targets --all-features -- -D warnings", || {
         clippy(root)
     });
