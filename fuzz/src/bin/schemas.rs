@@ -7,6 +7,9 @@ use mcpjoin_fuzz::{Input, start};
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::http::params::{check_param_headers, header_marks, param_headers};
 
+/// Up to so many bytes of the schema times bytes of the value a walk decides: it gives up after 100,000 steps.
+const SMALL: usize = 50_000;
+
 fuzz_target!(init: start("schemas"), |data: &[u8]| {
     let mut input = Input::new(data);
     let (first, second, value) = (input.line(), input.line(), input.line());
@@ -24,17 +27,23 @@ fuzz_target!(init: start("schemas"), |data: &[u8]| {
 fn fits(schema: &Raw, value: &Raw) {
     let refused = misfit(schema, value);
     // References and identifiers lead elsewhere when a schema lies in another one.
-    if !schema.as_str().contains(['$', '\\']) && !schema.as_str().contains("\"id\"") {
-        let within =
-            |text: &str| Raw::parse(text.replace('S', schema.as_str())).expect("a schema around a schema");
-        assert!(misfit(&within(r#"{"allOf":[true,S]}"#), value).is_some() == refused.is_some());
-        assert!(
-            refused.is_none() || misfit(&within(r#"{"not":S}"#), value).is_none(),
-            "{schema:?} {value:?}"
-        );
-        assert!(misfit(&within(r#"{"anyOf":[S,true]}"#), value).is_none());
-        assert!(misfit(&within(r#"{"allOf":[S,false]}"#), value).is_some());
+    let text = schema.as_str();
+    if text.contains(['$', '\\']) || text.contains("\"id\"") || text.len() * value.len() > SMALL {
+        return;
     }
+    let within = |before: &str, behind: &str| Raw::parse(format!("{before}{text}{behind}")).ok();
+    // It may be too deep for another level.
+    let (Some(all), Some(not)) = (within("{\"allOf\":[true,", "]}"), within("{\"not\":", "}")) else {
+        return;
+    };
+    assert_eq!(misfit(&all, value).is_some(), refused.is_some());
+    assert!(refused.is_none() || misfit(&not, value).is_none());
+    let (Some(any), Some(none)) = (within("{\"anyOf\":[", ",true]}"), within("{\"allOf\":[", ",false]}"))
+    else {
+        return;
+    };
+    assert!(misfit(&any, value).is_none());
+    assert!(misfit(&none, value).is_some());
 }
 
 /// Arguments that can be sent in headers are those that a server reads from them.
@@ -50,9 +59,9 @@ fn differ(first: &Raw, second: &Raw) {
     let offer = |schema: &Raw| {
         let schema = schema.as_str();
         let tool = format!(r#"{{"name":"t","inputSchema":{schema},"outputSchema":{schema}}}"#);
-        Offer { tools: vec![Raw::parse(tool).expect("a schema in a tool")], ..Offer::default() }
+        Some(Offer { tools: vec![Raw::parse(tool).ok()?], ..Offer::default() })
     };
-    let (first, second) = (offer(first), offer(second));
+    let (Some(first), Some(second)) = (offer(first), offer(second)) else { return };
     assert!(changes(&first, &first).is_empty());
     assert_eq!(changes(&first, &second).is_empty(), changes(&second, &first).is_empty());
     let verdict = compatibility("server", &[first.tools, second.tools].concat());
