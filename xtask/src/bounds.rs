@@ -99,11 +99,7 @@ fn hold(root: &Path, table: &Table) -> Result<Vec<String>> {
             Err(error) => faults.push(format!("{}: {error:#}", bound.what)),
         }
     }
-    if faults.is_empty() {
-        Ok(numbers)
-    } else {
-        bail!("{} is not true:\n    {}", FILE, faults.join("\n    "))
-    }
+    if faults.is_empty() { Ok(numbers) } else { bail!("{FILE} is not true:\n    {}", faults.join("\n    ")) }
 }
 
 /// Tests that are not there, fields without a row, and rows that stand twice.

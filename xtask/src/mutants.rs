@@ -115,7 +115,7 @@ impl Options {
                 [word, ..] => {
                     bail!(
                         "`mutants` knows no `{word}`: only --sample N, --seed S and --area NAME, each with its value"
-                    )
+                    );
                 }
                 [] => {}
             }

@@ -90,7 +90,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for tool in &TOOLS {
         match provide(tool, &folder) {
             Ok(Found { program, version }) => {
-                println!("    {:<8} {:<10} {}", tool.name, version.to_string(), program.display());
+                println!("    {:<8} {:<10} {}", tool.name, version, program.display());
             }
             Err(error) => faults.push(format!("{}, for {}: {error:#}", tool.name, tool.purpose)),
         }
@@ -188,7 +188,8 @@ pub(crate) fn empty(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;

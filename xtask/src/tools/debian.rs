@@ -109,8 +109,8 @@ fn libraries(unpacked: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn holds_libraries(folder: &Path) -> bool {
-    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.into_iter().any(|name| name.to_string_lossy().contains(".so"))
+    let mut names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.any(|name| name.to_string_lossy().contains(".so"))
 }
 
 fn archives(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -150,7 +150,8 @@ fn executable(_: &Path) -> Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::ffi::OsStr;
     use std::fs;
