@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a chore is for")]
 
 mod bench;
+mod bounds;
 mod catalogue;
 mod conformance;
 mod counts;
@@ -11,12 +12,14 @@ mod dependencies;
 mod dist;
 mod fuzz;
 mod interop;
+mod mutants;
 mod requirements;
 mod sentences;
 mod spdx;
 mod steps;
 mod suite;
 mod test;
+mod tools;
 mod tree;
 mod wire;
 
@@ -33,6 +36,7 @@ cargo xtask CHORE
                      servers, fuzz targets, and the number of tests per group (xtask/test-counts.toml)
   requirements       R1 to R86, the adversarial cases 1 to 180 and the faults F1 to F36, each with the tests that
                      show it
+  bounds             what others can make us hold or do: each bound with its total and its test (xtask/bounds.toml)
   sentences          the normative sentences of the specification (crates/check/sentences): how many have a rule, and
                      why the others have none
   sentences SPECIFICATION [--write]
@@ -40,14 +44,20 @@ cargo xtask CHORE
                      `unread`
   sentences --settle makes rules of what was owed, where the book has them now
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
+  tools              the programs that tests need beyond Rust, Node and Python: prints each with its version, and downloads
+                     what is missing into target/tools where apt is, without root
   interop install    the published servers and clients that the interop tests run against, into interop/ (needs npm and python3)
   conformance [--scenario NAME] [--through-nginx] [--through-bridge]
                      the official conformance suite, server and client, held against conformance/expected.toml (needs
-                     npm); those of the server once more through a reverse proxy (needs nginx), or through our own
+                     npm); those of the server once more through a reverse proxy (needs nginx: `tools`), or through our own
                      bridge
   bench [PART...] [--repetitions N] [--seconds S] [--peers A,B]
                      mcpjoin beside its peers, as ratios: servers, clients, startup, command-lines, http, sessions,
                      quic, bridge (bench/README.md)
+  mutants --sample N --seed S [--area NAME]
+                     changes the sources in N places of each area, one at a time, and tells which changes its tests do
+                     not notice: gateway, http-server, http-client, connection, auth, process, session. Installs
+                     cargo-mutants into target/tools; takes minutes for each place
   dist [--binary PATH]
                      the archive, the npm package and the wheel, into target/packages; around that binary, to try them
                      out, into target/packages-tried
@@ -76,16 +86,19 @@ fn run(words: &[&str]) -> Result<()> {
             // Both are looked at, whatever the first has found.
             catalogue::print(&root).and(required)
         }
+        ["bounds"] => bounds::print(&root),
         ["sentences"] => sentences::counts(&root),
         ["sentences", "--settle"] => sentences::settle(&root),
         ["sentences", specification] => sentences::check(&root, Path::new(specification)),
         ["sentences", specification, "--write"] => sentences::write(&root, Path::new(specification)),
         ["deny"] => dependencies::run(&root),
+        ["tools"] => tools::run(&root),
         ["interop", "install"] => interop::install(&root),
         ["conformance", options @ ..] => {
             conformance::build_and_run(&root, &conformance::Options::parse(options)?)
         }
         ["bench", options @ ..] => bench::run(&root, &bench::Options::parse(options)?),
+        ["mutants", options @ ..] => mutants::run(&root, &mutants::Options::parse(options)?),
         ["dist"] => dist::run(&root).map(drop),
         ["dist", "--binary", path] => dist::try_out(&root, Path::new(path)).map(drop),
         ["wire"] => wire::run(&root, false),

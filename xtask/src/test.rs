@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail};
 use crate::counts::{self, Counts};
 use crate::steps::{self, Beside, Steps, cargo, succeed};
 use crate::suite::{self, Built, Group, Tally};
-use crate::{catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tree, wire};
+use crate::{
+    bounds, catalogue, conformance, dependencies, dist, fuzz, interop, requirements, tools, tree, wire,
+};
 
 /// The package whose tests need the published servers.
 const INTEROP: &str = "interop";
@@ -48,7 +50,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 
     // Much of it is waiting for registries, and one compiler after the other uses one processor alone. They have folders of
     // their own, and are there before the first test begins.
-    let (folder, other) = (root.to_owned(), root.to_owned());
+    let (folder, other, third) = (root.to_owned(), root.to_owned(), root.to_owned());
+    let programs = Beside::begin("tools", "cargo xtask tools", move || tools::run(&third));
     let servers = Beside::begin("servers", "cargo xtask interop install", move || interop::install(&folder));
     let targets = Beside::begin("fuzz targets", "cargo xtask fuzz 0", move || fuzz::build(&other));
 
@@ -58,6 +61,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     steps.step("wire", "cargo xtask wire", || wire::run(root, false));
     steps.step("requirements", "cargo xtask requirements", || requirements::check(root));
     steps.step("catalogue", "cargo xtask requirements", || catalogue::check(root));
+    steps.step("bounds", "cargo xtask bounds", || bounds::check(root));
     steps.step("clippy", "cargo clippy --workspace --all-targets --all-features -- -D warnings", || {
         clippy(root)
     });
@@ -75,6 +79,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 
     let build = "cargo test --workspace --all-features --no-run";
     let built = steps.step("build tests", build, || suite::build(root));
+    steps.joined(programs);
     let installed = steps.joined(servers);
     steps.joined(targets);
     if let Some(built) = built {

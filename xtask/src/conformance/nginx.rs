@@ -3,15 +3,13 @@
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use interop::Port;
 
 use super::process::Running;
-
-/// Where a system has it: what is not everybody's need not be in everybody's path.
-const PROGRAMS: [&str; 2] = ["nginx", "/usr/sbin/nginx"];
+use crate::tools;
 
 /// A proxy that runs. Ended when it is dropped.
 pub(crate) struct Nginx {
@@ -25,9 +23,7 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Starts one in front of a server; what it writes goes into the folder.
     pub(crate) fn start(root: &Path, server: &str, folder: &Path) -> Result<Self> {
-        let Some(program) = PROGRAMS.into_iter().find(|program| runs(program)) else {
-            bail!("there is no nginx; on Debian or Ubuntu: apt-get install nginx-light");
-        };
+        let program = tools::nginx(root)?;
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let template = root.join("conformance/nginx.conf");
         let template =
@@ -58,12 +54,6 @@ impl Nginx {
     pub(crate) fn runs(&mut self) -> Result<()> {
         self.process.runs()
     }
-}
-
-fn runs(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg("-v").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 /// `http://127.0.0.1:80/mcp` as origin and path.

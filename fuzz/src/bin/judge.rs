@@ -1,0 +1,41 @@
+//! The rule book: whatever a peer says, each rule comes to a verdict, and to the same one again.
+//!
+//! The first line is two digits: a revision, and what is judged. Each line after it is `PROBE > MESSAGE` for what we
+//! sent, `< MESSAGE` or anything else for what came.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mcpjoin_check::{Channel, Probe, Run, Selection, Trace, judge, judge_client};
+use mcpjoin_fuzz::{Input, start};
+use mcpjoin_proto::Version;
+
+fuzz_target!(init: start("judge"), |data: &[u8]| {
+    let mut input = Input::new(data);
+    let version = input.pick(&Version::ALL.each_ref()).clone();
+    let (channel, is_client) = input.pick(&[
+        (Channel::Stdio, false),
+        (Channel::Stdio, true),
+        (Channel::HttpSse, false),
+        (Channel::StreamableHttp, true),
+    ]);
+    let judge = if is_client { judge_client } else { judge };
+    input.line();
+    let mut run = Run::new("fuzz", version).over(channel);
+    for line in input.rest().split(|byte| *byte == b'\n') {
+        match sent(line) {
+            Some((probe, message)) => run.sent(probe, message.to_vec()),
+            None => run.received(line.strip_prefix(b"< ").unwrap_or(line).to_vec()),
+        }
+    }
+    let trace = Trace { runs: vec![run], ..Trace::default() };
+    let report = judge(&trace, &Selection::default());
+    let verdicts = report.passed().count() + report.failed().count() + report.skipped().count();
+    assert_eq!(verdicts, report.verdicts.len());
+    assert_eq!(format!("{report:?}"), format!("{:?}", judge(&trace, &Selection::default())));
+});
+
+fn sent(line: &[u8]) -> Option<(Probe, &[u8])> {
+    let at = line.windows(3).take(32).position(|part| part == b" > ")?;
+    let probe = Probe::ALL.iter().find(|probe| probe.as_str().as_bytes() == &line[..at])?;
+    Some((*probe, &line[at + 3..]))
+}

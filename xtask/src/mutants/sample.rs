@@ -1,0 +1,105 @@
+//! Draws some of many, the same ones for the same seed.
+
+/// Where the numbers begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seed(pub(super) u64);
+
+impl Seed {
+    /// The next number of SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>): each of 2^64 once, and no crate whose next
+    /// release draws others.
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`, each as likely as any other.
+    fn below(&mut self, end: u64) -> u64 {
+        // What is above the last multiple of `end` would make the small numbers likelier.
+        let fair = u64::MAX - u64::MAX % end;
+        loop {
+            let number = self.next();
+            if number < fair {
+                return number % end;
+            }
+        }
+    }
+}
+
+/// So many of them, or all where there are fewer, in the order of their names. Their order before does not matter.
+pub(super) fn draw(mut from: Vec<String>, wanted: usize, mut seed: Seed) -> Vec<String> {
+    from.sort();
+    let wanted = wanted.min(from.len());
+    for place in 0..wanted {
+        let left = u64::try_from(from.len() - place).unwrap_or(u64::MAX);
+        let drawn = usize::try_from(seed.below(left)).unwrap_or_default();
+        from.swap(place, place + drawn);
+    }
+    from.truncate(wanted);
+    from.sort();
+    from
+}
+
+/// A regular expression that matches this text and no other.
+pub(super) fn literally(text: &str) -> String {
+    let mut expression = String::new();
+    for c in text.chars() {
+        // In the crate `regex` any ASCII character but letters, digits, `<` and `>` may be escaped; those two mean themselves.
+        if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
+            expression.push('\\');
+        }
+        expression.push(c);
+    }
+    expression
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::{Seed, draw, literally};
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|number| format!("{number:03}")).collect()
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_whatever_the_order() {
+        let drawn = draw(names(500), 60, Seed(7));
+        assert_eq!(drawn.len(), 60);
+        assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), 60, "none twice");
+        assert_eq!(drawn, draw(names(500).into_iter().rev().collect(), 60, Seed(7)));
+        assert_ne!(drawn, draw(names(500), 60, Seed(8)));
+        // Written down, so that a table can be made again years later.
+        assert_eq!(draw(names(500), 4, Seed(20_261_123)), ["077", "125", "157", "473"]);
+    }
+
+    #[test]
+    fn where_there_are_fewer_all_are_drawn() {
+        assert_eq!(draw(names(3), 60, Seed(1)), names(3));
+        assert!(draw(Vec::new(), 60, Seed(1)).is_empty());
+    }
+
+    #[test]
+    fn each_is_as_likely_as_any_other() {
+        let mut times: BTreeMap<String, u32> = BTreeMap::new();
+        for seed in 0..2000 {
+            for name in draw(names(10), 3, Seed(seed)) {
+                *times.entry(name).or_default() += 1;
+            }
+        }
+        // 600 each are expected, with a standard deviation of 20.5.
+        assert_eq!(times.len(), 10);
+        assert!(times.values().all(|times| (500..700).contains(times)), "{times:?}");
+    }
+
+    #[test]
+    fn a_name_is_matched_literally() {
+        assert_eq!(
+            literally("a/b.rs:1:2: <T>::x -> &'_ (+) {}"),
+            r"a\/b\.rs\:1\:2\: <T>\:\:x \-> \&\'\_ \(\+\) \{\}"
+        );
+    }
+}
