@@ -143,10 +143,7 @@ fn parse(text: &str) -> Result<Table> {
         None => Vec::new(),
         Some(list) => strings(&list).context("complete")?,
     };
-    let rows = match table.remove("bound") {
-        Some(toml::Value::Array(rows)) => rows,
-        _ => bail!("there is no [[bound]]"),
-    };
+    let Some(toml::Value::Array(rows)) = table.remove("bound") else { bail!("there is no [[bound]]") };
     if let Some(key) = table.keys().next() {
         bail!("`{key}` is not known");
     }

@@ -109,7 +109,7 @@ impl Options {
                 ["--sample", number] => sample = Some(number.parse().context("--sample needs a number")?),
                 ["--seed", number] => seed = Some(number.parse().context("--seed needs a number")?),
                 ["--area", name] if AREAS.iter().any(|area| area.name == name) => {
-                    area = Some(name.to_owned())
+                    area = Some(name.to_owned());
                 }
                 ["--area", name] => bail!("no area `{name}`: {}", AREAS.map(|area| area.name).join(", ")),
                 [word, ..] => {

@@ -59,12 +59,15 @@ fn limited(options: HttpOptions) -> (Peer, Gate) {
     (Peer::new(&server, options.principal(who)), gate)
 }
 
+/// The pieces of a body, where they are sent, and the reply.
+type Upload = (VecDeque<Bytes>, mpsc::UnboundedSender<Bytes>, Pin<Box<dyn Future<Output = Reply>>>);
+
 impl Peer {
     /// Begins a call of `steps` with a body of that many bytes: what is left of it, how to send it, and the reply.
     fn uploads(
         &self,
         bytes: usize,
-    ) -> (VecDeque<Bytes>, mpsc::UnboundedSender<Bytes>, Pin<Box<dyn Future<Output = Reply>>>) {
+    ) -> Upload {
         let body = |padding: usize| {
             let arguments = json!({ "n": 1, "padding": "x".repeat(padding) });
             modern(1, "tools/call", json!({ "name": "steps", "arguments": arguments })).to_string()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcpjoin_proto::session::{
-    Call, Event, Inbound, Limits, LinkEnd, LinkError, Reply, Route, Session, State, Violation,
+    Call, Event, Inbound, Limits, LinkEnd, LinkError, Reply, Route, Session, State,
 };
 use mcpjoin_proto::types::{LogMessageParams, LoggingLevel};
 use mcpjoin_proto::{ErrorObject, Method, Notification, RequestId, Time, Version};

@@ -146,8 +146,9 @@ impl State {
             message => cancels(message).is_some_and(|id| self.owed.contains_key(&id)),
         };
         let asks = |message: &Message| matches!(message, Message::Request(_));
-        let (mut asking, mut settling) = (false, true);
-        for message in messages(inbound) {
+        let mut messages = messages(inbound).peekable();
+        let (mut asking, mut settling) = (messages.peek().is_none(), true);
+        for message in messages {
             asking |= message.is_none_or(asks);
             settling &= message.is_some_and(settles);
         }
@@ -215,6 +216,9 @@ mod tests {
 
     use super::*;
 
+    /// Far above what requests may take.
+    const ROOM: usize = 100 * UNREAD_BYTES;
+
     fn inbound() -> Inbound {
         Inbound::Closed { cause: LinkEnd::end_of_stream() }
     }
@@ -223,14 +227,15 @@ mod tests {
     fn messages_that_wait_to_be_read_are_bounded_by_number_and_bytes() {
         let mut state = State::default();
         for _ in 0..UNREAD {
-            assert_eq!(state.check(1), Ok(()));
+            assert_eq!(state.check(&inbound(), 1, ROOM), Ok(()));
             state.take_in(inbound(), 1);
         }
-        assert_eq!(state.check(0), Err(Refused::Full));
+        assert_eq!(state.check(&inbound(), 0, ROOM), Err(Refused::Full));
         let mut state = State::default();
-        assert_eq!(state.check(10 * UNREAD_BYTES), Ok(()), "the first always fits");
+        assert_eq!(state.check(&inbound(), 10 * UNREAD_BYTES, ROOM), Ok(()), "the first always fits");
         state.take_in(inbound(), UNREAD_BYTES - 1);
-        assert_eq!((state.check(1), state.check(2)), (Ok(()), Err(Refused::Full)));
+        let check = |size| state.check(&inbound(), size, ROOM);
+        assert_eq!((check(1), check(2)), (Ok(()), Err(Refused::Full)));
     }
 
     fn waiting(events: usize, length: usize) -> Slot {
