@@ -64,10 +64,7 @@ type Upload = (VecDeque<Bytes>, mpsc::UnboundedSender<Bytes>, Pin<Box<dyn Future
 
 impl Peer {
     /// Begins a call of `steps` with a body of that many bytes: what is left of it, how to send it, and the reply.
-    fn uploads(
-        &self,
-        bytes: usize,
-    ) -> Upload {
+    fn uploads(&self, bytes: usize) -> Upload {
         let body = |padding: usize| {
             let arguments = json!({ "n": 1, "padding": "x".repeat(padding) });
             modern(1, "tools/call", json!({ "name": "steps", "arguments": arguments })).to_string()
