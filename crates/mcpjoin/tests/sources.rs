@@ -17,17 +17,22 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// The keeper of the children has a thread of its own, the guard a process, and whoever waits for the lock of a folder of
 /// certificates a thread for what blocks: where the system gives them nothing to wait for, they look again a little later.
-const THEIR_OWN: [&str; 3] = [
+/// The list of trust is locked where the command line waits for a person anyway, and the second signal has a thread.
+const THEIR_OWN: [&str; 5] = [
     "mcpjoin/src/process/keeper.rs",
     "mcpjoin/src/process/guard.rs",
     "mcpjoin/src/bridge/orchestra/certs/lock.rs",
+    "cli/src/config/trust.rs",
+    "cli/src/connect/signals.rs",
 ];
 
 /// The dates of tasks, which the specification wants as text, those between which a certificate is good, the clocks that the
-/// doctor looks at, and until when a token or a secret is good, which is kept for longer than any process runs.
-const DATES: [&str; 5] = [
+/// doctor looks at, until when a token or a secret is good, which is kept for longer than any process runs, and the age of a
+/// state that another replica has sealed.
+const DATES: [&str; 6] = [
     "mcpjoin/src/auth/",
     "mcpjoin/src/doctor/http/clock.rs",
+    "mcpjoin/src/server/seal.rs",
     "mcpjoin/src/server/task/time.rs",
     "mcpjoin/src/quic/tls/time.rs",
     "mcpjoin/src/doctor/environment/world.rs",

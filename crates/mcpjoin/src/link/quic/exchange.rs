@@ -218,7 +218,12 @@ impl Exchange {
                     };
                 }
             };
-            let Some(mut line) = line else { break };
+            let Some(mut line) = line else {
+                if self.claim.load(Ordering::Acquire) == claim::CUT {
+                    return WriteEnd::Lost;
+                }
+                break;
+            };
             line.encode().await;
             while !line.rest().is_empty() {
                 let before = line.sent_in_all();

@@ -173,6 +173,8 @@ impl QuicLink {
     pub(super) fn cut(&mut self, key: u64, code: u32) {
         let Some(entry) = self.table.entries.get(&key) else { return };
         entry.code.store(code, Ordering::Relaxed);
+        // Before its lines end: the task may be running on another thread, and the abort waits until it pauses.
+        entry.claim.store(claim::CUT, Ordering::Release);
         entry.task.abort();
         self.end(key);
     }

@@ -23,6 +23,8 @@ pub(super) mod claim {
     pub(in super::super) const WITHDRAWN: u8 = 2;
     /// It was given up, and the peer is told so on its stream: nothing is waited for.
     pub(in super::super) const GIVEN_UP: u8 = 3;
+    /// Its stream is reset: a task that is running while it is aborted must not finish the stream in order.
+    pub(in super::super) const CUT: u8 = 4;
 }
 
 /// A stream that is not over.
