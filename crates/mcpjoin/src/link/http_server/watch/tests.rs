@@ -128,8 +128,8 @@ fn call(tool: &str) -> String {
     call_with(tool, &format!("content-length: {}", body.len()), &body)
 }
 
-/// A request that is refused at once, on a connection that stays open.
-const SMALL: &str = "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n";
+/// A request that is refused at once without a body, on a connection that stays open.
+const SMALL: &str = "PUT /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[test]
 fn a_connection_that_is_kept_alive_is_closed_after_the_idle_limit() {
@@ -138,7 +138,7 @@ fn a_connection_that_is_kept_alive_is_closed_after_the_idle_limit() {
         for header_time in [1, 3600] {
             let mut client = Client::new(HttpOptions::new().header_time(Duration::from_secs(header_time)));
             client.says(SMALL).await;
-            assert!(client.up_to("\r\n\r\n").await.starts_with("HTTP/1.1 404"));
+            assert!(client.up_to("\r\n\r\n").await.starts_with("HTTP/1.1 405"));
             client.at(80).await;
             client.says(SMALL).await;
             client.up_to("\r\n\r\n").await;
@@ -166,7 +166,7 @@ fn a_head_has_its_own_limit_from_its_first_byte_on_and_none_behind_its_last() {
         client.says(ahead).await;
         client.at(94).await;
         client.says(behind).await;
-        assert!(client.up_to("\r\n\r\n").await.starts_with("HTTP/1.1 404"));
+        assert!(client.up_to("\r\n\r\n").await.starts_with("HTTP/1.1 405"));
         client.at(170).await;
         client.says(ahead).await;
         assert_eq!(client.closed().await, 170 + HEAD);
@@ -434,11 +434,11 @@ fn the_first_bytes_may_come_one_by_one() {
         client.gate.add_permits(1);
         client.replied(1).await;
         let mut client = Client::new(HttpOptions::new());
-        for byte in SMALL.replace("GET", "PRI").as_bytes() {
+        for byte in SMALL.replace("PUT", "PRI").as_bytes() {
             client.says([*byte]).await;
             tokio::task::yield_now().await;
         }
-        assert!(client.up_to("\r\n\r\n").await.starts_with("HTTP/1.1 404"));
+        assert!(client.up_to("\r\n\r\n").await.starts_with("HTTP/1.1 405"));
         // One that leaves before it has said which it speaks.
         let mut client = Client::new(HttpOptions::new());
         client.says("PRI").await;
