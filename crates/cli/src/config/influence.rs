@@ -4,7 +4,7 @@
 //! is missing here costs the pointer alone: values are shown all the same.
 
 /// Names, in capitals. The case of a name is not looked at: npm reads `npm_config_*`, and curl reads `https_proxy`.
-const NAMES: [&str; 50] = [
+const NAMES: [&str; 58] = [
     // Shells read a file, or find programs elsewhere.
     "PATH",
     "PATHEXT",
@@ -52,6 +52,15 @@ const NAMES: [&str; 50] = [
     "_JAVA_OPTIONS",
     "JDK_JAVA_OPTIONS",
     "MAKEFLAGS",
+    // Compilers, and where files are made that are run later.
+    "CC",
+    "CXX",
+    "CFLAGS",
+    "LDFLAGS",
+    "MAKE",
+    "TMPDIR",
+    "KUBECONFIG",
+    "NETRC",
     // Whom to get code from, and whose certificate is good enough for it.
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -106,15 +115,44 @@ const BEGINNINGS: [&str; 34] = [
     "GIT_",
 ];
 
+/// Ends of names, in capitals: options, programs, and folders of libraries or settings, whichever program they are for
+/// (`ESBUILD_BINARY_PATH`, `MAVEN_OPTS`, `SVN_SSH`, `GST_PLUGIN_PATH`, `NVM_DIR`). Some others have such a name, too:
+/// one pointer too many is better than one too few.
+const ENDS: [&str; 21] = [
+    "_OPTS",
+    "_OPTIONS",
+    "_FLAGS",
+    "_PATH",
+    "_HOME",
+    "_DIR",
+    "_ROOT",
+    "_CONFIG",
+    "_CONFIG_FILE",
+    "_STARTUP",
+    "_START",
+    "_BINARY",
+    "_MODULE",
+    "_MODULES",
+    "_PLUGINS",
+    "_PAGER",
+    "_EDITOR",
+    "_SSH",
+    "_RSH",
+    "_PROXY",
+    "_TUNABLES",
+];
+
 /// Whether a variable of that name changes what a program runs.
 pub(super) fn changes_what_runs(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    NAMES.contains(&name.as_str()) || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+    NAMES.contains(&name.as_str())
+        || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+        || ENDS.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGINNINGS, NAMES, changes_what_runs};
+    use super::{BEGINNINGS, ENDS, NAMES, changes_what_runs};
 
     #[test]
     fn variables_that_change_what_runs_are_known_in_any_case() {
@@ -138,6 +176,13 @@ mod tests {
             "https_proxy",
             "UV_INDEX_URL",
             "GOFLAGS",
+            "ESBUILD_BINARY_PATH",
+            "MAVEN_OPTS",
+            "SVN_SSH",
+            "COVERAGE_PROCESS_START",
+            "GLIBC_TUNABLES",
+            "NVM_DIR",
+            "CC",
         ] {
             assert!(changes_what_runs(name), "{name}");
         }
@@ -148,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_compared_stands_in_capitals() {
-        for name in NAMES.iter().chain(&BEGINNINGS) {
+        for name in NAMES.iter().chain(&BEGINNINGS).chain(&ENDS) {
             assert_eq!(*name, name.to_ascii_uppercase());
         }
     }

@@ -18,8 +18,6 @@ use super::variables::{Names, Piece, pieces};
 use crate::secret;
 use crate::target::exact;
 
-/// Of the variables in an `envFile` that change nothing of what runs, so many are named: more are not read.
-const NAMED: usize = 20;
 /// The question about one definition has so many bytes at most, some fifty lines of a terminal: a longer one scrolls its own
 /// beginning away. Real definitions have less than 1 KiB.
 const SHOWN: usize = 4 << 10;
@@ -251,10 +249,7 @@ impl Members {
             }
         }
         if !named.is_empty() {
-            let more = named.len().saturating_sub(NAMED);
-            named.truncate(NAMED);
-            let others = if more > 0 { format!(" and {more} more") } else { String::new() };
-            lines.push(format!("envFile sets {}{others}", named.join(", ")));
+            lines.push(format!("envFile sets {}", named.join(", ")));
         }
         lines.insert(0, command.join(" "));
         let is_short = lines.iter().map(String::len).sum::<usize>() <= SHOWN;

@@ -9,7 +9,7 @@
 //! definitions its user has seen.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::members::{Member, digest_of};
-use crate::folders;
+use crate::{folders, found};
 
 /// A larger list, in bytes, is none that we have written: a definition takes some 300.
 const LARGEST: usize = 1 << 20;
@@ -87,12 +87,7 @@ pub(super) fn is_home(folder: &Path) -> bool {
 /// The list of an earlier version, where it names that folder or one above it.
 pub(super) fn outdated(here: &Path) -> Option<PathBuf> {
     let list = folder()?.join("trusted");
-    // A pipe would be waited for.
-    if !fs::metadata(&list).ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    File::open(&list).ok()?.take(LARGEST as u64).read_to_string(&mut text).ok()?;
+    let text = String::from_utf8(found::read(&list, LARGEST as u64).ok()??).ok()?;
     text.lines().any(|line| !line.is_empty() && here.starts_with(line)).then_some(list)
 }
 
@@ -196,29 +191,30 @@ fn read(path: &Path) -> Result<Vec<Trusted>, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(unusable(error.to_string())),
     };
-    // A pipe would be waited for.
-    if !metadata.is_file() {
-        return Err(unusable("it is no regular file".into()));
-    }
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt as _;
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        if is_anothers(metadata.uid(), rustix::process::geteuid().as_raw()) {
+            return Err(unusable("it belongs to another user".into()));
+        }
         if metadata.permissions().mode() & 0o022 != 0 {
             return Err(unusable("others may write to it (chmod 600)".into()));
         }
     }
-    let mut text = String::new();
-    let file = File::open(path).map_err(|error| unusable(error.to_string()))?;
-    file.take(LARGEST as u64 + 1).read_to_string(&mut text).map_err(|error| unusable(error.to_string()))?;
-    if text.len() > LARGEST {
-        return Err(unusable("it is larger than the limit of 1 MiB".into()));
-    }
-    let list: List = serde_json::from_str(&text)
+    let text = found::read(path, LARGEST as u64).map_err(|error| unusable(error.to_string()))?;
+    let text = text.ok_or_else(|| unusable("it is larger than the limit of 1 MiB".into()))?;
+    let list: List = serde_json::from_slice(&text)
         .map_err(|error| unusable(format!("line {}, column {}", error.line(), error.column())))?;
     if list.format != FORMAT {
         return Err(unusable(format!("its format is {}, and {FORMAT} is known", list.format)));
     }
     Ok(list.trusted)
+}
+
+/// Whether the owner of the list may have written to it what its reader did not. Root can write to any file.
+#[cfg(unix)]
+const fn is_anothers(owner: u32, reader: u32) -> bool {
+    owner != 0 && owner != reader
 }
 
 /// The file, locked until it is closed.
@@ -255,4 +251,15 @@ fn held(path: &Path) -> io::Result<Option<File>> {
 #[cfg(not(unix))]
 fn held(path: &Path) -> io::Result<Option<File>> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map(Some)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::is_anothers;
+
+    #[test]
+    fn a_list_is_its_readers_or_roots() {
+        assert!(!is_anothers(1000, 1000) && !is_anothers(0, 1000) && !is_anothers(0, 0));
+        assert!(is_anothers(1000, 1001) && is_anothers(1000, 0));
+    }
 }

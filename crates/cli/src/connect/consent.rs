@@ -51,10 +51,18 @@ pub(super) fn ask(ui: &Ui, plans: &mut [Result<Plan, Failure>]) {
     }
 }
 
+/// The question about all definitions of a folder has so many bytes at most: ten terminals of 80 columns and 40 lines. What
+/// is longer is not read, and a definition in the middle of it is trusted unseen.
+const MOST: usize = 32 << 10;
+
 /// Shows what would be used, however quiet, and asks whether it is to be.
 fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failure> {
     let name = shown(folder.as_os_str());
-    ui.warning_as_written(&format!("you have not trusted what lies in {name}:\n{}", page(definitions)));
+    let page = page(definitions);
+    let is_too_long = page.len() > MOST;
+    if !is_too_long {
+        ui.warning_as_written(&format!("you have not trusted what lies in {name}:\n{page}"));
+    }
     let refused = |why: &str| {
         let problem = format!("the entry lies in {name} and is not trusted{why}");
         let hint = format!("mcpjoin servers trust {name}, or name the file: --config FILE");
@@ -62,6 +70,12 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
         failure.id = "E_NOT_TRUSTED";
         failure
     };
+    if is_too_long {
+        let (count, kib) = (definitions.len(), MOST >> 10);
+        return Err(refused(&format!(
+            ": {count} entries are too long to be shown together ({kib} KiB); name one of them"
+        )));
+    }
     if definitions.iter().any(|definition| definition.lines.is_none()) {
         return Err(refused(&format!(": {TOO_LONG}")));
     }

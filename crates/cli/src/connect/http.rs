@@ -19,7 +19,7 @@ use crate::target::shown;
 use crate::ui::Ui;
 
 /// A file of certificates is no larger: the authorities that systems bring along have a tenth of that.
-const LARGEST: u64 = 4 << 20;
+pub(super) const LARGEST: u64 = 4 << 20;
 
 /// What connects, who is asked for our authorization, and what must not be shown from then on. A header that is typed takes
 /// the place of its namesake in the entry. `named`: the entry as it is to be typed.

@@ -1,6 +1,7 @@
 //! From what was typed to what is started or reached and how it is talked to: checked, and nothing done yet.
 
 use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mcpjoin::Link;
@@ -22,6 +23,7 @@ use crate::args::Connect;
 use crate::config::{self, Meant, Oauth, Place, Program, Remote, Secured, ToolFilter};
 use crate::events;
 use crate::failure::{Failure, Phase};
+use crate::found;
 use crate::secret;
 use crate::target::{Quic, Socket, Target, exact, shown, words_shown};
 use crate::ui::{Secrets, Ui};
@@ -127,11 +129,13 @@ pub(super) fn plan(ui: &Ui, target: &Target, connect: &Connect) -> Result<Plan, 
             return match entry.to {
                 config::To::Program(program) => to_child(ui, program, about, connect),
                 config::To::Remote(remote) => {
-                    connect.ca = connect.ca.or_else(|| remote.ca.clone());
+                    if connect.ca.is_none() {
+                        connect.ca = remote.ca.as_deref().map(regular).transpose()?;
+                    }
                     to_remote(ui, remote, about, &connect)
                 }
                 config::To::Socket(socket) => to_socket(ui, &socket, about, &connect),
-                config::To::Quic(secured) => to_quic(ui, &secured.address, about, &sides(connect, &secured)),
+                config::To::Quic(secured) => to_quic(ui, &secured.address, about, &sides(connect, &secured)?),
             };
         }
         (None, Target::Command { program, args }) => {
@@ -306,16 +310,30 @@ fn to_socket(ui: &Ui, socket: &Socket, about: About, connect: &Connect) -> Resul
 }
 
 /// The options with what the entry says of both sides over QUIC, where the command line says nothing.
-fn sides(mut connect: Connect, entry: &Secured) -> Connect {
+fn sides(mut connect: Connect, entry: &Secured) -> Result<Connect, Failure> {
     if connect.pin.is_none() && connect.ca.is_none() {
-        (connect.pin, connect.ca) = (entry.pin, entry.ca.clone());
+        (connect.pin, connect.ca) = (entry.pin, entry.ca.as_deref().map(regular).transpose()?);
     }
     if connect.cert.is_none()
         && let Some((cert, key)) = &entry.identity
     {
-        (connect.cert, connect.key) = (Some(cert.clone()), Some(key.clone()));
+        (connect.cert, connect.key) = (Some(regular(cert)?), Some(regular(key)?));
     }
-    connect
+    Ok(connect)
+}
+
+/// A file that an entry names for its connection. The entry may be somebody else's: a pipe or a terminal would be waited
+/// for, before the question about the entry.
+fn regular(path: &Path) -> Result<PathBuf, Failure> {
+    match found::read(path, http::LARGEST) {
+        Ok(Some(_)) => Ok(path.to_owned()),
+        Ok(None) => Err(format!("it has more than the {} bytes that are read", http::LARGEST)),
+        Err(error) => Err(error.to_string()),
+    }
+    .map_err(|why| {
+        let problem = format!("{}, which the entry names, cannot be read: {why}", shown(path.as_os_str()));
+        Failure::usage(problem, "name a file in PEM with `ca`, `cert` and `key` of the entry")
+    })
 }
 
 /// A server that is reached over QUIC.

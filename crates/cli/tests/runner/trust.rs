@@ -180,7 +180,7 @@ fn variables_that_change_what_runs_are_pointed_at_and_those_of_a_file_are_named(
         "    env REGION='eu\\u{1b}[2J\\u{202e}'",
         "    envFile many.env",
         "    envFile sets LD_PRELOAD (changes what runs)",
-        "NAME_18, NAME_19 and 5 more",
+        "NAME_18, NAME_19, NAME_20, NAME_21, NAME_22, NAME_23, NAME_24",
     ] {
         assert!(of.contains(line), "{line:?} is not in {of}");
     }
@@ -453,7 +453,7 @@ fn folders_that_an_earlier_version_trusted_count_no_more_and_are_told() {
         fs::remove_file(&path).unwrap();
         start(program("mkfifo", [&path])).finish().exits(0);
     }
-    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", "cannot be used: it is no regular file"]);
+    folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)", "cannot be used: this is no regular file"]);
 }
 
 #[test]
@@ -467,4 +467,41 @@ fn a_definition_that_is_too_long_to_be_read_is_not_asked_about() {
     assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
     folder.run(&["servers", "trust"]).exits(2).says(&["a is left out: it is too long to be shown whole"]);
     assert!(ran(&folder).is_empty());
+}
+
+#[test]
+fn entries_that_are_too_long_to_be_read_together_are_not_asked_about() {
+    let folder = Folder::untrusted("trust-many");
+    let entries: serde_json::Map<String, Value> = (0..12)
+        .map(|number| (format!("n{number}"), json!({ "command": "sh", "args": ["y".repeat(3 << 10)] })))
+        .collect();
+    file(&folder, &entries.into());
+    let refused = folder.run(&["list"]).exits(2);
+    let refused = refused.says(&["12 entries are too long to be shown together (32 KiB)", "(E_NOT_TRUSTED)"]);
+    assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
+    // One of them is short enough.
+    let one = folder.run(&["list", "n1"]).exits(2);
+    assert!(one.stderr.contains(&"y".repeat(3 << 10)), "{}", one.stderr);
+}
+
+#[test]
+fn a_pipe_that_an_entry_names_for_its_connection_is_not_waited_for() {
+    let folder = Folder::untrusted("trust-pipe");
+    let pipe = folder.path().join("here/pipe");
+    start(program("mkfifo", [&pipe])).finish().exits(0);
+    let pipe = pipe.to_str().unwrap();
+    file(
+        &folder,
+        &json!({
+            "http": { "url": "https://127.0.0.1:9/mcp", "ca": pipe },
+            "quic": { "url": "quic://127.0.0.1:9", "ca": pipe },
+            "key": { "url": "quic://127.0.0.1:9", "ca": "/dev/null", "cert": pipe, "key": pipe },
+        }),
+    );
+    for name in ["http", "quic", "key"] {
+        folder
+            .run(&["list", name])
+            .exits(2)
+            .says(&["which the entry names, cannot be read: this is no regular file"]);
+    }
 }
