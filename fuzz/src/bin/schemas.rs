@@ -43,7 +43,9 @@ fn fits(schema: &Raw, value: &Raw) {
         return;
     };
     assert!(misfit(&any, value).is_none());
-    assert!(misfit(&none, value).is_some());
+    // A schema with a name that stands twice is not read at all: then nothing is decided, not even that it is no null.
+    let (Some(constant), Ok(null)) = (within("{\"const\":[", "]}"), Raw::parse("null")) else { return };
+    assert!(misfit(&none, value).is_some() || misfit(&constant, &null).is_none());
 }
 
 /// Arguments that can be sent in headers are those that a server reads from them.
