@@ -55,6 +55,9 @@ pub(super) fn ask(ui: &Ui, plans: &mut [Result<Plan, Failure>]) {
 /// is longer is not read, and a definition in the middle of it is trusted unseen.
 const MOST: usize = 32 << 10;
 
+/// Of a longer question a terminal of 24 lines does not show the beginning, where the command stands.
+const SCREEN: usize = 20;
+
 /// Shows what would be used, however quiet, and asks whether it is to be.
 fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failure> {
     let name = shown(folder.as_os_str());
@@ -80,7 +83,9 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
         return Err(refused(&format!(": {TOO_LONG}")));
     }
     let what = if definitions.len() == 1 { "it" } else { "them" };
-    match ui.ask(&format!("Use {what}? [y]es, [a]lways, until it changes, [N]o ")) {
+    let lines = page.lines().count();
+    let above = if lines > SCREEN { format!("Read all {lines} lines above. ") } else { String::new() };
+    match ui.ask(&format!("{above}Use {what}? [y]es, [a]lways, until it changes, [N]o ")) {
         Some(answer) if answer.eq_ignore_ascii_case("y") => Ok(()),
         Some(answer) if answer.eq_ignore_ascii_case("a") => {
             let trusted: Option<Vec<_>> = definitions.iter().map(|one| one.definition.clone()).collect();

@@ -505,3 +505,17 @@ fn a_pipe_that_an_entry_names_for_its_connection_is_not_waited_for() {
             .says(&["which the entry names, cannot be read: this is no regular file"]);
     }
 }
+
+#[test]
+fn a_question_that_is_longer_than_a_terminal_says_how_long_it_is() {
+    let folder = Folder::untrusted("trust-scrolled");
+    let variables: serde_json::Map<String, Value> =
+        (0..30).map(|number| (format!("V{number}"), "1".into())).collect();
+    file(&folder, &json!({ "a": { "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables } }));
+    let (shown, _) = answered(&folder, "n\n", &["list", "a"]);
+    assert!(shown.contains("Read all 31 lines above. Use it?"), "{shown}");
+    file(&folder, &json!({ "a": script("a") }));
+    let (shown, _) = answered(&folder, "n\n", &["list", "a"]);
+    assert!(!shown.contains("lines above"), "{shown}");
+    assert!(ran(&folder).is_empty());
+}
