@@ -31,6 +31,7 @@ mod stream;
 mod tap;
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -184,4 +185,13 @@ impl fmt::Debug for Link {
 /// What a link says that cannot make its far end afresh.
 fn cannot_reopen() -> LinkEnd {
     LinkEnd::failed(LinkError::new("this link cannot be opened again", false))
+}
+
+/// The address that stands for all addresses of one subscriber, to whom shares and limits belong. A network of IPv6 is one
+/// subscriber's down to 64 bits (<https://www.rfc-editor.org/rfc/rfc6177>).
+pub(crate) fn subscriber(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
 }

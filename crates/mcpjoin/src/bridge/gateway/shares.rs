@@ -5,13 +5,13 @@
 //! socket, a link of the program's own) is one account, of a user who can start programs here anyway: its rate is not bounded.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::end::Refusal;
 use super::pools::Whose;
+use crate::link::subscriber;
 
 /// Starts of servers a second for one account: a start of a program with a package manager takes 1 to 2 s of processor time.
 const STARTS_PER_SECOND: u32 = 4;
@@ -61,14 +61,10 @@ pub(super) fn giver<'a>(held: impl Iterator<Item = &'a Whose>, most: usize, want
 }
 
 impl Whose {
-    /// The account to which it is charged. A network of IPv6 is one customer's down to 64 bits
-    /// (<https://www.rfc-editor.org/rfc/rfc6177>), who has all addresses in it.
+    /// The account to which it is charged.
     pub(super) fn into_account(self) -> Self {
         match self {
-            Self::Address(IpAddr::V6(address)) => Self::Address(match address.to_ipv4_mapped() {
-                Some(address) => address.into(),
-                None => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-            }),
+            Self::Address(address) => Self::Address(subscriber(address)),
             whose => whose,
         }
     }

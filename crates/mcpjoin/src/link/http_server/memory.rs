@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,6 +16,8 @@ use bytes::Bytes;
 use mcpjoin_proto::session::Origin;
 use tokio::sync::Notify;
 use tokio::time::sleep;
+
+use crate::link::subscriber;
 
 /// What bytes are counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +88,7 @@ impl Total {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Client {
     Principal(Box<str>),
-    /// An IPv6 address stands for its network of 64 bits, the smallest that is assigned to one subscriber.
+    /// The [`subscriber`].
     Address(IpAddr),
     /// Somebody else's HTTP server names no address.
     Unknown,
@@ -98,14 +100,7 @@ impl Client {
             return Self::Principal(principal.clone());
         }
         let address = origin.peer.as_deref().and_then(|peer| peer.parse::<SocketAddr>().ok());
-        match address.map(|address| address.ip().to_canonical()) {
-            Some(IpAddr::V6(address)) => {
-                let network = address.to_bits() >> 64 << 64;
-                Self::Address(Ipv6Addr::from_bits(network).into())
-            }
-            Some(address) => Self::Address(address),
-            None => Self::Unknown,
-        }
+        address.map_or(Self::Unknown, |address| Self::Address(subscriber(address.ip())))
     }
 }
 
