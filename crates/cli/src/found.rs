@@ -49,7 +49,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn bounded(from: impl Read, largest: u64) -> io::Result<Option<Vec<u8>>> {
+/// The bytes of what is open, of which there are at most so many; `None` when there are more.
+pub(crate) fn bounded(from: impl Read, largest: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     from.take(largest.saturating_add(HEADROOM)).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= largest).then_some(bytes))

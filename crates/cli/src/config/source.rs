@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -134,9 +134,7 @@ fn named(path: &Path) -> io::Result<Option<Vec<u8>>> {
     if std::fs::metadata(path)?.is_dir() {
         return Err(io::Error::other("this is a directory"));
     }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= LARGEST).then_some(bytes))
+    found::bounded(File::open(path)?, LARGEST)
 }
 
 /// The configuration cannot be used.

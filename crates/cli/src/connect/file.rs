@@ -6,6 +6,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::found;
+
 /// The file's bytes, of which there are at most so many. Otherwise why not.
 pub(crate) fn read(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
     bounded(File::open(path).map_err(|error| error.to_string())?, largest)
@@ -13,12 +15,8 @@ pub(crate) fn read(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
 
 /// The same of what is open already.
 pub(crate) fn bounded(from: impl Read, largest: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    from.take(largest.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    match u64::try_from(bytes.len()) {
-        Ok(length) if length <= largest => Ok(bytes),
-        _ => Err(format!("it has more than the {largest} bytes that are read")),
-    }
+    let bytes = found::bounded(from, largest).map_err(|error| error.to_string())?;
+    bytes.ok_or_else(|| format!("it has more than the {largest} bytes that are read"))
 }
 
 #[cfg(all(test, unix))]
