@@ -1,18 +1,21 @@
 //! How clients and servers come and go.
 
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::Link;
 use mcpjoin::bridge::gateway::{Gateway, GatewayBuilder, GatewayEnd, Refusal};
 use mcpjoin::client::Restart;
-use mcpjoin::proto::session::{Ask, CloseCause, Inbound, LinkCaps, LinkEnd, Origin, Outbound, ProcessExit};
+use mcpjoin::proto::session::{
+    Ask, CloseCause, Inbound, Limits, LinkCaps, LinkEnd, Origin, Outbound, ProcessExit,
+};
 use mcpjoin::proto::{Era, Message, Response};
 use serde_json::json;
 
 use super::lanes::Person;
 use super::{
-    INITIALIZE, INITIALIZED, INITIALIZED_RESULT, Servers, client, legacy, modern_request, open_legacy,
+    INITIALIZE, INITIALIZED, INITIALIZED_RESULT, Raw, Servers, client, legacy, modern_request, open_legacy,
     open_modern, run,
 };
 
@@ -28,7 +31,7 @@ async fn dies_in_a_call(
     let start = move || {
         let (link, driver) = Link::pair(LinkCaps::default());
         let _ = drivers.send(driver);
-        std::future::ready(Ok::<_, std::io::Error>(link))
+        std::future::ready(Ok::<_, io::Error>(link))
     };
     let gateway = builder(Gateway::builder(start)).build();
     let (mut client, _served) = client(&gateway);
@@ -230,6 +233,16 @@ fn whoever_opens_a_session_is_told_why_there_is_no_server() {
             .hears(r#"{"jsonrpc":"2.0","id":"hello","error":{"code":-32000,"message":"log in","data":[-0]}}"#)
             .await;
         assert_eq!(server.hear().await, None);
+        // What was offered is what the client wants, and not the newest.
+        let (mut client, _served) = super::client(&gateway);
+        client.say(INITIALIZE).await;
+        let mut server = servers.next().await;
+        server.line().await;
+        let answered = INITIALIZED_RESULT.replace("2025-06-18", "1999-01-01");
+        server.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{answered}}}"#)).await;
+        let reply = client.value().await;
+        let error = reply["error"]["message"].to_string();
+        assert!(error.contains("1999-01-01") && error.contains("it offered 2025-06-18"), "{reply}");
     });
 }
 
@@ -334,6 +347,27 @@ fn what_is_said_before_there_is_a_server_is_neither_lost_nor_out_of_order() {
 }
 
 #[test]
+fn a_message_that_is_too_large_for_the_server_or_from_it_is_named_with_the_limit() {
+    run(async {
+        let mut limits = Limits::default();
+        limits.message = 2000;
+        let (_gateway, mut client, mut server, _servers, _served) =
+            legacy(|builder| builder.upstream_limits(limits)).await;
+        let expected = json!({ "gateway": "tooLarge", "limit": 2000 });
+        let long = "x".repeat(3000);
+        let call = CALL.replace("\"t\"", &format!("\"{long}\""));
+        client.say(&call).await;
+        let error = client.value().await["error"].take();
+        assert_eq!(error["data"], expected, "{error}");
+        client.say(CALL).await;
+        let id = server.value().await["id"].take();
+        server.say(&json!({ "jsonrpc": "2.0", "id": id, "result": { "long": long } }).to_string()).await;
+        let error = client.value().await["error"].take();
+        assert_eq!(error["data"], expected, "{error}");
+    });
+}
+
+#[test]
 fn a_call_without_a_sign_of_life_ends_and_is_cancelled() {
     run(async {
         let (_gateway, mut client, mut server, _servers, _served) =
@@ -403,6 +437,41 @@ fn a_modern_server_that_was_given_up_is_another_one_for_the_next_request() {
         server.line().await;
         server.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
         client.hears(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
+    });
+}
+
+#[test]
+fn who_says_much_while_its_server_starts_is_read_up_to_a_bound_and_loses_nothing() {
+    run(async {
+        let (started, start) = tokio::sync::oneshot::channel();
+        let start = Mutex::new(Some(start));
+        let gateway = Gateway::builder(move || {
+            let start = start.lock().unwrap().take().unwrap();
+            async move { start.await.map_err(|_| io::Error::other("not started")) }
+        })
+        .build();
+        // What one side has written and the other not read.
+        const ROOM: usize = 4096;
+        let (link, mut client) = Raw::pair_of(ROOM);
+        let serving = gateway.clone();
+        let _served = tokio::spawn(async move { serving.serve(link).await });
+        client.say(INITIALIZE).await;
+        let mut said = 0;
+        let flood = async {
+            loop {
+                client.say(&format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":{said}}}}}"#)).await;
+                said += 1;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(60), flood).await.is_err());
+        // 1,024 messages are held; 200 more are in the two buffers of the pipe, at 40 bytes each.
+        assert!((1023..1500).contains(&said), "{said} messages were read");
+        let (link, mut server) = Raw::pair();
+        started.send(link).unwrap();
+        open_legacy(&mut server).await;
+        for number in 0..said {
+            assert_eq!(server.value().await["params"]["n"], number);
+        }
     });
 }
 
@@ -496,7 +565,7 @@ fn whoever_comes_to_a_listener_is_served_until_the_end_in_either_era() {
         let gateway = Gateway::builder(move || {
             let (near, theirs) = Link::memory();
             far.connect(theirs);
-            std::future::ready(Ok::<_, std::io::Error>(near))
+            std::future::ready(Ok::<_, io::Error>(near))
         })
         .build();
         let listener = mcpjoin::link::Listener::tcp("127.0.0.1:0").await.unwrap();

@@ -210,3 +210,27 @@ impl Drop for Waiting<'_> {
         self.places.left.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_yields_to_one_that_waits_below_its_share_and_to_no_other() {
+        let [one, other] = ["one", "other"].map(|name| Whose::Principal(name.into()));
+        let places = Places::new(5);
+        let ones = [(); 2].map(|()| places.take(&one).ok());
+        let others = [(); 2].map(|()| places.take(&other).ok());
+        assert!(ones.iter().chain(&others).all(Option::is_some));
+        // Both have their share: the last place is for whoever comes.
+        let waits = places.waiting(&other);
+        assert!(places.take(&one).is_ok());
+        drop(others);
+        assert!(matches!(places.take(&one), Err(Refusal::TooMany { limit: 5 })));
+        drop(waits);
+        // It does not yield to itself.
+        let waits = places.waiting(&one);
+        assert!(places.take(&one).is_ok());
+        drop(waits);
+    }
+}

@@ -78,9 +78,6 @@ fn each(result: Payload, name: &str, change: impl Fn(&Raw) -> Option<Raw>) -> Pa
 
 /// A list of tools: until 2025-11-25 a structured result is an object, and before 2025-06-18 there is none.
 fn tools(profile: &Profile, result: Payload, wraps: &Wraps) -> Payload {
-    if profile.structured_any {
-        return result;
-    }
     each(result, "tools", |tool| {
         let schema = tool.member("outputSchema")?;
         let other = Payload::from_raw(tool.clone());
@@ -104,7 +101,7 @@ fn tools(profile: &Profile, result: Payload, wraps: &Wraps) -> Payload {
 fn called(profile: &Profile, asked: Option<&Payload>, result: Payload, wraps: &Wraps) -> Payload {
     let result = match result.raw().member("structuredContent") {
         Some(_) if !profile.structured_content => result.without_members(|name| name == "structuredContent"),
-        Some(value) if !profile.structured_any => {
+        Some(value) => {
             let name = asked.and_then(Payload::name_string);
             let wraps = value.kind() != Kind::Object || name.is_some_and(|name| wraps.has(&name));
             match wrap(&value).filter(|_| wraps) {
@@ -112,7 +109,7 @@ fn called(profile: &Profile, asked: Option<&Payload>, result: Payload, wraps: &W
                 None => result,
             }
         }
-        _ => result,
+        None => result,
     };
     if knows_all_content(profile) {
         return result;

@@ -300,6 +300,21 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_is_told_of_each_kind_that_it_names_and_of_no_other() {
+        let all = [Method::ToolListChanged, Method::PromptListChanged, Method::ResourceListChanged];
+        let named = SubscriptionFilter::default;
+        for (filter, wanted) in [
+            (named().with_tools_list_changed(true), Method::ToolListChanged),
+            (named().with_prompts_list_changed(true), Method::PromptListChanged),
+            (named().with_resources_list_changed(true), Method::ResourceListChanged),
+        ] {
+            for method in &all {
+                assert_eq!(wants(&filter, method, None), *method == wanted, "{method} for {wanted}");
+            }
+        }
+    }
+
+    #[test]
     fn a_stream_is_acknowledged_first_and_told_what_it_is_for() {
         let listeners = Arc::new(Listeners::new());
         let filter = names(&["file:///a"]).with_tools_list_changed(true).with_prompts_list_changed(true);
@@ -395,6 +410,7 @@ mod tests {
             let outcome = listeners.listen(Raw::null(), filter, Some(&server()), Box::new(|_| {}));
             outcome.err().map(|error| error.message).unwrap_or_default()
         };
+        assert_eq!(refused(vec!["x".repeat(8 * 1024)]), "");
         assert!(refused(vec!["x".repeat(8 * 1024 + 1)]).contains("`subscription_bytes` of 8192"));
         assert!(refused((0..=RESOURCES).map(|uri| uri.to_string()).collect()).contains("of 10240"));
         assert_eq!(refused((0..RESOURCES).map(|uri| uri.to_string()).collect()), "");

@@ -199,3 +199,18 @@ fn a_log_message_goes_to_the_oldest_that_wants_it_and_waits_for_one_that_is_away
     // It has no longer asked for any.
     assert_eq!(flights.hearer(LoggingLevel::Error, &log("5")), None);
 }
+
+#[tokio::test]
+async fn a_question_in_doubt_that_is_withdrawn_is_not_asked_and_the_next_one_is() {
+    let flights = of(true);
+    let call = claimed(&flights, here("a", None));
+    let list = flights.begin(some("b", None));
+    list.sent();
+    let [withdrawn, kept] = [(); 2].map(|()| flights.ask(question(), 1).expect("it may be the call's"));
+    drop(withdrawn);
+    assert!(!call.is_asked());
+    drop(list);
+    assert_eq!(keys(&call), ["ask-1"]);
+    call.come_back(here("a", None), &answers(&["ask-1"]));
+    assert_eq!(kept.answer().await.expect("answered").as_str(), r#"{"to":"ask-1"}"#);
+}
