@@ -299,8 +299,16 @@ mod tests {
 
     #[test]
     fn nothing_behind_a_broken_chunk_is_answered() {
-        for body in ["x\r\n", "\r\n", ";\r\n", "1\r\nxy\r\n", "1\r\nx\ry", "10000000000000000\r\n", "-1\r\n"]
-        {
+        for body in [
+            "x\r\n",
+            "\r\n",
+            ";\r\n",
+            "1\r\nxy\r\n",
+            "1\r\nx\ry",
+            "1\r\nxyz0\r\n\r\n",
+            "10000000000000000\r\n",
+            "-1\r\n",
+        ] {
             let text = with("transfer-encoding: chunked\r\n", &format!("{body}{}", with("", "")));
             for piece in [1, 2, 1 << 20] {
                 assert_eq!(found(&text, piece), (1, Some(1), false), "{body:?}");

@@ -321,3 +321,22 @@ fn chunk(data: Bytes) -> Chunk {
 fn plain(data: Bytes) -> Chunk {
     Bytes::new().chain(data).chain(Bytes::new())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_stream_whose_head_is_never_sent_leaves_nothing_behind() {
+        let connection = Use::new();
+        let asked = Asked::new(&Request::get("/").body(()).expect("a request"));
+        let body = HttpBody::stream([], None, Duration::from_secs(1));
+        let response = Sending::response(Response::new(body), asked, Answering::new(&connection, false));
+        assert!(connection.handover.given().is_some());
+        drop(response);
+        assert!(connection.handover.given().is_none(), "the body keeps the connection, which keeps the body");
+        assert_eq!(Arc::strong_count(&connection), 1);
+    }
+}

@@ -326,4 +326,23 @@ mod tests {
         drop(kept);
         assert_eq!(memory.lock().len(), 0, "an account lasts as long as it is used");
     }
+
+    #[test]
+    fn who_holds_more_than_a_quarter_is_crowded_and_so_is_everybody_when_all_do() {
+        let memory = memory(400, 40);
+        let known = memory.account(&from("10.0.0.1:1", None));
+        let unknown = memory.account(&Origin::new("http"));
+        let hold = |account: &Arc<Account>, bytes| {
+            account.hold(Traffic::Responses, vec![0; bytes].into()).expect("room")
+        };
+        let mut held = vec![hold(&known, 10), hold(&unknown, 11)];
+        let crowded = || [&known, &unknown].map(|account| account.is_crowded(Traffic::Responses));
+        assert_eq!(crowded(), [false, false], "nobody knows how many clients the unknown are");
+        held.push(hold(&known, 1));
+        assert_eq!(crowded(), [true, false]);
+        held.push(hold(&unknown, 78));
+        assert_eq!(crowded(), [true, false], "100 bytes are a quarter");
+        held.push(hold(&unknown, 1));
+        assert_eq!(crowded(), [true, true]);
+    }
 }

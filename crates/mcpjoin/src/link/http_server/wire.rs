@@ -482,12 +482,40 @@ mod tests {
         assert!(wire.resume(holder.stream, 0).is_some());
         assert!(io.has_room());
         assert!(woken.0.load(Ordering::Relaxed), "it waits for ever");
+        assert!(wire.resume(holder.stream, 2).is_none(), "only one event was sent");
+    }
+
+    #[test]
+    fn an_exchange_is_complete_when_all_of_it_is_taken_and_the_driver_woken_when_there_is_room() {
+        let wire = Arc::new(Wire::new(Routing::Session, false));
+        wire.room.store(1, Ordering::Relaxed);
+        let holder = wire.begin(&[1.into()], inbound(request(1, Method::Ping)), 1).expect("the first");
+        wire.open_stream(holder);
+        assert!(!wire.is_complete(holder), "it owes a response");
+        let mut io = HttpIo(wire.clone());
+        for message in [notification(Method::Progress, None), reply(1)] {
+            io.push(Outbound::Message { message, route: Route::ReplyTo(1.into()) });
+        }
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        assert!(io.poll_flush(&mut context).is_pending());
+        for (number, has_room) in [(1, false), (2, true)] {
+            assert!(!wire.is_complete(holder));
+            let taken = wire.poll_bytes(holder, &mut Context::from_waker(Waker::noop()));
+            assert!(matches!(taken, Poll::Ready(Some(_))), "{number}");
+            assert_eq!(woken.0.load(Ordering::Relaxed), has_room, "{number}");
+        }
+        assert!(wire.is_complete(holder));
+    }
+
+    fn reply(id: i64) -> Message {
+        let outcome = Err(mcpjoin_proto::ErrorObject::internal("x"));
+        Message::Response(mcpjoin_proto::Response { id: Some(id.into()), outcome })
     }
 
     fn response(id: i64) -> Inbound {
-        let outcome = Err(mcpjoin_proto::ErrorObject::internal("x"));
-        let message = Message::Response(mcpjoin_proto::Response { id: Some(id.into()), outcome });
-        Inbound::Message { message, origin: Arc::new(Origin::new("http")) }
+        inbound(reply(id))
     }
 
     fn notification(method: Method, params: Option<&str>) -> Message {
