@@ -254,6 +254,8 @@ mod tests {
             "https://",
             "https:///x y",
             "https://as.example/a\nb",
+            "https://as.example/a b",
+            "https://as.example/a\u{7f}b",
             "https://as.example\\@evil.example/",
             "",
             "/authorize",

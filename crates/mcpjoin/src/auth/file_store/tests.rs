@@ -82,6 +82,18 @@ async fn g139_a_login_is_for_its_owner_alone_and_replaced_whole() {
 }
 
 #[tokio::test]
+async fn a_store_that_is_tried_out_says_what_is_in_the_way_and_leaves_no_login() {
+    let folder = Folder::new();
+    let store = folder.store();
+    TokenStore::check(&store, SERVER).await.unwrap();
+    assert_eq!(files(&store), [PathBuf::new(); 0]);
+    fs::remove_dir_all(&store.folder).unwrap();
+    fs::write(&store.folder, "a file").unwrap();
+    let error = TokenStore::check(&store, SERVER).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unsafe { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn g139_what_others_could_have_put_there_is_neither_read_nor_written() {
     let folder = Folder::new();
     let store = folder.store();

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
 
 use futures_util::FutureExt as _;
+use mcpjoin_proto::session::LinkErrorKind;
 use tokio::sync::Notify;
 
 use super::*;
 use crate::auth::played::{Played, answer, json, not_found, run};
 use crate::auth::registration::{Registration, Way};
 use crate::auth::token::Tokens;
-use crate::auth::{Grant, StoreError, StoreLock, UserAgentError, Visit};
+use crate::auth::{DiscoveryError, Grant, Rung, StoreError, StoreLock, UserAgentError, Visit, rules};
 
 /// Counts how often it is asked, and shows nobody anything.
 #[derive(Clone, Default)]
@@ -49,6 +50,61 @@ fn nobody_is_asked_to_log_in_for_the_end_of_a_session() {
             assert_eq!(asked.0.load(Ordering::SeqCst), times, "{method}");
         }
     });
+}
+
+#[test]
+fn only_a_refusal_for_want_of_a_nonce_that_came_with_one_is_tried_again_as_it_is() {
+    run(async {
+        let url = "https://s.example/mcp";
+        let oauth = OAuth::builder(url).build().unwrap();
+        let token = HeaderValue::from_static("DPoP abc");
+        for (error, dpop_nonce, is_retried) in [
+            ("use_dpop_nonce", Some("n"), true),
+            ("use_dpop_nonce", None, false),
+            ("invalid_token", Some("n"), false),
+        ] {
+            let challenge = AuthorizationChallenge {
+                url,
+                method: "POST",
+                status: 401,
+                www_authenticate: &[&format!("DPoP error=\"{error}\"")],
+                authorization: Some(&token),
+                dpop_nonce,
+                again: 0,
+                repeatable: true,
+            };
+            let after = oauth.challenged(challenge).await;
+            assert_eq!(
+                matches!(after, AfterChallenge::Retry),
+                is_retried,
+                "{error} {dpop_nonce:?}: {after:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn who_does_not_answer_while_the_metadata_are_looked_for_is_told_as_unreached() {
+    let error = |rung, outage| {
+        AuthError::Discovery(DiscoveryError {
+            rung,
+            message: "no answer".into(),
+            rule: rules::SERVERS,
+            advice: None,
+            outage,
+        })
+    };
+    let unreached = Some(LinkErrorKind::Unreached);
+    for (rung, who) in [
+        (Rung::Server, "the server"),
+        (Rung::ResourceMetadata, "the metadata of the server"),
+        (Rung::ServerMetadata, "the authorization server"),
+    ] {
+        let (kind, what) = error(rung, unreached).outage().unwrap();
+        assert_eq!(Some(kind), unreached);
+        assert!(what.contains(who) && what.contains("no answer"), "{what}");
+        assert!(error(rung, None).outage().is_none());
+    }
 }
 
 #[test]
