@@ -25,9 +25,15 @@ const CASES: &[(&str, fn())] = &[
     ("f34_over_files", over_files),
     ("d85_without_file_descriptors_starting_fails_and_leaks_nothing", out_of_files),
     ("d85_without_file_descriptors_closing_ends_the_group_and_says_that_it_could_not_look", blind),
+    #[cfg(target_os = "linux")]
+    ("a_guard_that_is_dismissed_is_gone", dismissed),
 ];
 
 fn main() {
+    #[cfg(target_os = "linux")]
+    if mcpjoin::guard::stand(std::env::args_os()) {
+        return;
+    }
     match std::env::var(ROLE).as_deref() {
         Ok("owner") => return own_a_child(),
         Ok("server") => return serve(),
@@ -53,6 +59,16 @@ fn main() {
     // As the standard runner closes, for whoever counts; a case that fails has ended the process before.
     let left = CASES.len() - passed;
     println!("\ntest result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured; {left} filtered out");
+}
+
+#[cfg(target_os = "linux")]
+fn dismissed() {
+    let guard = mcpjoin::guard::Guard::start().expect("a process more");
+    let folder = format!("/proc/{}", guard.pid());
+    let name = std::fs::read_to_string(format!("{folder}/cmdline")).expect("it runs");
+    assert!(name.starts_with("mcpjoin: guard\0"), "{name:?}");
+    drop(guard);
+    assert!(!std::path::Path::new(&folder).exists(), "not even a zombie is left");
 }
 
 fn again(role: &str) -> Command {

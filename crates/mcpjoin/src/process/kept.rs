@@ -106,11 +106,9 @@ impl Kept {
         }
     }
 
-    /// No grace any more.
+    /// No grace any more. Not called between [`look`](Self::look) and [`advance`](Self::advance).
     pub(super) fn kill(&mut self, now: Instant, world: &World) {
         match self.step {
-            // It has ended by itself; what it leaves behind gets no grace.
-            _ if self.noticed && !self.has_ended() => self.step = Step::Killing,
             Step::Running | Step::EndOfInput | Step::Terminating => self.kill_all(now, world),
             Step::Sweeping => self.clear(now),
             Step::Killing | Step::Clearing => {}
@@ -140,7 +138,7 @@ impl Kept {
 
     /// Looks whether the child has ended, and tells.
     pub(super) fn look(&mut self) {
-        if self.noticed || self.has_ended() {
+        if self.noticed {
             return;
         }
         if let Some(exit) = self.observe() {
