@@ -251,6 +251,20 @@ fn d74_a_grandchild_that_ignores_sigterm_and_holds_the_pipes_is_ended() {
 }
 
 #[test]
+fn what_a_child_leaves_behind_is_asked_to_go_before_it_is_killed() {
+    run(async {
+        let script = format!(
+            r#"(trap "echo asked >&2; exit" TERM; {READY} while :; do sleep 0.05; done) & cat >/dev/null"#
+        );
+        let mut link = bare(sh(&script).start().await.expect("a shell"));
+        params(&mut link).await;
+        let end = link.close().await;
+        // The shell may say how its `sleep` has ended.
+        assert!(end.stderr.ends_with(b"asked\n"), "{:?}", end.stderr);
+    });
+}
+
+#[test]
 fn d73_a_wrapper_and_the_server_behind_it_are_ended() {
     run(async {
         let script = format!("sleep 1000 & {TELL} wait");
