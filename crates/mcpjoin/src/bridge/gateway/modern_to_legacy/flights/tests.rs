@@ -199,3 +199,23 @@ fn a_log_message_goes_to_the_oldest_that_wants_it_and_waits_for_one_that_is_away
     // It has no longer asked for any.
     assert_eq!(flights.hearer(LoggingLevel::Error, &log("5")), None);
 }
+
+#[test]
+fn log_messages_that_are_held_for_a_call_have_a_total_in_bytes() {
+    let flights = flights();
+    let call = claimed(&flights, here("away", Some(LoggingLevel::Debug)));
+    let of = |bytes: usize| log(&"x".repeat(bytes - log("").params.expect("params").raw().len()));
+    let (half, little) = (of(HELD_BYTES / 2), of(100));
+    let held = |messages: &[&Notification]| {
+        call.leave();
+        for message in messages {
+            assert_eq!(flights.hearer(LoggingLevel::Error, message), None);
+        }
+        let held = call.come_back(here("away", Some(LoggingLevel::Debug)), &InputResponses::new());
+        held.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(held(&[&half, &half]), [half.clone(), half.clone()]);
+    assert_eq!(held(&[&half, &half, &little]), [half, little.clone()]);
+    assert_eq!(held(&[&little, &of(HELD_BYTES + 1)]), []);
+    assert_eq!(held(&[&little]), [little]);
+}
