@@ -21,8 +21,7 @@ async fn called(tool: &str) -> (Gateway, Raw, Raw) {
     let tasks = json!({ "requests": { "tools": { "call": {} } } });
     let capabilities = json!({ "tools": {}, "tasks": tasks });
     let info = json!({ "name": "s", "version": "1" });
-    let result =
-        json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info });
+    let result = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info });
     let initialize = server.value().await;
     answers(&mut server, &initialize, &result).await;
     assert_eq!(server.value().await["method"], "notifications/initialized");

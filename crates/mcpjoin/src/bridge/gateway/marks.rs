@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marks_of_so_many_tools_are_remembered_and_those_stay_up_to_date() {
+    fn the_marks_of_so_many_tools_are_remembered_by_a_gateway() {
         let marks = Marks::default();
         let tools: Vec<String> = (0..=TOOLS).map(|number| tool(&number.to_string(), MARKED)).collect();
         marks.learn(&list(&tools.join(",")));

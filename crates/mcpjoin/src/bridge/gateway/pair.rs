@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_subscriptions_are_made_again_and_those_as_they_were_asked_for_last() {
+    fn so_many_subscriptions_are_made_again_at_a_new_server() {
         let pair = unconnected();
         let of = |uri: usize, more: &str| payload(format!("{{\"uri\":\"{uri}\"{more}}}"));
         for uri in 0..=SUBSCRIPTIONS {
