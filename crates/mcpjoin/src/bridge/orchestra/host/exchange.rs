@@ -236,7 +236,9 @@ mod tests {
         let (_ending, ended) = watch::channel(false);
         // Its id comes back: more than any socket holds.
         let asked = request(MAX_FRAME - 4096);
-        let (sent, ()) = tokio::join!(client.write_all(&asked), host.on_tcp(stream, ended));
+        let answering = timeout(Duration::from_secs(30), host.on_tcp(stream, ended));
+        let (sent, given_up) = tokio::join!(client.write_all(&asked), answering);
+        given_up.expect("it is not waited for");
         sent.expect("it was read");
         let mut taken = Vec::new();
         // What is cut off may end with a reset.
