@@ -717,6 +717,31 @@ async fn core_a_list_that_has_changed_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn core_of_ten_thousand_tools_the_kinds_are_remembered_and_of_one_more_not() {
+    for (count, lists) in [(10_000, 1), (10_001, 2)] {
+        let (client, mut server) = core(taking()).await;
+        let tool = |name: usize| {
+            let (schema, support) = (json!({"type": "object"}), json!({"taskSupport": "optional"}));
+            json!({"name": name.to_string(), "inputSchema": schema, "execution": support})
+        };
+        let tools = json!({"tools": (0..count).map(tool).collect::<Vec<_>>()});
+        for call in 0..2 {
+            let last = (count - 1).to_string();
+            let (result, ()) = tokio::join!(client.call_tool(last, None).as_task(), async {
+                if call < lists {
+                    let list = server.expect("tools/list").await;
+                    server.result(list.id, tools.clone()).await;
+                }
+                let call = server.expect("tools/call").await;
+                assert_eq!(params(&call)["task"], json!({"ttl": 3_600_000}), "{count}");
+                server.result(call.id, core_text("done")).await;
+            });
+            result.expect("a result");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn core_a_server_that_declares_no_tasks_is_asked_for_none() {
     let (client, mut server) = legacy(taking()).await;
     let (result, ()) = tokio::join!(client.call_tool("required", None).as_task(), async {

@@ -292,3 +292,24 @@ fn who_waits_for_a_request_to_be_over_is_woken_when_that_one_is_and_when_all_are
     core.lock().all_ended(&mut wake);
     assert_eq!((wake.len(), core.lock().waiting_for_ends()), (3, 0));
 }
+
+#[test]
+fn of_the_notifications_of_a_call_that_nobody_looks_at_the_newest_are_kept_and_the_others_counted() {
+    let core = opened(Limits::default());
+    let mut cx = TaskContext::from_waker(Waker::noop());
+    let mut call = Connection::from_core(core.clone()).call(Call::new(Method::Ping));
+    let told = |number: usize| Notification { method: Method::parse(&format!("x/{number}")), params: None };
+    assert!(call.poll_event(&mut cx).is_pending());
+    let push = |number: usize| core.lock().slots.get_mut(2).expect("it is under way").push(told(number));
+    (0..1024).for_each(push);
+    assert_eq!(call.dropped(), 0);
+    (1024..1026).for_each(push);
+    assert_eq!(call.dropped(), 2);
+    for number in 2..1026 {
+        let Poll::Ready(Some(CallEvent::Notification(next))) = call.poll_event(&mut cx) else {
+            panic!("there are more")
+        };
+        assert_eq!(next, told(number));
+    }
+    assert!(call.poll_event(&mut cx).is_pending());
+}

@@ -208,3 +208,38 @@ fn launch(spec: &Spec, children: &mut Vec<Kept>) -> Result<Spawned, SpawnError> 
         stderr: pipes.stderr,
     })
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+
+    use super::*;
+
+    #[test]
+    fn so_many_children_have_large_pipes() {
+        let (usual, _writer) = pipe().expect("a pipe");
+        let size = fcntl_getpipe_size(&usual).expect("a size");
+        let Ok(large) = fcntl_setpipe_size(&usual, 1024 * 1024) else { return };
+        let program = "cat".into();
+        let (args, env) = (Vec::new(), std::collections::BTreeMap::new());
+        let spec = Spec { program, args, env, env_clear: false, current_dir: None };
+        let mut children = Vec::new();
+        let spawned: Vec<Spawned> =
+            (0..=WITH_LARGE_PIPES).map(|_| launch(&spec, &mut children).expect("cat")).collect();
+        let sizes = |of: fn(&Spawned) -> &OwnedFd| -> Vec<usize> {
+            spawned.iter().map(|spawned| fcntl_getpipe_size(of(spawned)).expect("a size")).collect()
+        };
+        let mut wanted = vec![large; WITH_LARGE_PIPES];
+        wanted.push(size);
+        assert_eq!(sizes(|spawned| &spawned.stdin), wanted);
+        assert_eq!(sizes(|spawned| &spawned.stdout), wanted);
+        // The end of their input is theirs.
+        drop(spawned);
+        while !children.is_empty() {
+            children.iter_mut().for_each(Kept::look);
+            let world = LazyCell::new(|| World::look(Scope::Parents));
+            children.retain_mut(|kept| !kept.advance(Instant::now(), &world));
+            thread::yield_now();
+        }
+    }
+}

@@ -459,6 +459,27 @@ mod tests {
         assert!(!stat(2).dead);
     }
 
+    #[test]
+    fn so_many_members_of_a_family_are_remembered() {
+        let members = 2..=REMEMBERED as i32 + 2;
+        // First they are the child's, then they have left it and its group.
+        let [below, left] = [1, i32::MAX].map(|parent| {
+            let stat = |pid: i32| {
+                let line =
+                    format!("{pid} (a) S {parent} {pid} 39 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 777 1 2");
+                Stat::parse(pid, line.as_bytes()).expect("a line")
+            };
+            let (stats, sight) = (members.clone().map(stat).collect(), Sight::Whole);
+            World { stats, sight, roots: HashSet::new(), above: HashSet::new() }
+        });
+        let mut family = Family { root: Some(1), born: 777, mark: Mark::of_a_child(), seen: HashSet::new() };
+        assert_eq!(family.members(&left, false).len(), 0);
+        assert_eq!(family.members(&below, false).len(), REMEMBERED + 1);
+        let known: Vec<i32> = family.members(&left, false).iter().map(|stat| stat.pid).collect();
+        assert_eq!((known.len(), family.seen.len()), (REMEMBERED, REMEMBERED));
+        assert!(known.into_iter().eq(members.take(REMEMBERED)));
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn a_look_finds_ourselves_and_is_whole() {

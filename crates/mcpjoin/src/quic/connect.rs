@@ -25,8 +25,6 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// The same on this machine, where an answer takes less than a millisecond: `localhost` is two addresses, and many
 /// programs listen on one.
 const STAGGER_HERE: Duration = Duration::from_millis(20);
-/// How many addresses of one name are tried: more than fit into the time when none of them answers.
-const ADDRESSES: usize = 64;
 /// How often it is looked whether the peer has confirmed the handshake: at first, doubled each time, and at most.
 const CONFIRMED: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
@@ -65,7 +63,7 @@ async fn reach(
 ) -> Result<Connection, Option<QuicErrorKind>> {
     let (host, port) = host_and_port(address).map_err(|_| QuicErrorKind::Address)?;
     let found = lookup_host((host, port)).await.map_err(|error| QuicErrorKind::Resolve(Arc::new(error)))?;
-    let mut left = in_turn(found.take(ADDRESSES).collect()).into_iter().peekable();
+    let mut left = in_turn(found).into_iter().peekable();
     let mut trying = FuturesUnordered::new();
     let mut next = pin!(sleep_until(Instant::now()));
     loop {

@@ -18,7 +18,8 @@ use super::tls::CertificateError;
 use super::{Connection, QuicOptions, ServerTls, reset};
 use crate::link::host_and_port;
 
-/// How many may wait to be taken by [`Incoming::establish`] at once. Who comes beyond that is refused, and may come again.
+/// How many may wait to be taken by [`Incoming::establish`] at once. Who comes beyond that is not heard, and comes again
+/// by itself: what has no answer is sent once more a second later, and so on until its time is over.
 const INCOMING: usize = 256;
 
 type Tls = dyn Fn() -> Result<ServerTls, CertificateError> + Send + Sync;

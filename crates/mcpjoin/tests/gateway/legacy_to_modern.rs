@@ -1,6 +1,7 @@
 //! A client that knows no era but that of `initialize` before a server that knows none of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcpjoin::bridge::gateway::Gateway;
 use mcpjoin::proto::session::Ask;
@@ -13,6 +14,7 @@ use mcpjoin::server::{HandlerError, Json, NoArguments, tool};
 use mcpjoin::{Client, Link, Server};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::{INITIALIZE, INITIALIZED, Raw, Servers, client, run};
 
@@ -207,6 +209,35 @@ fn subscriptions_and_changes_of_lists_are_one_stream_that_is_opened_again_when_i
         client.hears(r#"{"jsonrpc":"2.0","id":3,"result":{}}"#).await;
         let listen = server.value().await;
         assert_eq!(listen["params"]["notifications"], json!({"toolsListChanged": true}));
+    });
+}
+
+#[test]
+fn a_stream_that_a_server_keeps_ending_is_opened_again_after_pauses_of_half_a_minute_at_most() {
+    run(async {
+        let (_gateway, _client, mut server, _servers) = opened().await;
+        let end = async |server: &mut Raw, id: &Value| {
+            server
+                .say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete"}}}}"#))
+                .await;
+            let ended = Instant::now();
+            let listen = server.value().await;
+            assert_eq!(listen["method"], "subscriptions/listen");
+            (ended.elapsed().as_millis(), listen["id"].clone())
+        };
+        let (mut pauses, mut id) = (Vec::new(), json!(2));
+        for _ in 0..11 {
+            let (pause, next) = end(&mut server, &id).await;
+            pauses.push(pause);
+            id = next;
+        }
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+        // One that has stayed for longer begins anew.
+        tokio::time::advance(Duration::from_secs(30)).await;
+        let (pause, id) = end(&mut server, &id).await;
+        assert_eq!(pause, 30_000);
+        tokio::time::advance(Duration::from_millis(30_001)).await;
+        assert_eq!(end(&mut server, &id).await.0, 100);
     });
 }
 

@@ -6,6 +6,7 @@ mod authorization;
 mod ends;
 #[cfg(feature = "http")]
 mod http;
+mod kinds;
 mod lanes;
 mod legacy_to_modern;
 mod levels;

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -81,7 +82,18 @@ pub(crate) struct Scripted {
     pub(crate) port: u16,
     seen: Arc<Mutex<Vec<Seen>>>,
     came: Arc<Notify>,
+    /// Connections that are open.
+    open: Arc<AtomicUsize>,
     task: JoinHandle<()>,
+}
+
+/// Counts the end of a connection.
+struct Closes(Arc<AtomicUsize>);
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Drop for Scripted {
@@ -109,13 +121,17 @@ impl Scripted {
         let script: Script = Arc::new(move |seen, talk| Box::pin(script(seen, talk)));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let came = Arc::new(Notify::new());
-        let (all, told) = (seen.clone(), came.clone());
+        let open = Arc::new(AtomicUsize::new(0));
+        let (all, told, count) = (seen.clone(), came.clone(), open.clone());
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 stream.set_nodelay(true).unwrap();
                 let (script, all, told) = (script.clone(), all.clone(), told.clone());
+                let count = count.clone();
                 connections.spawn(async move {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let _open = Closes(count);
                     let mut talk = Talk { stream, unread: Vec::new() };
                     while let Some(request) = talk.request().await {
                         all.lock().unwrap().push(request.clone());
@@ -128,7 +144,7 @@ impl Scripted {
                 });
             }
         });
-        Self { port, seen, came, task }
+        Self { port, seen, came, open, task }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -154,6 +170,11 @@ impl Scripted {
 
     pub(crate) fn count(&self, about: &str) -> usize {
         self.seen.lock().unwrap().iter().filter(|seen| seen.about == about).count()
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     /// Waits until so many requests of that kind have come.

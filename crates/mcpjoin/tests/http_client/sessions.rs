@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mcpjoin::proto::Raw;
 use mcpjoin::proto::types::LoggingLevel;
+use mcpjoin::proto::{Method, Notification, Raw};
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
 use crate::told::{Told, hearing};
@@ -540,5 +540,40 @@ fn a_response_that_no_connection_carries_is_sent_four_times() {
         let (server, client) = declining(|time, _| async move { (time == 3, None) }).await;
         assert_eq!(call(&client, "a").await.unwrap(), "thanks");
         assert_eq!(server.count("response"), 4);
+    });
+}
+
+#[test]
+fn connections_that_a_burst_has_made_are_kept_up_to_a_bound() {
+    const KEPT: usize = 256;
+    run(async {
+        let all = Arc::new(Semaphore::new(0));
+        let gate = all.clone();
+        let server = Scripted::new(move |seen: Seen, talk: Talk| {
+            let gate = gate.clone();
+            async move {
+                if seen.about() == "x/y" {
+                    drop(gate.acquire().await);
+                }
+                legacy(V2025_11, "s", seen, talk).await
+            }
+        })
+        .await;
+        let client = server.connect().await.unwrap();
+        for _ in 0..=KEPT {
+            let note = Notification { method: Method::parse("x/y"), params: None };
+            client.connection().notify(note).unwrap();
+        }
+        server.wait("x/y", KEPT + 1).await;
+        assert!(server.open() > KEPT);
+        all.add_permits(KEPT + 1);
+        while server.open() > KEPT {
+            call(&client, "a").await.unwrap();
+        }
+        // By now whatever is closed is.
+        for _ in 0..9 {
+            call(&client, "a").await.unwrap();
+        }
+        assert_eq!(server.open(), KEPT);
     });
 }

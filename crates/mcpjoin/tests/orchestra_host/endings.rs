@@ -332,3 +332,37 @@ fn without_any_server_lists_are_errors_and_health_says_so() {
         assert_eq!(health.status(), health_result::Status::Unhealthy);
     });
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_started_again_is_waited_for_ten_seconds() {
+    let (ours, theirs) = Link::memory();
+    let server = Server::builder("slow", "1").tool(tool("run"), |_: NoArguments, _| async { "here" });
+    let far = server.build().unwrap().connect(theirs);
+    let first = std::sync::Mutex::new(Some(ours));
+    let start = move || {
+        let link = first.lock().unwrap().take();
+        async move {
+            match link {
+                Some(link) => Ok::<Link, std::io::Error>(link),
+                None => std::future::pending().await,
+            }
+        }
+    };
+    let slow = client().restarting(Restart::default(), start).await.unwrap();
+    let run = slow.client().await.unwrap();
+    let host = Host::new([Offer::restarting("slow", slow)], HostLimits::default());
+    let ask = async || {
+        let request = PluginRequest { request_id: "1".to_owned(), request: Some(call("run", "{}")) };
+        match host.answer(request).await.response {
+            Some(Response::ToolCall(response)) => response,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(ask().await.success);
+    far.close();
+    run.closed().await;
+    let began = tokio::time::Instant::now();
+    let answer = ask().await;
+    assert_eq!((answer.success, &*answer.error_code), (false, "routing_error"));
+    assert_eq!(began.elapsed().as_millis(), 10_000);
+}

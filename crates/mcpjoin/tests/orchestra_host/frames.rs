@@ -79,6 +79,23 @@ fn h150_a_length_and_then_silence_ends_in_time() {
 }
 
 #[test]
+fn an_answer_that_is_not_taken_ends_its_stream_and_no_other() {
+    run(async {
+        let mut limits = HostLimits::default();
+        limits.write = Duration::from_millis(100);
+        let stage = Stage::with([offer("one", &server()).await], limits).await;
+        let (mut send, mut receive) = stage.connection.open().await.unwrap();
+        // Its id comes back, and is more than flows before somebody reads.
+        let health = Some(Request::Health(HealthRequest {}));
+        wire::write(&mut send, &PluginRequest { request_id: "x".repeat(8 << 20), request: health })
+            .await
+            .unwrap();
+        assert!(receive.received_reset().await.unwrap().is_some());
+        lives(&stage).await;
+    });
+}
+
+#[test]
 fn a_request_that_is_not_ended_is_answered_all_the_same() {
     run(async {
         let stage = Stage::of(&server()).await;

@@ -60,7 +60,7 @@ fn waits(client: &Client) -> JoinHandle<Result<String, String>> {
 }
 
 /// A client of quinn's own, whose settings are not ours.
-async fn foreign(
+pub(crate) async fn foreign(
     server: SocketAddr,
     change: impl FnOnce(&mut rustls::ClientConfig, &mut quinn::TransportConfig),
 ) -> (quinn::Endpoint, quinn::ClientConfig) {

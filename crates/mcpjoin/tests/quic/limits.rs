@@ -1,13 +1,16 @@
 //! Each bound that concerns the transport, set to 1, or as low as it goes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use mcpjoin::link::ALPN;
-use mcpjoin::proto::Era;
-use mcpjoin::proto::session::{Ask, Limits};
+use mcpjoin::proto::session::{Ask, Limits, Outbound, Route};
+use mcpjoin::proto::{Era, Message, Method, Payload, Raw, Request, encode};
 use mcpjoin::quic::{self, ClientTls, ClientsAre, Identity, QuicOptions, ServerTls, Trust};
 use mcpjoin::{Client, Link};
 use serde_json::json;
+use tokio::net::UdpSocket;
 
 use crate::by_hand::{Wire, connect, modern};
 use crate::endpoint::{self, behind};
@@ -196,4 +199,93 @@ fn windows_of_a_byte_and_one_stream_carry_what_there_is() {
             assert_eq!(tokio::join!(asked, answering), ((Some(said.clone()), None), None));
         }
     });
+}
+
+/// A request whose line has so many bytes.
+fn ping(id: i64, bytes: usize) -> Outbound {
+    let of = |padding: usize| {
+        let params = Raw::parse(format!("{{\"x\":\"{}\"}}", "x".repeat(padding))).unwrap();
+        let params = Some(Payload::from_raw(params));
+        Message::Request(Request { id: id.into(), method: Method::Ping, params })
+    };
+    let message = of(bytes - 1 - encode::length(&of(0)));
+    Outbound::Message { message, route: Route::Session }
+}
+
+#[test]
+fn calls_wait_to_be_sent_up_to_eight_mib() {
+    endpoint::run(async {
+        let up = Up::new(builder(&Gate::default()).build().unwrap()).await;
+        let mut link = up.link().await.unwrap().bare(&Limits::default());
+        // Nothing leaves meanwhile: nobody else runs.
+        for id in 1..=64 {
+            assert!(link.has_room());
+            link.push(ping(id, 128 * 1024));
+        }
+        assert!(link.has_room());
+        link.push(ping(65, 100));
+        assert!(!link.has_room());
+        link.recv().await;
+        assert!(link.has_room());
+    });
+}
+
+#[test]
+fn so_many_peers_wait_for_a_handshake_and_one_more_is_not_heard() {
+    run(async {
+        let identity = Identity::self_signed(["localhost"]).unwrap();
+        let tls = ServerTls::new(identity, &ClientsAre::Anybody, ALPN).unwrap();
+        let listener = quic::Listener::bind("127.0.0.1:0", move || Ok(tls.clone()), QuicOptions::default());
+        let listener = listener.await.unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(listener.address()).await.unwrap();
+        let hellos = hellos(256 + 1).await;
+        for some in hellos.chunks(32) {
+            for hello in some {
+                socket.send(hello).await.unwrap();
+            }
+            heard(&socket).await;
+        }
+        let waiting = || std::iter::from_fn(|| listener.accept().now_or_never().flatten());
+        let mut all: Vec<_> = waiting().collect();
+        assert_eq!(all.len(), 256);
+        // One who is refused makes room for one who comes again.
+        drop(all.pop());
+        assert!(socket.recv(&mut [0; 2000]).await.unwrap() > 0);
+        for hello in &hellos[255..] {
+            socket.send(hello).await.unwrap();
+        }
+        heard(&socket).await;
+        assert_eq!(waiting().count(), 1);
+    });
+}
+
+/// The first datagrams of so many who connect.
+async fn hellos(count: usize) -> Vec<Vec<u8>> {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let (endpoint, config) = endpoint::foreign(address, |_, _| {}).await;
+    let (mut hellos, mut connecting) = (BTreeMap::new(), Vec::new());
+    while hellos.len() < count {
+        connecting.push(endpoint.connect_with(config.clone(), address, "localhost").unwrap());
+        while hellos.len() < connecting.len() {
+            let mut hello = vec![0; 2000];
+            let length = socket.recv(&mut hello).await.unwrap();
+            hello.truncate(length);
+            // By the id of the connection: what is not answered is said again.
+            hellos.insert(hello[6..][..hello[5].into()].to_vec(), hello);
+        }
+    }
+    hellos.into_values().collect()
+}
+
+/// Waits until a server has heard all that was said to it: it answers somebody who speaks another version.
+async fn heard(socket: &UdpSocket) {
+    let mut other = vec![0; 1200];
+    other[..7].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 1, 7]);
+    socket.send(&other).await.unwrap();
+    let mut answer = [1; 2000];
+    while answer[1..5] != [0; 4] {
+        socket.recv(&mut answer).await.unwrap();
+    }
 }

@@ -69,6 +69,7 @@ fn server() -> Server {
             let state = cx.seal_request_state(&(tried + 1))?;
             Err(HandlerError::need_input(InputRequired::default().with_request_state(state)))
         })
+        .tool(tool("never"), async |_: NoArguments, _| InputRequired::default())
         .tool(tool("able"), async |_: NoArguments, cx: Context| {
             cx.may_ask(&ListRootsParams::default().into()).to_string()
         })
@@ -142,6 +143,18 @@ fn a_handler_that_puts_its_call_off_is_called_again_after_a_while() {
             assert_eq!(result.content[0].as_text(), Some("now"));
             assert_eq!(begun.elapsed(), Duration::from_millis(100 + 200 + 400), "{era:?}");
         }
+    });
+}
+
+#[test]
+fn a_handler_that_never_stops_putting_its_call_off_waits_ten_seconds_at_most_each_time() {
+    run(async {
+        let client = connect(&server(), answering(Era::Legacy)).await;
+        let begun = tokio::time::Instant::now();
+        let result = call(&client, "never", json!({})).await.unwrap();
+        assert_eq!(text(&result), "asked 10 times and still needs input");
+        let took = begun.elapsed().as_millis();
+        assert!(took.abs_diff(42_700) <= 12, "{took}");
     });
 }
 

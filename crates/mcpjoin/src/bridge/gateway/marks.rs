@@ -59,23 +59,40 @@ impl Marks {
 mod tests {
     use mcpjoin_proto::{Payload, Raw};
 
-    use super::Marks;
+    use super::{Marks, TOOLS};
+
+    const MARKED: &str = r#"{"type":"string","x-mcp-header":"Region"}"#;
+
+    fn list(tools: &str) -> Payload {
+        Payload::from_raw(Raw::parse(format!(r#"{{"tools":[{tools}]}}"#)).unwrap())
+    }
+
+    fn tool(name: &str, property: &str) -> String {
+        format!(r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{property}}}}}}}"#)
+    }
 
     #[test]
     fn marks_are_those_of_the_last_list_that_has_passed() {
         let marks = Marks::default();
-        let list = |tools: &str| Payload::from_raw(Raw::parse(format!(r#"{{"tools":[{tools}]}}"#)).unwrap());
-        let tool = |name: &str, property: &str| {
-            format!(
-                r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{property}}}}}}}"#
-            )
-        };
-        let marked = r#"{"type":"string","x-mcp-header":"Region"}"#;
         marks.learn(&list(&tool("plain", r#"{"type":"string"}"#)));
         assert!(marks.of("plain").is_none());
-        marks.learn(&list(&[tool("one", marked), tool("two", marked), "7".into()].join(",")));
+        marks.learn(&list(&[tool("one", MARKED), tool("two", MARKED), "7".into()].join(",")));
         assert_eq!(marks.of("one").unwrap()[0].header(), "Mcp-Param-Region");
         marks.learn(&list(&tool("one", r#"{"type":"string"}"#)));
         assert!(marks.of("one").is_none() && marks.of("two").is_some());
+    }
+
+    #[test]
+    fn the_marks_of_so_many_tools_are_remembered_by_a_gateway() {
+        let marks = Marks::default();
+        let tools: Vec<String> = (0..=TOOLS).map(|number| tool(&number.to_string(), MARKED)).collect();
+        marks.learn(&list(&tools.join(",")));
+        assert!((0..TOOLS).all(|number| marks.of(&number.to_string()).is_some()));
+        assert!(marks.of(&TOOLS.to_string()).is_none());
+        marks.learn(&list(&tool("0", &MARKED.replace("Region", "Place"))));
+        assert_eq!(marks.of("0").unwrap()[0].header(), "Mcp-Param-Place");
+        // One that has none any more makes room.
+        marks.learn(&list(&[tool("0", "{}"), tool("more", MARKED)].join(",")));
+        assert!(marks.of("0").is_none() && marks.of("more").is_some());
     }
 }

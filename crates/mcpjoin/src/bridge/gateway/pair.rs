@@ -13,7 +13,7 @@ use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request};
 use tokio::sync::watch;
 
 use super::pace::paced;
-use super::relaying::{call, failure, forward};
+use super::relaying::{call, failure, forward, too_long_to_subscribe};
 use super::telling::Telling;
 use super::upstream::Answers;
 use crate::client::Client;
@@ -21,8 +21,9 @@ use crate::connection::{Connection, Context};
 use crate::handler::Handler;
 use crate::link::Link;
 
-/// Notifications of a server that are kept until its client can be told.
+/// Notifications of a server that are kept until its client can be told, in number and in bytes.
 const EARLY: usize = 256;
+const EARLY_BYTES: usize = 1024 * 1024;
 /// Subscriptions that are made again for a server that was started again.
 const SUBSCRIPTIONS: usize = 1024;
 
@@ -49,6 +50,14 @@ struct State {
     /// What was last asked for and granted, to be asked of a server that was started again.
     level: Option<Payload>,
     subscriptions: BTreeMap<Box<str>, Payload>,
+}
+
+impl State {
+    fn has_room_for(&self, early: &Notification) -> bool {
+        let size = |told: &Notification| told.params.as_ref().map_or(0, |params| params.raw().len());
+        let bytes: usize = self.early.iter().map(size).sum();
+        self.early.len() < EARLY && bytes.saturating_add(size(early)) <= EARLY_BYTES
+    }
 }
 
 impl Pair {
@@ -129,7 +138,9 @@ impl Pair {
         let Some(uri) = uri.as_ref().and_then(|uri| uri.to_string_value()) else { return };
         if *method == Method::Unsubscribe {
             state.subscriptions.remove(&*uri);
-        } else if state.subscriptions.len() < SUBSCRIPTIONS {
+        } else if too_long_to_subscribe(params.raw().as_str()).is_none()
+            && (state.subscriptions.len() < SUBSCRIPTIONS || state.subscriptions.contains_key(&*uri))
+        {
             state.subscriptions.insert((*uri).into(), params);
         }
     }
@@ -178,7 +189,7 @@ impl Pair {
                 drop(state);
                 self.tell_client(&client, notification);
             }
-            None if state.early.len() < EARLY => state.early.push(notification),
+            None if state.has_room_for(&notification) => state.early.push(notification),
             None => {
                 tracing::debug!(target: "mcpjoin", "a notification came before its client, and too many do");
             }
@@ -267,5 +278,57 @@ impl Answers for FromServer {
 
     async fn began(&self, client: &Client) {
         self.0.ask_anew(client).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::Raw;
+
+    use super::*;
+
+    fn unconnected() -> Arc<Pair> {
+        Pair::new(Duration::ZERO, false, None, Telling::default())
+    }
+
+    fn payload(json: String) -> Payload {
+        Payload::from_raw(Raw::parse(json).expect("JSON"))
+    }
+
+    #[test]
+    fn what_a_server_says_before_there_is_a_client_is_kept_up_to_a_bound() {
+        let pair = unconnected();
+        let told = |number: usize| {
+            let params = payload(format!("{{\"n\":{number}}}"));
+            Notification { method: Method::LogMessage, params: Some(params) }
+        };
+        (0..=EARLY).for_each(|number| pair.tell(told(number)));
+        assert_eq!(pair.lock().early, (0..EARLY).map(told).collect::<Vec<_>>());
+        let pair = unconnected();
+        let of = |bytes: usize| {
+            let params = payload(format!("{{\"n\":\"{}\"}}", "x".repeat(bytes - 8)));
+            Notification { method: Method::LogMessage, params: Some(params) }
+        };
+        let told = [of(EARLY_BYTES / 2), of(EARLY_BYTES / 2 + 1), of(EARLY_BYTES / 2), of(8)];
+        told.iter().cloned().for_each(|told| pair.tell(told));
+        assert_eq!(pair.lock().early, [told[0].clone(), told[2].clone()]);
+    }
+
+    #[test]
+    fn so_many_subscriptions_are_made_again_at_a_new_server() {
+        let pair = unconnected();
+        let of = |uri: usize, more: &str| payload(format!("{{\"uri\":\"{uri}\"{more}}}"));
+        for uri in 0..=SUBSCRIPTIONS {
+            pair.keep(&Method::Subscribe, of(uri, ""));
+        }
+        pair.keep(&Method::Subscribe, of(0, ",\"n\":1"));
+        pair.keep(&Method::Subscribe, of(0, &format!(",\"n\":\"{}\"", "x".repeat(8 * 1024))));
+        let kept = |uri: usize| pair.lock().subscriptions.get(uri.to_string().as_str()).cloned();
+        assert_eq!(kept(0), Some(of(0, ",\"n\":1")));
+        assert!((1..SUBSCRIPTIONS).all(|uri| kept(uri) == Some(of(uri, ""))));
+        assert_eq!(kept(SUBSCRIPTIONS), None);
+        pair.keep(&Method::Unsubscribe, of(1, ""));
+        pair.keep(&Method::Subscribe, of(SUBSCRIPTIONS, ""));
+        assert!(kept(1).is_none() && kept(SUBSCRIPTIONS).is_some());
     }
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Call, CallError, LinkEnd, ProcessExit, Reply};
+use mcpjoin_proto::session::{Call, CallError, Limits, LinkEnd, ProcessExit, Reply};
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw};
 
 use crate::connection::{CallEvent, Calling, Context};
@@ -93,6 +93,16 @@ fn progress_for(cx: &Context, progress: Notification) -> Option<Notification> {
     let token = Raw::from_value(token).ok()?;
     let params = progress.params?.with_member("progressToken", &token);
     Some(Notification { method: progress.method, params: Some(params) })
+}
+
+/// What whoever subscribes to a resource is told when its name is too long to be kept.
+pub(super) fn too_long_to_subscribe(uri: &str) -> Option<ErrorObject> {
+    let longest = Limits::default().subscription_bytes;
+    (uri.len() > longest).then(|| {
+        ErrorObject::internal(format!(
+            "the name of what is subscribed to is above the limit `subscription_bytes` of {longest}"
+        ))
+    })
 }
 
 /// How a process has ended, as members of `data`.

@@ -183,19 +183,30 @@ mod tests {
 
     use super::*;
 
+    fn told(id: &str, message: &str) -> Notification {
+        let task = format!(
+            r#"{{"taskId":"{id}","status":"working","statusMessage":"{message}","createdAt":"2026-07-28T00:00:00Z","lastUpdatedAt":"2026-07-28T00:00:00Z","ttl":null}}"#
+        );
+        let params = Some(Payload::from_raw(Raw::parse(task).expect("an object")));
+        Notification { method: Method::TaskStatus, params }
+    }
+
+    fn early(board: &Board) -> Vec<String> {
+        lock(&board.heard).early.iter().map(|task| task.task_id.clone()).collect()
+    }
+
     #[test]
     fn what_came_too_early_is_kept_only_when_it_is_short() {
-        let told = |id: &str, message: &str| {
-            let task = format!(
-                r#"{{"taskId":"{id}","status":"working","statusMessage":"{message}","createdAt":"2026-07-28T00:00:00Z","lastUpdatedAt":"2026-07-28T00:00:00Z","ttl":null}}"#
-            );
-            let params = Some(Payload::from_raw(Raw::parse(task).expect("an object")));
-            Notification { method: Method::TaskStatus, params }
-        };
         let board = Board::default();
         board.notice(&told("short", "at work"));
         board.notice(&told("long", &"x".repeat(1 << 20)));
-        let ids: Vec<String> = lock(&board.heard).early.iter().map(|task| task.task_id.clone()).collect();
-        assert_eq!(ids, ["short"]);
+        assert_eq!(early(&board), ["short"]);
+    }
+
+    #[test]
+    fn the_newest_of_what_came_too_early_are_kept() {
+        let board = Board::default();
+        (0..=EARLY).for_each(|id| board.notice(&told(&id.to_string(), "")));
+        assert_eq!(early(&board), (1..=EARLY).rev().map(|id| id.to_string()).collect::<Vec<_>>());
     }
 }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use http::header::{HeaderMap, HeaderValue};
 use mcpjoin_proto::http::headers::name;
 use mcpjoin_proto::http::reply::is_session_id;
-use mcpjoin_proto::session::Inbound;
+use mcpjoin_proto::session::{Inbound, Limits};
 use mcpjoin_proto::{Message, Method, Payload, Profile, Request, RequestId, Version};
 
-/// How many subscriptions are remembered: as many as a server of ours grants.
+/// How many subscriptions are remembered: as many as a server of ours grants, and none with more parameters than one of
+/// ours takes for a name.
 const SUBSCRIPTIONS: usize = 1024;
 
 /// A session as every request names it.
@@ -92,6 +93,7 @@ impl Memory {
             Method::SetLevel => self.level.clone_from(&request.params),
             Method::Subscribe => {
                 if let (Some(uri), Some(params)) = (uri(), &request.params)
+                    && params.raw().len() <= Limits::default().subscription_bytes
                     && (self.subscribed.len() < SUBSCRIPTIONS || self.subscribed.contains_key(&uri))
                 {
                     self.subscribed.insert(uri, params.clone());
@@ -117,5 +119,35 @@ impl Memory {
             params: Some(params.clone()),
         })
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::Raw;
+
+    use super::*;
+
+    #[test]
+    fn so_many_subscriptions_are_made_again_in_a_new_session() {
+        let mut memory = Memory::default();
+        let params = |uri: usize, more: &str| {
+            Payload::from_raw(Raw::parse(format!("{{\"uri\":\"{uri:04}\"{more}}}")).expect("JSON"))
+        };
+        let mut note = |method: Method, params: Payload| {
+            memory.note(&Request { id: RequestId::from(1), method, params: Some(params) });
+        };
+        for uri in 0..=SUBSCRIPTIONS {
+            note(Method::Subscribe, params(uri, ""));
+        }
+        note(Method::Subscribe, params(0, ",\"n\":1"));
+        note(Method::Subscribe, params(1, &format!(",\"n\":\"{}\"", "x".repeat(8 * 1024))));
+        note(Method::Unsubscribe, params(2, ""));
+        note(Method::Subscribe, params(SUBSCRIPTIONS + 1, ""));
+        let again: Vec<Payload> =
+            memory.requests().into_iter().filter_map(|request| request.params).collect();
+        let first = [params(0, ",\"n\":1"), params(1, "")];
+        let rest = (3..SUBSCRIPTIONS).chain([SUBSCRIPTIONS + 1]).map(|uri| params(uri, ""));
+        assert_eq!(again, first.into_iter().chain(rest).collect::<Vec<_>>());
     }
 }

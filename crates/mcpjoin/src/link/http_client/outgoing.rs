@@ -14,7 +14,7 @@ use mcpjoin_proto::{Message, Method, Payload, Profile, Raw, Request, RequestId, 
 
 use super::legacy::LegacySession;
 
-/// Tools with marks that are remembered, and lists of tools under way.
+/// Tools with marks that are remembered.
 const REMEMBERED: usize = 10_000;
 
 /// The headers of every message, whatever the revision.
@@ -105,7 +105,7 @@ impl Outgoing {
                     headers.insert(key, value(&text, "an argument")?);
                 }
             }
-            Method::ListTools if self.listing.len() < REMEMBERED => {
+            Method::ListTools => {
                 self.listing.insert(request.id.clone());
             }
             _ => {}
@@ -141,8 +141,10 @@ impl Outgoing {
         let Ok(list) = page.decode::<ListToolsResult>() else { return };
         for tool in list.tools {
             match header_marks(&tool.input_schema) {
-                Ok(marks) if !marks.is_empty() && self.marks.len() < REMEMBERED => {
-                    self.marks.insert(tool.name, marks);
+                Ok(marks) if !marks.is_empty() => {
+                    if self.marks.len() < REMEMBERED || self.marks.contains_key(&tool.name) {
+                        self.marks.insert(tool.name, marks);
+                    }
                 }
                 _ => {
                     self.marks.remove(&tool.name);
@@ -194,4 +196,33 @@ fn declared(request: &Request) -> Option<String> {
 
 fn value(text: &str, what: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(text).map_err(|_| format!("{what} cannot stand in a header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marks_of_so_many_tools_are_remembered_by_a_link() {
+        let mut outgoing = Outgoing::default();
+        let tool = |name: usize, header: &str| {
+            format!(
+                r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{{"type":"string"{header}}}}}}}}}"#
+            )
+        };
+        let mut learn = |tools: &[String]| {
+            outgoing.learn_page(&Raw::parse(format!(r#"{{"tools":[{}]}}"#, tools.join(","))).expect("JSON"));
+            outgoing.marks.iter().map(|(name, marks)| (name.clone(), marks[0].header().to_owned())).collect()
+        };
+        let all: Vec<String> = (0..=REMEMBERED).map(|name| tool(name, r#","x-mcp-header":"One""#)).collect();
+        let known: BTreeMap<String, String> = learn(&all);
+        let first = |header: &str| -> BTreeMap<String, String> {
+            (0..REMEMBERED).map(|name| (name.to_string(), header.to_owned())).collect()
+        };
+        assert_eq!(known, first("Mcp-Param-One"));
+        let all: Vec<String> = (0..=REMEMBERED).map(|name| tool(name, r#","x-mcp-header":"Two""#)).collect();
+        assert_eq!(learn(&all), first("Mcp-Param-Two"));
+        let known = learn(&[tool(0, ""), all[REMEMBERED].clone()]);
+        assert!(!known.contains_key("0") && known.contains_key(&REMEMBERED.to_string()));
+    }
 }

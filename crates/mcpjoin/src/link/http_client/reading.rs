@@ -342,3 +342,19 @@ impl Seen {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_ids_of_events_are_remembered() {
+        let mut seen = Seen::default();
+        let mut insert = |id: usize| seen.insert(&id.to_le_bytes());
+        assert!((0..SEEN).all(&mut insert));
+        assert!(!insert(0), "as many as are remembered");
+        assert!(insert(SEEN) && insert(0), "the oldest is forgotten");
+        assert!((2..=SEEN).all(|id| !insert(id)));
+        assert_eq!((seen.ids.len(), seen.order.len()), (SEEN, SEEN));
+    }
+}

@@ -256,3 +256,19 @@ pub(super) fn resumption(wire: &Wire, session: &LegacySession, last: Option<&Hea
 pub(super) fn pause(retry: Duration, failures: u32) -> Duration {
     retry.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_PAUSE.max(retry))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_between_two_attempts_grows_up_to_ten_seconds_or_what_the_server_asks_for() {
+        let seconds = |retry, failures| pause(Duration::from_secs(retry), failures).as_secs();
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5, u32::MAX].map(|failures| seconds(1, failures)),
+            [1, 2, 4, 8, 10, 10, 10]
+        );
+        assert_eq!([0, 1].map(|failures| seconds(9, failures)), [9, 10]);
+        assert_eq!([0, 1].map(|failures| seconds(60, failures)), [60, 60]);
+    }
+}

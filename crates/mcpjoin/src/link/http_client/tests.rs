@@ -1,5 +1,9 @@
 //! What the link does with what it is given.
 
+use mcpjoin_proto::session::Route;
+use mcpjoin_proto::{Notification, Payload, Raw, Request};
+
+use super::running::REQUESTS;
 use super::*;
 use crate::link::Link;
 
@@ -12,4 +16,79 @@ fn limits_hold_for_what_begins_behind_them_whatever_runs_already() {
     link.configure(&limits);
     assert_eq!(link.wire.limits, limits);
     assert_eq!(running.limits, Limits::default());
+}
+
+fn link() -> HttpLink {
+    Link::http("http://127.0.0.1:1/").link().expect("a URL")
+}
+
+/// A request with so many bytes of parameters.
+fn request(id: i64, method: Method, bytes: usize) -> Outbound {
+    let params = Raw::parse(format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8))).expect("JSON");
+    let request = Request { id: id.into(), method, params: Some(Payload::from_raw(params)) };
+    Outbound::Message { message: request.into(), route: Route::Session }
+}
+
+#[test]
+fn messages_wait_to_be_sent_up_to_a_total_of_bytes() {
+    let mut link = link();
+    link.gate = Gate::Endpoint;
+    let ping = |id: i64, bytes: usize| request(id, Method::Ping, bytes);
+    link.push(ping(1, 8));
+    let one = link.waiting_bytes;
+    link.push(ping(2, WAITING - 3 * one + 8));
+    link.push(ping(3, 8));
+    assert_eq!((link.waiting_bytes, link.has_room()), (WAITING, false));
+    // One that is withdrawn gives its room back, and so do those that go.
+    link.push(Outbound::Abort { id: 1.into() });
+    link.push(Outbound::Abort { id: 3.into() });
+    link.push(ping(4, one + 8 - 1));
+    assert_eq!((link.waiting_bytes, link.has_room()), (WAITING - 1, true));
+    link.gate = Gate::Open;
+    link.pump();
+    assert_eq!((link.waiting_bytes, link.has_room()), (0, true));
+}
+
+#[tokio::test]
+async fn one_request_more_than_may_be_under_way_waits_until_another_has_ended() {
+    let mut link = link();
+    for id in 0..REQUESTS as i64 {
+        assert!(link.running.has_room(), "{id}");
+        link.running.begin(What::Request { id: id.into(), counted: true }, std::future::pending());
+    }
+    link.push(request(1000, Method::ListTools, 8));
+    // Neither a stream to listen on nor what is no request waits for its turn.
+    link.push(request(1001, Method::Listen, 8));
+    let told = Notification { method: Method::Initialized, params: None };
+    link.push(Outbound::Message { message: told.into(), route: Route::Session });
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(link.poll_flush(&mut cx).is_ready());
+    assert_eq!((link.sent(), link.queued.len()), (2, 1));
+    link.gate = Gate::Open;
+    link.abort(&7.into());
+    assert!(link.poll_flush(&mut cx).is_ready());
+    assert_eq!((link.sent(), link.queued.len()), (3, 0));
+}
+
+#[tokio::test]
+async fn what_came_and_is_not_taken_holds_the_exchanges_up() {
+    let mut link = link();
+    let lost = |id: i64| Inbound::Lost { id: id.into(), cause: LinkError::new("lost", false) };
+    let mut cx = Context::from_waker(Waker::noop());
+    let (mut came, news) = (0..100, link.news.clone());
+    // As many wait in the link as in the channel.
+    for _ in 0..2 {
+        for id in came.by_ref().take(CAME) {
+            assert!(news.try_send(News::Came(lost(id))).is_ok(), "{id}");
+        }
+        assert!(news.try_send(News::Postponed).is_err(), "there is no room");
+        assert!(link.poll_flush(&mut cx).is_ready());
+        assert_eq!(link.ready.len(), CAME);
+    }
+    assert!(news.try_send(News::Postponed).is_err(), "there is still no room");
+    for wanted in 0..2 * CAME as i64 {
+        let Poll::Ready(Inbound::Lost { id, .. }) = link.poll_inbound(&mut cx) else { panic!("{wanted}") };
+        assert_eq!(id, wanted.into());
+    }
+    assert!(link.poll_inbound(&mut cx).is_pending());
 }

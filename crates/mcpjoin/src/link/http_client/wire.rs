@@ -332,3 +332,41 @@ pub(crate) fn shown(url: &Url) -> String {
 pub(super) fn media_type(response: &Response) -> MediaType {
     MediaType::of(response.headers().get(name::CONTENT_TYPE).map(HeaderValue::as_bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::credentials::{AuthorizationRequest, CredentialsError};
+    use super::*;
+    use crate::link::Link;
+
+    /// Hears the nonces.
+    struct Hears(Arc<Mutex<Vec<String>>>);
+
+    impl super::super::Credentials for Hears {
+        async fn authorization(
+            &self,
+            _: AuthorizationRequest<'_>,
+        ) -> Result<Option<HeaderValue>, CredentialsError> {
+            Ok(None)
+        }
+
+        fn answered(&self, _: &str, dpop_nonce: &str) {
+            self.0.lock().expect("not poisoned").push(dpop_nonce.to_owned());
+        }
+    }
+
+    #[test]
+    fn a_nonce_that_is_too_long_is_none() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let link = Link::http("http://127.0.0.1:1/").credentials(Hears(heard.clone())).link().expect("a URL");
+        let nonce = |bytes: usize| {
+            let response = http::Response::builder().header(DPOP_NONCE, "n".repeat(bytes)).body("");
+            link.wire.nonce(&link.wire.url, &Response::from(response.expect("a response")))
+        };
+        assert_eq!([NONCE + 1, 0].map(nonce), [None, None]);
+        assert_eq!(nonce(NONCE), Some("n".repeat(NONCE)));
+        assert_eq!(*heard.lock().expect("not poisoned"), ["n".repeat(NONCE)]);
+    }
+}

@@ -527,3 +527,6 @@ impl fmt::Debug for HttpFuture {
         f.write_str("HttpFuture")
     }
 }
+
+#[cfg(test)]
+mod tests;

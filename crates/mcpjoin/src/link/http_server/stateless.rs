@@ -35,7 +35,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    fn of(shared: &Shared, version: &Version, origin: &Origin) -> Self {
+    pub(super) fn of(shared: &Shared, version: &Version, origin: &Origin) -> Self {
         let peer: Option<SocketAddr> = origin.peer.as_ref().and_then(|peer| peer.parse().ok());
         let address = peer.map(|peer| peer.ip());
         Self {

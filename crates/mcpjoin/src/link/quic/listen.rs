@@ -17,7 +17,7 @@ use crate::quic::{self, CertificateError, ClientsAre, Connection, Identity, Inco
 
 /// Streams that a client may have open at once: the number of the project's interface page.
 const STREAMS: u32 = 256;
-/// Handshakes at once. Who comes beyond that waits, and beyond 256 of those is refused.
+/// Handshakes at once. Who comes beyond that waits, and beyond 256 of those is not heard until there is room.
 const HANDSHAKES: usize = 128;
 
 type Who = dyn Fn() -> Result<(Identity, ClientsAre), CertificateError> + Send + Sync;
@@ -165,4 +165,53 @@ impl fmt::Debug for QuicListener {
 /// A client that has come, as a link.
 pub(in crate::link) fn guest(connection: Connection, place: Place) -> Link {
     Link::new(QuicLink::new(Far::Client { _place: place }, connection, None, STREAMS))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::{Mutex, mpsc};
+
+    use futures_util::StreamExt as _;
+    use futures_util::stream::FuturesUnordered;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::quic::{ClientTls, Trust};
+
+    #[tokio::test]
+    async fn so_many_handshakes_are_under_way_and_who_comes_beyond_waits() {
+        let identity = Identity::self_signed(["localhost"]).expect("an identity");
+        let trust = Trust::Key(identity.facts().expect("a certificate").key_hash);
+        // What a handshake begins with is asked for, and given when the sender is dropped; but for the listener's own.
+        let (open, opened) = mpsc::channel::<()>();
+        let waiting = Mutex::new((true, opened));
+        let tls = move || {
+            let mut waiting = waiting.lock().expect("not poisoned");
+            if !std::mem::take(&mut waiting.0) {
+                let _ = waiting.1.recv();
+            }
+            ServerTls::new(identity.clone(), &ClientsAre::Anybody, ALPN)
+        };
+        let inner = quic::Listener::bind("127.0.0.1:0", tls, options(STREAMS)).await.expect("a port");
+        let mut listener = QuicListener::new(Arc::new(inner));
+        let (address, options) = (listener.address().to_string(), options(STREAMS));
+        let tls = ClientTls::new(&trust, None, ALPN).expect("a key");
+        let mut comers: FuturesUnordered<_> =
+            (0..=HANDSHAKES).map(|_| quic::connect(&address, &tls, &options)).collect();
+        let full = poll_fn(|cx| {
+            assert!(comers.poll_next_unpin(cx).is_pending());
+            assert!(listener.poll_accept(cx).is_pending());
+            let is_full = !listener.establishing.is_empty() && listener.next.is_none();
+            if is_full { Poll::Ready(()) } else { Poll::Pending }
+        });
+        timeout(Duration::from_secs(60), full).await.expect("they all come");
+        assert_eq!(listener.establishing.len(), HANDSHAKES);
+        let one_more = tokio::select! {
+            incoming = listener.inner.accept() => incoming,
+            _ = comers.next() => None,
+        };
+        assert!(one_more.is_some());
+        drop(open);
+    }
 }

@@ -74,6 +74,11 @@ fn options(streams: u32) -> QuicOptions {
     QuicOptions { streams, stream_window: STREAM_WINDOW, connection_window, ..QuicOptions::default() }
 }
 
+/// How many incomplete messages may be large, each below that limit.
+fn large_at_once(message: usize) -> usize {
+    (LARGE / message.max(1)).clamp(1, LARGE_AT_ONCE)
+}
+
 /// Who is at the other end.
 enum Far {
     /// A server that we have connected to, and can connect to again.
@@ -209,13 +214,12 @@ impl QuicLink {
         if self.common.is_none() && self.over.is_none() && self.leash.is_some() {
             let (news, heard) = channel(CAME);
             self.heard = heard;
-            let large = (LARGE / self.limits.message.max(1)).clamp(1, LARGE_AT_ONCE);
             self.common = Some(Arc::new(Common {
                 message: self.limits.message,
                 decoding: self.limits.decode.clone(),
                 stall: self.limits.write_stall,
                 origin: self.origin.clone(),
-                large: Arc::new(Semaphore::new(large)),
+                large: Arc::new(Semaphore::new(large_at_once(self.limits.message))),
                 news,
             }));
             if let Some((send, receive)) = self.session.take() {
@@ -424,5 +428,20 @@ impl Io for QuicLink {
 impl Drop for QuicLink {
     fn drop(&mut self) {
         self.connection.close(code::NO_ERROR, "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_messages_at_once_have_a_total_and_are_eight_at_most() {
+        const MIB: usize = 1024 * 1024;
+        for (message, count) in
+            [(0, 8), (1, 8), (4 * MIB, 8), (4 * MIB + 1, 7), (10 * MIB, 3), (32 * MIB, 1), (usize::MAX, 1)]
+        {
+            assert_eq!(large_at_once(message), count, "{message}");
+        }
     }
 }

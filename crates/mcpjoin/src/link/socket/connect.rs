@@ -217,7 +217,7 @@ pub(crate) async fn tcp_stream(address: &str, timeout: Duration) -> Result<TcpSt
 async fn reach(address: &str, attempts: &mut Vec<Attempt>) -> Result<TcpStream, Option<SocketErrorKind>> {
     let place = host_and_port(address)?;
     let found = lookup_host(place).await.map_err(SocketErrorKind::Resolve)?;
-    let mut left = in_turn(found.take(ADDRESSES).collect()).into_iter().peekable();
+    let mut left = in_turn(found).into_iter().peekable();
     let mut trying = FuturesUnordered::new();
     let mut next = pin!(sleep_until(Instant::now()));
     loop {
@@ -249,12 +249,13 @@ async fn reach(address: &str, attempts: &mut Vec<Attempt>) -> Result<TcpStream, 
     }
 }
 
-/// The first kind of address first, then one of each kind in turn, so that a machine on which one kind does not work
-/// loses a quarter second and not all of its time.
-pub(crate) fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    let first = addresses.first().is_some_and(SocketAddr::is_ipv6);
+/// The addresses of a name that are tried: the first kind of address first, then one of each kind in turn, so that a
+/// machine on which one kind does not work loses a quarter second and not all of its time.
+pub(crate) fn in_turn(found: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let found: Vec<SocketAddr> = found.into_iter().take(ADDRESSES).collect();
+    let first = found.first().is_some_and(SocketAddr::is_ipv6);
     let (preferred, others): (Vec<_>, Vec<_>) =
-        addresses.into_iter().partition(|address| address.is_ipv6() == first);
+        found.into_iter().partition(|address| address.is_ipv6() == first);
     let (mut preferred, mut others) = (preferred.into_iter(), others.into_iter());
     let mut all = Vec::new();
     loop {
@@ -333,7 +334,7 @@ mod tests {
     #[test]
     fn both_kinds_of_addresses_take_turns() {
         let all = |addresses: &[&str]| {
-            in_turn(addresses.iter().map(|address| address.parse().expect("an address")).collect())
+            in_turn(addresses.iter().map(|address| address.parse().expect("an address")))
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
@@ -344,5 +345,12 @@ mod tests {
         );
         assert_eq!(all(&["1.1.1.1:1", "[::1]:1"]), ["1.1.1.1:1", "[::1]:1"]);
         assert!(all(&[]).is_empty());
+    }
+
+    #[test]
+    fn so_many_addresses_of_a_name_are_tried() {
+        let found = |count: u16| (1..=count).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        assert_eq!(in_turn(found(64)), found(64).collect::<Vec<_>>());
+        assert_eq!(in_turn(found(65)), found(64).collect::<Vec<_>>());
     }
 }

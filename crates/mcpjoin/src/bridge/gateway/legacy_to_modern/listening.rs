@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::bridge::gateway::pair::Pair;
-use crate::bridge::gateway::relaying::failure;
+use crate::bridge::gateway::relaying::{failure, too_long_to_subscribe};
 use crate::bridge::gateway::upstream::Upstream;
 use crate::client::{Client, NoClient};
 use crate::connection::{CallEvent, Calling};
@@ -77,10 +77,13 @@ impl Listening {
 
     /// Adds a resource, and waits until the server has said whether it tells of its changes.
     pub(super) async fn subscribe(&self, uri: String) -> Result<Payload, ErrorObject> {
+        if let Some(refused) = too_long_to_subscribe(&uri) {
+            return Err(refused);
+        }
         let mut honoured = self.shared.honoured.subscribe();
         let mut is_full = false;
         let change = self.shared.change(|wanted| {
-            is_full = wanted.len() >= RESOURCES;
+            is_full = wanted.len() >= RESOURCES && !wanted.contains(&uri);
             !is_full && wanted.insert(uri.clone())
         });
         if is_full {
@@ -309,4 +312,30 @@ fn of_no_stream(notification: Notification) -> Notification {
         .map(|params| params.without_meta_members(|key| key == key::SUBSCRIPTION_ID))
         .filter(|params| params.raw().as_str() != "{}");
     Notification { params, ..notification }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_subscribes_to_so_many_resources_and_to_none_of_them_in_vain_again() {
+        let all: Vec<String> = (0..=RESOURCES).map(|uri| uri.to_string()).collect();
+        let honoured = SubscriptionFilter::default().with_resource_subscriptions(all.clone());
+        let shared = Arc::new(Shared {
+            wanted: watch::channel((0, BTreeSet::new())).0,
+            honoured: watch::channel(Honoured { change: u64::MAX, outcome: Some(Ok(honoured)) }).0,
+        });
+        let listening = Listening { shared, task: tokio::spawn(std::future::pending::<()>()).abort_handle() };
+        for uri in &all[..RESOURCES] {
+            listening.subscribe(uri.clone()).await.expect("room");
+        }
+        let error = listening.subscribe(all[RESOURCES].clone()).await.expect_err("one too many");
+        assert!(error.message.contains("the limit `subscriptions` of 1024"), "{}", error.message);
+        listening.subscribe(all[0].clone()).await.expect("it is subscribed to");
+        let error = listening.subscribe("x".repeat(8 * 1024 + 1)).await.expect_err("too long");
+        assert!(error.message.contains("`subscription_bytes` of 8192"), "{}", error.message);
+        listening.unsubscribe(&all[0]).expect("it was there");
+        listening.subscribe(all[RESOURCES].clone()).await.expect("room again");
+    }
 }

@@ -174,3 +174,19 @@ pub(super) fn initialized(discovered: Payload, version: &Version) -> Payload {
         .with_member("serverInfo", &info)
         .with_member("protocolVersion", &Raw::string(version.as_str()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_so_many_tools_are_remembered() {
+        let wraps = Wraps::default();
+        (0..=TOOLS).for_each(|name| wraps.keep(name.to_string()));
+        assert!((0..TOOLS).all(|name| wraps.has(&name.to_string())));
+        assert!(!wraps.has(&TOOLS.to_string()));
+        wraps.forget("0");
+        wraps.keep("more".to_owned());
+        assert!(wraps.has("more"));
+    }
+}

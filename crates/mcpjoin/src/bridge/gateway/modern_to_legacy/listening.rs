@@ -12,7 +12,6 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use mcpjoin_proto::session::Limits;
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::types::resource::is_within;
 use mcpjoin_proto::types::{ServerCapabilities, SubscriptionFilter};
@@ -20,6 +19,8 @@ use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Raw};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+
+use crate::bridge::gateway::relaying::too_long_to_subscribe;
 
 /// Resources that all streams of one server may name together: ten times as many as one connection may.
 const RESOURCES: usize = 10_240;
@@ -86,11 +87,8 @@ impl Listeners {
     ) -> Result<Listener, ErrorObject> {
         let filter = honoured(filter, server);
         let names = filter.resource_subscriptions.as_deref().unwrap_or_default();
-        let longest = Limits::default().subscription_bytes;
-        if names.iter().any(|name| name.len() > longest) {
-            return Err(ErrorObject::internal(format!(
-                "the name of what is subscribed to is above the limit `subscription_bytes` of {longest}"
-            )));
+        if let Some(refused) = names.iter().find_map(|name| too_long_to_subscribe(name)) {
+            return Err(refused);
         }
         let count = names.len();
         let mut open = self.open();

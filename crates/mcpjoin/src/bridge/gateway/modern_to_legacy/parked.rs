@@ -306,6 +306,23 @@ mod tests {
         parking.park(Told("e", told), owner(1, None), 6).expect("room again");
     }
 
+    #[tokio::test]
+    async fn so_many_handles_that_are_over_are_remembered_and_the_oldest_is_forgotten() {
+        let (parking, told) = parking(1, 0);
+        let handles: Vec<String> = (0..=REMEMBERED)
+            .map(|_| {
+                let handle = parking.park(Told("a", told.clone()), owner(1, None), 0).expect("room");
+                parking.take(&handle, &owner(1, None)).expect("its own");
+                handle
+            })
+            .collect();
+        let why = |handle: &String| parking.take(handle, &owner(1, None)).expect_err("it is over").message;
+        assert!(why(&handles[0]).contains("not one that it still knows"), "{}", why(&handles[0]));
+        for handle in &handles[1..] {
+            assert!(why(handle).contains("was used already"), "{}", why(handle));
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_client_that_never_comes_back_is_given_up_after_ten_minutes() {
         let (parking, told) = parking(2, 10);

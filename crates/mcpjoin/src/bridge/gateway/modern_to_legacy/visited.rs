@@ -4,6 +4,8 @@
 //! <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error>.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The pages of one run of a server.
 #[derive(Default)]
 pub(super) struct Visited {
-    done: Mutex<VecDeque<Box<str>>>,
+    /// Their ids as numbers, so that it does not matter how long an id is.
+    done: Mutex<VecDeque<u64>>,
+    state: RandomState,
     more: Notify,
 }
 
@@ -31,7 +35,7 @@ impl Visited {
         if done.len() == REMEMBERED {
             done.pop_front();
         }
-        done.push_back(id.into());
+        done.push_back(self.state.hash_one(id));
         drop(done);
         self.more.notify_waiters();
     }
@@ -53,7 +57,7 @@ impl Visited {
 
     fn has(&self, ids: &[String]) -> bool {
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        !ids.is_empty() && ids.iter().all(|id| done.iter().any(|done| **done == **id))
+        !ids.is_empty() && ids.iter().all(|id| done.contains(&self.state.hash_one(id.as_str())))
     }
 }
 
@@ -62,6 +66,21 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_newest_visits_are_remembered() {
+        let visited = Visited::default();
+        for id in 0..=REMEMBERED {
+            visited.note(&id.to_string());
+        }
+        let begun = Instant::now();
+        for id in 1..=REMEMBERED {
+            visited.wait(&[id.to_string()]).await;
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        visited.wait(&["0".to_owned()]).await;
+        assert_eq!(begun.elapsed(), PATIENCE);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn all_pages_are_waited_for_but_not_for_ever() {

@@ -170,3 +170,79 @@ async fn broken(receive: &mut (impl AsyncRead + Unpin)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+    use tokio::net::TcpListener;
+    use tokio::time::{Instant, advance};
+
+    use super::super::HostLimits;
+    use super::*;
+
+    fn host(change: impl FnOnce(&mut HostLimits)) -> Host {
+        let mut limits = HostLimits::default();
+        change(&mut limits);
+        Host::new([], limits)
+    }
+
+    /// A request whose frame has so many bytes behind its length.
+    fn request(bytes: usize) -> bytes::Bytes {
+        // What stands beside the id: a tag, and its length in as many bytes as that takes.
+        let beside = (1..=6).find(|beside| {
+            let request_id = "x".repeat(bytes - beside);
+            wire::encode(&PluginRequest { request_id, request: None })
+                .is_ok_and(|frame| frame.len() == 4 + bytes)
+        });
+        let request_id = "x".repeat(bytes - beside.expect("such an id"));
+        wire::encode(&PluginRequest { request_id, request: None }).expect("a frame")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_share_room_in_bytes_and_one_that_finds_none_waits() {
+        assert_eq!(units(HostLimits::default().request_bytes), 32_768);
+        let host = host(|limits| limits.request_bytes = MAX_FRAME);
+        let began = Instant::now();
+        // One that has said how long it is, and no more, has all room but one unit.
+        let (mut slow, mut hears) = duplex(64);
+        slow.write_all(&u32::try_from(MAX_FRAME - UNIT).expect("it fits").to_be_bytes()).await.expect("room");
+        let slowly = tokio::spawn({
+            let host = host.clone();
+            async move { host.read(&mut hears).await.err().map(|error| error.to_string()) }
+        });
+        while host.inner.room.available_permits() > 1 {
+            tokio::task::yield_now().await;
+        }
+        advance(Duration::from_secs(10)).await;
+        let small = host.read(&mut &request(UNIT)[..]).await.expect("room for one unit");
+        assert_eq!((began.elapsed().as_secs(), host.inner.room.available_permits()), (10, 0));
+        drop(small);
+        // Another one, larger by a byte, waits until the slow one has had its time.
+        host.read(&mut &request(UNIT + 1)[..]).await.expect("room again");
+        assert_eq!(began.elapsed().as_secs(), 30);
+        let late = slowly.await.expect("no panic").expect("it never came");
+        assert!(late.contains("no whole request came within 30 s"), "{late}");
+        assert_eq!(host.inner.room.available_permits(), units(MAX_FRAME));
+    }
+
+    /// Over TCP, in real time: a virtual clock does not wait for a socket.
+    #[tokio::test]
+    async fn an_answer_that_nobody_takes_is_given_up() {
+        let host = host(|limits| limits.write = Duration::from_millis(50));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut client =
+            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("accepted");
+        let (stream, _) = listener.accept().await.expect("a client");
+        let (_ending, ended) = watch::channel(false);
+        // Its id comes back: more than any socket holds.
+        let asked = request(MAX_FRAME - 4096);
+        let answering = timeout(Duration::from_secs(30), host.on_tcp(stream, ended));
+        let (sent, given_up) = tokio::join!(client.write_all(&asked), answering);
+        given_up.expect("it is not waited for");
+        sent.expect("it was read");
+        let mut taken = Vec::new();
+        // What is cut off may end with a reset.
+        let _ = client.read_to_end(&mut taken).await;
+        assert!(taken.len() < asked.len(), "{}", taken.len());
+    }
+}

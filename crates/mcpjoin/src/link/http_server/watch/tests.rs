@@ -203,6 +203,22 @@ fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_a_little_is_not() 
     });
 }
 
+#[test]
+fn the_rest_of_a_body_that_is_refused_for_its_length_has_five_seconds() {
+    run(async {
+        for more in [None, Some(4)] {
+            let mut client = Client::new(HttpOptions::new());
+            client.says(call_with("large", &format!("content-length: {}", 11 << 20), "")).await;
+            if let Some(seconds) = more {
+                client.at(seconds).await;
+                client.says("x").await;
+            }
+            assert!(client.up_to("\r\n\r\n").await.starts_with("HTTP/1.1 413"));
+            assert_eq!(client.began.elapsed().as_millis(), 5000, "{more:?}");
+        }
+    });
+}
+
 // ---- lengths ----
 
 #[test]

@@ -215,3 +215,23 @@ async fn a_question_in_doubt_that_is_withdrawn_is_not_asked_and_the_next_one_is(
     call.come_back(here("a", None), &answers(&["ask-1"]));
     assert_eq!(kept.answer().await.expect("answered").as_str(), r#"{"to":"ask-1"}"#);
 }
+
+#[test]
+fn log_messages_that_are_held_for_a_call_have_a_total_in_bytes() {
+    let flights = flights();
+    let call = claimed(&flights, here("away", Some(LoggingLevel::Debug)));
+    let of = |bytes: usize| log(&"x".repeat(bytes - log("").params.expect("params").raw().len()));
+    let (half, little) = (of(HELD_BYTES / 2), of(100));
+    let held = |messages: &[&Notification]| {
+        call.leave();
+        for message in messages {
+            assert_eq!(flights.hearer(LoggingLevel::Error, message), None);
+        }
+        let held = call.come_back(here("away", Some(LoggingLevel::Debug)), &InputResponses::new());
+        held.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(held(&[&half, &half]), [half.clone(), half.clone()]);
+    assert_eq!(held(&[&half, &half, &little]), [half, little.clone()]);
+    assert_eq!(held(&[&little, &of(HELD_BYTES + 1)]), []);
+    assert_eq!(held(&[&little]), [little]);
+}
