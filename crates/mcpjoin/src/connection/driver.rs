@@ -592,3 +592,6 @@ impl fmt::Debug for Driver {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

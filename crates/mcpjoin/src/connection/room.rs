@@ -152,4 +152,14 @@ mod tests {
         assert!(room.leave(second).is_none());
         assert!(room.leave(endless).is_some() && room.is_empty());
     }
+
+    #[test]
+    fn who_is_due_no_earlier_than_others_wakes_nobody() {
+        let mut room = Room::new();
+        assert!(!room.enter(None, None, &mut waking()).1, "it has no end");
+        for earlier in [true, false] {
+            let patience = Some((at(1), Duration::from_secs(1)));
+            assert_eq!(room.enter(None, patience, &mut waking()).1, earlier);
+        }
+    }
 }

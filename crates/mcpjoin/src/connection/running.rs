@@ -458,6 +458,12 @@ mod tests {
         let waited = life + Duration::from_secs(5);
         assert_eq!(poll(&mut account, later, millis(51), waited, waited), Some(millis(51)));
         assert_eq!(poll(&mut account, later + millis(60), millis(50), waited, waited), None, "not long");
+        let (later, before) = (later + Duration::from_secs(1), waited);
+        assert_eq!(
+            poll(&mut account, later, millis(60), before, before + millis(10)),
+            None,
+            "50 ms of its own"
+        );
     }
 
     #[test]
@@ -475,5 +481,33 @@ mod tests {
             assert_eq!(account.end(now, now + Duration::from_micros(50), read), None);
         }
         assert!((90..=100).contains(&reads.get()), "{} times", reads.get());
+    }
+
+    #[test]
+    fn places_are_used_again_and_those_of_a_crowd_are_given_back() {
+        let mut running = Running::new();
+        let cx = TaskContext::from_waker(Waker::noop());
+        for (crowd, kept) in [(2, 2), (KEPT_PLACES, KEPT_PLACES), (KEPT_PLACES + 1, 0)] {
+            for _ in 0..crowd {
+                let future = Box::pin(std::future::ready(()));
+                running.push(Work { method: Method::Ping, future: WorkFuture::Notification(future) });
+            }
+            assert!(!running.poll(&cx, usize::MAX, |_| {}));
+            assert_eq!((running.len(), running.places.len()), (0, crowd));
+            assert!(!running.poll(&cx, usize::MAX, |_| {}));
+            assert_eq!(running.places.len(), kept, "{crowd}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_every_kind_of_result_are_counted() {
+        let raw = || Raw::parse("{\"x\":1}").expect("JSON");
+        let mut answers = Answers::default();
+        for (reply, bytes) in
+            [(Reply::Complete(raw()), 7), (Reply::Verbatim(mcpjoin_proto::Payload::from_raw(raw())), 14)]
+        {
+            answers.push(Answered { id: RequestId::from(1), number: 1, answer: Given::Plain(Ok(reply)) });
+            assert_eq!(answers.bytes, bytes);
+        }
     }
 }

@@ -33,7 +33,7 @@ fn who_does_not_wait_for_the_end_any_more_leaves_nothing_behind() {
 }
 
 /// A connection whose server is played by the test, and which nobody drives.
-fn opened(limits: Limits) -> Arc<Core> {
+pub(super) fn opened(limits: Limits) -> Arc<Core> {
     let mut role = ClientRole::new(Implementation::new("c", "1"), ClientCapabilities::default());
     role.ask = Ask::Only(Era::Legacy);
     let core = Arc::new(Core::new(Session::new(Role::Client(role.into()), LinkCaps::default(), limits)));
@@ -45,7 +45,7 @@ fn opened(limits: Limits) -> Arc<Core> {
     core
 }
 
-fn said(core: &Core, line: &'static str) {
+pub(super) fn said(core: &Core, line: &'static str) {
     let Ok(Decoded::Message(message)) = decode(&line.into(), &DecodeLimits::default()) else {
         panic!("{line} is no message")
     };

@@ -125,3 +125,27 @@ fn what_credentials_cannot_name_is_not_kept_and_what_changes_is_not_given_on() {
         }
     });
 }
+
+/// Somebody without a name.
+struct Nobody;
+
+impl Credentials for Nobody {
+    async fn authorization(
+        &self,
+        _: AuthorizationRequest<'_>,
+    ) -> Result<Option<HeaderValue>, CredentialsError> {
+        Ok(Some(HeaderValue::from_static("Bearer secret")))
+    }
+}
+
+#[test]
+fn of_credentials_that_name_nobody_nothing_private_is_kept() {
+    run(async {
+        let server = server("private").await;
+        let client = connect(&Cache::new(), server.link().credentials(Nobody)).await;
+        for asked in [1, 2] {
+            list(&client).await;
+            assert_eq!(lists(&server), asked);
+        }
+    });
+}

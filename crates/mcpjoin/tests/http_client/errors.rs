@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin::Link;
 use mcpjoin::client::ClientError;
-use mcpjoin::proto::session::{CallError, Limits};
+use mcpjoin::proto::session::{CallError, Limits, LinkErrorKind};
 use serde_json::json;
 
 use crate::scripted::{Scripted, Seen, Talk, V2025_11, builder, call, legacy, modern, run, text};
@@ -40,7 +40,16 @@ fn f14_every_status_is_a_readable_error_that_names_what_was_asked() {
             })
             .await;
             let client = server.connect().await.unwrap();
-            let error = call(&client, "a").await.unwrap_err();
+            let error = client.call_tool("a", None).await.unwrap_err();
+            let kind = match status {
+                401 | 403 => LinkErrorKind::Unauthorized,
+                429 | 500.. => LinkErrorKind::Broken,
+                _ => LinkErrorKind::Foreign,
+            };
+            assert_eq!(error.is_retryable(), kind == LinkErrorKind::Broken, "{status}");
+            let ClientError::Call(CallError::Lost(lost)) = &error else { panic!("{error}") };
+            assert_eq!(lost.kind, kind, "{status}");
+            let error = error.to_string();
             for part in
                 ["POST", &server.url(), "tools/call", &status.to_string(), "text/plain", r"because of\nthis"]
             {

@@ -185,3 +185,20 @@ fn a_stream_that_names_no_endpoint_is_given_up() {
         assert!(error.contains("within 300 ms"), "{error}");
     });
 }
+
+#[test]
+fn what_is_no_stream_is_told_as_it_came_and_names_no_endpoint() {
+    run(async {
+        for (status, kind) in [(200, "text/html"), (404, "text/event-stream")] {
+            let server = Scripted::new(move |_, talk: Talk| async move {
+                let body = "event: endpoint\ndata: /messages\n\n";
+                talk.answer(status, &[("Content-Type", kind)], body).await
+            })
+            .await;
+            let link = server.link().legacy_sse().build().unwrap();
+            let error = builder().connect(link).await.unwrap_err().to_string();
+            assert!(error.contains(&status.to_string()) && error.contains(kind), "{error}");
+            assert_eq!(server.abouts(), ["GET"]);
+        }
+    });
+}

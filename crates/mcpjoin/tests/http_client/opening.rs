@@ -36,7 +36,7 @@ async fn probe_answered(
 #[test]
 fn s17_any_error_to_the_probe_but_a_modern_one_leads_to_initialize() {
     run(async {
-        let answers: [(u16, &[Header], &str); 10] = [
+        let answers: [(u16, &[Header], &str); 11] = [
             (400, &[JSON], r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#),
             (400, &[JSON], r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"no id at all"}}"#),
             (200, &[JSON], r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown"}}"#),
@@ -47,6 +47,11 @@ fn s17_any_error_to_the_probe_but_a_modern_one_leads_to_initialize() {
             (500, &[], "boom"),
             (200, &[HTML], "<html>"),
             (202, &[], ""),
+            (
+                400,
+                &[JSON, ("Mcp-Session-Id", "x")],
+                r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#,
+            ),
         ];
         for (status, headers, body) in answers {
             let server =
@@ -54,6 +59,9 @@ fn s17_any_error_to_the_probe_but_a_modern_one_leads_to_initialize() {
             let client = server.connect().await.unwrap_or_else(|error| panic!("{status} {body}: {error}"));
             assert_eq!(client.profile().era, Era::Legacy);
             assert_eq!(call(&client, "a").await.unwrap(), "a");
+            let seen = server.seen();
+            assert_eq!(seen[1].about(), "initialize");
+            assert_eq!(seen[1].header("mcp-session-id"), None, "no session is there before");
         }
     });
 }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use mcpjoin::proto::Version;
-use mcpjoin::proto::session::CloseCause;
+use mcpjoin::proto::session::{CloseCause, Limits};
 use mcpjoin::proto::types::Prompt;
 use mcpjoin::server::{HandlerError, NoArguments, Server, tool};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
 
+use crate::told::{Told, hearing};
 use crate::{Wire, initialize, request, run, text};
 
 fn server() -> Server {
@@ -221,5 +223,22 @@ fn a_handler_ends_when_its_connection_does() {
         let [answer] = &rest[..] else { panic!("{rest:?}") };
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(1), &json!(-32603)));
         ends.recv().await.unwrap();
+    });
+}
+
+#[test]
+fn a_message_that_is_refused_for_its_size_is_told_of() {
+    let (tell, mut told) = unbounded_channel();
+    hearing(Told(tell), || {
+        run(async {
+            let mut limits = Limits::default();
+            limits.message = 4096;
+            let server = Server::builder("s", "1").limits(limits).build().unwrap();
+            let mut wire = Wire::opened(&server).await;
+            wire.send(&request(2, "ping", &json!({ "x": "y".repeat(5000) })).to_string()).await;
+            assert_eq!(wire.next().await["id"], 2);
+            let line = told.recv().await.unwrap();
+            assert!(line.contains("a message was refused") && line.contains("limit: \"message\""), "{line}");
+        });
     });
 }

@@ -92,3 +92,28 @@ impl Drop for Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mcpjoin_proto::session::{LinkError, ProcessExit};
+
+    use super::*;
+
+    #[test]
+    fn what_is_known_only_after_the_end_is_told_with_it() {
+        let (over, failed) =
+            (LinkEnd::end_of_stream(), LinkEnd::failed(LinkError::new("not written", false)));
+        let exited = LinkEnd { exit: Some(ProcessExit::Code(3)), ..LinkEnd::end_of_stream() };
+        for (cause, end, told) in [
+            (&over, &over, &over),
+            (&over, &exited, &exited),
+            (&over, &failed, &failed),
+            (&failed, &over, &failed),
+            (&exited, &over, &exited),
+        ] {
+            let told = CloseCause::Link(told.clone());
+            assert_eq!(with_exit(CloseCause::Link(cause.clone()), end.clone()), told, "{cause:?} {end:?}");
+        }
+        assert_eq!(with_exit(CloseCause::Local, exited), CloseCause::Local);
+    }
+}

@@ -141,4 +141,27 @@ mod tests {
         }
         assert_eq!(Repeatable::Always.pause(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new(), 0), None);
     }
+
+    #[test]
+    fn who_asks_to_come_at_once_is_asked_later_each_time() {
+        let mut head = HeaderMap::new();
+        head.insert(name::RETRY_AFTER, HeaderValue::from_static("0"));
+        let pause = |waits| Repeatable::Refused.pause(StatusCode::TOO_MANY_REQUESTS, &head, waits);
+        assert_eq!([0, 1, 3].map(pause), [100, 200, 800].map(|ms| Some(Duration::from_millis(ms))));
+    }
+
+    #[test]
+    fn when_to_come_again_is_told_where_the_status_passes_and_the_wait_is_meant() {
+        for (status, asked, told) in [
+            (503, "2", Some("the server asks to try again after 2 s")),
+            (429, "86400", Some("the server asks to try again after 86400 s")),
+            (429, "86401", None),
+            (404, "2", None),
+        ] {
+            let mut head = HeaderMap::new();
+            head.insert(name::RETRY_AFTER, HeaderValue::from_static(asked));
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(told_to_wait(status, &head).as_deref(), told, "{status} {asked}");
+        }
+    }
 }

@@ -223,3 +223,18 @@ async fn beginning(mut response: Response) -> Vec<u8> {
     let _ = tokio::time::timeout(Duration::from_secs(1), read).await;
     body
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outside")]
+    struct Outside(#[source] io::Error);
+
+    #[test]
+    fn the_last_error_of_a_chain_is_told_also_where_one_of_the_system_hides_it() {
+        let last = Outside(io::Error::other("what really happened"));
+        assert_eq!(root(&io::Error::other(last)), "what really happened");
+    }
+}

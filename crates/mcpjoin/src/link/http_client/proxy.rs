@@ -33,12 +33,7 @@ impl Proxy {
         let destination: http::Uri = url.as_str().parse().ok()?;
         let found = Matcher::from_system().intercept(&destination)?;
         let uri = found.uri();
-        let [plain, encrypted, all] = VARIABLES;
-        let of_scheme = if url.scheme() == "https" { encrypted } else { plain };
-        let given = [of_scheme, all].into_iter().find_map(|names| {
-            let (name, value) = first(names, |name| std::env::var(name).ok())?;
-            self::names(&value, uri).then_some(name)
-        });
+        let given = source(url.scheme(), uri, |name| std::env::var(name).ok());
         Some(Self {
             url: shown(uri),
             source: given.unwrap_or("the settings of the system"),
@@ -68,6 +63,20 @@ pub(crate) fn is_excepted(exceptions: &str, host: &str) -> bool {
     let Ok(destination) = format!("http://{host}/").parse::<http::Uri>() else { return false };
     let matcher = Matcher::builder().all("http://proxy.invalid:1").no(exceptions).build();
     matcher.intercept(&destination).is_none()
+}
+
+/// The variable that names the proxy which was found for a scheme.
+fn source(
+    scheme: &str,
+    found: &http::Uri,
+    variable: impl Fn(&'static str) -> Option<String>,
+) -> Option<&'static str> {
+    let [plain, encrypted, all] = VARIABLES;
+    let of_scheme = if scheme == "https" { encrypted } else { plain };
+    [of_scheme, all].into_iter().find_map(|names| {
+        let (name, value) = first(names, &variable)?;
+        self::names(&value, found).then_some(name)
+    })
 }
 
 /// Whether the value of a variable names that proxy.
@@ -118,5 +127,23 @@ mod tests {
         assert!(names("http://me:hunter2@proxy.example:3128/x", &found));
         assert!(names("proxy.example:3128", &found));
         assert!(!names("http://proxy.example", &found) && !names("", &found));
+    }
+
+    #[test]
+    fn the_variable_that_names_a_proxy_is_that_of_the_scheme_or_of_all() {
+        let set = |name| match name {
+            "http_proxy" => Some("http://plain.example:1".to_owned()),
+            "HTTPS_PROXY" => Some("http://encrypted.example:2".to_owned()),
+            "ALL_PROXY" => Some("http://all.example:3".to_owned()),
+            _ => None,
+        };
+        for (scheme, found, name) in [
+            ("http", "http://plain.example:1", Some("http_proxy")),
+            ("https", "http://encrypted.example:2", Some("HTTPS_PROXY")),
+            ("https", "http://all.example:3", Some("ALL_PROXY")),
+            ("https", "http://plain.example:1", None),
+        ] {
+            assert_eq!(source(scheme, &http::Uri::from_static(found), set), name, "{scheme} {found}");
+        }
     }
 }

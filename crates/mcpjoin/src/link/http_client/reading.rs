@@ -346,6 +346,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Link;
 
     #[test]
     fn the_newest_ids_of_events_are_remembered() {
@@ -356,5 +357,38 @@ mod tests {
         assert!(insert(SEEN) && insert(0), "the oldest is forgotten");
         assert!((2..=SEEN).all(|id| !insert(id)));
         assert_eq!((seen.ids.len(), seen.order.len()), (SEEN, SEEN));
+    }
+
+    fn stream(body: impl Into<reqwest::Body>) -> Response {
+        let response = http::Response::builder().header(header::CONTENT_TYPE, "text/event-stream");
+        response.body(body).expect("a response").into()
+    }
+
+    #[tokio::test]
+    async fn a_reply_is_what_settles_its_request_whatever_comes_before_it() {
+        let link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
+        let id = RequestId::from("a");
+        let others = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n\
+            data: {\"jsonrpc\":\"2.0\",\"id\":\"b\",\"result\":{}}\n\n";
+        assert!(reply(&link.wire, stream(others), &id).await.is_none());
+        let all = format!("{others}data: {{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{{}}}}\n\n");
+        let found = reply(&link.wire, stream(all), &id).await.expect("a reply");
+        assert!(settles(&found, &id), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn an_event_that_comes_again_in_the_body_that_continues_is_nothing_new() {
+        let wire = Link::http("http://127.0.0.1:1/").link().expect("a URL").wire;
+        let mut events = Events::new(1000, &wire.marks);
+        let mut body = stream("id: 1\ndata: {}\n\nid: 2\ndata: {}\n\n");
+        for _ in 0..2 {
+            let next = events.next(&mut body, &wire.limits.decode, &wire.origin, None).await;
+            assert!(matches!(next, Next::Inbound(..)));
+        }
+        events.next_body();
+        let mut body = stream("id: 1\ndata: {}\n\n");
+        let next = events.next(&mut body, &wire.limits.decode, &wire.origin, None).await;
+        assert!(matches!(next, Next::Ended) && !events.fruitful);
+        assert_eq!(events.last(), Some(&HeaderValue::from_static("2")), "the place is kept");
     }
 }
