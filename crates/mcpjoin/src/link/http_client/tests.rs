@@ -3,7 +3,7 @@
 use mcpjoin_proto::session::Route;
 use mcpjoin_proto::{Notification, Payload, Raw, Request};
 
-use super::running::REQUESTS;
+use super::REQUESTS;
 use super::*;
 use crate::link::Link;
 
@@ -100,12 +100,12 @@ fn asked(id: i64, method: Method) -> Request {
 #[test]
 fn so_many_requests_run_at_once_and_none_where_the_gate_is_shut_or_all_is_over() {
     let mut link = Link::http("http://127.0.0.1:1/").link().expect("a URL");
-    for id in (0..).take(running::REQUESTS + 2) {
+    for id in (0..).take(REQUESTS + 2) {
         let message = Message::Request(asked(id, Method::Ping));
         link.push(Outbound::Message { message, route: Route::Session });
     }
     assert!(link.pump());
-    assert_eq!((link.sent, link.queued.len()), (running::REQUESTS as u64, 2));
+    assert_eq!((link.sent, link.queued.len()), (REQUESTS as u64, 2));
     assert!(!link.pump(), "there is no room");
     link.running.clear();
     link.gate = Gate::Reopening;
@@ -115,7 +115,7 @@ fn so_many_requests_run_at_once_and_none_where_the_gate_is_shut_or_all_is_over()
     assert!(!link.pump());
     link.ended = None;
     assert!(link.pump());
-    assert_eq!((link.sent, link.queued.len()), (running::REQUESTS as u64 + 2, 0));
+    assert_eq!((link.sent, link.queued.len()), (REQUESTS as u64 + 2, 0));
 }
 
 #[test]
