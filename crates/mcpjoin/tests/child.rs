@@ -256,11 +256,30 @@ fn what_a_child_leaves_behind_is_asked_to_go_before_it_is_killed() {
         let script = format!(
             r#"(trap "echo asked >&2; exit" TERM; {READY} while :; do sleep 0.05; done) & cat >/dev/null"#
         );
-        let mut link = bare(sh(&script).start().await.expect("a shell"));
+        let command = sh(&script);
+        let handle = command.handle();
+        let mut link = bare(command.start().await.expect("a shell"));
         params(&mut link).await;
         let end = link.close().await;
         // The shell may say how its `sleep` has ended.
         assert!(end.stderr.ends_with(b"asked\n"), "{:?}", end.stderr);
+        let left = handle.report().expect("a report").left_behind;
+        assert!(left.iter().any(|left| left.name == "sh"), "{left:?}");
+    });
+}
+
+#[test]
+fn an_exit_is_told_while_a_process_that_nobody_finds_holds_the_pipes() {
+    run(async {
+        // Neither variable nor group, and no parent: it is not ended with the child.
+        let script = format!("env -i setsid /bin/sleep 1000 & {TELL} exit 3");
+        let mut link = bare(sh(&script).start().await.expect("a shell"));
+        let stranger = pid(&params(&mut link).await);
+        let exit = end(&mut link).await.exit;
+        link.close().await;
+        let stranger = rustix::process::Pid::from_raw(stranger.cast_signed()).expect("a pid");
+        let _ = rustix::process::kill_process(stranger, rustix::process::Signal::KILL);
+        assert_eq!(exit, Some(ProcessExit::Code(3)));
     });
 }
 

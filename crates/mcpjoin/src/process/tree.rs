@@ -460,6 +460,80 @@ mod tests {
     }
 
     #[test]
+    fn a_process_is_about_to_be_gone_when_the_kernel_says_so_of_its_last_thread() {
+        let exiting = |flags: u64, threads: u32| {
+            let line = format!("42 (a) S 1 40 39 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 {threads} 0 777 1 2");
+            Stat::parse(42, line.as_bytes()).expect("a line").exiting
+        };
+        assert!(exiting(4_194_560 | PF_EXITING, 1));
+        assert!(!exiting(4_194_560, 1) && !exiting(4_194_560 | PF_EXITING, 2));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn whoever_dies_between_two_looks_is_dead_and_whoever_lives_is_not() {
+        assert_eq!(read(i32::MAX, "stat").expect("no error"), None);
+        let of = |pid: u32| {
+            let pid = i32::try_from(pid).expect("a pid");
+            let mut stat = Stat::read(pid).expect("it is ours").expect("it runs");
+            // As if it had begun another program since.
+            stat.environment = (1, 2);
+            stat
+        };
+        let mut ourselves = of(std::process::id());
+        ourselves.read_marks();
+        assert!(!ourselves.dead && !matches!(ourselves.marks, Marks::Unknown));
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
+        let mut stat = of(child.id());
+        child.kill().expect("it is ours");
+        let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let id = rustix::process::WaitId::Pid(Pid::from_child(&child));
+        rustix::process::waitid(id, options).expect("a zombie");
+        stat.read_marks();
+        child.wait().expect("it is ours");
+        assert!(stat.dead);
+    }
+
+    #[test]
+    fn a_look_is_partial_while_somebody_may_be_one_of_the_family() {
+        let stat = |pid: i32, parent: i32, group: i32, marks: Marks| {
+            let line = format!("{pid} (a) S {parent} {group} 39 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 777 1 2");
+            Stat { marks, ..Stat::parse(pid, line.as_bytes()).expect("a line") }
+        };
+        let family = || Family { root: Some(1), born: 777, mark: Mark::of_a_child(), seen: HashSet::new() };
+        let look = |stats: Vec<Stat>, above: &[i32]| {
+            let above = above.iter().copied().collect();
+            World { stats, sight: Sight::Whole, roots: HashSet::new(), above }
+        };
+        let sight = |stats, above: &[i32]| family().living(&look(stats, above)).sight;
+        // Ids that no process here has, so that nobody is found.
+        let [somebody, parent] = [i32::MAX - 1, i32::MAX];
+        assert_eq!(sight(vec![], &[]), Sight::Whole);
+        assert_eq!(
+            sight(vec![stat(somebody, 7, 7, Marks::Unknown)], &[]),
+            Sight::Partial,
+            "it has no parent"
+        );
+        for (marks, above, expected) in [
+            (Marks::None, &[][..], Sight::Whole),
+            (Marks::Unknown, &[], Sight::Partial),
+            (Marks::None, &[parent], Sight::Partial),
+        ] {
+            let stats = vec![stat(somebody, parent, 7, Marks::Unknown), stat(parent, 8, 7, marks)];
+            let grandparent = stat(8, 8, 7, Marks::None);
+            let stats = stats.into_iter().chain([grandparent]).collect();
+            assert_eq!(sight(stats, above), expected, "{above:?}");
+        }
+        // A group whose id is the child's no more may be a stranger's.
+        let world = look(vec![stat(somebody, 7, 1, Marks::None)], &[]);
+        assert_eq!(family().members(&world, true).len(), 1);
+        let mut lost = family();
+        lost.lose_root();
+        assert_eq!(lost.members(&world, true).len(), 0);
+    }
+
+    #[test]
     fn so_many_members_of_a_family_are_remembered() {
         let members = 2..=REMEMBERED as i32 + 2;
         // First they are the child's, then they have left it and its group.

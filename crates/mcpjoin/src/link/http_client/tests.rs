@@ -3,7 +3,7 @@
 use mcpjoin_proto::session::Route;
 use mcpjoin_proto::{Notification, Payload, Raw, Request};
 
-use super::REQUESTS;
+use super::running::REQUESTS;
 use super::*;
 use crate::link::Link;
 
