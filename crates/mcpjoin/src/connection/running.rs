@@ -510,4 +510,19 @@ mod tests {
             assert_eq!(answers.bytes, bytes);
         }
     }
+
+    #[test]
+    fn a_handler_that_panics_when_the_connection_ends_harms_nobody() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("on purpose");
+            }
+        }
+        let mut running = Running::new();
+        let bomb = Bomb;
+        let future = Box::pin(async move { drop(bomb) });
+        running.push(Work { method: Method::Ping, future: WorkFuture::Notification(future) });
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(running))).is_ok());
+    }
 }

@@ -86,6 +86,8 @@ fn f112_several_calls_that_meet_a_forgotten_session_open_one_new_one() {
     run(async {
         let it = Forgetful::new().await;
         let client = it.server.connect().await.unwrap();
+        // What was said before it is all taken: nothing but the calls meets a forgotten session.
+        assert_eq!(call(&client, "first").await.unwrap(), "first");
         it.forget();
         let calls = (0..20).map(|n| {
             let client = client.clone();
@@ -94,6 +96,7 @@ fn f112_several_calls_that_meet_a_forgotten_session_open_one_new_one() {
         for (n, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
             assert_eq!(call.await.unwrap().unwrap(), format!("t{n}"));
         }
+        assert!(it.server.count("tools/call") > 1 + 20 + 1, "several were refused");
         assert_eq!(it.server.count("initialize"), 2);
     });
 }

@@ -200,7 +200,7 @@ fn c64_before_the_client_is_ready_pings_are_answered_and_changes_held_back() {
 #[test]
 fn a_handler_ends_when_its_connection_does() {
     run(async {
-        let (ended, mut ends) = mpsc::unbounded_channel();
+        let (ended, mut ends) = unbounded_channel();
         struct Ends(tokio::sync::mpsc::UnboundedSender<()>);
         impl Drop for Ends {
             fn drop(&mut self) {
