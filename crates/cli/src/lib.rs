@@ -1,6 +1,7 @@
-//! The binary `mcpjoin`: any Model Context Protocol server from the command line.
+//! The command line `mcpjoin`: any Model Context Protocol server from a terminal.
 //!
-//! Reads the words, hands them to a command, and ends with the code that says how it went.
+//! Reads the words, hands them to a command, and ends with the code that says how it went. It is the program's other half and
+//! no interface: the binary calls [`run`], the fuzz target `consent` calls `fuzzing`, and nobody else is served.
 
 mod args;
 mod arguments;
@@ -29,7 +30,12 @@ mod visible;
 
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
+#[doc(hidden)]
+pub use config::fuzzing;
+
+/// Does what the words of this process say, and returns how it went.
+#[must_use]
+pub fn run() -> ExitCode {
     if guard::stand(std::env::args_os()) {
         return ExitCode::SUCCESS;
     }
