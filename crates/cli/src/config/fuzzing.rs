@@ -145,3 +145,48 @@ fn text(path: &Path) -> Result<String, String> {
     }
     Ok(format!("LD_PRELOAD={ELSEWHERE}\nREGION={ELSEWHERE}{path}\n"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::questions;
+
+    /// What the fuzz target has found: pairs of entries that had one question, one digest, or no difference.
+    #[test]
+    fn what_is_used_in_another_way_is_another_definition_and_has_another_question() {
+        for (first, second, change) in [
+            // An escape, and a text that looks like it.
+            (
+                r#""command": "x", "args": ["\u001b"]"#,
+                r#""command": "x", "args": ["\\u{1b}"]"#,
+                r"args is  '\u{5c}u{1b}'",
+            ),
+            (r#""command": "x\u200b""#, r#""command": "x\\u{200b}""#, r"command is  'x\u{5c}u{200b}'"),
+            // Back to `localhost`, and back to 127.0.0.1.
+            (
+                r#""url": "https://h/", "oauth": {"callbackPort": 81}"#,
+                r#""url": "https://h/", "oauth": {"callback_port": 81}"#,
+                "oauth callback_port is new: 81",
+            ),
+        ] {
+            let file = format!(r#"{{"mcpServers": {{"a": {{{first}}}, "b": {{{second}}}}}}}"#);
+            let questions = questions(file.as_bytes(), 2);
+            let [one, other] = &questions[..] else { panic!("{file}") };
+            assert_ne!(one.lines, other.lines, "{file}");
+            assert_ne!(one.digest, other.digest, "{file}");
+            assert!(other.changes(one).iter().any(|line| line == change), "{:?}", other.changes(one));
+        }
+    }
+
+    /// What has no name of its own would come and go unnoticed among the changes.
+    #[test]
+    fn a_header_that_is_given_twice_is_refused_wherever_it_is_given() {
+        for (members, times) in [
+            (r#"http_headers = {A = "x"}, env_http_headers = {B = "Y"}, bearer_token_env_var = "T""#, 1),
+            (r#"http_headers = {A = "x"}, env_http_headers = {a = "Y"}"#, 0),
+            (r#"http_headers = {authorization = "x"}, bearer_token_env_var = "T""#, 0),
+        ] {
+            let file = format!(r#"mcp_servers.a = {{url = "https://h/", {members}}}"#);
+            assert_eq!(questions(file.as_bytes(), 2).len(), times, "{file}");
+        }
+    }
+}
