@@ -208,7 +208,7 @@ impl Secrets {
             }
             let shown = visible::line(&value).into_owned();
             // As a word of a command is shown.
-            let word = shown.replace('\'', r"'\''");
+            let word = visible::word(&value).replace('\'', r"'\''");
             for spelling in [value.into_owned(), shown, word] {
                 let quoted = serde_json::Value::from(spelling.as_str()).to_string();
                 spellings.push(quoted[1..quoted.len() - 1].to_owned());
@@ -310,8 +310,7 @@ impl Kept {
     /// Adds a program or a host, in each spelling in which it is shown.
     pub(crate) fn add(&mut self, text: &str) {
         if !text.is_empty() {
-            self.0.insert(visible::line(text).into_owned());
-            self.0.insert(text.to_owned());
+            self.0.extend([visible::line(text), visible::word(text), text.into()].map(Cow::into_owned));
         }
     }
 
@@ -406,6 +405,8 @@ mod tests {
         // As a word of a command, and that in JSON.
         let odd = Secrets::new(&[OsString::from("pa'ss\u{1b}w")]);
         assert_eq!(odd.hide(r"x 'pa'\''ss\u{1b}w' 'pa'\\''ss\\u{1b}w'"), "x '***' '***'");
+        let odd = Secrets::new(&[OsString::from(r"pass\u{1b}w")]);
+        assert_eq!(odd.hide(r"x 'pass\u{5c}u{1b}w' pass\u{1b}w"), "x '***' ***");
     }
 
     #[test]

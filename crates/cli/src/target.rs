@@ -404,9 +404,10 @@ pub(crate) fn words_shown(words: &[OsString]) -> String {
     masked.iter().map(|word| shown(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as it would be typed into a shell, with nothing replaced but what a terminal would obey or hide.
+/// A word as it would be typed into a shell, with nothing replaced but what a terminal would obey or hide, and
+/// what looks like that which stands for it.
 pub(crate) fn exact(word: &str) -> String {
-    let word = crate::visible::line(word);
+    let word = crate::visible::word(word);
     let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,#*".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.into_owned()

@@ -73,6 +73,15 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, hidden)
 }
 
+/// The same, and no two texts are shown alike: the backslash of a text that looks like an escape becomes one itself.
+pub(crate) fn word(text: &str) -> Cow<'_, str> {
+    if text.contains("\\u{") {
+        line(&text.replace("\\u{", "\\u{5c}u{")).into_owned().into()
+    } else {
+        line(text)
+    }
+}
+
 /// A text of any number of lines with our own styles in it: escape sequences that select colours and the like (SGR) stay.
 pub(crate) fn styled(text: &str) -> Cow<'_, str> {
     if !text.contains(|character| hidden(character) && character != '\n') {

@@ -154,7 +154,9 @@ impl Members {
         }
         self.add("oauth", "redirectUri", Keeping::All, &oauth.redirect);
         self.add("oauth", "scopes", Keeping::All, &oauth.scopes);
-        let port = oauth.callback_port.map(|port| ("callbackPort", port.to_string()));
+        // Its spelling says to which name of this machine the browser comes back.
+        let spelling = if oauth.by_name { "callbackPort" } else { "callback_port" };
+        let port = oauth.callback_port.map(|port| (spelling, port.to_string()));
         for (name, word) in port.into_iter().chain(oauth.off.then(|| ("", "false".to_owned()))) {
             self.push("oauth", name, Keeping::All, vec![word], false);
         }

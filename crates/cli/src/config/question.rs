@@ -12,6 +12,7 @@ use super::tree::Entry;
 use super::trust::{self, Standing, Trusted};
 use super::variables::{Names, Texts};
 use super::{Configuration, Unread, called, places};
+use crate::target::shown;
 
 /// A definition that the user has not trusted, or not as it is now.
 #[derive(Clone, Debug)]
@@ -111,6 +112,28 @@ impl Configuration {
         });
         Trustable { place: self.source.place(entry.at), name: entry.name.clone(), definition }
     }
+}
+
+/// The question about definitions: each in the lines below the first one.
+pub(crate) fn page(definitions: &[&Untrusted]) -> String {
+    let mut page = Vec::new();
+    for Untrusted { place, name, lines, changes, .. } in definitions {
+        let Some((first, rest)) = lines.as_deref().and_then(<[String]>::split_first) else {
+            page.push(format!("  {name} of {place}: {TOO_LONG}"));
+            continue;
+        };
+        page.push(format!("  {name} of {place}: {first}"));
+        page.extend(rest.iter().map(|line| format!("    {line}")));
+        if let Some(changes) = changes {
+            page.push("    it is not what you have trusted:".into());
+            page.extend(changes.iter().map(|line| format!("      {line}")));
+        }
+    }
+    if let Some(list) = definitions.iter().find_map(|one| one.outdated.as_ref()) {
+        let list = shown(list.as_os_str());
+        page.push(format!("  The folders in {list} count no more: each definition is trusted as it is"));
+    }
+    page.join("\n")
 }
 
 /// Why a definition is not asked about.

@@ -67,7 +67,7 @@ impl Source {
     }
 
     /// From bytes to text, without a byte order mark.
-    fn decode(path: &Path, mut bytes: Vec<u8>) -> Result<Self, Box<(Self, Problem)>> {
+    pub(super) fn decode(path: &Path, mut bytes: Vec<u8>) -> Result<Self, Box<(Self, Problem)>> {
         if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
             bytes.drain(..3);
         }

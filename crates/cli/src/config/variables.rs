@@ -43,14 +43,27 @@ pub(super) struct Names<'a> {
 }
 
 /// The texts of the files that an entry names: each file is read once, so that what is shown of it is what is used.
-#[derive(Debug, Default)]
-pub(super) struct Texts(RefCell<BTreeMap<PathBuf, Result<String, String>>>);
+#[derive(Debug)]
+pub(super) struct Texts {
+    read: fn(&Path) -> Result<String, String>,
+    known: RefCell<BTreeMap<PathBuf, Result<String, String>>>,
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self::read_by(text_of)
+    }
+}
 
 impl Texts {
+    pub(super) const fn read_by(read: fn(&Path) -> Result<String, String>) -> Self {
+        Self { read, known: RefCell::new(BTreeMap::new()) }
+    }
+
     /// The text of a small file; otherwise why there is none.
     pub(super) fn of(&self, path: &Path) -> Result<String, String> {
-        let mut known = self.0.borrow_mut();
-        known.entry(path.to_owned()).or_insert_with(|| text_of(path)).clone()
+        let mut known = self.known.borrow_mut();
+        known.entry(path.to_owned()).or_insert_with(|| (self.read)(path)).clone()
     }
 }
 
@@ -216,7 +229,7 @@ impl<'a> Expansion<'a> {
 }
 
 /// The text of a small file that an entry names; otherwise why there is none.
-pub(super) fn text_of(path: &Path) -> Result<String, String> {
+fn text_of(path: &Path) -> Result<String, String> {
     let content = found::read(path, LARGEST).map_err(|error| error.to_string())?;
     let content = content.ok_or("it is larger than the limit of 64 KiB")?;
     String::from_utf8(content).map_err(|_| "it is not UTF-8".into())

@@ -61,7 +61,7 @@ const SCREEN: usize = 20;
 /// Shows what would be used, however quiet, and asks whether it is to be.
 fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failure> {
     let name = shown(folder.as_os_str());
-    let page = page(definitions);
+    let page = config::page(definitions);
     let is_too_long = page.len() > MOST;
     if !is_too_long {
         ui.warning_as_written(&format!("you have not trusted what lies in {name}:\n{page}"));
@@ -101,26 +101,4 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
         Some(_) => Err(refused("")),
         None => Err(refused(", and there is no terminal to ask on")),
     }
-}
-
-/// Each definition in the lines below the first one.
-fn page(definitions: &[&Untrusted]) -> String {
-    let mut page = Vec::new();
-    for Untrusted { place, name, lines, changes, .. } in definitions {
-        let Some((first, rest)) = lines.as_deref().and_then(<[String]>::split_first) else {
-            page.push(format!("  {name} of {place}: {TOO_LONG}"));
-            continue;
-        };
-        page.push(format!("  {name} of {place}: {first}"));
-        page.extend(rest.iter().map(|line| format!("    {line}")));
-        if let Some(changes) = changes {
-            page.push("    it is not what you have trusted:".into());
-            page.extend(changes.iter().map(|line| format!("      {line}")));
-        }
-    }
-    if let Some(list) = definitions.iter().find_map(|one| one.outdated.as_ref()) {
-        let list = shown(list.as_os_str());
-        page.push(format!("  The folders in {list} count no more: each definition is trusted as it is"));
-    }
-    page.join("\n")
 }

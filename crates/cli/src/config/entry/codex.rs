@@ -1,6 +1,7 @@
 //! An entry of Codex: `[mcp_servers.NAME]` of its config.toml (<https://developers.openai.com/codex/mcp>).
 
 use super::{Child, Definition, Remote, Way, address, disabled, headers, oauth, texts, unused, variables};
+use crate::config::called;
 use crate::config::filter::ToolFilter;
 use crate::config::source::Problem;
 use crate::config::tree::{Fields, Member, Text, Value};
@@ -50,11 +51,11 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
             warnings.extend(unused(&[args, env, cwd, passed], "the server is reached over HTTP"));
             let mut sent = headers(written)?;
             for (name, variable) in headers(named)? {
-                sent.push((name, of_variable("", variable)?));
+                add(&mut sent, name, of_variable("", variable)?)?;
             }
             if let Some(bearer) = bearer {
                 let variable = bearer.node.text("bearer_token_env_var")?;
-                sent.push(("Authorization".into(), of_variable("Bearer ", variable)?));
+                add(&mut sent, "Authorization".into(), of_variable("Bearer ", variable)?)?;
             }
             let oauth = oauth::read(login, scopes, &mut warnings)?;
             Way::Http(Remote { url: address(url, false)?, headers: sent, sse: false, ca: None, oauth })
@@ -79,6 +80,15 @@ pub(super) fn read(mut fields: Fields<'_>, at: usize) -> Result<Definition, Prob
     let tools = ToolFilter::new(&allowed, &denied)?;
     let patterns = [allowed, denied];
     Ok(Definition { way, description: None, tools, timeout, opening, patterns, disabled: off, warnings })
+}
+
+/// One more header. Of two with one name it is not clear which is meant.
+fn add(sent: &mut Vec<(String, Text)>, name: String, value: Text) -> Result<(), Problem> {
+    if sent.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
+        return Err(Problem::new(value.at, format!("{} is given twice", called(&name))));
+    }
+    sent.push((name, value));
+    Ok(())
 }
 
 /// The names of variables, each a text or, with where it comes from, a table. One that does not come from this machine is

@@ -15,7 +15,7 @@ use mcpjoin::{Client, Link, Server};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::{Random, mark, marks};
+use super::{Choices, mark, marks, seeded};
 
 const SCHEDULES: u64 = 200;
 const CALLS: usize = 2;
@@ -57,7 +57,7 @@ struct Heard {
     logs: usize,
 }
 
-async fn client(url: String, number: usize, mut random: Random, heard: Arc<Mutex<Heard>>) {
+async fn client(url: String, number: usize, mut choices: Choices, heard: Arc<Mutex<Heard>>) {
     let is_foreign = move |text: &str| marks(text).any(|owner| owner != number);
     let (asked, told) = (heard.clone(), heard.clone());
     let note = move |heard: &Arc<Mutex<Heard>>, text: String| {
@@ -66,15 +66,15 @@ async fn client(url: String, number: usize, mut random: Random, heard: Arc<Mutex
         }
     };
     let mut link = Link::http(&url);
-    if let Some(principal) = random.pick(&[None, None, Some("ada"), Some("bob")]) {
+    if let Some(principal) = choices.pick(&[None, None, Some("ada"), Some("bob")]) {
         link = link.header("x-user", principal);
     }
-    let era = random.pick(&[Era::Legacy, Era::Modern, Era::Modern]);
+    let era = choices.pick(&[Era::Legacy, Era::Modern, Era::Modern]);
     let mut builder = Client::builder("near", "1").ask(Ask::Only(era)).on_notification(move |notification| {
         note(&told, format!("{notification:?}"));
         told.lock().unwrap().logs += 1;
     });
-    if random.percent(50) {
+    if choices.percent(50) {
         builder = builder.elicitation(move |params| {
             let ElicitParams::Form(params) = params else { panic!("a page") };
             note(&asked, params.message);
@@ -86,12 +86,12 @@ async fn client(url: String, number: usize, mut random: Random, heard: Arc<Mutex
         });
     }
     let client = builder.connect(link.build().unwrap()).await.unwrap();
-    if random.percent(60) {
+    if choices.percent(60) {
         client.set_level(LoggingLevel::Debug).await.unwrap();
     }
     let calls = (0..CALLS).map(|_| {
-        let count = random.below(4);
-        let steps: Vec<&str> = (0..count).map(|_| random.pick(&["log", "log", "ask", "3", "20"])).collect();
+        let count = choices.below(4);
+        let steps: Vec<&str> = (0..count).map(|_| choices.pick(&["log", "log", "ask", "3", "20"])).collect();
         let arguments = json!({ "mark": mark(number), "steps": steps });
         let call = client.call_tool("work", Some(Raw::from_value(&arguments).unwrap()));
         let heard = heard.clone();
@@ -107,8 +107,8 @@ async fn client(url: String, number: usize, mut random: Random, heard: Arc<Mutex
 }
 
 async fn schedule(seed: u64) -> usize {
-    let mut random = Random::new(seed);
-    let versions = random.pick(&[&[Version::V2025_11_25][..], &Version::ALL[..]]).to_vec();
+    let mut choices = seeded(seed);
+    let versions = choices.pick(&[&[Version::V2025_11_25][..], &Version::ALL[..]]).to_vec();
     let server =
         Server::builder("far", "1").versions(versions).logging().tool(tool("work"), work).build().unwrap();
     let start = move || {
@@ -128,10 +128,10 @@ async fn schedule(seed: u64) -> usize {
         serving.serve_http(listener, options, async { drop(ended.await) }).await;
     });
     let heard = Arc::new(Mutex::new(Heard::default()));
-    let clients: Vec<_> = (0..3 + random.below(2))
+    let clients: Vec<_> = (0..3 + choices.below(2))
         .map(|number| {
-            let random = Random::new(random.next());
-            tokio::spawn(client(url.clone(), number, random, heard.clone()))
+            let choices = seeded(choices.next());
+            tokio::spawn(client(url.clone(), number, choices, heard.clone()))
         })
         .collect();
     for client in clients {

@@ -1,7 +1,6 @@
-//! Schedules in memory and in virtual time.
+//! Schedules in memory and in virtual time, of the test beside it and of the fuzz target `gateway`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use mcpjoin::proto::Era;
@@ -9,13 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::peers::{Event, Farm, Said, Way, cancelled, client};
-use super::{Random, mark, marks};
+use super::{Choices, mark, marks};
 
-/// Schedules of one run, and the first seed.
-const SCHEDULES: u64 = 10_000;
-const FIRST_SEED: u64 = 1;
-/// Actions of one schedule: more finish what is open without new faults.
-const ACTIONS: usize = 6;
 /// Rounds in which what is open ends.
 const ROUNDS: usize = 60;
 
@@ -81,7 +75,7 @@ struct Op {
 }
 
 struct World {
-    random: Random,
+    choices: Choices,
     legacy_server: bool,
     farm: Farm,
     people: Vec<Person>,
@@ -91,8 +85,8 @@ struct World {
     groups: BTreeMap<usize, String>,
     /// Streams that modern servers have open: server, id, client.
     streams: Vec<(usize, Value, usize)>,
-    /// What has happened, where it is to be shown.
-    log: Option<String>,
+    /// What happens is printed.
+    shown: bool,
 }
 
 async fn passes(millis: u64) {
@@ -101,20 +95,19 @@ async fn passes(millis: u64) {
 }
 
 impl World {
-    fn new(seed: u64, log: Option<String>) -> Self {
-        let mut random = Random::new(seed);
+    fn new(mut choices: Choices, shown: bool) -> Self {
         let (sends, events) = unbounded_channel();
-        let legacy_server = random.percent(60);
+        let legacy_server = choices.percent(60);
         let era = if legacy_server { Era::Legacy } else { Era::Modern };
         let farm = Farm::new(era, sends.clone(), |builder| builder);
-        let count = if random.percent(85) { 2 } else { 3 };
+        let count = if choices.percent(85) { 2 } else { 3 };
         // Often alike, so that they share.
         let usual = Way::Http { address: "192.0.2.1", principal: None };
-        let askable = random.percent(50);
+        let askable = choices.percent(50);
         let mut people = Vec::new();
         for number in 0..count {
-            let era = if random.percent(75) { Era::Modern } else { Era::Legacy };
-            let way = match random.below(10) {
+            let era = if choices.percent(75) { Era::Modern } else { Era::Legacy };
+            let way = match choices.below(10) {
                 0..=5 => usual,
                 6 => Way::Http { address: "192.0.2.2", principal: None },
                 7 => Way::Http { address: "192.0.2.1", principal: Some("ada") },
@@ -122,18 +115,17 @@ impl World {
                 _ => Way::Stream,
             };
             let says = client(&farm.gateway, number, way, sends.clone());
-            let (askable, opened) = (askable != random.percent(15), era == Era::Modern);
+            let (askable, opened) = (askable != choices.percent(15), era == Era::Modern);
             people.push(Person { way, era, askable, says, opened, last_id: 0, questions: Vec::new() });
         }
         let (groups, streams) = (BTreeMap::new(), Vec::new());
         let ops = Vec::new();
-        Self { random, legacy_server, farm, people, ops, events, groups, streams, log }
+        Self { choices, legacy_server, farm, people, ops, events, groups, streams, shown }
     }
 
-    fn note(&mut self, event: impl FnOnce() -> String) {
-        if let Some(log) = &mut self.log {
-            log.push_str(&event());
-            log.push('\n');
+    fn note(&self, event: impl FnOnce() -> String) {
+        if self.shown {
+            eprintln!("{}", event());
         }
     }
 
@@ -209,15 +201,15 @@ impl World {
     }
 
     fn begin(&mut self, client: usize) {
-        let method = match self.random.below(10) {
+        let method = match self.choices.below(10) {
             0..=6 => "tools/call",
             7 | 8 => "completion/complete",
             _ => "subscriptions/listen",
         };
-        let level = [None, Some("debug"), Some("error")][self.random.below(3)];
-        let progress = self.random.percent(30);
-        let count = self.random.below(4);
-        let steps = (0..count).map(|_| self.random.pick(&STEPS)).collect();
+        let level = [None, Some("debug"), Some("error")][self.choices.below(3)];
+        let progress = self.choices.percent(30);
+        let count = self.choices.below(4);
+        let steps = (0..count).map(|_| self.choices.pick(&STEPS)).collect();
         let (at, asked, left, done) = (None, false, false, false);
         self.ops.push(Op { client, method, level, progress, steps, id: 0, at, asked, left, done });
         self.request(self.ops.len() - 1, None);
@@ -233,7 +225,7 @@ impl World {
         let said = match step {
             None => {
                 self.ops[op].at = None;
-                let result = match self.random.below(8) {
+                let result = match self.choices.below(8) {
                     0 => json!({ "error": { "code": -32000, "message": owner, "data": owner } }),
                     _ => {
                         json!({ "result": { "resultType": "complete", "content": [{ "type": "text", "text": owner }] } })
@@ -442,7 +434,7 @@ impl World {
         if actions.is_empty() {
             return;
         }
-        match self.random.pick(&actions) {
+        match self.choices.pick(&actions) {
             (0, client) => self.begin(client),
             (1, client) => self.answer(client),
             (2, op) => self.work(op),
@@ -505,55 +497,25 @@ fn capabilities(askable: bool) -> Value {
     }
 }
 
-async fn schedule(seed: u64, shown: &mut Option<String>) {
-    let mut world = World::new(seed, shown.take());
+async fn schedule(choices: Choices, actions: usize, shown: bool) {
+    let mut world = World::new(choices, shown);
     world.open();
-    let outcome = async {
-        for _ in 0..ACTIONS {
-            let pause = world.random.pick(&[1, 1, 1, 12]);
-            passes(pause).await;
-            world.hear();
-            world.act();
-        }
-        world.finish().await;
-    };
-    let outcome = futures_util::FutureExt::catch_unwind(AssertUnwindSafe(outcome)).await;
-    if let Err(panic) = outcome {
-        *shown = world.log.take();
-        resume_unwind(panic);
+    for _ in 0..actions {
+        let pause = world.choices.pick(&[1, 1, 1, 12]);
+        passes(pause).await;
+        world.hear();
+        world.act();
     }
+    world.finish().await;
 }
 
-/// Runs one schedule; whether it holds.
-fn run_one(seed: u64, shown: &mut Option<String>) -> std::thread::Result<()> {
+/// Runs one schedule, and panics where a client receives what is another's or loses its result. `shown`: what happens is
+/// printed.
+pub(super) fn run(choices: Choices, actions: usize, shown: bool) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async {
-            let all = tokio::time::timeout(Duration::from_secs(36_000), schedule(seed, shown));
-            all.await.expect("the schedule hangs");
-        });
-    }))
-}
-
-#[test]
-fn no_client_receives_what_belongs_to_another_and_none_loses_its_result() {
-    let run = |first: u64| {
-        for seed in (FIRST_SEED + first..FIRST_SEED + SCHEDULES).step_by(2) {
-            if let Err(panic) = run_one(seed, &mut None) {
-                // Once more, and noted.
-                let mut shown = Some(String::new());
-                drop(run_one(seed, &mut shown));
-                eprintln!("schedule {seed} fails:\n{}", shown.unwrap_or_default());
-                resume_unwind(panic);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| run(1));
-        run(0);
-        if let Err(panic) = other.join() {
-            resume_unwind(panic);
-        }
+    runtime.block_on(async {
+        let all = tokio::time::timeout(Duration::from_secs(36_000), schedule(choices, actions, shown));
+        all.await.expect("the schedule hangs");
     });
 }
