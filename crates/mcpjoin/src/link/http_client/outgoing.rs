@@ -212,7 +212,7 @@ mod tests {
         };
         let mut learn = |tools: &[String]| {
             outgoing.learn_page(&Raw::parse(format!(r#"{{"tools":[{}]}}"#, tools.join(","))).expect("JSON"));
-            outgoing.marks.iter().map(|(name, marks)| (name.clone(), marks[0].header().to_owned())).collect()
+            outgoing.marks.iter().map(|(name, marks)| (name.clone(), marks[0].header())).collect()
         };
         let all: Vec<String> = (0..=REMEMBERED).map(|name| tool(name, r#","x-mcp-header":"One""#)).collect();
         let known: BTreeMap<String, String> = learn(&all);
