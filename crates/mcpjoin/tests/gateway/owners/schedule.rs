@@ -123,6 +123,7 @@ impl World {
         Self { choices, legacy_server, farm, people, ops, events, groups, streams, shown }
     }
 
+    #[allow(clippy::print_stderr, reason = "where it is asked for")]
     fn note(&self, event: impl FnOnce() -> String) {
         if self.shown {
             eprintln!("{}", event());
