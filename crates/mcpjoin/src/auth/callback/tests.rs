@@ -101,6 +101,41 @@ async fn a_head_without_end_is_cut_off() {
     assert_eq!(answer.await.unwrap(), "code=c&state=right");
 }
 
+#[tokio::test]
+async fn thirty_two_connections_are_heard_at_once_and_the_next_waits_for_one_to_end() {
+    let callback = Callback::listen(0, "/callback", false).await.unwrap();
+    let port = callback.port();
+    let answer = tokio::spawn(async move { callback.answer("right").await });
+    let mut silent = Vec::new();
+    for _ in 0..31 {
+        silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+    }
+    // Beside 31 there is room for one.
+    assert!(say(port, &get(port, "/")).await.starts_with("HTTP/1.1 404 "));
+    silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+    let mut last = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    last.write_all(get(port, "/callback?code=c&state=right").as_bytes()).await.unwrap();
+    // Whoever is ready is taken in a few rounds.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!answer.is_finished(), "33 are heard at once");
+    silent.pop();
+    assert_eq!(answer.await.unwrap(), "code=c&state=right");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_connected_and_says_nothing_is_waited_for_ten_seconds() {
+    let callback = Callback::listen(0, "/callback", false).await.unwrap();
+    let port = callback.port();
+    let answer = tokio::spawn(async move { callback.answer("right").await });
+    let mut silent = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    let began = tokio::time::Instant::now();
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "it is closed without a page");
+    assert_eq!(began.elapsed().as_secs(), 10);
+    assert!(!answer.is_finished());
+}
+
 #[test]
 fn a_browser_leaves_out_the_port_that_it_would_have_taken_by_itself() {
     let at = |port| Callback { listeners: Vec::new(), port, path: "/callback".into() };
