@@ -38,7 +38,7 @@ async fn g135_g142_only_the_right_request_is_the_answer_and_no_page_repeats_what
         (get(port, "/favicon.ico"), "404"),
         (get(port, "http://127.0.0.1/callback?state=right"), "404"),
         (format!("POST /callback?state=right HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"), "405"),
-        ("GET /callback?code=c&state=right HTTP/1.1\r\n\r\n".into(), "403"),
+        ("GET /callback?code=c&state=right HTTP/1.1\r\n\r\n".into(), "400"),
         ("GET /callback?code=c&state=right HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".into(), "403"),
         (format!("GET /callback?code=c&state=right HTTP/1.1\r\nHost: evil.example:{port}\r\n\r\n"), "403"),
         (
@@ -49,7 +49,7 @@ async fn g135_g142_only_the_right_request_is_the_answer_and_no_page_repeats_what
         ),
         (
             format!("GET /callback?state=right HTTP/1.1\r\nHost: localhost:{port}\r\nHost: evil\r\n\r\n"),
-            "403",
+            "400",
         ),
         ("GET /callback?state=right\r\n\r\n".into(), "400"),
         ("hello\r\n\r\n".into(), "400"),
