@@ -161,7 +161,7 @@ pub(super) async fn whole(mut response: Response, limit: usize) -> Whole {
 /// ([RFC 9112, 6.3](https://www.rfc-editor.org/rfc/rfc9112#section-6.3)).
 pub(super) fn ends_with_connection(response: &Response) -> bool {
     let headers = response.headers();
-    response.version() <= Version::HTTP_11
+    matches!(response.version(), Version::HTTP_09 | Version::HTTP_10 | Version::HTTP_11)
         && !headers.contains_key(header::CONTENT_LENGTH)
         && !headers.contains_key(header::TRANSFER_ENCODING)
 }

@@ -154,7 +154,7 @@ impl<'a> RequestHead<'a> {
                 return Err(Box::new(reply::refuse(400, "the request has more than one Host header")));
             }
             // From HTTP/2 on `:authority` is in its place.
-            (Some(_), Known::Absent) if self.parts.version != Version::HTTP_11 => return Ok(()),
+            (Some(_), Known::Absent) if !matches!(self.parts.version, Version::HTTP_11) => return Ok(()),
             (_, Known::Absent) => return Err(Box::new(reply::refuse(400, "the request has no Host header"))),
             (None, Known::One(_)) => return Ok(()),
             (Some(authority), Known::One(host)) => (authority, host),
