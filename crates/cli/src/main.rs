@@ -4,6 +4,7 @@
 
 mod args;
 mod arguments;
+mod closed;
 mod commands;
 mod config;
 mod connect;

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::args::{Output, When};
+use crate::closed;
 use crate::failure::Failure;
 use crate::fold;
 use crate::secret::Kept;
@@ -162,6 +163,7 @@ impl Ui {
 
     /// A part of a result: nothing is added to it. Styles in it are dropped where there are no colours.
     pub(crate) fn piece(&self, text: &str) -> Result<(), Unwritten> {
+        closed::check()?;
         self.line_over();
         let mut out = AutoStream::new(io::stdout(), self.color).lock();
         out.write_all(self.printable(text).as_bytes()).and_then(|()| out.flush()).map_err(Unwritten::from)
@@ -177,16 +179,20 @@ impl Ui {
 
     /// Bytes, as they are, wherever standard output goes to.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Unwritten> {
+        closed::check()?;
         let mut out = io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(Unwritten::from)
     }
 
     /// Asks a person, and gives the answer without the blank space around it. `None` when nobody is there to answer:
-    /// standard input and standard error have to be a terminal.
+    /// standard input and standard error have to be a terminal. What was typed before the question is dropped: it answers
+    /// something else.
     pub(crate) fn ask(&self, question: &str) -> Option<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
+        #[cfg(unix)]
+        rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok()?;
         let mut err = io::stderr().lock();
         err.write_all(visible::line(question).as_bytes()).and_then(|()| err.flush()).ok()?;
         let mut answer = String::new();
@@ -398,6 +404,7 @@ fn dumb() -> bool {
 
 /// Writes a text to its end, which is a line feed.
 fn finish(mut out: impl Write, text: &str) -> Result<(), Unwritten> {
+    closed::check()?;
     let written = out
         .write_all(text.as_bytes())
         .and_then(|()| if text.ends_with('\n') || text.is_empty() { Ok(()) } else { out.write_all(b"\n") });

@@ -30,6 +30,20 @@ struct Exception {
     reason: &'static str,
 }
 
+/// Places outside the process room that are unsafe and may be.
+const UNSAFE_EXCEPTIONS: [Exception; 2] = [
+    Exception {
+        file: "crates/cli/src/closed.rs",
+        part: "unsafe(link_section = \".init_array\")",
+        reason: "what was closed can be seen before the standard library begins, and never afterwards",
+    },
+    Exception {
+        file: "crates/cli/src/closed.rs",
+        part: "unsafe(link_section = \"__DATA,__mod_init_func\")",
+        reason: "the same on macOS",
+    },
+];
+
 /// Places outside the deciders that name a version or an era and may.
 const VERSION_EXCEPTIONS: [Exception; 2] = [
     Exception {
@@ -84,7 +98,7 @@ fn unsafe_stands_in_the_process_room_and_on_one_line_of_raw() {
         .collect();
     let (raw, others): (Vec<Source>, Vec<Source>) =
         sources.into_iter().partition(|source| source.path == "crates/proto/src/raw.rs");
-    hold(&others, &[], |source| unsafe_lines(&source.text));
+    hold(&others, &UNSAFE_EXCEPTIONS, |source| unsafe_lines(&source.text));
     let [raw] = raw.as_slice() else { panic!("crates/proto/src/raw.rs is gone") };
     let lines = unsafe_lines(&raw.text);
     assert_eq!(lines.len(), 1, "raw.rs has one line of unsafe: {lines:#?}");

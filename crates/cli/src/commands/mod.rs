@@ -29,10 +29,12 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
+use mcpjoin::link::Link;
 use mcpjoin::proto::Raw;
 
 use self::bridge::Typed;
 use crate::args::{AuthWhat, Cli, Output, Verb, What, When, Words};
+use crate::closed;
 use crate::exit::Exit;
 use crate::failure::{Failure, Phase};
 use crate::target::{self, Invocation, Misuse, Target, shown};
@@ -231,6 +233,12 @@ fn written(ui: &Ui, outcome: Result<(), Unwritten>) -> Exit {
             failure.exit
         }
     }
+}
+
+/// The client that has started us, over standard input and output.
+fn stdio() -> Result<Link, Failure> {
+    closed::check().map_err(|error| unwritten("what the client is told", &error))?;
+    Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))
 }
 
 /// What was there to be written, or where to, could not be.

@@ -1,10 +1,11 @@
 //! `mcpjoin serve`: a built-in server on standard input and output, on sockets, over QUIC, or over HTTP.
 
+use mcpjoin::Server;
 use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::session::{CloseCause, Limits};
-use mcpjoin::{Link, Server};
 
 use super::listening::{Address, Listening, OverQuic};
+use super::stdio;
 use crate::args::{Serve, Served};
 use crate::connect::Signals;
 use crate::demo;
@@ -78,7 +79,7 @@ async fn listen(ui: &Ui, args: &Serve, addresses: &[Address], limits: Limits) ->
 async fn serve(limits: Limits) -> Result<Exit, Failure> {
     let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
     let server = server(limits)?;
-    let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
+    let link = stdio()?;
     let cause = tokio::select! {
         biased;
         signal = signals.next() => return Ok(Exit::Signal(signal)),

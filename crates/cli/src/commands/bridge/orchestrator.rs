@@ -14,6 +14,7 @@ use mcpjoin::proto::session::CloseCause;
 use tokio::time::timeout;
 
 use crate::args::{self, Poll};
+use crate::commands::stdio;
 use crate::connect::{Signals, certificates_folder};
 use crate::events;
 use crate::exit::Exit;
@@ -39,7 +40,7 @@ pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
         if args.listen_addr.is_some() {
             ui.note("transport.stdio: listens nowhere, whatever --listen-addr says");
         }
-        let link = Link::stdio().map_err(system)?;
+        let link = stdio()?;
         let told = tokio::spawn(tell(ui.clone(), orchestrator.clone()));
         let outcome = tokio::select! {
             biased;

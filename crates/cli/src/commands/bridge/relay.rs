@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcpjoin::Link;
 use mcpjoin::bridge::gateway::{Gateway, GatewayEnd, GatewayEvent, Refusal};
 use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions, Listener};
 use mcpjoin::proto::http::origin::OriginError;
@@ -15,7 +14,7 @@ use super::starting::Starting;
 use super::{misplaced, of_http};
 use crate::args::{Authorization, Bridge};
 use crate::commands::listening::{Address, Listening, Over, OverQuic, Serves};
-use crate::commands::misused;
+use crate::commands::{misused, stdio};
 use crate::connect::{Plan, Signals, with_plan};
 use crate::events;
 use crate::exit::Exit;
@@ -154,7 +153,7 @@ impl Relay {
     async fn on_stdio(self) -> Result<Exit, Failure> {
         events::show_warnings(&self.ui);
         let mut signals = Signals::listen().map_err(|error| Failure::system(Phase::Serve, &error))?;
-        let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
+        let link = stdio()?;
         let exit = tokio::select! {
             biased;
             signal = signals.next() => Exit::Signal(signal),
