@@ -114,4 +114,4 @@ impl Configuration {
 }
 
 /// Why a definition is not asked about.
-pub(crate) const TOO_LONG: &str = "it is too long to be shown whole (4 KiB)";
+pub(crate) const TOO_LONG: &str = "it is too long to be shown whole (4 KiB or 50 lines)";
