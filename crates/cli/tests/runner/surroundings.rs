@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::Stdio;
 
 use super::config::Folder;
-use super::support::{command, legacy, run, scratch, start};
+use super::support::{command, legacy, program, run, scratch, start};
 
 #[test]
 fn f32_words_and_variables_that_are_not_unicode_are_passed_on() {
@@ -47,6 +47,23 @@ fn the_environment_is_passed_on_or_kept_back() {
     ] {
         let mut command = command(["list"]);
         command.args(options).args(["sh", "-c", script]).env("OURS", "ours").env("HOME", "/h");
+        start(command).finish().exits(4).says(&[shown]);
+    }
+}
+
+/// What this program reads for itself is no server's business, however its variables are passed on, unless it is named.
+#[test]
+fn d84_no_server_gets_a_secret_that_is_for_this_program() {
+    let script = "echo \"[$MCPJOIN_CLIENT_SECRET][$MCPJOIN_INPUT_KEY][$OTHER]\" >&2; exit 1";
+    for (options, shown) in [
+        (&[][..], "[][][o]"),
+        (&["--inherit-env"], "[][][o]"),
+        (&["-e", "MCPJOIN_CLIENT_SECRET"], "[***][][o]"),
+        (&["-e", "MCPJOIN_INPUT_KEY=n", "--env-clean"], "[][n][]"),
+    ] {
+        let mut command = command(["list"]);
+        command.args(options).args(["sh", "-c", script]).env("OTHER", "o");
+        command.env("MCPJOIN_CLIENT_SECRET", "hunter2").env("MCPJOIN_INPUT_KEY", "hunter3");
         start(command).finish().exits(4).says(&[shown]);
     }
 }
@@ -198,6 +215,34 @@ fn a_full_disk_is_told() {
     let mut command = command(["list", "-q", "--era", "legacy", "sh", "-c", &script]);
     command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
     start(command).finish().exits(2).says(&["(E_OUTPUT)"]);
+}
+
+/// The standard library puts the null device in its place, and what was asked for would be lost without a word.
+#[test]
+fn what_is_written_to_a_standard_output_that_is_closed_is_no_success() {
+    let closed = |words: &[&str]| {
+        let mut shell = program("sh", ["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_mcpjoin")]);
+        shell.args(words);
+        start(shell).finish().exits(2).says(&["E_OUTPUT", "could not be written: standard output is closed"])
+    };
+    for words in [
+        &["list", "demo:"][..],
+        &["list", "--json", "demo:"],
+        &["call", "demo:", "echo", "message=hi"],
+        &["read", "demo:", "test://static-text"],
+        &["info", "demo:"],
+        &["ping", "demo:"],
+        &["servers"],
+        &["completions", "bash"],
+        &["serve", "demo"],
+        &["bridge", "demo:"],
+    ] {
+        closed(words);
+    }
+    // Whoever wants no output says so.
+    let mut command = command(["list", "demo:"]);
+    command.stdout(Stdio::null());
+    start(command).finish().exits(0);
 }
 
 #[test]

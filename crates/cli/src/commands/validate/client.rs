@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use mcpjoin::Link;
 use mcpjoin::check::{Chapter, Level, Selection, Trace, What, client_rules, judge_client};
 use mcpjoin::link::{ChildCommand, HttpListener, HttpOptions};
 use mcpjoin::proto::session::ProcessExit;
@@ -24,8 +23,8 @@ use self::place::Place;
 use super::report::{Document, Judged, Seen, Server};
 use super::{Format, book, rendered};
 use crate::args::{ClientLook, Validate};
-use crate::commands::written;
-use crate::connect::{Signals, limits};
+use crate::commands::{stdio, written};
+use crate::connect::{Signals, limits, without_ours};
 use crate::demo;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase, seconds};
@@ -173,7 +172,7 @@ async fn over_stdio(
     look: &ClientLook,
     signals: &mut Signals,
 ) -> Result<Looked, Failure> {
-    let link = Link::stdio().map_err(|error| Failure::system(Phase::Serve, &error))?;
+    let link = stdio()?;
     let mut ended = None;
     let end = async {
         tokio::select! {
@@ -321,7 +320,7 @@ fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
         Some(word) => OsString::from(word.replace(URL, url)),
         None => word.clone(),
     };
-    let command = ChildCommand::new(program).args(arguments.iter().map(filled));
+    let command = without_ours(ChildCommand::new(program).args(arguments.iter().map(filled)));
     // Our own standard output has the report, and nothing else.
     let ui = ui.clone();
     let command = command.stderr(move |line| {
