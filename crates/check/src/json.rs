@@ -184,6 +184,13 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_256_kib_is_looked_into_and_a_larger_one_is_not() {
+        let text = |bytes: usize| Raw::parse(format!("\"{}\"", "x".repeat(bytes - 2))).expect("JSON");
+        assert!(Json::of(&text(262_144)).is_some());
+        assert!(Json::of(&text(262_145)).is_none());
+    }
+
+    #[test]
     fn values_are_equal_by_what_they_mean() {
         let equals = |one, other| json(one).equals(&json(other), &mut Walk::new(100));
         assert_eq!(equals(r#"{"a":1.0,"b":[null,"\u00e4"]}"#, r#"{"b":[null,"ä"],"a":1}"#), Some(true));

@@ -72,6 +72,26 @@ fn aside<T: Send + 'static>(
     })
 }
 
+/// A file of so many NUL bytes that is gone with the test.
+#[cfg(test)]
+pub(crate) struct Zeros(pub(crate) std::path::PathBuf);
+
+#[cfg(test)]
+impl Zeros {
+    pub(crate) fn new(name: &str, bytes: u64) -> Self {
+        let path = std::env::temp_dir().join(format!("mcpjoin-zeros-{name}-{}", std::process::id()));
+        File::create(&path).unwrap().set_len(bytes).unwrap();
+        Self(path)
+    }
+}
+
+#[cfg(test)]
+impl Drop for Zeros {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{self, Read};

@@ -182,11 +182,14 @@ impl Ui {
     }
 
     /// Asks a person, and gives the answer without the blank space around it. `None` when nobody is there to answer:
-    /// standard input and standard error have to be a terminal.
+    /// standard input and standard error have to be a terminal. What was typed before the question is dropped: it answers
+    /// something else.
     pub(crate) fn ask(&self, question: &str) -> Option<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
+        #[cfg(unix)]
+        rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok()?;
         let mut err = io::stderr().lock();
         err.write_all(visible::line(question).as_bytes()).and_then(|()| err.flush()).ok()?;
         let mut answer = String::new();

@@ -74,9 +74,9 @@ fn a1_a_line_without_end_is_dropped_at_the_limit_and_the_next_is_read() {
 }
 
 /// What comes out of a link for these bytes, and how it ends.
-async fn read_to(bytes: &str) -> (Vec<Inbound>, LinkEndKind) {
-    let mut link =
-        Link::stream(io::Cursor::new(bytes.to_owned()), tokio::io::sink(), "test").bare(&Limits::default());
+async fn read_to(bytes: impl AsRef<[u8]>) -> (Vec<Inbound>, LinkEndKind) {
+    let bytes = bytes.as_ref().to_vec();
+    let mut link = Link::stream(io::Cursor::new(bytes), tokio::io::sink(), "test").bare(&Limits::default());
     let mut all = Vec::new();
     loop {
         match link.recv().await {
@@ -89,9 +89,10 @@ async fn read_to(bytes: &str) -> (Vec<Inbound>, LinkEndKind) {
 #[test]
 fn a_last_line_that_is_cut_off_ends_the_link_and_fails_no_call() {
     run(async {
-        let reply = r#"{"jsonrpc":"2.0","id":1,"result":{"x":[1]}}"#;
+        // Also inside a character, of two bytes, three and four.
+        let reply = r#"{"jsonrpc":"2.0","id":1,"result":{"x":["é€😀"]}}"#;
         for length in 1..reply.len() {
-            let (all, end) = read_to(&format!("{NOTE}\n{}", &reply[..length])).await;
+            let (all, end) = read_to([NOTE.as_bytes(), b"\n", &reply.as_bytes()[..length]].concat()).await;
             assert_eq!(end, LinkEndKind::CutOff { received: length });
             assert_eq!(messages(&all), 1);
             let names_a_call =

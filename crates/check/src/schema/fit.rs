@@ -488,6 +488,31 @@ mod tests {
     }
 
     #[test]
+    fn references_are_followed_200_deep() {
+        // Each leads to the next one, and the last to a schema that says yes.
+        let chain = |references: usize| {
+            let next = |n: usize| format!(r##""a{n}":{{"$ref":"#/definitions/a{}"}}"##, n + 1);
+            let definitions: Vec<_> = (1..references).map(next).collect();
+            json(&format!(
+                r##"{{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/a1","definitions":{{{},"a{references}":{{}}}}}}"##,
+                definitions.join(",")
+            ))
+        };
+        assert_eq!(conforms(&chain(200), &json("1")), Fit::Yes);
+        assert_eq!(conforms(&chain(201), &json("1")), Fit::Unknown);
+    }
+
+    #[test]
+    fn a_thousand_references_of_a_schema_are_looked_up() {
+        let schema = |good: usize| {
+            let good = r##"{"$ref":"#"},"##.repeat(good);
+            json(&format!(r##"{{"allOf":[{good}{{"$ref":"#/lost"}}]}}"##))
+        };
+        assert_eq!(lost_reference(&schema(999)).as_deref(), Some("#/lost"));
+        assert_eq!(lost_reference(&schema(1000)), None);
+    }
+
+    #[test]
     fn a_value_fits_does_not_or_nobody_knows() {
         let person = r##"{"type":"object","properties":{"name":{"$ref":"#/$defs/name"},"age":{"type":"integer","minimum":0}},
             "required":["name"],"additionalProperties":false,"$defs":{"name":{"type":"string","minLength":1}}}"##;

@@ -86,7 +86,8 @@ pub(crate) struct Connect {
     /// and for `bridge --listen`; the variables that the entry or -e sets come on top
     #[arg(long)]
     pub(crate) env_clean: bool,
-    /// Passes on all of our variables where only some would be
+    /// Passes on all of our variables where only some would be. Secrets that are for mcpjoin itself (`MCPJOIN_CLIENT_SECRET`,
+    /// `MCPJOIN_INPUT_*`) no server gets for which they are not named
     #[arg(long, conflicts_with = "env_clean")]
     pub(crate) inherit_env: bool,
     /// The server answers clients that come over a network or a socket.

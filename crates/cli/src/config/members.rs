@@ -21,6 +21,8 @@ use crate::target::exact;
 /// The question about one definition has so many bytes at most, some fifty lines of a terminal: a longer one scrolls its own
 /// beginning away. Real definitions have less than 1 KiB.
 const SHOWN: usize = 4 << 10;
+/// And so many lines: as many as those bytes are on a terminal of 80 columns. Variables of one letter would be 500.
+const LINES: usize = 50;
 /// The names and words of one definition have so many bytes at most, those that the question leaves out included: a file
 /// of variables may hold hundreds.
 const LARGEST: usize = 16 << 10;
@@ -255,6 +257,7 @@ impl Members {
         }
         lines.insert(0, command.join(" "));
         let is_short = lines.iter().map(String::len).sum::<usize>() <= SHOWN;
+        let is_short = is_short && lines.len() <= LINES;
         (is_short && self.size() <= LARGEST && self.files() <= FILES).then_some(lines)
     }
 

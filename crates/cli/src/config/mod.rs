@@ -52,6 +52,7 @@ pub(crate) use survey::{File, Found, survey};
 pub(crate) use tree::similar;
 use tree::{Contents, Entry};
 pub(crate) use trust::{Trusted, trust, trusted, untrust};
+pub(crate) use variables::INPUTS;
 use variables::{Names, Texts};
 
 /// Of many names so many are shown.

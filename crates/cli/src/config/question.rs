@@ -137,4 +137,4 @@ pub(crate) fn page(definitions: &[&Untrusted]) -> String {
 }
 
 /// Why a definition is not asked about.
-pub(crate) const TOO_LONG: &str = "it is too long to be shown whole (4 KiB)";
+pub(crate) const TOO_LONG: &str = "it is too long to be shown whole (4 KiB or 50 lines)";

@@ -149,6 +149,18 @@ mod tests {
     use std::path::Path;
 
     use super::Source;
+    use crate::found::Zeros;
+
+    #[test]
+    fn a_configuration_has_10_mib_at_most() {
+        for chosen in [true, false] {
+            let file = Zeros::new("configuration", 10_485_760);
+            assert_eq!(Source::read(&file.0, chosen).unwrap().text().len(), 10_485_760);
+            let file = Zeros::new("configuration", 10_485_761);
+            let failure = Source::read(&file.0, chosen).unwrap_err();
+            assert!(failure.message.ends_with("larger than the limit of 10 MiB"), "{}", failure.message);
+        }
+    }
 
     fn decode(bytes: &[u8]) -> Result<Source, String> {
         Source::decode(Path::new("f"), bytes.to_vec()).map_err(|bad| bad.0.say(&bad.1))

@@ -3,7 +3,8 @@
 //! Asked by `config` for what lies in the working directory, which somebody else may have filled: a repository that was
 //! cloned, an archive that was unpacked. What somebody names with `--config` or `FILE#NAME` is not asked about, nor what
 //! lies in the user's home itself. The list is `mcpjoin/trusted.json` in the user's folder of configurations, readable for
-//! the user alone. It is written to a file beside it that takes its place, one process at a time.
+//! the user alone. It is written to a file beside it that takes its place, one process at a time. Neither the list nor its
+//! folder may be another user's, or one to which others may write.
 //!
 //! Earlier versions trusted folders, one on a line of `mcpjoin/trusted`. That list counts no more: nothing in it says which
 //! definitions its user has seen.
@@ -24,6 +25,9 @@ use crate::{folders, found};
 const LARGEST: usize = 1 << 20;
 /// The number of the list's format, which is all that is written and read.
 const FORMAT: u32 = 1;
+/// What a group and others may do: write.
+#[cfg(unix)]
+const WRITABLE: u32 = 0o022;
 /// How long another process may hold the list: changing it takes milliseconds.
 const HELD: Duration = Duration::from_secs(10);
 /// How long to wait before the lock is tried again.
@@ -152,7 +156,8 @@ pub(crate) fn untrust(which: impl Fn(&Trusted) -> bool) -> io::Result<Vec<Truste
 /// Reads the list, has it changed, and writes it; nobody else does meanwhile.
 fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
     let path = path().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "HOME is not set"))?;
-    fs::create_dir_all(path.parent().unwrap_or(&path))?;
+    make(path.parent().unwrap_or(&path))?;
+    safe(&path).map_err(io::Error::other)?;
     let _lock = lock(&path.with_extension("lock"))?;
     let mut list = read(&path).map_err(io::Error::other)?;
     change(&mut list);
@@ -170,6 +175,14 @@ fn change(change: impl FnOnce(&mut Vec<Trusted>)) -> io::Result<PathBuf> {
     written.map(|()| path)
 }
 
+/// Makes the folder of the list for its user alone.
+fn make(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
+}
+
 fn write(path: &Path, text: &str) -> io::Result<()> {
     // Of a process that had our id and was killed.
     let _ = fs::remove_file(path);
@@ -182,22 +195,49 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
+fn unusable(path: &Path, why: &str) -> String {
+    let name = crate::target::shown(path.as_os_str());
+    format!("the list of what you trust, {name}, cannot be used: {why}")
+}
+
+/// Whether nobody but its user could have put the list where it is. Otherwise why it cannot be used.
+fn safe(path: &Path) -> Result<(), String> {
+    #[cfg(unix)]
+    if let Some(folder) = path.parent() {
+        use std::os::unix::fs::MetadataExt as _;
+        let name = crate::target::shown(folder.as_os_str());
+        let found = fs::metadata(folder).map_err(|error| unusable(path, &format!("{name}: {error}")))?;
+        let owner = found.uid();
+        if is_anothers(owner, rustix::process::geteuid().as_raw()) {
+            let why =
+                format!("its folder, {name}, belongs to the user {owner} (chown it, or set XDG_CONFIG_HOME)");
+            return Err(unusable(path, &why));
+        }
+        if found.mode() & WRITABLE != 0 {
+            let why =
+                format!("others may write to its folder, {name}, which is of the user {owner} (chmod go-w)");
+            return Err(unusable(path, &why));
+        }
+    }
+    Ok(())
+}
+
 /// What stands in the list; a list that is not there is empty. Otherwise why it cannot be used.
 fn read(path: &Path) -> Result<Vec<Trusted>, String> {
-    let name = crate::target::shown(path.as_os_str());
-    let unusable = |why: String| format!("the list of what you trust, {name}, cannot be used: {why}");
+    let unusable = |why: String| unusable(path, &why);
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(unusable(error.to_string())),
     };
+    safe(path)?;
     #[cfg(unix)]
     {
-        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        use std::os::unix::fs::MetadataExt as _;
         if is_anothers(metadata.uid(), rustix::process::geteuid().as_raw()) {
             return Err(unusable("it belongs to another user".into()));
         }
-        if metadata.permissions().mode() & 0o022 != 0 {
+        if metadata.mode() & WRITABLE != 0 {
             return Err(unusable("others may write to it (chmod 600)".into()));
         }
     }
@@ -211,7 +251,7 @@ fn read(path: &Path) -> Result<Vec<Trusted>, String> {
     Ok(list.trusted)
 }
 
-/// Whether the owner of the list may have written to it what its reader did not. Root can write to any file.
+/// Whether the owner of the list, or of its folder, may have written what its reader did not. Root can write to any file.
 #[cfg(unix)]
 const fn is_anothers(owner: u32, reader: u32) -> bool {
     owner != 0 && owner != reader

@@ -21,6 +21,9 @@ const ROOM: usize = 16 << 20;
 /// A file that stands for a text has at most so many bytes.
 const LARGEST: u64 = 64 << 10;
 
+/// How the names of the variables begin that hold the values of inputs.
+pub(crate) const INPUTS: &str = "MCPJOIN_INPUT_";
+
 /// What an input is for is told up to this width.
 const DESCRIBED: usize = 100;
 
@@ -199,7 +202,7 @@ impl<'a> Expansion<'a> {
                 .hint("add it to inputs, or mend its id"));
         };
         let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-        let variable = format!("MCPJOIN_INPUT_{}", id.chars().map(letter).collect::<String>());
+        let variable = format!("{INPUTS}{}", id.chars().map(letter).collect::<String>());
         let value = (self.names.lookup)(&variable).or_else(|| input.default.clone().map(OsString::from));
         let Some(value) = value else {
             let about = input.description.as_deref().map_or_else(String::new, |about| {
@@ -324,7 +327,15 @@ mod tests {
     use std::ffi::OsString;
     use std::path::PathBuf;
 
-    use super::{Expansion, Input, Names, Text, Texts};
+    use super::{Expansion, Input, Names, Text, Texts, text_of};
+    use crate::found::Zeros;
+
+    #[test]
+    fn a_file_that_stands_for_a_text_has_64_kib_at_most() {
+        assert_eq!(text_of(&Zeros::new("text", 65_536).0).unwrap().len(), 65_536);
+        let why = text_of(&Zeros::new("text", 65_537).0).unwrap_err();
+        assert_eq!(why, "it is larger than the limit of 64 KiB");
+    }
 
     fn expand(text: &str) -> Result<OsString, String> {
         let lookup = |name: &str| match name {

@@ -54,6 +54,8 @@ pub(super) fn ask(ui: &Ui, plans: &mut [Result<Plan, Failure>]) {
 /// The question about all definitions of a folder has so many bytes at most: ten terminals of 80 columns and 40 lines. What
 /// is longer is not read, and a definition in the middle of it is trusted unseen.
 const MOST: usize = 32 << 10;
+/// And so many lines, which are the same ten terminals: thousands of short ones have few bytes.
+const LINES: usize = 400;
 
 /// Of a longer question a terminal of 24 lines does not show the beginning, where the command stands.
 const SCREEN: usize = 20;
@@ -62,7 +64,8 @@ const SCREEN: usize = 20;
 fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failure> {
     let name = shown(folder.as_os_str());
     let page = config::page(definitions);
-    let is_too_long = page.len() > MOST;
+    let lines = page.lines().count();
+    let is_too_long = page.len() > MOST || lines > LINES;
     if !is_too_long {
         ui.warning_as_written(&format!("you have not trusted what lies in {name}:\n{page}"));
     }
@@ -74,16 +77,18 @@ fn about(ui: &Ui, folder: &Path, definitions: &[&Untrusted]) -> Result<(), Failu
         failure
     };
     if is_too_long {
-        let (count, kib) = (definitions.len(), MOST >> 10);
-        return Err(refused(&format!(
-            ": {count} entries are too long to be shown together ({kib} KiB); name one of them"
-        )));
+        let bound = format!("({} KiB or {LINES} lines)", MOST >> 10);
+        return Err(refused(&match definitions.len() {
+            1 => format!(": what has changed of it is too long to be shown {bound}"),
+            count => {
+                format!(": {count} entries are too long to be shown together {bound}; name one of them")
+            }
+        }));
     }
     if definitions.iter().any(|definition| definition.lines.is_none()) {
         return Err(refused(&format!(": {TOO_LONG}")));
     }
     let what = if definitions.len() == 1 { "it" } else { "them" };
-    let lines = page.lines().count();
     let above = if lines > SCREEN { format!("Read all {lines} lines above. ") } else { String::new() };
     match ui.ask(&format!("{above}Use {what}? [y]es, [a]lways, until it changes, [N]o ")) {
         Some(answer) if answer.eq_ignore_ascii_case("y") => Ok(()),

@@ -2,11 +2,17 @@
 //! those that programs need to run.
 //!
 //! A server behind `bridge --listen` answers whoever reaches the port, and the definition in a file that was found may be
-//! anybody's. Tokens and keys of the user's shell are none of their business unless the entry or `-e` names them.
+//! anybody's. Tokens and keys of the user's shell are none of their business unless the entry or `-e` names them. The secrets that
+//! this program reads for itself are no server's business, whoever has typed its command.
 
 use std::ffi::OsStr;
 
 use mcpjoin::link::ChildCommand;
+
+use crate::config::INPUTS;
+
+/// The variable that holds the secret of a client of authorization servers.
+pub(crate) const CLIENT_SECRET: &str = "MCPJOIN_CLIENT_SECRET";
 
 /// What the SDKs for TypeScript and Python pass on as well (HOME, LOGNAME, PATH, SHELL, TERM, USER), the language, the time
 /// zone, the place of temporary files, and where certificates are that a company's network needs. None of them is secret.
@@ -39,6 +45,17 @@ fn is_passed_on(name: &OsStr, value: &OsStr) -> bool {
     NAMES.contains(&name)
         || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
         || is_proxy && !value.as_encoded_bytes().contains(&b'@')
+}
+
+/// Whether a variable holds a secret that is for this program: a server gets it where it is named for that server.
+fn is_ours(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name == CLIENT_SECRET || name.starts_with(INPUTS))
+}
+
+/// The command with all of our variables but the secrets that are for us.
+pub(crate) fn without_ours(command: ChildCommand) -> ChildCommand {
+    let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| is_ours(name));
+    ours.fold(command, ChildCommand::env_remove)
 }
 
 /// The command with those of our variables alone that are passed on, and whether others are withheld.

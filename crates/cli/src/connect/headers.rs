@@ -57,6 +57,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::headers;
+    use crate::found::Zeros;
 
     #[test]
     fn headers_are_a_name_and_a_value() {
@@ -72,6 +73,17 @@ mod tests {
             assert!(!failure.message.contains("hunter2"), "{}", failure.message);
             assert!(failure.message.contains("Name: value"), "{}", failure.message);
         }
+    }
+
+    #[test]
+    fn a_file_of_headers_has_64_kib_at_most() {
+        // What is in it is no header; whether it is read is what counts.
+        let why = |bytes: u64| {
+            let file = Zeros::new("headers", bytes);
+            headers(&[format!("@{}", file.0.display()).into()]).unwrap_err().message
+        };
+        assert!(why(65_536).starts_with("line 1 of "), "{}", why(65_536));
+        assert!(why(65_537).ends_with("it has more than the 65536 bytes that are read"), "{}", why(65_537));
     }
 
     #[test]

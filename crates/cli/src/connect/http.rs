@@ -83,3 +83,17 @@ pub(crate) fn refused(error: &HttpSetupError) -> Failure {
     };
     Failure::usage(error.to_string(), hint)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::certificates;
+    use crate::found::Zeros;
+
+    #[test]
+    fn a_file_of_certificates_has_4_mib_at_most() {
+        assert_eq!(certificates("--ca", &Zeros::new("certificates", 4_194_304).0).unwrap().len(), 4_194_304);
+        let failure = certificates("--ca", &Zeros::new("certificates", 4_194_305).0).unwrap_err();
+        let words = "it has more than the 4194304 bytes that are read";
+        assert!(failure.message.ends_with(words), "{}", failure.message);
+    }
+}

@@ -252,6 +252,8 @@ fn to_child(ui: &Ui, program: Program, mut about: About, mut connect: Connect) -
     let mut withheld = false;
     if connect.env_clean || !(connect.inherit_env || is_ours) {
         (command, withheld) = environment::limited(command);
+    } else {
+        command = environment::without_ours(command);
     }
     for (name, value) in set {
         command = command.env(name, value);

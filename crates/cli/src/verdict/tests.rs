@@ -57,6 +57,20 @@ fn a_verdict_is_kept_corrected_and_bounded() {
 }
 
 #[test]
+fn a_file_of_64_kib_is_read_and_a_larger_one_is_none_of_ours() {
+    let folder = Folder::new("large");
+    let file = folder.0.join("eras");
+    let begin = format!("{MAGIC} {:032x}\n{} ", 7, "0".repeat(64));
+    // One verdict, whose time has zeros in front of it.
+    let is_read = |bytes: usize| {
+        fs::write(&file, format!("{begin}{:0>1$}\n", 1, bytes - begin.len() - 1)).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().len(), bytes as u64);
+        Eras::read(&file).is_some()
+    };
+    assert!(is_read(65_536) && !is_read(65_537));
+}
+
+#[test]
 fn a_verdict_ages_and_a_time_to_come_is_none() {
     let mut eras = Eras { salt: [1; 16], known: Vec::new() };
     let hash = eras.hash(b"a");

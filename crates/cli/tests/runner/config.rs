@@ -34,6 +34,8 @@ impl Folder {
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("runner-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("here")).unwrap();
         fs::create_dir_all(path.join("config/mcpjoin")).unwrap();
+        // Whatever the umask is: a list in a folder that others may write to is not used.
+        fs::set_permissions(path.join("config/mcpjoin"), fs::Permissions::from_mode(0o700)).unwrap();
         Self { path, trusts, written: Mutex::default() }
     }
 

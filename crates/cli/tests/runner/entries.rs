@@ -3,6 +3,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 
+use serde_json::json;
+
 use super::config::Folder;
 use super::sockets::Demo;
 use super::support::{command, start};
@@ -135,6 +137,23 @@ fn f26_so_many_servers_run_at_once_as_the_file_says() {
         .run(&["list", "--era", "legacy"])
         .exits(4)
         .says(&["mcp_servers.toml:1:21: concurrency_limit must be from 1 to 64"]);
+}
+
+#[test]
+fn f26_eight_servers_run_at_once_where_no_file_says_how_many() {
+    let folder = Folder::new("entries-eight");
+    // Each takes one of eight places, and leaves it once all were taken. Whoever finds none says so.
+    let script = "n=1; until mkdir $n; do n=$((n+1)); [ $n = 9 ] && touch several && exit 3; done; [ $n = 8 ] && touch full; \
+                  until [ -e full ]; do sleep 0.01; done; read -r line; sleep 0.2; rmdir $n; exit 3";
+    let entry = |n: usize| (format!("s{n}"), json!({ "command": "sh", "args": ["-c", script] }));
+    let entries: serde_json::Map<_, _> = (0..9).map(entry).collect();
+    folder.file(".mcp.json", json!({ "mcpServers": entries }).to_string());
+    let json = folder.run(&["list", "--json", "--era", "legacy", "--connect-timeout", "20s"]).exits(4).json();
+    for server in json["servers"].as_array().unwrap() {
+        assert_eq!(server["error"]["status"]["code"], 3, "{server}");
+    }
+    assert!(folder.path().join("here/full").exists(), "fewer than eight ran at once");
+    assert!(!folder.path().join("here/several").exists(), "more than eight ran at once");
 }
 
 #[test]

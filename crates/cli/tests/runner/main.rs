@@ -57,6 +57,7 @@ mod tasks;
 mod terminal;
 mod trace;
 mod trust;
+mod trust_length;
 mod usage;
 mod validate;
 mod validate_client;

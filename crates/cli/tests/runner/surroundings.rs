@@ -51,6 +51,23 @@ fn the_environment_is_passed_on_or_kept_back() {
     }
 }
 
+/// What this program reads for itself is no server's business, however its variables are passed on, unless it is named.
+#[test]
+fn d84_no_server_gets_a_secret_that_is_for_this_program() {
+    let script = "echo \"[$MCPJOIN_CLIENT_SECRET][$MCPJOIN_INPUT_KEY][$OTHER]\" >&2; exit 1";
+    for (options, shown) in [
+        (&[][..], "[][][o]"),
+        (&["--inherit-env"], "[][][o]"),
+        (&["-e", "MCPJOIN_CLIENT_SECRET"], "[***][][o]"),
+        (&["-e", "MCPJOIN_INPUT_KEY=n", "--env-clean"], "[][n][]"),
+    ] {
+        let mut command = command(["list"]);
+        command.args(options).args(["sh", "-c", script]).env("OTHER", "o");
+        command.env("MCPJOIN_CLIENT_SECRET", "hunter2").env("MCPJOIN_INPUT_KEY", "hunter3");
+        start(command).finish().exits(4).says(&[shown]);
+    }
+}
+
 /// Clients of a listener are not its operator: what a server sees of the operator's variables, they may see.
 #[test]
 fn d84_a_server_behind_a_listener_gets_the_variables_that_are_named_alone() {

@@ -11,17 +11,17 @@ use super::support::{Ran, program, start};
 use super::terminal;
 
 /// `mcpServers` with these entries.
-fn file(folder: &Folder, entries: &Value) {
+pub(super) fn file(folder: &Folder, entries: &Value) {
     folder.file(".mcp.json", json!({ "mcpServers": entries }).to_string());
 }
 
 /// A program that writes its name into `ran` and ends.
-fn script(name: &str) -> Value {
+pub(super) fn script(name: &str) -> Value {
     json!({ "command": "sh", "args": ["-c", format!("echo {name} >> ran; exit 3")] })
 }
 
 /// What has run since the last time.
-fn ran(folder: &Folder) -> Vec<String> {
+pub(super) fn ran(folder: &Folder) -> Vec<String> {
     let path = folder.path().join("here/ran");
     let text = fs::read_to_string(&path).unwrap_or_default();
     let _ = fs::remove_file(path);
@@ -41,7 +41,7 @@ fn kept(folder: &Folder) -> Value {
 
 /// Types an answer to the question. What was shown, and the exit code.
 #[track_caller]
-fn answered(folder: &Folder, answer: &str, words: &[&str]) -> (String, i64) {
+pub(super) fn answered(folder: &Folder, answer: &str, words: &[&str]) -> (String, i64) {
     let mut terminal = terminal::typed("[N]o ", answer, words);
     folder.place(&mut terminal);
     let told = start(terminal).finish().exits(0).json();
@@ -49,7 +49,7 @@ fn answered(folder: &Folder, answer: &str, words: &[&str]) -> (String, i64) {
 }
 
 /// What the question shows of an entry: the lines from its name to the next one's.
-fn of_entry(ran: &Ran, name: &str) -> String {
+pub(super) fn of_entry(ran: &Ran, name: &str) -> String {
     let begins = format!("  {name} of .mcp.json:");
     let mut lines = ran.stderr.lines().skip_while(|line| !line.starts_with(&begins));
     let first = lines.next().unwrap_or_else(|| panic!("{name} is missing in {}", ran.stderr));
@@ -307,6 +307,26 @@ fn cve_2025_54136_what_a_reference_stands_for_in_the_folder_is_part_of_the_defin
     assert!(ran(&folder).is_empty());
 }
 
+/// Keys that were pressed for something else, or pasted by a page that the user was shown, answer nothing.
+#[test]
+fn what_was_typed_before_the_question_is_no_answer_to_it() {
+    let folder = Folder::untrusted("trust-early");
+    file(&folder, &json!({ "a": script("a") }));
+    for early in ["y\n", "a\ny\ny\n", "y"] {
+        let mut terminal = terminal::typed("[N]o ", "\n", &["list", "a"]);
+        folder.place(&mut terminal);
+        let told = start({
+            terminal.env("TYPED_BEFORE", early);
+            terminal
+        })
+        .finish()
+        .exits(0)
+        .json();
+        assert_eq!((&told["exit"], ran(&folder)), (&2.into(), Vec::new()), "{early:?}: {told}");
+        assert!(!list(&folder).exists(), "{early:?}");
+    }
+}
+
 #[test]
 fn trust_is_for_one_folder_and_one_file_and_a_named_file_needs_none() {
     let folder = Folder::untrusted("trust-folder");
@@ -424,6 +444,55 @@ fn a_list_that_cannot_be_used_trusts_nothing_and_is_not_written_over() {
     folder.run(&["list", "a"]).exits(4);
 }
 
+/// Whoever may write to its folder can put another list in its place.
+#[test]
+fn a_list_in_a_folder_that_others_may_write_to_trusts_nothing_and_is_not_written_over() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    let folder = Folder::untrusted("trust-folder-of-others");
+    file(&folder, &json!({ "a": script("a") }));
+    folder.run(&["servers", "trust"]).exits(0);
+    let place = folder.path().join("config/mcpjoin");
+    let owner = fs::metadata(&place).unwrap().uid();
+    let good = fs::read_to_string(list(&folder)).unwrap();
+    let refused = |why: &[&str]| {
+        folder.run(&["list", "a"]).exits(2).says(&["(E_NOT_TRUSTED)"]).says(why);
+        assert!(ran(&folder).is_empty(), "{why:?}");
+        let servers = folder.run(&["servers"]).stdout;
+        assert!(servers.contains(why[0]), "{servers}");
+        let before = fs::read_dir(&place).unwrap().count();
+        folder.run(&["servers", "trust"]).exits(2).says(why);
+        folder.run(&["servers", "trusted"]).exits(2).says(why);
+        assert_eq!(fs::read_to_string(list(&folder)).unwrap(), good);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), before);
+    };
+    let owned = format!("which is of the user {owner} ");
+    for mode in [0o777, 0o1777, 0o770, 0o702] {
+        fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
+        refused(&["others may write to its folder, ", "config/mcpjoin", &owned, "(chmod go-w)"]);
+    }
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+    if owner == 0 {
+        chown(&place, Some(65_534), None).unwrap();
+        refused(&[
+            "its folder, ",
+            "config/mcpjoin",
+            "belongs to the user 65534",
+            "(chown it, or set XDG_CONFIG_HOME)",
+        ]);
+        chown(&place, Some(0), None).unwrap();
+    }
+    folder.run(&["list", "a"]).exits(4);
+    assert_eq!(ran(&folder), ["a"]);
+    // Whoever makes it makes it for its user alone, whatever the umask is.
+    fs::remove_dir_all(folder.path().join("config")).unwrap();
+    let mut shell =
+        program("sh", ["-c", "umask 0; exec \"$0\" servers trust", env!("CARGO_BIN_EXE_mcpjoin")]);
+    folder.place(&mut shell);
+    start(shell).finish().exits(0);
+    assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o700);
+    folder.run(&["list", "a"]).exits(4);
+}
+
 #[test]
 fn the_list_has_a_limit() {
     let folder = Folder::untrusted("trust-limit");
@@ -457,34 +526,6 @@ fn folders_that_an_earlier_version_trusted_count_no_more_and_are_told() {
 }
 
 #[test]
-fn a_definition_that_is_too_long_to_be_read_is_not_asked_about() {
-    let folder = Folder::untrusted("trust-long");
-    let variables: serde_json::Map<String, Value> =
-        (0..400).map(|number| (format!("VARIABLE_{number}"), "1".into())).collect();
-    file(&folder, &json!({ "a": { "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables } }));
-    let refused = folder.run(&["list", "a"]).exits(2);
-    let refused = refused.says(&["too long to be shown whole (4 KiB)", "(E_NOT_TRUSTED)"]);
-    assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
-    folder.run(&["servers", "trust"]).exits(2).says(&["a is left out: it is too long to be shown whole"]);
-    assert!(ran(&folder).is_empty());
-}
-
-#[test]
-fn entries_that_are_too_long_to_be_read_together_are_not_asked_about() {
-    let folder = Folder::untrusted("trust-many");
-    let entries: serde_json::Map<String, Value> = (0..12)
-        .map(|number| (format!("n{number}"), json!({ "command": "sh", "args": ["y".repeat(3 << 10)] })))
-        .collect();
-    file(&folder, &entries.into());
-    let refused = folder.run(&["list"]).exits(2);
-    let refused = refused.says(&["12 entries are too long to be shown together (32 KiB)", "(E_NOT_TRUSTED)"]);
-    assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
-    // One of them is short enough.
-    let one = folder.run(&["list", "n1"]).exits(2);
-    assert!(one.stderr.contains(&"y".repeat(3 << 10)), "{}", one.stderr);
-}
-
-#[test]
 fn a_pipe_that_an_entry_names_for_its_connection_is_not_waited_for() {
     let folder = Folder::untrusted("trust-pipe");
     let pipe = folder.path().join("here/pipe");
@@ -504,18 +545,4 @@ fn a_pipe_that_an_entry_names_for_its_connection_is_not_waited_for() {
             .exits(2)
             .says(&["which the entry names, cannot be read: this is no regular file"]);
     }
-}
-
-#[test]
-fn a_question_that_is_longer_than_a_terminal_says_how_long_it_is() {
-    let folder = Folder::untrusted("trust-scrolled");
-    let variables: serde_json::Map<String, Value> =
-        (0..30).map(|number| (format!("V{number}"), "1".into())).collect();
-    file(&folder, &json!({ "a": { "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables } }));
-    let (shown, _) = answered(&folder, "n\n", &["list", "a"]);
-    assert!(shown.contains("Read all 31 lines above. Use it?"), "{shown}");
-    file(&folder, &json!({ "a": script("a") }));
-    let (shown, _) = answered(&folder, "n\n", &["list", "a"]);
-    assert!(!shown.contains("lines above"), "{shown}");
-    assert!(ran(&folder).is_empty());
 }

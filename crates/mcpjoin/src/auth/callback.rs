@@ -133,6 +133,10 @@ impl Callback {
             .map(|(_, value)| value.trim());
         match (hosts.next(), hosts.next()) {
             (Some(host), None) if self.is_ours(host) => {}
+            // RFC 9112, 3.2.
+            (None, _) | (_, Some(_)) => {
+                return refused("400 Bad Request", "This is no request that is understood here.");
+            }
             _ => return refused("403 Forbidden", "This page is for this machine alone."),
         }
         let (path, query) = target.split_once('?').unwrap_or((target, ""));

@@ -25,7 +25,7 @@ const USUAL: usize = 4096;
 /// How often the lock is tried, and for how long: twice the time that one request may take.
 const AGAIN: Duration = Duration::from_millis(25);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// No folder with more files is looked through.
+/// So many files of a folder are looked at.
 const FILES: usize = 10_000;
 
 /// Which logins a [`FileStore`] keeps.
@@ -69,7 +69,13 @@ impl FileStore {
             return Ok(found);
         }
         let entries = fs::read_dir(&self.folder).map_err(|error| system(&self.folder, &error))?;
-        for entry in entries.take(FILES) {
+        for (at, entry) in entries.enumerate() {
+            if at == FILES {
+                let what =
+                    format!("{}: of more than {FILES} files the others are not read", self.folder.display());
+                found.unread.push(StoreError::Other(what));
+                break;
+            }
             let path = entry.map_err(|error| system(&self.folder, &error))?.path();
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;

@@ -286,7 +286,18 @@ mod tests {
             AuthorizationServer::parse(r#"{"issuer":"x","client_id_metadata_document_supported":"yes"}"#);
         let member = "client_id_metadata_document_supported";
         assert_eq!(error, Err(MetadataError::Type { member, expected: "true or false" }));
-        let many = format!(r#"{{"issuer":"x","scopes_supported":[{}"y"]}}"#, r#""x","#.repeat(5000));
-        assert!(AuthorizationServer::parse(many).is_err());
+    }
+
+    #[test]
+    fn g143_a_list_of_metadata_has_4096_entries_at_most() {
+        let read = |entries: usize| {
+            let more = r#""x","#.repeat(entries - 1);
+            let read =
+                AuthorizationServer::parse(format!(r#"{{"issuer":"x","scopes_supported":[{more}"y"]}}"#));
+            read.map(|server| server.scopes_supported.unwrap().len())
+        };
+        assert_eq!(read(4096), Ok(4096));
+        let error = read(4097).unwrap_err().to_string();
+        assert_eq!(error, "its `scopes_supported` is not a list of 4096 entries at most");
     }
 }

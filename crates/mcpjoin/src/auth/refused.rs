@@ -14,7 +14,7 @@ use super::error::AuthError;
 use super::fetch::cut;
 use super::login::Occasion;
 
-/// So many scopes are asked for in one login. A server that wants one more each time gets no further.
+/// No login is widened to more scopes: a server that wants one more each time gets no further.
 const MOST_SCOPES: usize = 256;
 
 impl Account {
@@ -75,8 +75,9 @@ impl Account {
         let granted = granted.unwrap_or(requested);
         let without =
             |has: &[String]| needed.iter().filter(|scope| !has.contains(scope)).cloned().collect::<Vec<_>>();
-        let was_asked_for = without(requested).is_empty();
-        if was_asked_for || requested.len() >= MOST_SCOPES || !repeatable || !self.can_log_in() {
+        let wider = without(requested).len();
+        let too_many = requested.len() + wider > MOST_SCOPES;
+        if wider == 0 || too_many || !repeatable || !self.can_log_in() {
             let mut missing = without(granted);
             if missing.is_empty() {
                 missing = needed;

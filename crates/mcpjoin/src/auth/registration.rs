@@ -7,6 +7,7 @@
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration>,
 //! [RFC 7591](https://www.rfc-editor.org/rfc/rfc7591)
 
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
@@ -22,7 +23,7 @@ use super::secret::Secret;
 
 /// The name of a client that was not given another.
 const NAME: &str = "mcpjoin";
-/// So long may an id or a secret be, in bytes.
+/// So long may an id, a secret or another text of a registration be, in bytes.
 const MOST_BYTES: usize = 16 * 1024;
 
 /// Who the client is.
@@ -351,12 +352,19 @@ fn read(
     redirect_uri: &str,
 ) -> Result<Registration, String> {
     let text = |member: &str| {
-        let text = answer.member(member)?.to_string_value()?.into_owned();
-        (!text.is_empty() && text.len() <= MOST_BYTES).then_some(text)
+        let value = answer.member(member);
+        let text = value.as_ref().and_then(Raw::to_string_value).filter(|text| !text.is_empty());
+        match text {
+            // Without a secret of that length the client would be another one than was registered.
+            Some(text) if text.len() > MOST_BYTES => {
+                Err(format!("its `{member}` is longer than {MOST_BYTES} bytes"))
+            }
+            text => Ok(text.map(Cow::into_owned)),
+        }
     };
-    let client_id = text("client_id").ok_or("its answer has no `client_id`")?;
-    let client_secret = text("client_secret").map(Secret::from);
-    let token_auth = match (text("token_endpoint_auth_method"), &client_secret) {
+    let client_id = text("client_id")?.ok_or("its answer has no `client_id`")?;
+    let client_secret = text("client_secret")?.map(Secret::from);
+    let token_auth = match (text("token_endpoint_auth_method")?, &client_secret) {
         (_, None) => TokenAuth::None,
         (None, Some(_)) if asked == TokenAuth::None => TokenAuth::of_secret(&discovered.server),
         (None, Some(_)) => asked,

@@ -250,11 +250,11 @@ pub(super) fn too_long(head: &Bytes, length: usize, limit: usize, origin: Arc<Or
     Inbound::Malformed { error, excerpt: excerpt(head), origin }
 }
 
-/// The error of a last line whose text ends before its JSON value does. Not of a request, which is answered all the same.
-fn cut_off(inbound: &mut Inbound) -> Option<&mut DecodeError> {
-    let Inbound::Malformed { error, .. } = inbound else { return None };
-    let is_cut_off = error.kind == DecodeErrorKind::Json(ScanErrorKind::Truncated);
-    (is_cut_off && error.shape != Shape::Request).then_some(error)
+/// Whether the text of a last line, or of a body, ends before its JSON value does. Not that of a request, which is answered all
+/// the same.
+pub(super) fn is_cut_off(inbound: &Inbound) -> bool {
+    let Inbound::Malformed { error, .. } = inbound else { return false };
+    error.kind == DecodeErrorKind::Json(ScanErrorKind::Truncated) && error.shape != Shape::Request
 }
 
 fn excerpt(line: &[u8]) -> Bytes {
@@ -291,7 +291,9 @@ impl<R: Source, W: AsyncWrite + Unpin + Send> Io for Stream<R, W> {
                 Some(LineEvent::Line(line)) => return Poll::Ready(self.line(&line)),
                 Some(LineEvent::Last(line)) => {
                     let mut inbound = self.line(&line);
-                    if let Some(error) = cut_off(&mut inbound) {
+                    if is_cut_off(&inbound)
+                        && let Inbound::Malformed { error, .. } = &mut inbound
+                    {
                         // The reply to a call is missing, and not wrong: the call fails because the stream has ended.
                         error.id = None;
                         if matches!(self.reading, Reading::Ended(LinkEndKind::EndOfStream)) {

@@ -365,6 +365,38 @@ fn a_connection_that_breaks_before_the_response() {
     });
 }
 
+/// Of a body that ends with its connection nothing but its text says whether it is whole.
+#[test]
+fn a_reply_that_is_cut_off_with_its_connection_is_lost() {
+    run(async {
+        for (version, lost) in [("1.0", true), ("1.1", true), ("1.1 with a length", false)] {
+            let server = calls(move |seen, mut talk: Talk| async move {
+                let text = seen.result(&json!({ "content": [{ "type": "text", "text": "a€" }] }));
+                // Inside the character.
+                let body = &text.as_bytes()[..text.find('€').unwrap() + 1];
+                let (version, length) = match version.split_once(' ') {
+                    Some((version, _)) => (version, format!("Content-Length: {}\r\n", body.len())),
+                    None => (version, String::new()),
+                };
+                let head = format!("HTTP/{version} 200 OK\r\nContent-Type: application/json\r\n{length}\r\n");
+                talk.raw([head.as_bytes(), body].concat()).await;
+                None
+            })
+            .await;
+            let client = server.connect().await.unwrap();
+            let error = call(&client, "a").await.unwrap_err();
+            assert_eq!(
+                error.contains("the body broke off: the connection was closed in the middle of it"),
+                lost,
+                "{error}"
+            );
+            assert_eq!(error.contains("the text ends before its JSON value does"), !lost, "{error}");
+            assert_eq!(server.count("tools/call"), 1, "it may have been executed");
+            assert!(!client.is_closed());
+        }
+    });
+}
+
 #[test]
 fn whatever_bytes_come_back_the_call_fails_and_says_so() {
     run(async {

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{Method, Request, Version};
 use http_body::Frame;
 use mcpjoin::link::HttpOptions;
 use mcpjoin::proto::session::Limits;
@@ -22,7 +22,6 @@ fn f107_a_host_that_is_not_allowed_is_refused() {
             assert_eq!(peer.with("host", host).call(1, "echo", json!({})).await.status, 200, "{host}");
         }
         for host in [
-            "",
             "evil.example",
             "localhost.evil.example",
             "127.0.0.1.evil.example",
@@ -42,6 +41,39 @@ fn f107_a_host_that_is_not_allowed_is_refused() {
         let (peer, _) = crate::support::peer(HttpOptions::new().allow_host("tools.example:8443").unwrap());
         assert_eq!(peer.with("host", "tools.example:8443").call(1, "echo", json!({})).await.status, 200);
         assert_eq!(peer.with("host", "tools.example").call(1, "echo", json!({})).await.status, 403);
+    });
+}
+
+/// RFC 9112, 3.2.
+#[test]
+fn a_request_without_a_host_or_with_two_is_refused_as_malformed() {
+    run(async {
+        let (peer, _) = peer(HttpOptions::new());
+        let without = peer.with("host", "").modern("tools/call", "echo");
+        let body = modern(1, "tools/call", json!({ "name": "echo", "arguments": {} })).to_string();
+        // Also one that is named in the target alone, by HTTP/1.1.
+        for (target, version, status) in [
+            ("/mcp", Version::HTTP_11, 400),
+            ("/mcp", Version::HTTP_10, 400),
+            ("/mcp", Version::HTTP_2, 400),
+            ("http://localhost/mcp", Version::HTTP_11, 400),
+            ("http://localhost/mcp", Version::HTTP_2, 200),
+        ] {
+            let mut request = without.request(Method::POST, target, body.clone());
+            *request.version_mut() = version;
+            let reply = Reply::of(peer.service.clone().call(request).await.unwrap());
+            assert_eq!(reply.status, status, "{target} {version:?}");
+        }
+        for target in ["/mcp", "http://localhost/mcp"] {
+            for second in ["localhost", "evil.example"] {
+                let mut request = without.request(Method::POST, target, body.clone());
+                for host in ["localhost", second] {
+                    request.headers_mut().append("host", host.parse().unwrap());
+                }
+                let reply = Reply::of(peer.service.clone().call(request).await.unwrap());
+                assert_eq!(reply.error().await, (400, -32600), "{target} {second}");
+            }
+        }
     });
 }
 
@@ -339,7 +371,11 @@ fn a_request_that_names_two_hosts_is_refused_and_one_that_names_one_twice_is_not
             let peer = peer.modern("tools/call", "echo").with("host", host);
             let body = modern(1, "tools/call", json!({ "name": "echo", "arguments": {} })).to_string();
             let target = target.to_owned();
-            async move { peer.send(Method::POST, &target, body).await.status }
+            async move {
+                let mut request = peer.request(Method::POST, &target, body);
+                *request.version_mut() = Version::HTTP_2;
+                Reply::of(peer.service.clone().call(request).await.unwrap()).status
+            }
         };
         for (target, host, status) in [
             ("http://evil.example/mcp", "localhost", 400),

@@ -283,12 +283,18 @@ fn a_stream_that_is_reset_or_ends_early_loses_its_call_and_no_other() {
             let error = lost.await.unwrap().unwrap_err();
             assert!(error.contains("without answering"), "{error}");
 
-            // Half an answer is none.
-            let (lost, mut wire, id_of_half) = calling(&client, &connection).await;
-            let half = answer(&id_of_half, "half").to_string();
-            wire.send.write_all(&half.as_bytes()[..half.len() - 3]).await.unwrap();
-            wire.send.finish().unwrap();
-            lost.await.unwrap().unwrap_err();
+            // Half an answer is none: cut in its text, or inside a character.
+            for text in ["half", "€"] {
+                let (lost, mut wire, id_of_half) = calling(&client, &connection).await;
+                let half = answer(&id_of_half, text).to_string();
+                let cut = half.find(text).unwrap() + 2;
+                wire.send.write_all(&half.as_bytes()[..cut]).await.unwrap();
+                wire.send.finish().unwrap();
+                let error = lost.await.unwrap().unwrap_err();
+                let words =
+                    format!("the answer was cut off: the peer has ended its stream after {cut} bytes");
+                assert!(error.contains(&words), "{error}");
+            }
 
             // An answer without its line's end is one.
             let (found, mut wire, id_of_last) = calling(&client, &connection).await;

@@ -247,10 +247,10 @@ mod tests {
     #[test]
     fn g143_a_header_without_an_end_is_cut() {
         let schemes = "A, ".repeat(100_000);
-        assert_eq!(Challenge::parse(schemes.as_bytes()).len(), MOST_CHALLENGES);
-        assert_eq!(Challenge::all([schemes.as_bytes(); 100]).len(), MOST_CHALLENGES);
+        assert_eq!(Challenge::parse(schemes.as_bytes()).len(), 32);
+        assert_eq!(Challenge::all([schemes.as_bytes(); 100]).len(), 32);
         let parameters = format!("Bearer {}", "a=b, ".repeat(100_000));
-        assert_eq!(Challenge::parse(parameters.as_bytes())[0].parameters.len(), MOST_PARAMETERS);
+        assert_eq!(Challenge::parse(parameters.as_bytes())[0].parameters.len(), 32);
         let long = format!("Bearer a=\"{}\"", "x".repeat(1 << 20));
         assert!(Challenge::parse(long.as_bytes())[0].parameters[0].1.len() < MOST_BYTES);
     }

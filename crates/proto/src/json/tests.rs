@@ -357,3 +357,17 @@ fn ids_keep_their_digits_through_types() {
         assert_eq!(read::<Meta>(text).unwrap_err(), "token: expected an integer or a string");
     }
 }
+
+#[test]
+fn a_value_is_read_and_written_256_deep() {
+    #[derive(Serialize, Deserialize)]
+    struct Nested(Vec<Nested>);
+
+    let nested = |depth: usize| (1..depth).fold(Nested(Vec::new()), |inside, _| Nested(vec![inside]));
+    let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    assert_eq!(to_raw(&nested(256)).unwrap().as_str(), text(256));
+    assert!(from_text::<Nested>(&text(256)).is_ok());
+    assert_eq!(to_raw(&nested(257)).unwrap_err().to_string(), "nested too deeply");
+    let error = from_text::<Nested>(&text(257)).err().unwrap().to_string();
+    assert!(error.ends_with("nested too deeply"), "{error}");
+}

@@ -9,13 +9,11 @@ use std::path::Path;
 use mcpjoin::auth::{ClientIdentity, Secret};
 
 use crate::args::AuthClient;
-use crate::connect::{Access, read_file};
+use crate::connect::{Access, CLIENT_SECRET, read_file};
 use crate::failure::Failure;
 use crate::target::shown;
 use crate::ui::{Secrets, Ui};
 
-/// The variable that holds the secret of a client.
-const VARIABLE: &str = "MCPJOIN_CLIENT_SECRET";
 /// A file with a secret, or with a key, is no larger.
 const LARGEST: u64 = 64 << 10;
 const FORM: &str = "--client-secret @FILE, or the variable MCPJOIN_CLIENT_SECRET";
@@ -53,8 +51,11 @@ fn of_word(word: &OsStr) -> Result<String, Failure> {
 }
 
 fn of_variable() -> Result<Option<String>, Failure> {
-    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
-    let text = value.into_string().map_err(|_| Failure::usage(format!("{VARIABLE} is not Unicode"), FORM))?;
+    let Some(value) = std::env::var_os(CLIENT_SECRET).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text =
+        value.into_string().map_err(|_| Failure::usage(format!("{CLIENT_SECRET} is not Unicode"), FORM))?;
     Ok(Some(text))
 }
 

@@ -203,3 +203,16 @@ impl Entry {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::text_of;
+    use crate::found::Zeros;
+
+    #[test]
+    fn a_baseline_has_16_mib_at_most() {
+        assert_eq!(text_of(&Zeros::new("baseline", 16_777_216).0).unwrap().len(), 16_777_216);
+        let error = text_of(&Zeros::new("baseline", 16_777_217).0).unwrap_err();
+        assert_eq!(error.to_string(), "larger than the limit of 16 MiB");
+    }
+}

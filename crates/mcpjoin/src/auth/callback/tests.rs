@@ -38,7 +38,7 @@ async fn g135_g142_only_the_right_request_is_the_answer_and_no_page_repeats_what
         (get(port, "/favicon.ico"), "404"),
         (get(port, "http://127.0.0.1/callback?state=right"), "404"),
         (format!("POST /callback?state=right HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"), "405"),
-        ("GET /callback?code=c&state=right HTTP/1.1\r\n\r\n".into(), "403"),
+        ("GET /callback?code=c&state=right HTTP/1.1\r\n\r\n".into(), "400"),
         ("GET /callback?code=c&state=right HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".into(), "403"),
         (format!("GET /callback?code=c&state=right HTTP/1.1\r\nHost: evil.example:{port}\r\n\r\n"), "403"),
         (
@@ -49,7 +49,7 @@ async fn g135_g142_only_the_right_request_is_the_answer_and_no_page_repeats_what
         ),
         (
             format!("GET /callback?state=right HTTP/1.1\r\nHost: localhost:{port}\r\nHost: evil\r\n\r\n"),
-            "403",
+            "400",
         ),
         ("GET /callback?state=right\r\n\r\n".into(), "400"),
         ("hello\r\n\r\n".into(), "400"),
@@ -99,6 +99,41 @@ async fn a_head_without_end_is_cut_off() {
     assert!(rest.is_empty());
     say(port, &get(port, "/callback?code=c&state=right")).await;
     assert_eq!(answer.await.unwrap(), "code=c&state=right");
+}
+
+#[tokio::test]
+async fn thirty_two_connections_are_heard_at_once_and_the_next_waits_for_one_to_end() {
+    let callback = Callback::listen(0, "/callback", false).await.unwrap();
+    let port = callback.port();
+    let answer = tokio::spawn(async move { callback.answer("right").await });
+    let mut silent = Vec::new();
+    for _ in 0..31 {
+        silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+    }
+    // Beside 31 there is room for one.
+    assert!(say(port, &get(port, "/")).await.starts_with("HTTP/1.1 404 "));
+    silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+    let mut last = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    last.write_all(get(port, "/callback?code=c&state=right").as_bytes()).await.unwrap();
+    // Whoever is ready is taken in a few rounds.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!answer.is_finished(), "33 are heard at once");
+    silent.pop();
+    assert_eq!(answer.await.unwrap(), "code=c&state=right");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_connected_and_says_nothing_is_waited_for_ten_seconds() {
+    let callback = Callback::listen(0, "/callback", false).await.unwrap();
+    let port = callback.port();
+    let answer = tokio::spawn(async move { callback.answer("right").await });
+    let mut silent = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    let began = tokio::time::Instant::now();
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "it is closed without a page");
+    assert_eq!(began.elapsed().as_secs(), 10);
+    assert!(!answer.is_finished());
 }
 
 #[test]

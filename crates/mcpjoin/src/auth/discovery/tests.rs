@@ -404,6 +404,34 @@ fn the_first_server_that_can_be_used_is_taken_and_the_others_are_noted() {
 }
 
 #[test]
+fn g143_eight_of_the_authorization_servers_that_a_server_names_are_asked() {
+    run(async {
+        let at = played(|seen, own| match seen.line.as_str() {
+            PRM => {
+                let list: Vec<_> = (0..20).map(|n| format!("{own}/{n}")).collect();
+                let body =
+                    serde_json::json!({ "resource": format!("{own}/mcp"), "authorization_servers": list });
+                Some(json(body.to_string()))
+            }
+            // The last of them is one.
+            line if line.ends_with("/19") => Some(server(&format!("{own}/19"), own, S256)),
+            line => line.starts_with("GET").then(not_found),
+        })
+        .await;
+        let ladder = climbed(&at).await;
+        assert!(ladder.outcome.is_err());
+        let asked = |n: usize| at.lines().contains(&format!("{OAUTH}/{n}"));
+        assert_eq!((0..20).filter(|n| asked(*n)).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+        let skipped = Verdict::Skipped("only 8 are asked".into());
+        let skipped = ladder.steps.iter().filter(|step| step.verdict == skipped).count();
+        assert_eq!(skipped, 9, "nor is each of the others told of");
+        // Unless something is known of it.
+        let wanted = format!("{}/19", at.origin);
+        assert!(climbed_for(&at, Wanted::Code, Some(&wanted)).await.outcome.is_ok());
+    });
+}
+
+#[test]
 fn a_server_of_2025_03_26_is_its_own_authorization_server() {
     run(async {
         let at = played(|seen, own| match seen.line.as_str() {

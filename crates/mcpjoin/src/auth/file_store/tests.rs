@@ -235,3 +235,21 @@ async fn g139_what_a_killed_process_has_left_of_a_login_is_forgotten_with_it() {
     assert!(store.remove(other).await.unwrap());
     assert!(files(&store).is_empty());
 }
+
+#[tokio::test]
+async fn ten_thousand_files_of_a_folder_are_looked_at_and_more_are_said_to_be_there() {
+    let folder = Folder::new();
+    let store = folder.store();
+    store.save(SERVER, "hunter2".into()).await.unwrap();
+    let one = store.folder.join("0.lock");
+    fs::write(&one, "").unwrap();
+    // With these two 10,000.
+    for n in 2..10_000 {
+        fs::hard_link(&one, store.folder.join(format!("{n}.lock"))).unwrap();
+    }
+    assert_eq!(store.servers().await.unwrap().unread.len(), 0);
+    fs::hard_link(&one, store.folder.join("more.lock")).unwrap();
+    let unread = store.servers().await.unwrap().unread;
+    let words = format!("{}: of more than 10000 files the others are not read", store.folder.display());
+    assert_eq!(unread.iter().map(ToString::to_string).collect::<Vec<_>>(), [words]);
+}

@@ -154,35 +154,97 @@ impl TokenStore for Slow {
     }
 }
 
+/// A login that is good for long.
+fn login(url: &str, issuer: &str) -> Kept {
+    Kept {
+        server: url.into(),
+        resource: url.into(),
+        registration: Registration {
+            issuer: issuer.into(),
+            client_id: "c".into(),
+            client_secret: None,
+            secret_expires: None,
+            token_auth: TokenAuth::None,
+            way: Way::Dynamic,
+            redirect_uris: Vec::new(),
+        },
+        token_endpoint: format!("{issuer}/t"),
+        revocation_endpoint: None,
+        requested: Vec::new(),
+        tokens: Some(Tokens {
+            access: "hunter2".into(),
+            kind: TokenKind::Bearer,
+            expires: Some(UNIX_EPOCH + Duration::from_secs(1 << 40)),
+            lifetime: None,
+            refresh: None,
+            scopes: None,
+        }),
+        key: None,
+    }
+}
+
+/// Gives a token to whoever asks for one without a person, and lets nobody in.
+async fn authority() -> Played {
+    Played::new(|seen, own| match seen.line.as_str() {
+        "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer\r\n", ""),
+        "GET /.well-known/oauth-protected-resource" => {
+            json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}"]}}"#))
+        }
+        "GET /.well-known/oauth-authorization-server" => {
+            json(format!(r#"{{"issuer":"{own}","token_endpoint":"{own}/t"}}"#))
+        }
+        "POST /t" => json(r#"{"access_token":"hunter2","token_type":"Bearer"}"#),
+        _ => not_found(),
+    })
+    .await
+}
+
+fn client_credentials(at: &Played) -> OAuthBuilder {
+    let client = ClientIdentity::Registered { id: "c".into(), secret: Some("s".into()), issuer: None };
+    OAuth::builder(at.url()).client(client).grant(Grant::ClientCredentials)
+}
+
+#[test]
+fn g144_no_login_is_widened_to_more_than_256_scopes() {
+    run(async {
+        for (requested, wanted, asked) in
+            [(255, "more", 1), (254, "more most", 1), (255, "more most", 0), (256, "more", 0)]
+        {
+            let at = authority().await;
+            let (store, url) = (MemoryStore::default(), at.url());
+            let requested: Vec<_> = (0..requested).map(|n| format!("s{n}")).collect();
+            let had = requested.len();
+            let kept = Kept { requested, ..login(&url, &at.origin) };
+            TokenStore::save(&store, &url, kept.text().unwrap()).await.unwrap();
+            let oauth = client_credentials(&at).store(store).build().unwrap();
+            let request = AuthorizationRequest::new(&url, "POST");
+            let refused = oauth.authorization(request).await.unwrap();
+            let challenge = format!("Bearer error=insufficient_scope, scope=\"{wanted}\"");
+            let after = oauth
+                .challenged(AuthorizationChallenge {
+                    url: &url,
+                    method: "POST",
+                    status: 403,
+                    www_authenticate: &[&challenge],
+                    authorization: refused.as_ref(),
+                    dpop_nonce: None,
+                    again: 0,
+                    repeatable: true,
+                })
+                .await;
+            let lines = at.lines();
+            let times = lines.iter().filter(|line| *line == "POST /t").count();
+            assert_eq!(times, asked, "{had} {wanted}: {after:?} {lines:?}");
+            assert_eq!(matches!(after, AfterChallenge::Retry), asked == 1, "{after:?}");
+        }
+    });
+}
+
 #[test]
 fn a_login_that_is_looked_at_while_it_is_forgotten_does_not_come_back() {
     run(async {
         let url = "https://s.example/mcp";
-        let kept = Kept {
-            server: url.into(),
-            resource: url.into(),
-            registration: Registration {
-                issuer: "https://as.example".into(),
-                client_id: "c".into(),
-                client_secret: None,
-                secret_expires: None,
-                token_auth: TokenAuth::None,
-                way: Way::Dynamic,
-                redirect_uris: Vec::new(),
-            },
-            token_endpoint: "https://as.example/token".into(),
-            revocation_endpoint: None,
-            requested: Vec::new(),
-            tokens: Some(Tokens {
-                access: "hunter2".into(),
-                kind: TokenKind::Bearer,
-                expires: Some(UNIX_EPOCH + Duration::from_secs(1 << 40)),
-                lifetime: None,
-                refresh: None,
-                scopes: None,
-            }),
-            key: None,
-        };
+        let kept = login(url, "https://as.example");
         let store = Slow::default();
         TokenStore::save(&store, url, kept.text().unwrap()).await.unwrap();
         let oauth = OAuth::builder(url).store(store.clone()).build().unwrap();
@@ -204,24 +266,9 @@ fn a_login_that_is_looked_at_while_it_is_forgotten_does_not_come_back() {
 #[test]
 fn a_login_whose_tokens_are_there_is_stored_to_its_end_and_nobody_is_let_in_between() {
     run(async {
-        let at = Played::new(|seen, own| match seen.line.as_str() {
-            "POST /mcp" => answer("401 Unauthorized", "www-authenticate: Bearer\r\n", ""),
-            "GET /.well-known/oauth-protected-resource" => {
-                json(format!(r#"{{"resource":"{own}","authorization_servers":["{own}"]}}"#))
-            }
-            "GET /.well-known/oauth-authorization-server" => {
-                json(format!(r#"{{"issuer":"{own}","token_endpoint":"{own}/t"}}"#))
-            }
-            "POST /t" => json(r#"{"access_token":"hunter2","token_type":"Bearer"}"#),
-            _ => not_found(),
-        })
-        .await;
+        let at = authority().await;
         let store = Slow { saves: true, ..Slow::default() };
-        let client = ClientIdentity::Registered { id: "c".into(), secret: Some("s".into()), issuer: None };
-        let oauth = || {
-            let builder = OAuth::builder(at.url()).client(client.clone()).grant(Grant::ClientCredentials);
-            builder.store(store.clone()).build().unwrap()
-        };
+        let oauth = || client_credentials(&at).store(store.clone()).build().unwrap();
         let first = oauth();
         let mut login = Box::pin(first.login());
         tokio::select! {

@@ -212,6 +212,25 @@ fn an_answer_is_taken_for_what_it_says() {
 }
 
 #[test]
+fn g143_an_id_or_a_secret_of_more_than_16_kib_is_refused() {
+    run(async {
+        for member in ["client_id", "client_secret", "token_endpoint_auth_method"] {
+            for (bytes, refused) in [(16_384, false), (16_385, true)] {
+                let mut body = serde_json::json!({ "client_id": "x" });
+                body[member] = "s".repeat(bytes).into();
+                let at = Played::new(move |_, _| answer("201 Created", "", body.to_string())).await;
+                let words = format!(
+                    "{} did not register the client: its `{member}` is longer than 16384 bytes",
+                    at.origin
+                );
+                let error = registered(&at, &discovered(&at)).await.err().map(|error| error.to_string());
+                assert_eq!(error, refused.then_some(words), "{bytes}");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_refusal_is_said_in_words_that_no_terminal_obeys() {
     run(async {
         let at = Played::new(|_, _| {

@@ -77,8 +77,28 @@ fn an_answer_that_is_none_is_said_to_be_none_and_nothing_of_it_is_shown() {
         assert!(!error.is_transient());
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
     }
-    let long = format!(r#"{{"access_token":"{}","token_type":"bearer"}}"#, "a".repeat(LONGEST_TOKEN + 1));
-    assert!(matches!(read_at(200, &long, SystemTime::now()), Err(TokenError::Nonsense { .. })));
+}
+
+#[test]
+fn g143_a_token_has_64_kib_at_most() {
+    for name in ["access_token", "refresh_token"] {
+        let read = |bytes: usize| {
+            let mut body = serde_json::json!({ "access_token": "a", "token_type": "bearer" });
+            body[name] = "a".repeat(bytes).into();
+            read_at(200, &body.to_string(), SystemTime::UNIX_EPOCH)
+        };
+        assert!(read(65_536).is_ok(), "{name}");
+        let TokenError::Nonsense { what, .. } = read(65_537).unwrap_err() else { panic!("{name} is taken") };
+        assert_eq!(what, format!("its {name} is longer than 65536 bytes"));
+    }
+}
+
+#[test]
+fn g143_of_the_scopes_of_a_token_256_are_kept() {
+    let scopes: Vec<String> = (0..257).map(|n| format!("s{n}")).collect();
+    let body = format!(r#"{{"access_token":"a","token_type":"bearer","scope":"{}"}}"#, scopes.join(" "));
+    let tokens = read_at(200, &body, SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(tokens.scopes.as_deref(), Some(&scopes[..256]));
 }
 
 #[test]

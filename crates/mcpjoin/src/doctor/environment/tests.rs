@@ -127,3 +127,17 @@ impl Drop for Folder {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+#[test]
+fn a_file_of_settings_has_2_mib_and_a_folder_10_000_names_at_most() {
+    let folder = Folder::new("bounds");
+    for (bytes, is_read) in [(2_097_152, true), (2_097_153, false)] {
+        folder.file("large", vec![b'x'; bytes]);
+        assert_eq!(folder.world().read(Path::new("/large")).is_some(), is_read, "{bytes}");
+    }
+    let one = folder.file("many/0", "");
+    for number in 1..10_001 {
+        fs::hard_link(&one, folder.0.join(format!("many/{number}"))).unwrap();
+    }
+    assert_eq!(folder.world().list(Path::new("/many")).len(), 10_000);
+}

@@ -191,3 +191,24 @@ impl fmt::Display for Head {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, Method, StatusCode};
+
+    use super::*;
+
+    #[test]
+    fn of_more_than_64_exchanges_the_last_is_kept() {
+        let (all, headers) = (Exchanges::default(), HeaderMap::new());
+        let url = "http://a.example/".parse().unwrap();
+        for number in 0..66 {
+            let about = number.to_string();
+            let outcome = Ok((StatusCode::OK, &headers));
+            all.note(&Exchanged { method: &Method::GET, url: &url, about: &about, outcome });
+        }
+        let kept: Vec<String> = all.all().into_iter().map(|one| one.about).collect();
+        let expected: Vec<String> = (0..63).chain([65]).map(|number| number.to_string()).collect();
+        assert_eq!(kept, expected);
+    }
+}

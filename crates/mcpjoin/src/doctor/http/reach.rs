@@ -230,6 +230,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn eight_addresses_of_a_name_are_tried() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addresses = vec![listener.local_addr().expect("an address"); 9];
+        assert_eq!(Reached::connect(&addresses, Duration::from_secs(10)).await.each.len(), 8);
+    }
+
+    #[tokio::test]
     async fn a_server_on_one_family_alone_is_told() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let four = listener.local_addr().expect("an address");

@@ -27,9 +27,10 @@ use super::again::{FIRST_WAIT, LONGEST_WAIT, Repeatable, UNASKED_RETRIES, told_t
 use super::failure;
 use super::heard::Mark;
 use super::legacy::LegacySession;
-use super::reading::{Whole, compressed, read, settles, too_long, whole};
+use super::reading::{Whole, compressed, ends_with_connection, read, settles, too_long, whole};
 use super::resuming::LINGER;
 use super::wire::{Sending, Unanswered, Wire, media_type};
+use crate::link::stream::is_cut_off;
 
 /// What an exchange tells the link.
 pub(super) enum News {
@@ -261,6 +262,7 @@ impl Exchange {
         if !json && (!status.is_success() || head.contains_key(name::CONTENT_TYPE)) {
             return Answer { status, what: page(failure::page(response).await) };
         }
+        let ends_with_connection = ends_with_connection(&response);
         let what = match whole(response, limits.message).await {
             // What a refusal would have said matters less than that it is one.
             Whole::Broken(what) if status.is_success() => Said::Broken(format!("{status}; {what}")),
@@ -278,6 +280,9 @@ impl Exchange {
                 Inbound::Malformed { error, .. } if !json => {
                     page(format!("{}: {}", failure::page_of(status, &head, &text), error.kind))
                 }
+                inbound if ends_with_connection && is_cut_off(&inbound) => Said::Broken(format!(
+                    "{status}; the body broke off: the connection was closed in the middle of it"
+                )),
                 Inbound::Malformed { mut error, excerpt, origin } => {
                     // The body of a response is the reply, or nothing is.
                     error.id.get_or_insert_with(|| owed.clone());

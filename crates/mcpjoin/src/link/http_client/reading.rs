@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Version;
 use http::header::{self, HeaderValue};
 use mcpjoin_proto::codec::salvage::{Salvaged, SalvagedKind, salvage};
 use mcpjoin_proto::codec::sse::{Event, SseDecoder, SseEvent, clamp_retry};
@@ -154,6 +155,15 @@ pub(super) async fn whole(mut response: Response, limit: usize) -> Whole {
         text.extend_from_slice(&chunk);
     }
     Whole::Text(if text.is_empty() { first } else { text.freeze() })
+}
+
+/// Whether nothing but the end of its connection ends a body: one that is cut off looks like one that is whole
+/// ([RFC 9112, 6.3](https://www.rfc-editor.org/rfc/rfc9112#section-6.3)).
+pub(super) fn ends_with_connection(response: &Response) -> bool {
+    let headers = response.headers();
+    matches!(response.version(), Version::HTTP_09 | Version::HTTP_10 | Version::HTTP_11)
+        && !headers.contains_key(header::CONTENT_LENGTH)
+        && !headers.contains_key(header::TRANSFER_ENCODING)
 }
 
 /// What to say of a body that is compressed although nothing was asked to be.

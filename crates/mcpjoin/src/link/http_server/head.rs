@@ -7,7 +7,7 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, ORIGIN, VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response, Version};
 use mcpjoin_proto::http::classify::HttpMethod;
 use mcpjoin_proto::http::headers::{Headers, name};
 use mcpjoin_proto::http::origin::{MediaType, accepts, has_json_body, same_origin};
@@ -144,12 +144,20 @@ impl<'a> RequestHead<'a> {
         Ok(())
     }
 
-    /// Refuses a request that names two hosts: in its target, or `:authority`, and in `Host`. A proxy may have gone by
-    /// either (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2>,
-    /// <https://www.rfc-editor.org/rfc/rfc9113#section-8.3.1>). One that is named twice is checked once.
+    /// Refuses a request that names no host or two: `Host` is missing or repeated
+    /// (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2>), or names another one than the target, or `:authority`, of which
+    /// a proxy may have gone by either (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2>,
+    /// <https://www.rfc-editor.org/rfc/rfc9113#section-8.3.1>). One that is named in both is checked once.
     pub(super) fn check_host(&self) -> Result<(), Refusal> {
-        let (Some(authority), Known::One(host)) = (self.authority, self.known(name::HOST)) else {
-            return Ok(());
+        let (authority, host) = match (self.authority, self.known(name::HOST)) {
+            (_, Known::Several) => {
+                return Err(Box::new(reply::refuse(400, "the request has more than one Host header")));
+            }
+            // From HTTP/2 on `:authority` is in its place.
+            (Some(_), Known::Absent) if !matches!(self.parts.version, Version::HTTP_11) => return Ok(()),
+            (_, Known::Absent) => return Err(Box::new(reply::refuse(400, "the request has no Host header"))),
+            (None, Known::One(_)) => return Ok(()),
+            (Some(authority), Known::One(host)) => (authority, host),
         };
         let scheme = self.parts.uri.scheme_str().unwrap_or("http");
         let origin = |host: &str| format!("{scheme}://{host}");

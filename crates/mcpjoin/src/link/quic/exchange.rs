@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::code;
 use super::shared::{LARGE, Line};
 use super::table::claim;
-use crate::link::stream::{decoded, too_long};
+use crate::link::stream::{decoded, is_cut_off, too_long};
 
 /// How much is taken from a stream at once, in bytes.
 const CHUNK: usize = 64 * 1024;
@@ -266,7 +266,15 @@ impl Exchange {
             while let Some(event) = lines.poll_event() {
                 half = 0;
                 let long = matches!(event, LineEvent::TooLong { .. });
+                let last = matches!(event, LineEvent::Last(_));
                 let (inbound, line) = self.inbound(event).await;
+                if last && matches!(self.kind, Kind::Call(_)) && is_cut_off(&inbound) {
+                    let length = line.len();
+                    let what = format!(
+                        "the answer was cut off: the peer has ended its stream after {length} bytes of it"
+                    );
+                    return ReadEnd::Failed(LinkError::new(what, true));
+                }
                 let answered = matches!((&inbound, &self.kind),
                     (Inbound::Message { message: Message::Response(response), .. }, Kind::Call(id))
                         if response.id.as_ref() == Some(id));
