@@ -361,7 +361,7 @@ fn ids_keep_their_digits_through_types() {
 #[test]
 fn a_value_is_read_and_written_256_deep() {
     #[derive(Serialize, Deserialize)]
-    struct Nested(Vec<Nested>);
+    struct Nested(Vec<Self>);
 
     let nested = |depth: usize| (1..depth).fold(Nested(Vec::new()), |inside, _| Nested(vec![inside]));
     let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);

@@ -53,32 +53,31 @@ fn nobody_is_asked_to_log_in_for_the_end_of_a_session() {
 }
 
 #[test]
-fn only_a_refusal_for_want_of_a_nonce_that_came_with_one_is_tried_again_as_it_is() {
+fn a_refusal_is_mended_where_it_says_what_is_missing() {
     run(async {
         let url = "https://s.example/mcp";
         let oauth = OAuth::builder(url).build().unwrap();
         let token = HeaderValue::from_static("DPoP abc");
-        for (error, dpop_nonce, is_retried) in [
-            ("use_dpop_nonce", Some("n"), true),
-            ("use_dpop_nonce", None, false),
-            ("invalid_token", Some("n"), false),
+        for (status, error, dpop_nonce, expected) in [
+            (401, "error=\"use_dpop_nonce\"", Some("n"), "Retry"),
+            (401, "error=\"use_dpop_nonce\"", None, "Fail"),
+            (401, "error=\"invalid_token\"", Some("n"), "Fail"),
+            // Which scopes are missing is to be said, and that it is for want of them.
+            (403, "error=\"insufficient_scope\"", None, "GiveUp"),
+            (403, "error=\"access_denied\", scope=\"a\"", None, "GiveUp"),
         ] {
             let challenge = AuthorizationChallenge {
                 url,
                 method: "POST",
-                status: 401,
-                www_authenticate: &[&format!("DPoP error=\"{error}\"")],
+                status,
+                www_authenticate: &[&format!("DPoP {error}")],
                 authorization: Some(&token),
                 dpop_nonce,
                 again: 0,
                 repeatable: true,
             };
-            let after = oauth.challenged(challenge).await;
-            assert_eq!(
-                matches!(after, AfterChallenge::Retry),
-                is_retried,
-                "{error} {dpop_nonce:?}: {after:?}"
-            );
+            let after = format!("{:?}", oauth.challenged(challenge).await);
+            assert!(after.starts_with(expected), "{status} {error} {dpop_nonce:?}: {after}");
         }
     });
 }
