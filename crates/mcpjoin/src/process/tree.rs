@@ -525,6 +525,10 @@ mod tests {
             let stats = stats.into_iter().chain([grandparent]).collect();
             assert_eq!(sight(stats, above), expected, "{above:?}");
         }
+        // An id that another process has by now: it runs, and is another.
+        let ourselves = i32::try_from(std::process::id()).expect("a pid");
+        let found = family().living(&look(vec![stat(ourselves, 7, 1, Marks::None)], &[]));
+        assert!(found.living.is_empty() && found.sight == Sight::Partial);
         // A group whose id is the child's no more may be a stranger's.
         let world = look(vec![stat(somebody, 7, 1, Marks::None)], &[]);
         assert_eq!(family().members(&world, true).len(), 1);
