@@ -335,13 +335,14 @@ mod tests {
 
     use rustix::process::Pid;
 
-    use super::super::{Survivor, mark::Mark};
+    use super::super::mark::Mark;
+    use super::super::tree::Scope;
     use super::*;
 
-    /// Nothing that a test may start survives SIGKILL, so here somebody is put into the family who is out of reach.
-    #[test]
-    fn d75_who_cannot_be_ended_is_named() {
-        let child = std::process::Command::new("true").process_group(0).spawn().expect("true");
+    /// A child that runs this script and has ended, when what it has left is being killed.
+    fn clearing(script: &str) -> (Arc<Shared>, Kept) {
+        let mut command = std::process::Command::new("sh");
+        let child = command.args(["-c", script]).process_group(0).spawn().expect("a shell");
         let shared = Arc::new(Shared::new(Pid::from_child(&child)));
         let family = Family::new(shared.pid, Mark::of_a_child());
         let mut kept = Kept::new(Arc::clone(&shared), child, family);
@@ -350,6 +351,27 @@ mod tests {
             std::thread::yield_now();
         }
         kept.step = Step::Clearing;
+        (shared, kept)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_is_killed_is_waited_for() {
+        let (shared, mut kept) = clearing("sleep 1000 & exit");
+        let now = Instant::now();
+        kept.due = Some(now + DEATH);
+        let mut looks = 0;
+        while !kept.settle(now, &World::look(Scope::Everybody)) {
+            looks += 1;
+        }
+        let report = shared.phase.borrow().report.clone().expect("a report");
+        assert!(looks > 0 && report.survivors.is_empty(), "{looks} {report:?}");
+    }
+
+    /// Nothing that a test may start survives SIGKILL, so here somebody is put into the family who is out of reach.
+    #[test]
+    fn d75_who_cannot_be_ended_is_named() {
+        let (shared, mut kept) = clearing("exit 0");
         kept.sight = Sight::Whole;
         kept.rest = vec![Relative::out_of_reach(12, "hangs")];
         assert!(kept.finish());
