@@ -39,7 +39,7 @@ use crate::visible;
 
 pub(crate) use crate::config::Place;
 pub(crate) use authorization::{Access, folder as logins_folder, unusable as unusable_login};
-pub(crate) use environment::CLIENT_SECRET;
+pub(crate) use environment::{CLIENT_SECRET, without_ours};
 pub(crate) use file::{bounded, read as read_file};
 pub(crate) use http::{certificates, refused};
 pub(crate) use orchestra::certificates_folder;

@@ -200,6 +200,25 @@ fn a_client_whose_command_fails_is_told_with_its_end_and_its_last_words() {
     assert!(document["error"]["status"].is_null(), "{document}");
 }
 
+/// A client that we start does not inherit the secrets that this program reads for itself.
+#[test]
+fn d84_no_client_gets_a_secret_that_is_for_this_program() {
+    let script = "echo \"[$MCPJOIN_CLIENT_SECRET][$MCPJOIN_INPUT_KEY][$OTHER]\" >&2; exit 7";
+    let mut command = command([
+        "validate",
+        "--client",
+        "--listen",
+        "http://127.0.0.1:0/mcp",
+        "--",
+        "sh",
+        "-c",
+        script,
+        "{url}",
+    ]);
+    command.env("MCPJOIN_CLIENT_SECRET", "hunter2").env("MCPJOIN_INPUT_KEY", "hunter3").env("OTHER", "o");
+    start(command).finish().exits(4).says(&["stderr   [][][o]"]);
+}
+
 #[test]
 fn a_report_that_cannot_be_written_is_refused_before_anything_is_done() {
     let started = scratch("validate-client-started");

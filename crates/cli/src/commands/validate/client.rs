@@ -25,7 +25,7 @@ use super::report::{Document, Judged, Seen, Server};
 use super::{Format, book, rendered};
 use crate::args::{ClientLook, Validate};
 use crate::commands::written;
-use crate::connect::{Signals, limits};
+use crate::connect::{Signals, limits, without_ours};
 use crate::demo;
 use crate::exit::{Exit, Signal};
 use crate::failure::{Failure, Phase, seconds};
@@ -321,7 +321,7 @@ fn command(ui: &Ui, words: &[OsString], url: &str) -> Option<ChildCommand> {
         Some(word) => OsString::from(word.replace(URL, url)),
         None => word.clone(),
     };
-    let command = ChildCommand::new(program).args(arguments.iter().map(filled));
+    let command = without_ours(ChildCommand::new(program).args(arguments.iter().map(filled)));
     // Our own standard output has the report, and nothing else.
     let ui = ui.clone();
     let command = command.stderr(move |line| {
