@@ -49,7 +49,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The bytes of what is open, of which there are at most so many; `None` when there are more.
+/// Reads to the end. `None` when there are more than `largest` bytes.
 pub(crate) fn bounded(from: impl Read, largest: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     from.take(largest.saturating_add(HEADROOM)).read_to_end(&mut bytes)?;
@@ -72,7 +72,7 @@ fn aside<T: Send + 'static>(
     })
 }
 
-/// A file of so many NUL bytes that is gone with the test.
+/// A file of NUL bytes. Dropping this removes it.
 #[cfg(test)]
 pub(crate) struct Zeros(pub(crate) std::path::PathBuf);
 

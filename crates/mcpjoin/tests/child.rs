@@ -255,7 +255,7 @@ fn d74_a_grandchild_that_ignores_sigterm_and_holds_the_pipes_is_ended() {
 fn what_a_child_leaves_behind_is_asked_to_go_before_it_is_killed() {
     run(async {
         let script = format!(
-            r#"(trap "echo asked >&2; exit" TERM; {READY} while :; do sleep 0.05; done) & cat >/dev/null"#
+            r#"(trap "sleep 0.1; echo asked >&2; exit" TERM; {READY} while :; do sleep 0.05; done) & cat >/dev/null"#
         );
         let command = sh(&script);
         let handle = command.handle();

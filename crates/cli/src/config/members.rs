@@ -21,7 +21,7 @@ use crate::target::exact;
 /// The question about one definition has so many bytes at most, some fifty lines of a terminal: a longer one scrolls its own
 /// beginning away. Real definitions have less than 1 KiB.
 const SHOWN: usize = 4 << 10;
-/// And so many lines: as many as those bytes are on a terminal of 80 columns. Variables of one letter would be 500.
+/// The most lines of that question: 4 KiB fill 50 lines of 80 columns. Short variables would fill 500 with the same bytes.
 const LINES: usize = 50;
 /// The names and words of one definition have so many bytes at most, those that the question leaves out included: a file
 /// of variables may hold hundreds.

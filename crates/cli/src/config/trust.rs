@@ -200,7 +200,10 @@ fn unusable(path: &Path, why: &str) -> String {
     format!("the list of what you trust, {name}, cannot be used: {why}")
 }
 
-/// Whether nobody but its user could have put the list where it is. Otherwise why it cannot be used.
+/// Checks that nobody but the user can write to the folder of the list.
+///
+/// # Errors
+/// Others can, or its owner cannot be read: a sentence for the user.
 fn safe(path: &Path) -> Result<(), String> {
     #[cfg(unix)]
     if let Some(folder) = path.parent() {

@@ -51,10 +51,10 @@ pub(super) fn ask(ui: &Ui, plans: &mut [Result<Plan, Failure>]) {
     }
 }
 
-/// The question about all definitions of a folder has so many bytes at most: ten terminals of 80 columns and 40 lines. What
-/// is longer is not read, and a definition in the middle of it is trusted unseen.
+/// The most bytes of one question, which is about all definitions of a folder: ten terminals of 80 columns and 40 lines. Users
+/// do not read a longer one, and would trust a definition in the middle of it unseen.
 const MOST: usize = 32 << 10;
-/// And so many lines, which are the same ten terminals: thousands of short ones have few bytes.
+/// The most lines of one question: the same ten terminals. Thousands of short lines have few bytes.
 const LINES: usize = 400;
 
 /// Of a longer question a terminal of 24 lines does not show the beginning, where the command stands.

@@ -3,7 +3,7 @@
 //!
 //! A server behind `bridge --listen` answers whoever reaches the port, and the definition in a file that was found may be
 //! anybody's. Tokens and keys of the user's shell are none of their business unless the entry or `-e` names them. The secrets that
-//! this program reads for itself are no server's business, whoever has typed its command.
+//! this program reads for itself are passed to no child, unless `-e` or the entry names them.
 
 use std::ffi::OsStr;
 

@@ -324,8 +324,8 @@ fn sides(mut connect: Connect, entry: &Secured) -> Result<Connect, Failure> {
     Ok(connect)
 }
 
-/// A file that an entry names for its connection. The entry may be somebody else's: a pipe or a terminal would be waited
-/// for, before the question about the entry.
+/// Checks a file that an entry names for its connection. Somebody else may have written the entry: without this check, opening
+/// a pipe or a terminal would block before the user is asked about the entry.
 fn regular(path: &Path) -> Result<PathBuf, Failure> {
     match found::read(path, http::LARGEST) {
         Ok(Some(_)) => Ok(path.to_owned()),

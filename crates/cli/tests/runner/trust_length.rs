@@ -5,12 +5,17 @@ use serde_json::{Value, json};
 use super::config::Folder;
 use super::trust::{answered, file, of_entry, ran, script};
 
+/// An entry that sets so many variables, which are numbered behind `name`.
+fn entry(name: &str, variables: usize) -> Value {
+    let variables: serde_json::Map<String, Value> =
+        (0..variables).map(|number| (format!("{name}{number}"), "1".into())).collect();
+    json!({ "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables })
+}
+
 #[test]
 fn a_definition_that_is_too_long_to_be_read_is_not_asked_about() {
     let folder = Folder::untrusted("trust-long");
-    let variables: serde_json::Map<String, Value> =
-        (0..400).map(|number| (format!("VARIABLE_{number}"), "1".into())).collect();
-    file(&folder, &json!({ "a": { "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables } }));
+    file(&folder, &json!({ "a": entry("VARIABLE_", 400) }));
     let refused = folder.run(&["list", "a"]).exits(2);
     let refused = refused.says(&["too long to be shown whole (4 KiB or 50 lines)", "(E_NOT_TRUSTED)"]);
     assert!(refused.stderr.len() < 2000, "{}", refused.stderr.len());
@@ -22,23 +27,18 @@ fn a_definition_that_is_too_long_to_be_read_is_not_asked_about() {
 #[test]
 fn a_question_has_fifty_lines_for_an_entry_and_400_for_all() {
     let folder = Folder::untrusted("trust-lines");
-    let entry = |variables: usize| {
-        let variables: serde_json::Map<String, Value> =
-            (0..variables).map(|number| (format!("V{number}"), "1".into())).collect();
-        json!({ "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables })
-    };
     // With the line of the command.
-    file(&folder, &json!({ "a": entry(49) }));
+    file(&folder, &json!({ "a": entry("V", 49) }));
     let shown = of_entry(&folder.run(&["list", "a"]).exits(2), "a");
     assert_eq!(shown.matches("\n    env V").count(), 49, "{shown}");
-    file(&folder, &json!({ "a": entry(50) }));
+    file(&folder, &json!({ "a": entry("V", 50) }));
     let refused = folder.run(&["list", "a"]).exits(2);
     let refused = refused.says(&["too long to be shown whole (4 KiB or 50 lines)", "(E_NOT_TRUSTED)"]);
     assert!(!refused.stderr.contains("V48"), "{}", refused.stderr);
 
     let entries = |last: usize| -> Value {
         (0..8)
-            .map(|n| (format!("n{n}"), entry(if n == 7 { last } else { 49 })))
+            .map(|n| (format!("n{n}"), entry("V", if n == 7 { last } else { 49 })))
             .collect::<serde_json::Map<_, _>>()
             .into()
     };
@@ -83,9 +83,7 @@ fn entries_that_are_too_long_to_be_read_together_are_not_asked_about() {
 #[test]
 fn a_question_that_is_longer_than_a_terminal_says_how_long_it_is() {
     let folder = Folder::untrusted("trust-scrolled");
-    let variables: serde_json::Map<String, Value> =
-        (0..30).map(|number| (format!("V{number}"), "1".into())).collect();
-    file(&folder, &json!({ "a": { "command": "sh", "args": ["-c", "echo a >> ran"], "env": variables } }));
+    file(&folder, &json!({ "a": entry("V", 30) }));
     let (shown, _) = answered(&folder, "n\n", &["list", "a"]);
     assert!(shown.contains("Read all 31 lines above. Use it?"), "{shown}");
     file(&folder, &json!({ "a": script("a") }));

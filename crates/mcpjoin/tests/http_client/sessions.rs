@@ -143,25 +143,33 @@ async fn denies(second: Option<Arc<Notify>>) -> Scripted {
     .await
 }
 
+/// A server that answers by how many `initialize` came before.
+async fn counting<A: Future<Output = Option<Talk>> + Send + 'static>(
+    answer: impl Fn(usize, Seen, Talk) -> A + Send + Sync + 'static,
+) -> Scripted {
+    let made = AtomicUsize::new(0);
+    Scripted::new(move |seen: Seen, talk: Talk| {
+        let number = match seen.about().as_str() {
+            "initialize" => made.fetch_add(1, Ordering::SeqCst),
+            _ => made.load(Ordering::SeqCst),
+        };
+        answer(number, seen, talk)
+    })
+    .await
+}
+
 #[test]
 fn f113_a_server_that_is_busy_while_a_session_is_opened_again_loses_no_call() {
     run(async {
-        let made = Arc::new(AtomicUsize::new(0));
-        let server = Scripted::new(move |seen: Seen, talk: Talk| {
-            let number = match seen.about().as_str() {
-                "initialize" => made.fetch_add(1, Ordering::SeqCst),
-                _ => made.load(Ordering::SeqCst),
-            };
-            async move {
-                match (seen.about().as_str(), number) {
-                    ("initialize", 1) => talk.answer(503, &[("Retry-After", "0")], "").await,
-                    ("initialize", _) => legacy(V2025_11, &format!("s{number}"), seen, talk).await,
-                    // It knows no session but the one that was made last.
-                    ("tools/call", 1) => talk.status(404).await,
-                    _ => {
-                        let named = seen.header("mcp-session-id").unwrap_or("none").to_owned();
-                        legacy(V2025_11, &named, seen, talk).await
-                    }
+        let server = counting(|number, seen, talk| async move {
+            match (seen.about().as_str(), number) {
+                ("initialize", 1) => talk.answer(503, &[("Retry-After", "0")], "").await,
+                ("initialize", _) => legacy(V2025_11, &format!("s{number}"), seen, talk).await,
+                // It knows no session but the one that was made last.
+                ("tools/call", 1) => talk.status(404).await,
+                _ => {
+                    let named = seen.header("mcp-session-id").unwrap_or("none").to_owned();
+                    legacy(V2025_11, &named, seen, talk).await
                 }
             }
         })
@@ -175,19 +183,12 @@ fn f113_a_server_that_is_busy_while_a_session_is_opened_again_loses_no_call() {
 #[test]
 fn f113_a_server_that_stays_busy_is_asked_so_often_and_the_next_call_asks_again() {
     run(async {
-        let made = Arc::new(AtomicUsize::new(0));
-        let server = Scripted::new(move |seen: Seen, talk: Talk| {
-            let number = match seen.about().as_str() {
-                "initialize" => made.fetch_add(1, Ordering::SeqCst),
-                _ => made.load(Ordering::SeqCst),
-            };
-            async move {
-                match (seen.about().as_str(), number) {
-                    ("initialize", 1..=3) => talk.answer(503, &[("Retry-After", "0")], "").await,
-                    ("initialize", 4) => talk.status(503).await,
-                    ("tools/call", 1..=5) => talk.status(404).await,
-                    _ => legacy(V2025_11, "s", seen, talk).await,
-                }
+        let server = counting(|number, seen, talk| async move {
+            match (seen.about().as_str(), number) {
+                ("initialize", 1..=3) => talk.answer(503, &[("Retry-After", "0")], "").await,
+                ("initialize", 4) => talk.status(503).await,
+                ("tools/call", 1..=5) => talk.status(404).await,
+                _ => legacy(V2025_11, "s", seen, talk).await,
             }
         })
         .await;

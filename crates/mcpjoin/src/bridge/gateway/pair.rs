@@ -13,7 +13,7 @@ use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request};
 use tokio::sync::watch;
 
 use super::pace::paced;
-use super::relaying::{call, failure, forward, too_long_to_subscribe};
+use super::relaying::{call, failure, forward, params_len, too_long_to_subscribe};
 use super::telling::Telling;
 use super::upstream::Answers;
 use crate::client::Client;
@@ -54,9 +54,8 @@ struct State {
 
 impl State {
     fn has_room_for(&self, early: &Notification) -> bool {
-        let size = |told: &Notification| told.params.as_ref().map_or(0, |params| params.raw().len());
-        let bytes: usize = self.early.iter().map(size).sum();
-        self.early.len() < EARLY && bytes.saturating_add(size(early)) <= EARLY_BYTES
+        let bytes: usize = self.early.iter().map(params_len).sum();
+        self.early.len() < EARLY && bytes.saturating_add(params_len(early)) <= EARLY_BYTES
     }
 }
 

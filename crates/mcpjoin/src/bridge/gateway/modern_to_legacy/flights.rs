@@ -24,7 +24,7 @@ use mcpjoin_proto::{ErrorObject, Notification, Raw};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::bridge::gateway::relaying::failure;
+use crate::bridge::gateway::relaying::{failure, params_len};
 
 /// Log messages that are kept for a call whose client is away, in number and in bytes; beyond, the oldest are dropped.
 const HELD: usize = 64;
@@ -326,12 +326,11 @@ fn nobody() -> ErrorObject {
 
 impl<C> Call<C> {
     fn hold(&mut self, told: Notification) {
-        let size = |told: &Notification| told.params.as_ref().map_or(0, |params| params.raw().len());
-        self.held_bytes += size(&told);
+        self.held_bytes += params_len(&told);
         self.held.push_back(told);
         while self.held.len() > HELD || self.held_bytes > HELD_BYTES {
             let Some(oldest) = self.held.pop_front() else { return };
-            self.held_bytes -= size(&oldest);
+            self.held_bytes -= params_len(&oldest);
         }
     }
 }
