@@ -1,7 +1,7 @@
 //! Orchestra's client side: the handle on an orchestrator, the bridge that stands on it, and the one that answers as the
 //! first version did. The orchestrator is a scripted one on our own frames (`support`), which also does what no
-//! orchestrator should, a faulty one (`../support/faulty_orchestrator.rs`), and our own host where the two are to fit
-//! together.
+//! orchestrator should; the same as a program that behaves as the real one was seen to (`stand_in`); a faulty one
+//! (`../support/faulty_orchestrator.rs`); and our own host where the two are to fit together.
 //!
 //! What is wrong with Orchestra's own `transport.stdio`, and the test that it would fail. Those over processes are in
 //! `crates/cli/tests/runner/bridge.rs`, those of certificates in `../orchestra_base/certs.rs`:
@@ -57,6 +57,7 @@ mod orchestrator;
 #[path = "../support/ports.rs"]
 mod ports;
 mod reconnection;
+mod stand_in;
 mod streams;
 mod support;
 mod tools;

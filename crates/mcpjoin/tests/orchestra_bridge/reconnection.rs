@@ -1,15 +1,20 @@
-//! A connection that is lost: made again, reads made again, no call of a tool run twice.
+//! A connection that is lost: made again, reads made again, no call of a tool run twice, and who waits is told.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mcpjoin::bridge::orchestra::client::{OrchestratorErrorKind, OrchestratorOptions};
+use futures_util::future::join_all;
+use mcpjoin::bridge::orchestra::certs::Certificates;
+use mcpjoin::bridge::orchestra::client::{
+    Orchestrator, OrchestratorError, OrchestratorErrorKind, OrchestratorOptions,
+};
 use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::lossy::{Lossy, Rates};
-use crate::ports::port::Port;
+use crate::stand_in::StandIn;
 use crate::support::{Act, Folder, Scripted, call_of, handle, handle_with, healthy, run, tools, usual};
 
 /// How long the call after a restart may take: 2 s, and more where the machine is so busy that the first took long.
@@ -17,25 +22,141 @@ fn most(first: Instant) -> Duration {
     Duration::from_secs(2).max(20 * first.elapsed())
 }
 
+/// A stand-in whose tools are up, a handle on it with the numbers that it has by itself, and how long that may take at
+/// most which is to take 2 s.
+async fn connected(certificates: &Certificates) -> (StandIn, Orchestrator, Duration) {
+    let stand_in = StandIn::start(certificates).await;
+    stand_in.up(&["slow", "echo", "fail"]);
+    let first = Instant::now();
+    let orchestrator = handle(stand_in.address(), certificates).await;
+    assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+    (stand_in, orchestrator, most(first))
+}
+
+/// A call that is not answered, which has arrived.
+async fn in_flight(stand_in: &StandIn, orchestrator: &Orchestrator) -> JoinHandle<OrchestratorError> {
+    let mut arrivals = stand_in.arrivals();
+    let orchestrator = orchestrator.clone();
+    let call = tokio::spawn(async move { orchestrator.tool_call(call_of("slow")).await.unwrap_err() });
+    arrivals.recv().await.unwrap();
+    call
+}
+
+/// Waits for the call, and says how long that has taken.
+async fn lost(call: JoinHandle<OrchestratorError>) -> Duration {
+    let begun = Instant::now();
+    let error = call.await.unwrap();
+    assert!(matches!(error.kind, OrchestratorErrorKind::Lost { maybe_done: true, .. }), "{error}");
+    assert!(error.to_string().contains("it may have been done or not"), "{error}");
+    begun.elapsed()
+}
+
 #[test]
 fn after_a_restart_the_next_call_is_right() {
     let folder = Folder::new();
-    let certificates = folder.certificates();
     run(async {
-        let port = Port::claim_udp().unwrap();
-        let address = format!("127.0.0.1:{}", port.number());
-        let scripted = Scripted::at(&address, &certificates, usual).await;
-        let first = Instant::now();
-        let orchestrator = handle(&address, &certificates).await;
-        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
-        let most = most(first);
-        scripted.stop().await;
-        let scripted = Scripted::at(&address, &certificates, usual).await;
+        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        stand_in.stop().await;
+        stand_in.start_again().await;
+        stand_in.up(&["echo"]);
         let begun = Instant::now();
         assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
         assert!(begun.elapsed() < most, "{:?} and not {most:?}", begun.elapsed());
-        assert_eq!(scripted.calls().len(), 1);
+        assert_eq!(stand_in.calls().len(), 1);
         assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
+    });
+}
+
+/// Who waits for one call makes no other that would look for the orchestrator.
+#[test]
+fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        // How long the call has been under way, and how long there is nobody then.
+        let cases = [(0, 0), (0, 700), (1_300, 0), (1_300, 2_500)].map(|(under_way, away)| {
+            let certificates = &certificates;
+            async move {
+                let (mut stand_in, orchestrator, most) = connected(certificates).await;
+                let call = in_flight(&stand_in, &orchestrator).await;
+                sleep(Duration::from_millis(under_way)).await;
+                stand_in.kill().await;
+                sleep(Duration::from_millis(away)).await;
+                stand_in.start_again().await;
+                let took = lost(call).await;
+                println!("killed after {under_way} ms, back after {away} ms: told {took:?} later");
+                assert!(took < most, "{took:?} and not {most:?}");
+                assert_eq!(orchestrator.connected(1).await.unwrap(), 2);
+                assert_eq!(stand_in.calls().len(), 1, "nothing was called twice");
+            }
+        });
+        join_all(cases).await;
+    });
+}
+
+#[test]
+fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
+    let folder = Folder::new();
+    run(async {
+        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        let call = in_flight(&stand_in, &orchestrator).await;
+        stand_in.kill().await;
+        let took = lost(call).await;
+        println!("told {took:?} after it was killed");
+        assert!(took < most, "{took:?} and not {most:?}");
+        let why = orchestrator.connected(1);
+        assert!(tokio::time::timeout(Duration::ZERO, why).await.is_err(), "there is no other connection");
+    });
+}
+
+#[test]
+fn a_call_in_flight_ends_at_once_when_the_orchestrator_is_told_to_stop() {
+    let folder = Folder::new();
+    run(async {
+        let (mut stand_in, orchestrator, _) = connected(&folder.certificates()).await;
+        let call = in_flight(&stand_in, &orchestrator).await;
+        let (error, ()) = tokio::join!(call, stand_in.stop());
+        let error = error.unwrap().to_string();
+        assert!(error.contains("it has closed the connection (code 0)"), "{error}");
+        assert!(error.contains("it may have been done or not"), "{error}");
+    });
+}
+
+/// However many calls are under way, and however long.
+#[test]
+fn a_far_end_that_answers_is_asked_once_in_each_time_of_silence_and_keeps_its_connection() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
+        let scripted = Scripted::new(&certificates, move |request| {
+            if matches!(request.request, Some(Request::Health(_))) {
+                asked.send(()).unwrap();
+            }
+            usual(request)
+        })
+        .await;
+        let options = quick();
+        let silence = options.silence;
+        let orchestrator = handle_with(scripted.address, &certificates, options).await;
+        let mut arrivals = scripted.arrivals();
+        let calls = (0..50).map(|_| {
+            let orchestrator = orchestrator.clone();
+            tokio::spawn(async move { orchestrator.tool_call(call_of("slow")).await })
+        });
+        let calls: Vec<_> = calls.collect();
+        for _ in 0..50 {
+            arrivals.recv().await.unwrap();
+        }
+        // What was asked before the calls.
+        while asks.try_recv().is_ok() {}
+        let begun = Instant::now();
+        for _ in 0..6 {
+            asks.recv().await.unwrap();
+        }
+        assert!(begun.elapsed() >= 4 * silence, "{:?}", begun.elapsed());
+        assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
+        calls.iter().for_each(JoinHandle::abort);
     });
 }
 
@@ -88,13 +209,6 @@ fn a_read_is_not_made_again_for_ever() {
     });
 }
 
-/// A relay to an orchestrator that is as good as killed when the relay is pointed elsewhere.
-async fn relayed(folder: &Folder) -> (Scripted, Lossy) {
-    let scripted = Scripted::new(&folder.certificates(), usual).await;
-    let relay = Lossy::to(scripted.address, Rates::NONE).await;
-    (scripted, relay)
-}
-
 fn quick() -> OrchestratorOptions {
     let mut options = OrchestratorOptions::default();
     options.silence = Duration::from_millis(200);
@@ -113,7 +227,8 @@ fn who_is_gone_is_noticed_within_15_s_also_when_the_limit_begins_anew_with_the_k
 fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_made_again() {
     let folder = Folder::new();
     run(async {
-        let (scripted, relay) = relayed(&folder).await;
+        let scripted = Scripted::new(&folder.certificates(), usual).await;
+        let relay = Lossy::to(scripted.address, Rates::NONE).await;
         let mut options = quick();
         (options.idle, options.keep_alive) = (Duration::from_secs(4), Duration::from_millis(400));
         let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
@@ -145,35 +260,33 @@ fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_m
 fn a_killed_orchestrator_that_is_back_is_reached_within_two_seconds() {
     let folder = Folder::new();
     run(async {
-        let (first, relay) = relayed(&folder).await;
-        // With the numbers that it has by itself.
+        let (mut stand_in, orchestrator, most) = connected(&folder.certificates()).await;
+        stand_in.kill().await;
+        stand_in.start_again().await;
+        stand_in.up(&["echo"]);
         let begun = Instant::now();
-        let orchestrator = handle(relay.address, &folder.certificates()).await;
-        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
-        let most = most(begun);
-        let second = Scripted::new(&folder.certificates(), usual).await;
-        relay.point(Some(second.address));
-        let begun = Instant::now();
-        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
+        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 1);
         assert!(begun.elapsed() < most, "{:?} and not {most:?}", begun.elapsed());
         assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
-        assert_eq!((first.calls().len(), second.calls().len()), (0, 1));
+        assert_eq!(stand_in.calls().len(), 1);
     });
 }
 
 #[test]
 fn a_tool_is_not_called_over_a_connection_that_has_been_silent_before_it_gives_a_sign_of_life() {
     let folder = Folder::new();
+    let certificates = folder.certificates();
     run(async {
-        let (first, relay) = relayed(&folder).await;
+        let mut stand_in = StandIn::start(&certificates).await;
         let mut options = quick();
         options.doubt = Duration::ZERO;
-        let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
-        assert_eq!(orchestrator.list_tools().await.unwrap().len(), 3);
-        let second = Scripted::new(&folder.certificates(), usual).await;
-        relay.point(Some(second.address));
+        let orchestrator = handle_with(stand_in.address(), &certificates, options).await;
+        assert_eq!(orchestrator.list_tools().await.unwrap(), []);
+        stand_in.kill().await;
+        stand_in.start_again().await;
+        stand_in.up(&["echo"]);
         assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success, "it was not lost");
-        assert_eq!((first.calls().len(), second.calls().len()), (0, 1));
+        assert_eq!(stand_in.calls().len(), 1);
     });
 }
 
@@ -206,35 +319,31 @@ fn a_slow_tool_is_not_taken_for_a_dead_peer() {
 fn no_call_runs_twice_while_the_orchestrator_is_killed_and_back_under_load() {
     let folder = Folder::new();
     run(async {
-        let (first, relay) = relayed(&folder).await;
-        let orchestrator = handle_with(relay.address, &folder.certificates(), quick()).await;
-        let mut arrivals = first.arrivals();
+        let (mut stand_in, orchestrator, _) = connected(&folder.certificates()).await;
+        let mut arrivals = stand_in.arrivals();
         let calls = (0..200).map(|number| {
             let orchestrator = orchestrator.clone();
             async move {
                 let name = format!("call-{number}");
+                // Nobody has a tool of that name, which is an answer as any other.
                 (orchestrator.tool_call(call_of(&name)).await.is_ok(), name)
             }
         });
-        let second = Scripted::new(&folder.certificates(), usual).await;
-        let target: SocketAddr = second.address;
         let kill = async {
             for _ in 0..50 {
                 arrivals.recv().await.unwrap();
             }
-            relay.point(Some(target));
+            stand_in.kill().await;
+            stand_in.start_again().await;
         };
-        let (outcomes, ()) = tokio::join!(futures_util::future::join_all(calls), kill);
-        let ran: Vec<String> = [&first, &second]
-            .into_iter()
-            .flat_map(|scripted| scripted.calls())
-            .map(|call| call.tool_name)
-            .collect();
+        let (outcomes, ()) = tokio::join!(join_all(calls), kill);
+        let ran: Vec<String> = stand_in.calls().into_iter().map(|call| call.tool_name).collect();
         for (answered, name) in outcomes {
             let runs = ran.iter().filter(|known| **known == name).count();
             assert!(runs <= 1, "{name} has run {runs} times");
             assert!(!answered || runs == 1, "{name} was answered and has not run");
         }
+        stand_in.up(&["echo"]);
         assert!(orchestrator.tool_call(call_of("echo")).await.unwrap().success);
     });
 }

@@ -1,5 +1,6 @@
 //! An orchestrator that does as it is told, and a client that writes lines.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -119,8 +120,10 @@ impl Scripted {
         script: impl Fn(&PluginRequest) -> Act + Send + Sync + 'static,
     ) -> Self {
         let certificates = certificates.clone();
+        // The numbers of the real one.
         let mut options = QuicOptions::default();
         options.streams = 100;
+        (options.idle, options.keep_alive) = (Duration::from_secs(300), Duration::from_secs(15));
         let listener = loop {
             let certificates = certificates.clone();
             let tls = move || certificates.server(SERVER_NAME, true, ALPN);
@@ -229,7 +232,8 @@ async fn answer(
     if !matches!(request.request, Some(Request::Health(_))) {
         seen.arrived.lock().unwrap().retain(|arrived| arrived.send(request.clone()).is_ok());
     }
-    let said = |response| PluginResponse { request_id: request_id.clone(), response: Some(response) };
+    let said =
+        |response| PluginResponse { request_id: request_id.clone(), response: Some(in_any_order(response)) };
     match act {
         Act::Say(response) => {
             seen.at_once.fetch_sub(1, Ordering::SeqCst);
@@ -290,6 +294,19 @@ async fn answer(
     seen.at_once.fetch_sub(1, Ordering::SeqCst);
 }
 
+/// Lists come in another order each time, as from the real one.
+fn in_any_order(mut response: Response) -> Response {
+    let random = RandomState::new();
+    match &mut response {
+        Response::ListTools(list) => list.tools.sort_by_cached_key(|tool| random.hash_one(&tool.name)),
+        Response::ListPrompts(list) => {
+            list.prompts.sort_by_cached_key(|prompt| random.hash_one(&prompt.name))
+        }
+        _ => {}
+    }
+    response
+}
+
 /// A handle with the numbers that it has by itself.
 pub(crate) async fn handle(address: impl ToString, certificates: &Certificates) -> Orchestrator {
     handle_with(address, certificates, OrchestratorOptions::default()).await
@@ -325,8 +342,15 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
     ToolDefinition { name: name.into(), ..ToolDefinition::default() }
 }
 
+/// Tools that have a schema, but for one of them, as there is one with the real orchestrator.
 pub(crate) fn tools(names: &[&str]) -> Response {
-    Response::ListTools(ListToolsResponse { tools: names.iter().map(|name| tool(name)).collect() })
+    let without = names.iter().min();
+    let definition = |name: &&str| ToolDefinition {
+        input_schema: (Some(name) != without)
+            .then(|| of_json(&json!({ "type": "object", "properties": {} }))),
+        ..tool(name)
+    };
+    Response::ListTools(ListToolsResponse { tools: names.iter().map(definition).collect() })
 }
 
 pub(crate) fn done(result: &Value) -> Response {

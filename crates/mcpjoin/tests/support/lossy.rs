@@ -90,7 +90,7 @@ pub(crate) struct Lossy {
     pub(crate) seed: u64,
     pub(crate) counts: Arc<Counts>,
     switches: Arc<Switches>,
-    _relaying: JoinSet<()>,
+    relaying: JoinSet<()>,
 }
 
 impl Lossy {
@@ -101,17 +101,40 @@ impl Lossy {
 
     /// The same, over such a path.
     pub(crate) async fn over(server: SocketAddr, rates: Rates, path: Path) -> Self {
+        let front = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        Self::before(front, server, rates, path)
+    }
+
+    /// Relays from an address that was somebody's until now, with a network that is good.
+    pub(crate) async fn at(address: SocketAddr, server: SocketAddr) -> Self {
+        let front = loop {
+            match UdpSocket::bind(address).await {
+                Ok(front) => break front,
+                // Whoever was there has ended, and its socket is closed by a task of its own.
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}"),
+            }
+            tokio::task::yield_now().await;
+        };
+        Self::before(front, server, Rates::NONE, Path::default())
+    }
+
+    fn before(front: UdpSocket, server: SocketAddr, rates: Rates, path: Path) -> Self {
         let given = std::env::var("MCPJOIN_LOSSY_SEED").ok();
         let seed = given.map_or_else(drawn, |seed| seed.parse().expect("MCPJOIN_LOSSY_SEED is a number"));
         println!("MCPJOIN_LOSSY_SEED={seed} makes the same draws again");
-        let front = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let front = Arc::new(front);
         let address = front.local_addr().unwrap();
         let counts = Arc::new(Counts::default());
         let switches = Arc::new(Switches { server: Mutex::new(Some(server)), ..Switches::default() });
         let mut relaying = JoinSet::new();
         let way = Way::new(rates, path, seed, counts.clone());
         relaying.spawn(relay(front, way, switches.clone()));
-        Self { address, seed, counts, switches, _relaying: relaying }
+        Self { address, seed, counts, switches, relaying }
+    }
+
+    /// Its port is closed, and nobody is told.
+    pub(crate) async fn close(mut self) {
+        self.relaying.shutdown().await;
     }
 
     /// Nothing passes any more, or all does again.
