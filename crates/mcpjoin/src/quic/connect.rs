@@ -145,7 +145,7 @@ async fn confirmed(connection: &quinn::Connection) -> Result<(), quinn::Connecti
 
 /// Waits until the system says that nobody listens on that port. A QUIC socket does not hear of it; one that is bound to
 /// the peer does, and an empty datagram, which QUIC ignores, is enough to ask.
-async fn nobody_listens(target: SocketAddr) -> io::Error {
+pub(super) async fn nobody_listens(target: SocketAddr) -> io::Error {
     let any: IpAddr =
         if target.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let asked = async {

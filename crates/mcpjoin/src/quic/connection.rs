@@ -1,12 +1,14 @@
 //! A connection: streams, the way it ends, and why it has.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quinn::{Endpoint, RecvStream, SendStream, VarInt};
 
+use super::connect::nobody_listens;
 use super::error::{QuicError, QuicErrorKind};
 use super::tls::CertificateFacts;
 
@@ -116,6 +118,12 @@ impl Connection {
     #[must_use]
     pub fn received(&self) -> u64 {
         self.inner.stats().udp_rx.datagrams
+    }
+
+    /// Waits until the system says that nobody listens where the peer is, which it says of this machine at once and of
+    /// others where nothing on the way keeps that back.
+    pub(crate) async fn nobody_listens(&self) -> io::Error {
+        nobody_listens(self.remote()).await
     }
 
     /// The time that a packet takes there and back, as it was last estimated.

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use super::super::wire::{self, HealthRequest, PluginRequest, WireError, plugin_request::Request};
 use super::error::Fault;
 use super::keeping::{Keeping, fault_of};
-use crate::quic::{Connection, RecvStream, SendStream};
+use crate::quic::{Connection, QuicError, QuicErrorKind, RecvStream, SendStream};
 
 /// A stream in both directions, which is reset when the exchange is given up: the far end learns that nobody waits.
 #[derive(Debug)]
@@ -94,7 +94,8 @@ pub(super) fn fault_over_tcp(error: WireError) -> Fault {
     }
 }
 
-/// An exchange, watched from the moment at which it is sent: when nothing at all comes after that, the keeper hears of it.
+/// An exchange, watched from the moment at which it is sent: when nothing at all comes after that, the keeper hears of it,
+/// and when it takes longer, the keeper goes on watching.
 pub(super) async fn watched<T>(
     keeping: &Keeping,
     connection: &Connection,
@@ -106,11 +107,17 @@ pub(super) async fn watched<T>(
         if connection.received() == heard {
             keeping.suspect();
         }
+        let _lasting = keeping.lasting();
         std::future::pending::<()>().await;
     };
     tokio::select! {
         biased;
-        outcome = exchange => outcome,
+        outcome = exchange => outcome.map_err(|fault| match (fault, connection.ended()) {
+            (Fault::Lost(_), Some(QuicError { kind: QuicErrorKind::ClosedByUs, .. })) => {
+                Fault::Lost(keeping.given_up())
+            }
+            (fault, _) => fault,
+        }),
         () = watch => Err(Fault::Lost("it was given up".to_owned())),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::super::certs::Certificates;
 use super::super::{ALPN, CLIENT_NAME};
@@ -51,6 +51,10 @@ pub(super) struct Keeping {
     wanted: Notify,
     /// Nothing has come for too long after something was sent.
     suspected: Notify,
+    /// How many exchanges last longer than that, whatever has come.
+    lasting: AtomicUsize,
+    /// One more does.
+    lasts: Notify,
 }
 
 impl Keeping {
@@ -63,6 +67,8 @@ impl Keeping {
             waiting: AtomicUsize::new(0),
             wanted: Notify::new(),
             suspected: Notify::new(),
+            lasting: AtomicUsize::new(0),
+            lasts: Notify::new(),
         }
     }
 
@@ -75,9 +81,23 @@ impl Keeping {
         self.suspected.notify_one();
     }
 
+    /// An exchange lasts longer than a far end may be silent: until this is dropped, the keeper looks for it now and then.
+    pub(super) fn lasting(&self) -> Counted<'_> {
+        Counted::new(&self.lasting, &self.lasts)
+    }
+
     /// How long nothing may have come after something was sent.
     pub(super) fn silence(&self, connection: &Connection) -> Duration {
         connection.round_trip().saturating_mul(LONG).max(SILENCE).min(self.options.silence)
+    }
+
+    /// Why a connection has ended that we have closed.
+    pub(super) fn given_up(&self) -> String {
+        match &*self.state.borrow() {
+            State::Away(Some(why)) => why.clone(),
+            State::Open(..) => "it said nothing any more, and another connection was made".to_owned(),
+            _ => QuicErrorKind::ClosedByUs.to_string(),
+        }
     }
 
     /// The connection, when there is one within the bound.
@@ -92,7 +112,7 @@ impl Keeping {
                 let why = error.kind.to_string();
                 return Err(OrchestratorErrorKind::Unconnected { after: Duration::ZERO, why });
             }
-            _ => Waiting::new(self),
+            _ => Counted::new(&self.waiting, &self.wanted),
         };
         let until = Instant::now() + after;
         loop {
@@ -175,12 +195,12 @@ impl Keeping {
     async fn stay(&self, mut connection: Connection, mut number: u64) -> u64 {
         loop {
             number += 1;
-            self.state.send_replace(State::Open(connection.clone(), number));
+            let silent = self.state.send_replace(State::Open(connection.clone(), number));
+            if let State::Open(silent, _) = silent {
+                silent.close(0, "client closed");
+            }
             match self.end(&connection).await {
-                Ended::Replaced(fresh) => {
-                    connection.close(0, "client closed");
-                    connection = fresh;
-                }
+                Ended::Replaced(fresh) => connection = fresh,
                 Ended::Lost(why) => {
                     let address = &self.address;
                     tracing::warn!(
@@ -188,60 +208,81 @@ impl Keeping {
                         "the orchestrator at {address} is gone, and is looked for again: {why}"
                     );
                     self.state.send_replace(State::Away(Some(why)));
+                    // Who waits for an answer learns it, where the connection has not ended by itself.
+                    if connection.ended().is_none() {
+                        connection.close(0, "client closed");
+                    }
                     return number;
                 }
             }
         }
     }
 
-    /// Waits for the end of a connection, and tries another one beside it when it says nothing where a living peer
-    /// would.
+    /// Waits for the end of a connection, and looks for its far end when that says nothing where a living one would.
     async fn end(&self, connection: &Connection) -> Ended {
+        let found = async {
+            loop {
+                tokio::select! {
+                    () = self.suspected.notified() => {}
+                    () = self.silent_for_long(connection) => {}
+                }
+                if let Some(ended) = self.look(connection).await {
+                    return ended;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            error = connection.closed() => Ended::Lost(error.kind.to_string()),
+            ended = found => ended,
+        }
+    }
+
+    /// Waits until nothing has come for a while in which an answer was waited for: one timer, whoever many wait.
+    async fn silent_for_long(&self, connection: &Connection) {
         loop {
-            tokio::select! {
-                biased;
-                error = connection.closed() => return Ended::Lost(error.kind.to_string()),
-                () = self.suspected.notified() => {}
+            while self.lasting.load(Ordering::Relaxed) == 0 {
+                self.lasts.notified().await;
             }
             let heard = connection.received();
-            let silent = || connection.received() == heard;
-            // Something that has to be acknowledged, and a while in which it would be.
-            let asked = async {
-                tokio::select! {
-                    _ = exchange::health(connection) => {}
-                    () = sleep(self.silence(connection) / 4) => {}
-                }
-            };
-            tokio::select! {
-                biased;
-                error = connection.closed() => return Ended::Lost(error.kind.to_string()),
-                () = asked => {}
-            }
-            if !silent() {
-                continue;
-            }
-            let fresh = tokio::select! {
-                biased;
-                error = connection.closed() => return Ended::Lost(error.kind.to_string()),
-                fresh = self.connect(None) => fresh,
-            };
-            match fresh {
-                Ok(fresh) => {
-                    // Whoever shakes hands can also acknowledge.
-                    tokio::select! {
-                        biased;
-                        error = connection.closed() => return Ended::Lost(error.kind.to_string()),
-                        () = sleep(self.silence(connection) / 4) => {}
-                    }
-                    if silent() {
-                        return Ended::Replaced(fresh);
-                    }
-                    fresh.close(0, "client closed");
-                }
-                // Nobody is there at all. The idle limit says when it is over, and until then it may come back.
-                Err(error) => tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent"),
+            sleep(self.options.silence).await;
+            if self.lasting.load(Ordering::Relaxed) > 0 && connection.received() == heard {
+                return;
             }
         }
+    }
+
+    /// Asks the far end for a sign of life. When there is none, tries whether anybody is there, and another connection
+    /// beside the silent one.
+    async fn look(&self, connection: &Connection) -> Option<Ended> {
+        let heard = connection.received();
+        let silent = || connection.received() == heard;
+        let a_while = self.silence(connection) / 4;
+        // Something that has to be acknowledged, and a while in which it would be.
+        let _ = timeout(a_while, exchange::health(connection)).await;
+        if !silent() {
+            return None;
+        }
+        let fresh = tokio::select! {
+            biased;
+            error = connection.nobody_listens() => {
+                return Some(Ended::Lost(format!("nobody listens there any more: {error}")));
+            }
+            fresh = self.connect(None) => fresh,
+        };
+        match fresh {
+            Ok(fresh) => {
+                // Whoever shakes hands can also acknowledge.
+                sleep(a_while).await;
+                if silent() {
+                    return Some(Ended::Replaced(fresh));
+                }
+                fresh.close(0, "client closed");
+            }
+            // Nobody says anything. The idle limit says when it is over, and until then it may come back.
+            Err(error) => tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent"),
+        }
+        None
     }
 
     /// Ends it, and waits until the far end was told, at most so long.
@@ -284,20 +325,20 @@ pub(super) fn jittered(time: Duration) -> Duration {
     time * (2304 + u32::from(byte[0]) * 2) / 2560
 }
 
-/// A call that waits for the connection.
-struct Waiting<'a>(&'a Keeping);
+/// One of those that the keeper counts.
+pub(super) struct Counted<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn new(keeping: &'a Keeping) -> Self {
-        keeping.waiting.fetch_add(1, Ordering::Relaxed);
-        keeping.wanted.notify_one();
-        Self(keeping)
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize, told: &Notify) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        told.notify_one();
+        Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

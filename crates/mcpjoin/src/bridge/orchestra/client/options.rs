@@ -29,7 +29,8 @@ pub struct OrchestratorOptions {
     pub keep_alive: Duration,
     /// When nothing at all has come for so long after something was sent, another connection is tried beside the silent
     /// one, and takes its place when that still says nothing: 1 s, and for a near peer 8 times as long as there and back,
-    /// but at least 250 ms.
+    /// but at least 250 ms. While an answer is waited for, the far end is asked how it is whenever nothing has come for all
+    /// of this time.
     pub silence: Duration,
     /// When no answer has come for so long, a call of a tool is preceded by the question whether the far end is there:
     /// 10 ms, in which nobody is ended, started again and listening. What goes into a dead connection is lost, and a call cannot be made again.
