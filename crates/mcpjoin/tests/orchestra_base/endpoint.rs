@@ -107,6 +107,30 @@ fn the_peer_hears_how_a_connection_is_closed() {
 }
 
 #[test]
+fn the_peer_of_a_process_that_ends_hears_of_it_once_the_connection_is_settled() {
+    let folder = Folder::new("settled");
+    let certificates = Certificates::in_directory(folder.path());
+    run(async {
+        let listener = echo(&certificates, "127.0.0.1:0", QuicOptions::default()).await;
+        let (address, client) = (listener.address().to_string(), tls(&certificates));
+        let process = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let connection = quic::connect(&address, &client, &QuicOptions::default()).await.unwrap();
+                connection.close(0, "client closed");
+                connection.settled(Duration::from_secs(5)).await;
+            });
+            // What sends ends with it.
+            drop(runtime);
+        });
+        let theirs = listener.accept().await.unwrap().establish().await.unwrap();
+        process.await.unwrap();
+        let ended = theirs.closed().await;
+        assert!(matches!(ended.kind, QuicErrorKind::Closed { code: 0, .. }), "{ended:?}");
+    });
+}
+
+#[test]
 fn names_and_addresses_of_both_kinds_are_reached() {
     let folder = Folder::new("localhost");
     let certificates = Certificates::in_directory(folder.path());

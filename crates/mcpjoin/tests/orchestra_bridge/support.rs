@@ -529,9 +529,9 @@ impl Stage {
     }
 }
 
-/// Without polling.
+/// Without looking by itself.
 pub(crate) fn quiet() -> BridgeOptions {
     let mut options = BridgeOptions::default();
-    options.poll = None;
+    (options.poll, options.settling) = (None, Duration::ZERO);
     options
 }

@@ -550,3 +550,29 @@ fn a_listener_that_has_stopped_or_is_dropped_refuses_newcomers_and_keeps_who_is_
         }
     });
 }
+
+#[test]
+fn a_connection_is_settled_when_its_end_has_left_and_nothing_that_is_still_on_its_way_is_waited_for() {
+    run(async {
+        let identity = Identity::self_signed(["localhost"]).unwrap();
+        let tls = ClientTls::new(&Trust::Key(identity.facts().unwrap().key_hash), None, ALPN).unwrap();
+        let listener = listen("127.0.0.1:0".parse().unwrap(), &identity).await;
+        let path = Path { delay: Duration::from_secs(1), ..Path::default() };
+        let relay = Lossy::over(listener.address(), Rates::NONE, path).await;
+        let (ours, theirs) = connected(&listener, relay.address, &tls).await;
+        let since = Instant::now();
+        ours.close(7, "that is all");
+        ours.settled(Duration::from_secs(60)).await;
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        let ended = theirs.closed().await;
+        assert!(matches!(ended.kind, QuicErrorKind::Closed { code: 7, .. }), "{ended}");
+        // Where the peer has said it first, there is nothing to wait for.
+        let (ours, theirs) = connected(&listener, relay.address, &tls).await;
+        theirs.close(8, "");
+        ours.closed().await;
+        let since = Instant::now();
+        ours.close(0, "");
+        ours.settled(Duration::from_secs(60)).await;
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    });
+}

@@ -22,6 +22,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 const SILENCE: Duration = Duration::from_millis(250);
 /// How many times as long as there and back is long for a peer.
 const LONG: u32 = 8;
+/// In so many parts a silence is measured, and what is asked in it has one of them for a sign of life.
+const QUARTERS: u32 = 4;
 /// The same at most while a call waits for the connection.
 const EAGER: Duration = Duration::from_millis(200);
 
@@ -238,17 +240,17 @@ impl Keeping {
         }
     }
 
-    /// Waits until nothing has come for a while in which an answer was waited for: one timer, whoever many wait.
+    /// Waits until nothing has come for a while in which an answer was waited for: with one timer, however many wait.
     async fn silent_for_long(&self, connection: &Connection) {
-        loop {
+        let mut silent = 0;
+        while silent < QUARTERS {
             while self.lasting.load(Ordering::Relaxed) == 0 {
                 self.lasts.notified().await;
+                silent = 0;
             }
             let heard = connection.received();
-            sleep(self.options.silence).await;
-            if self.lasting.load(Ordering::Relaxed) > 0 && connection.received() == heard {
-                return;
-            }
+            sleep(self.options.silence / QUARTERS).await;
+            silent = if connection.received() == heard { silent + 1 } else { 0 };
         }
     }
 
@@ -257,7 +259,7 @@ impl Keeping {
     async fn look(&self, connection: &Connection) -> Option<Ended> {
         let heard = connection.received();
         let silent = || connection.received() == heard;
-        let a_while = self.silence(connection) / 4;
+        let a_while = self.silence(connection) / QUARTERS;
         // Something that has to be acknowledged, and a while in which it would be.
         let _ = timeout(a_while, exchange::health(connection)).await;
         if !silent() {

@@ -42,6 +42,7 @@ use std::time::Duration;
 use mcpjoin_proto::Raw;
 use mcpjoin_proto::session::{CloseCause, Limits};
 use mcpjoin_proto::types::{PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability};
+use tokio::time::{Instant, sleep};
 
 use super::super::value::Numbers;
 use super::super::wire::MAX_FRAME;
@@ -59,13 +60,21 @@ pub(super) use tools::{arguments, schema_of};
 /// The name that Orchestra's own bridge gives itself.
 const NAME: &str = "orchestra";
 
+/// How often it is looked whether the tools are still the same while the orchestrator may be starting its plugins, a tenth
+/// more or less.
+const SETTLING: Duration = Duration::from_millis(900);
+
 /// How a [`Bridge`] behaves.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BridgeOptions {
     /// How often it is looked whether the tools are still the same, a tenth more or less: 30 s. `None`: only when the
-    /// connection was made anew. Nobody is asked while no client would hear of it.
+    /// connection was made anew, and for as long after that as [`settling`](Self::settling) says. Nobody is asked while no
+    /// client would hear of it.
     pub poll: Option<Duration>,
+    /// How long after each connection it is looked every second: 15 s. An orchestrator listens before its plugins are up,
+    /// and starts one after the other.
+    pub settling: Duration,
     /// What becomes of a number in arguments that Orchestra cannot carry: it is refused.
     pub numbers: Numbers,
     /// The bounds of the MCP side; a message is at most 16 MiB there, as a frame is on the other side.
@@ -88,6 +97,7 @@ impl Default for BridgeOptions {
         limits.message = MAX_FRAME;
         Self {
             poll: Some(Duration::from_secs(30)),
+            settling: Duration::from_secs(15),
             numbers: Numbers::Exact,
             limits,
             page: 1000,
@@ -117,6 +127,7 @@ impl Default for BridgeOptions {
 pub struct Bridge {
     server: Server,
     poll: Option<Duration>,
+    settling: Duration,
     shared: Arc<Shared>,
 }
 
@@ -169,7 +180,7 @@ impl Bridge {
             .lenient_opening()
             .handler(capabilities, Translator(shared.clone()))
             .build()?;
-        Ok(Self { server, poll: options.poll, shared })
+        Ok(Self { server, poll: options.poll, settling: options.settling, shared })
     }
 
     /// The server, to be served over any link. Who serves it by hand also runs [`Bridge::watch`].
@@ -201,10 +212,12 @@ impl Bridge {
     /// why.
     pub async fn watch(&self) -> SetupError {
         let mut seen = 0;
+        let mut settled = Instant::now();
         loop {
+            let settling = (Instant::now() < settled).then_some(SETTLING);
             let pause = async {
-                match self.poll {
-                    Some(poll) => tokio::time::sleep(jittered(poll)).await,
+                match self.poll.into_iter().chain(settling).min() {
+                    Some(pause) => sleep(jittered(pause)).await,
                     None => std::future::pending().await,
                 }
             };
@@ -215,6 +228,7 @@ impl Bridge {
                     Ok(number) => {
                         let again = seen > 0;
                         seen = number;
+                        settled = Instant::now() + self.settling;
                         if again {
                             self.look().await;
                         }

@@ -18,8 +18,12 @@ const PROVIDER: &str = "orchestra/provider";
 const UNKNOWN_TOOL: &str = "tool_not_found";
 
 pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
-    let tools = asked.shared.orchestrator.list_tools().await;
-    let (tools, problems) = shown(tools.map_err(|error| failed("list_tools", &error))?);
+    let tools = asked.shared.orchestrator.list_tools().await.map_err(|error| {
+        // Who is told of none hears of those that there are later.
+        asked.shared.tell(&[]);
+        failed("list_tools", &error)
+    })?;
+    let (tools, problems) = shown(tools);
     for problem in problems {
         asked.warn(&problem);
     }
