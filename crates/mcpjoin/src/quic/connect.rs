@@ -5,7 +5,7 @@ use std::future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -125,7 +125,8 @@ async fn attempt(
     };
     confirmed(&inner).await.map_err(failed)?;
     let (address, alpn) = (address.into(), alpn.to_owned());
-    Ok(Connection { inner, shared: Arc::new(Shared { address, alpn, refusal, endpoint: Some(endpoint) }) })
+    let (endpoint, closed_after) = (Some(endpoint), OnceLock::new());
+    Ok(Connection { inner, shared: Arc::new(Shared { address, alpn, refusal, endpoint, closed_after }) })
 }
 
 /// In TLS 1.3 a client is through before the server has seen its certificate. The server confirms the handshake when it

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use quinn::{Endpoint, RecvStream, SendStream, VarInt};
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
 
 use super::connect::nobody_listens;
 use super::error::{QuicError, QuicErrorKind};
@@ -35,7 +37,12 @@ pub(super) struct Shared {
     pub(super) refusal: Refusal,
     /// The endpoint of a connection that we have made: nothing else uses it.
     pub(super) endpoint: Option<Endpoint>,
+    /// How many datagrams were sent when we have closed it.
+    pub(super) closed_after: OnceLock<u64>,
 }
+
+/// How often it is looked whether a datagram has left.
+const SENDING: Duration = Duration::from_millis(1);
 
 impl Connection {
     /// Opens a stream in both directions. Waits while the peer allows no more of them than there are. The peer learns of
@@ -73,18 +80,41 @@ impl Connection {
     }
 
     /// Ends the connection: every stream of it fails, also at the peer, which is told the code and the reason. What was
-    /// written and not yet received may be lost. Of several calls the first counts.
+    /// written and not yet received may be lost. Of several calls the first counts, and none where it has ended already.
     pub fn close(&self, code: u32, reason: &str) {
-        self.inner.close(VarInt::from_u32(code), reason.as_bytes());
+        if self.inner.close_reason().is_none() {
+            self.inner.close(VarInt::from_u32(code), reason.as_bytes());
+            // All that follows these is the message that it has ended.
+            let _ = self.shared.closed_after.set(self.sent());
+        }
     }
 
-    /// Waits until the peer has been told of the end, at most `most`. Only for a connection that we have made, after
-    /// [`Connection::close`]; at once for others, where the listener does it.
+    /// Waits until the message that it has ended has left, at most `most`; the system sends it then, whatever becomes of
+    /// us. Nobody confirms it, and it is not said again: a peer to which it does not come notices by its idle limit. Only
+    /// for a connection that we have made, after [`Connection::close`]; at once for others, where the listener does it.
     pub async fn settled(&self, most: Duration) {
-        if let Some(endpoint) = &self.shared.endpoint {
-            // When the time is over there is nobody to tell.
-            let _ = tokio::time::timeout(most, endpoint.wait_idle()).await;
-        }
+        let Shared { endpoint: Some(endpoint), closed_after, .. } = &*self.shared else { return };
+        let Some(before) = closed_after.get() else { return };
+        let left = async {
+            // What sends is woken already.
+            yield_now().await;
+            while self.sent() == *before {
+                sleep(SENDING).await;
+            }
+        };
+        let settled = async {
+            tokio::select! {
+                () = left => {}
+                // Another thread may have sent it before it could be counted.
+                () = endpoint.wait_idle() => {}
+            }
+        };
+        // When the time is over there is nobody to tell.
+        let _ = timeout(most, settled).await;
+    }
+
+    fn sent(&self) -> u64 {
+        self.inner.stats().udp_tx.datagrams
     }
 
     /// The peer's address, which may change while the connection goes on.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use quinn::{Endpoint, VarInt};
@@ -204,7 +204,11 @@ impl Incoming {
             Err(_) => return Err(QuicErrorKind::TimedOut { after, attempts: Vec::new() }),
         };
         let (address, alpn) = (address.clone(), tls.alpn().to_owned());
-        Ok(Connection { inner, shared: Arc::new(Shared { address, alpn, refusal, endpoint: None }) })
+        let closed_after = OnceLock::new();
+        Ok(Connection {
+            inner,
+            shared: Arc::new(Shared { address, alpn, refusal, endpoint: None, closed_after }),
+        })
     }
 }
 

@@ -211,9 +211,7 @@ impl Keeping {
                     );
                     self.state.send_replace(State::Away(Some(why)));
                     // Who waits for an answer learns it, where the connection has not ended by itself.
-                    if connection.ended().is_none() {
-                        connection.close(0, "client closed");
-                    }
+                    connection.close(0, "client closed");
                     return number;
                 }
             }
