@@ -16,35 +16,61 @@ use crate::ui::Ui;
 /// What the library's targets begin with: its crates' name.
 const LIBRARY: &str = "mcpjoin";
 
+/// The target of what is for those who write handlers. All handlers here are our own.
+const HANDLERS: &str = "mcpjoin::handlers";
+
+/// What raises the limit of a message. The library knows its bounds, and here is known how they are set.
+const RAISED: &str = "--max-message-size raises the limit";
+/// Where nothing does.
+const FRAME: &str = "it is that of a frame of Orchestra";
+
 /// From now on shows what the library says, as far as it was asked for.
 pub(crate) fn show(ui: &Ui) {
-    let most = match ui.verbosity() {
-        0 => return,
-        1 => Level::INFO,
-        _ => Level::DEBUG,
-    };
-    // Where a client is made twice, the second time changes nothing.
-    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most });
+    if let Some(most) = asked_for(ui) {
+        install(ui, most, RAISED);
+    }
 }
 
 /// From now on shows what the library warns of, unless it is to show more already.
 pub(crate) fn show_warnings(ui: &Ui) {
-    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most: Level::WARN });
+    install(ui, Level::WARN, RAISED);
+}
+
+/// From now on shows what the library says as far as it was asked for, and warnings in any case, where a message is a frame
+/// of Orchestra.
+pub(crate) fn show_of_frames(ui: &Ui) {
+    install(ui, asked_for(ui).unwrap_or(Level::WARN), FRAME);
+}
+
+fn asked_for(ui: &Ui) -> Option<Level> {
+    match ui.verbosity() {
+        0 => None,
+        1 => Some(Level::INFO),
+        _ => Some(Level::DEBUG),
+    }
+}
+
+fn install(ui: &Ui, most: Level, limit: &'static str) {
+    // Where a client is made twice, the second time changes nothing.
+    let _ = tracing::subscriber::set_global_default(Shown { ui: ui.clone(), most, limit });
 }
 
 struct Shown {
     ui: Ui,
     /// The least important that is shown.
     most: Level,
+    /// What is said about the limit of a message.
+    limit: &'static str,
 }
 
 impl Subscriber for Shown {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.most && metadata.target().starts_with(LIBRARY)
+        let is_for_us = self.most > Level::WARN || metadata.target() != HANDLERS;
+        *metadata.level() <= self.most && metadata.target().starts_with(LIBRARY) && is_for_us
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut words = Words::default();
+        let mut words = Words::new(self.limit);
         event.record(&mut words);
         let level = *event.metadata().level();
         if level <= Level::WARN && self.most == Level::WARN {
@@ -70,13 +96,17 @@ impl Subscriber for Shown {
 }
 
 /// An event in words.
-#[derive(Default)]
 struct Words {
     message: String,
     fields: String,
+    limit: &'static str,
 }
 
 impl Words {
+    const fn new(limit: &'static str) -> Self {
+        Self { message: String::new(), fields: String::new(), limit }
+    }
+
     /// Without a sign of where it comes from.
     fn sentence(&self) -> String {
         format!("{}{}", self.message, self.fields)
@@ -92,10 +122,7 @@ impl Visit for Words {
         // Writing to a string does not fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
-            // The library knows its bounds, and here is known how they are set.
-            "limit" if format!("{value:?}") == r#""message""# => {
-                write!(self.fields, "; --max-message-size raises the limit")
-            }
+            "limit" if format!("{value:?}") == r#""message""# => write!(self.fields, "; {}", self.limit),
             name => write!(self.fields, ", {name}: {value:?}"),
         };
     }
@@ -105,7 +132,7 @@ impl Visit for Words {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use super::{Level, Words};
+    use super::{Level, RAISED, Words};
 
     /// Keeps what was said.
     #[derive(Clone, Default)]
@@ -117,7 +144,7 @@ mod tests {
         }
 
         fn event(&self, event: &tracing::Event<'_>) {
-            let mut words = Words::default();
+            let mut words = Words::new(RAISED);
             event.record(&mut words);
             self.0.lock().unwrap().push(words.text("debug"));
         }

@@ -170,6 +170,28 @@ fn h159_it_stays_while_the_orchestrator_is_away_and_says_where_it_looks_for_it()
     assert!(ran.stderr.starts_with(&told) && ran.stderr.lines().count() == 1, "{}", ran.stderr);
 }
 
+/// Of what the library tells, some is for who calls it, and how a limit is raised is another thing in each verb.
+#[test]
+fn what_it_says_by_itself_is_true_of_it_and_of_use_to_who_runs_it() {
+    let folder = Folder::new();
+    let (host, address) = host(&folder);
+    let mut bridge = Bridge::new(&["bridge", "--orchestrator-addr", &address, "--certs-dir", folder.name()]);
+    bridge.ask(INITIALIZE);
+    let mut call = |argument: &str| {
+        let params = format!(r#"{{"name":"echo","arguments":{{"message":{argument}}}}}"#);
+        bridge.ask(&format!(r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{params}}}"#))
+    };
+    let refused = call(&format!("\"{}\"", "x".repeat(16 * 1024 * 1024)));
+    assert!(refused["error"].is_object());
+    // Longer on the thread than the library would have a handler be.
+    call(&format!("[1{}]", ",1".repeat(300_000)));
+    let ran = bridge.finish().exits(0).says(&["16777216 bytes", "; it is that of a frame of Orchestra"]);
+    assert!(!ran.stderr.contains("--max-message-size"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("handler"), "{}", ran.stderr);
+    host.signal("TERM");
+    host.finish().exits(143);
+}
+
 #[test]
 fn r36_a_signal_ends_it_at_once_also_while_it_waits_for_a_line() {
     for (signal, code) in [("TERM", 143), ("INT", 130)] {
@@ -258,7 +280,7 @@ fn h147_h148_certificates_that_are_not_accepted_end_it_at_once_with_two_and_both
         // Its input stays open.
         let mut running = bridge.running;
         let stdin = running.child.stdin.take();
-        running.finish().exits(2).says(&["(E_CERTIFICATE)", &address, here]);
+        running.finish().exits(2).says(&["(E_CERTIFICATE)", &address, here, "when it is started again"]);
         drop(stdin);
         let mut line = String::new();
         said.read_line(&mut line).unwrap();

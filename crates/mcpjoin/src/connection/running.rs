@@ -407,8 +407,9 @@ fn report_long_poll(method: &Method, began: Instant) -> Instant {
     let long = account.end(began, now, waited);
     ACCOUNT.set(account);
     if let Some(took) = long {
+        // For who writes the handler. Whoever runs a program with it can do nothing about it, and tells it by this target.
         tracing::warn!(
-            target: "mcpjoin",
+            target: "mcpjoin::handlers",
             %method,
             ?took,
             "a handler kept the connection's thread; computing and blocking work belongs in `blocking(..)`"

@@ -270,6 +270,9 @@ impl fmt::Debug for OrchestraDoctor {
     }
 }
 
+/// The alert `certificate_expired`: <https://www.rfc-editor.org/rfc/rfc8446#section-6>. What has run out on our side is made
+/// anew or told before anybody is asked.
+const EXPIRED: u8 = 45;
 const CERTS_DIR: &str = "--certs-dir names the folder that the orchestrator uses";
 
 /// Judges the certificates; whether there is an authority at all.
@@ -351,6 +354,14 @@ fn unconnected(error: &QuicError) -> Finding {
              is not in it",
             "--certs-dir names the folder that it uses; from another machine --server-name orchestrator",
         ),
+        QuicErrorKind::RefusedByPeer { alert: EXPIRED, .. } => (
+            "client-certificate",
+            Check::ClientCertificate,
+            "for it our certificate, or the authority that has signed it, has run out: it knows these as they were when it \
+             was started, or its clock is wrong",
+            "start the orchestrator again, so that it reads the folder as it is now; if that does not help, compare the \
+             clocks",
+        ),
         QuicErrorKind::RefusedByPeer { .. } => (
             "client-certificate",
             Check::ClientCertificate,
@@ -384,4 +395,25 @@ fn unanswered(check: Check, phase: Phase, what: &str, answer: Result<Response, S
         "it is not an orchestrator, or not in order",
         "look at the orchestrator's own log",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXPIRED, unconnected};
+    use crate::quic::{QuicError, QuicErrorKind};
+
+    #[test]
+    fn an_orchestrator_for_which_our_certificate_has_run_out_is_started_again_and_asked_for_no_other_folder()
+    {
+        let refused = |alert| {
+            let kind = QuicErrorKind::RefusedByPeer { alert, what: "no", said: String::new() };
+            unconnected(&QuicError { address: "localhost:50100".into(), kind })
+        };
+        let expired = refused(EXPIRED);
+        assert!(expired.advice.starts_with("start the orchestrator again"), "{expired:?}");
+        assert!(!expired.meaning.contains("another authority"), "{expired:?}");
+        let unknown = refused(48);
+        assert!(unknown.advice.contains("--certs-dir"), "{unknown:?}");
+        assert_eq!(expired.id, unknown.id);
+    }
 }

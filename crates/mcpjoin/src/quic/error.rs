@@ -63,6 +63,8 @@ pub enum QuicErrorKind {
     /// The peer does not accept our certificate.
     #[error("it refuses our certificate: {what}{}", Said(.said))]
     RefusedByPeer {
+        /// The alert of TLS with which it says so ([RFC 8446, 6](https://www.rfc-editor.org/rfc/rfc8446#section-6)).
+        alert: u8,
         /// What it means.
         what: &'static str,
         /// The peer's own words, if any.
@@ -142,10 +144,16 @@ const CRYPTO: std::ops::RangeInclusive<u64> = 0x100..=0x1ff;
 /// `CONNECTION_REFUSED`: <https://www.rfc-editor.org/rfc/rfc9000#section-20.1>.
 const DECLINED: u64 = 2;
 /// `no_application_protocol`.
-const NO_PROTOCOL: u64 = 120;
+const NO_PROTOCOL: u8 = 120;
+
+/// The alert that a code of [`CRYPTO`] stands for.
+const fn alert_of(code: u64) -> u8 {
+    let [alert, ..] = code.to_le_bytes();
+    alert
+}
 
 /// What an alert about a certificate means to the one whose certificate it is: <https://www.rfc-editor.org/rfc/rfc8446#section-6>.
-const fn certificate_alert(alert: u64) -> Option<&'static str> {
+const fn certificate_alert(alert: u8) -> Option<&'static str> {
     Some(match alert {
         42 => "it cannot be read, or its use is not allowed (bad_certificate)",
         43 => "its kind is not known there (unsupported_certificate)",
@@ -170,16 +178,16 @@ impl QuicErrorKind {
         let protocol = || Self::Protocol { ours: alpn.to_owned() };
         match error {
             ConnectionError::TransportError(error) => match u64::from(error.code) {
-                code if CRYPTO.contains(&code) => match code & 0xff {
+                code if CRYPTO.contains(&code) => match alert_of(code) {
                     NO_PROTOCOL => protocol(),
                     _ => Self::Handshake(error.reason),
                 },
                 _ => Self::Transport(error.to_string()),
             },
             ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
-                code if CRYPTO.contains(&code) => match (code & 0xff, certificate_alert(code & 0xff)) {
+                code if CRYPTO.contains(&code) => match (alert_of(code), certificate_alert(alert_of(code))) {
                     (NO_PROTOCOL, _) => protocol(),
-                    (_, Some(what)) => Self::RefusedByPeer { what, said: said(&close.reason) },
+                    (alert, Some(what)) => Self::RefusedByPeer { alert, what, said: said(&close.reason) },
                     (alert, None) => Self::Handshake(format!(
                         "the peer says TLS alert {alert}{}",
                         Said(&said(&close.reason))

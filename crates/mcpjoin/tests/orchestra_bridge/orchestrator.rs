@@ -192,13 +192,18 @@ fn an_orchestrator_of_another_authority_is_refused_for_good_and_told_so() {
     run(async {
         let scripted = Scripted::new(&theirs.certificates(), usual).await;
         let orchestrator = handle(scripted.address, &ours.certificates()).await;
+        // A call that waits for the connection is told the same as one that comes later.
+        let early = orchestrator.tool_call(call_of("x")).await.unwrap_err();
         let error = orchestrator.connected(0).await.unwrap_err();
         assert!(matches!(error, SetupError::Refused(_)), "{error}");
         let text = error.to_string();
         assert!(text.contains(&scripted.address.to_string()) && text.contains("certificate"), "{text}");
         let begun = Instant::now();
-        let error = orchestrator.list_tools().await.unwrap_err().to_string();
-        assert!(error.contains("certificate"), "{error}");
+        let late = orchestrator.list_tools().await.unwrap_err();
+        for error in [early, late] {
+            assert!(matches!(error.kind, OrchestratorErrorKind::Refused(_)), "{error}");
+            assert_eq!(error.to_string(), text, "it was reached, and no time was over");
+        }
         assert!(begun.elapsed() < OrchestratorOptions::default().wait, "there is nothing to wait for");
     });
 }

@@ -29,9 +29,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// Serves standard input and output until that ends, or a signal comes.
 pub(super) fn run(ui: &Ui, args: &args::Bridge) -> Result<Exit, Failure> {
     let system = |error| Failure::system(Phase::Serve, &error);
-    // The first that is to be shown counts: all that was asked for, and the warnings in any case.
-    events::show(ui);
-    events::show_warnings(ui);
+    events::show_of_frames(ui);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen().map_err(system)?;
@@ -131,7 +129,7 @@ fn refused(error: &SetupError) -> Failure {
             .hint("--certs-dir DIR names another folder of certificates"),
         _ => Failure::new("E_CERTIFICATE", Exit::Usage, Phase::Connect, message).hint(
             "both ends need certificates of one authority (--certs-dir), and the name in the other's \
-             (--server-name orchestrator)",
+             (--server-name orchestrator); an orchestrator knows them as they are when it is started again",
         ),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::wire::WireError;
 use crate::link::SocketError;
-use crate::quic::{CertificateError, QuicError};
+use crate::quic::{CertificateError, QuicError, QuicErrorKind};
 
 /// A handle on an orchestrator cannot be made: nothing was sent, and trying again is of no use.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -54,6 +54,9 @@ pub enum OrchestratorErrorKind {
         /// What came of the last attempt.
         why: String,
     },
+    /// The orchestrator and we do not accept each other, and never have. Nothing was sent.
+    #[error("{0}")]
+    Refused(#[source] QuicErrorKind),
     /// Too many calls wait for their turn already. Nothing was sent.
     #[error("{waiting} calls wait for the orchestrator already, and no more are kept")]
     Busy {

@@ -110,10 +110,7 @@ impl Keeping {
             // One that has just ended is not worth a try: the keeper is about to see it, too.
             State::Open(connection, _) if connection.ended().is_none() => return Ok(connection.clone()),
             State::Closed => return Err(OrchestratorErrorKind::Closed),
-            State::Refused(error) => {
-                let why = error.kind.to_string();
-                return Err(OrchestratorErrorKind::Unconnected { after: Duration::ZERO, why });
-            }
+            State::Refused(error) => return Err(OrchestratorErrorKind::Refused(error.kind.clone())),
             _ => Counted::new(&self.waiting, &self.wanted),
         };
         let until = Instant::now() + after;
@@ -125,7 +122,7 @@ impl Keeping {
                 }
                 (State::Closed, _) | (_, Ok(Err(_))) => return Err(OrchestratorErrorKind::Closed),
                 (State::Refused(error), _) => {
-                    return Err(OrchestratorErrorKind::Unconnected { after, why: error.kind.to_string() });
+                    return Err(OrchestratorErrorKind::Refused(error.kind.clone()));
                 }
                 (_, Ok(Ok(()))) => {}
                 (State::Away(Some(why)), Err(_)) => {
