@@ -144,7 +144,8 @@ pub(crate) struct Bridge {
         conflicts_with_all = OF_SERVERS.into_iter().chain(OF_CERTIFICATES), allow_hyphen_values = true
     )]
     pub(crate) tcp_addr: Option<String>,
-    /// How often it is looked whether the tools have changed, while a client hears of it; 0 is never [default: 30s]
+    /// How often it is looked whether the tools have changed, while a client hears of it; every second in the first 15 s of a
+    /// connection; 0 is never [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = poll, requires = "orchestrator", help_heading = "Orchestrator")]
     pub(crate) poll: Option<Poll>,
     /// Answers exactly as the document of that version says, and offers tools alone

@@ -69,7 +69,7 @@ async fn serve(args: &args::Bridge, orchestrator: &Orchestrator, link: Link) -> 
     options.strict = args.strict;
     match args.poll {
         Some(Poll::Every(time)) => options.poll = Some(time),
-        Some(Poll::Never) => options.poll = None,
+        Some(Poll::Never) => (options.poll, options.settling) = (None, Duration::ZERO),
         None => {}
     }
     let bridge = Bridge::new(orchestrator.clone(), options).map_err(|error| {
