@@ -10,12 +10,13 @@ use mcpjoin::bridge::orchestra::client::{
     Orchestrator, OrchestratorError, OrchestratorErrorKind, OrchestratorOptions,
 };
 use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
+use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::lossy::{Lossy, Rates};
 use crate::stand_in::StandIn;
-use crate::support::{Act, Folder, Scripted, call_of, handle, handle_with, healthy, run, tools, usual};
+use crate::support::{Act, Folder, Scripted, call_of, done, handle, handle_with, healthy, run, tools, usual};
 
 /// How long the call after a restart may take: 2 s, and more where the machine is so busy that the first took long.
 fn most(first: Instant) -> Duration {
@@ -311,6 +312,43 @@ fn a_slow_tool_is_not_taken_for_a_dead_peer() {
         assert!(matches!(call.await.unwrap_err().kind, OrchestratorErrorKind::Unexpected { .. }));
         assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
         assert_eq!(scripted.calls().len(), 1);
+    });
+}
+
+/// When the network is back, the connection that was silent is asked once more before it is given up: by itself it says
+/// nothing for as long as it has waited already.
+#[test]
+fn a_call_in_flight_survives_a_network_that_is_away_for_a_moment() {
+    let folder = Folder::new();
+    let certificates = folder.certificates();
+    run(async {
+        let moments = [600, 900, 1_200, 1_500, 1_800, 2_100, 2_400, 2_700, 3_000].map(|moment| {
+            let certificates = &certificates;
+            async move {
+                let (go, told) = tokio::sync::watch::channel(false);
+                let scripted = Scripted::new(certificates, move |request| match request.request {
+                    Some(Request::ToolCall(_)) => Act::When(told.clone(), done(&json!({ "text": "x" }))),
+                    _ => usual(request),
+                })
+                .await;
+                let relay = Lossy::to(scripted.address, Rates::NONE).await;
+                let orchestrator = handle(relay.address, certificates).await;
+                let mut arrivals = scripted.arrivals();
+                let call = tokio::spawn({
+                    let orchestrator = orchestrator.clone();
+                    async move { orchestrator.tool_call(call_of("x")).await }
+                });
+                arrivals.recv().await.unwrap();
+                relay.cut(true);
+                sleep(Duration::from_millis(moment)).await;
+                relay.cut(false);
+                sleep(Duration::from_secs(3)).await;
+                go.send(true).unwrap();
+                assert!(call.await.unwrap().unwrap().success, "away for {moment} ms");
+                assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
+            }
+        });
+        join_all(moments).await;
     });
 }
 

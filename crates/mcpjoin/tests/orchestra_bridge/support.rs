@@ -300,7 +300,7 @@ fn in_any_order(mut response: Response) -> Response {
     match &mut response {
         Response::ListTools(list) => list.tools.sort_by_cached_key(|tool| random.hash_one(&tool.name)),
         Response::ListPrompts(list) => {
-            list.prompts.sort_by_cached_key(|prompt| random.hash_one(&prompt.name))
+            list.prompts.sort_by_cached_key(|prompt| random.hash_one(&prompt.name));
         }
         _ => {}
     }

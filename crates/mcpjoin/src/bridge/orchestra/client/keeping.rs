@@ -260,24 +260,33 @@ impl Keeping {
         if !silent() {
             return None;
         }
+        let begun = Instant::now();
+        let mut nobody = pin!(connection.nobody_listens());
+        let deserted = |error| Some(Ended::Lost(format!("nobody listens there any more: {error}")));
         let fresh = tokio::select! {
             biased;
-            error = connection.nobody_listens() => {
-                return Some(Ended::Lost(format!("nobody listens there any more: {error}")));
-            }
+            error = &mut nobody => return deserted(error),
             fresh = self.connect(None) => fresh,
         };
         match fresh {
             Ok(fresh) => {
-                // Whoever shakes hands can also acknowledge.
-                sleep(a_while).await;
+                // Whoever shakes hands can also acknowledge, in as much time. It is asked once more: of what was lost on the
+                // way before nothing is sent again for a while.
+                let as_long = begun.elapsed().min(self.options.silence).max(a_while);
+                let _ = timeout(as_long, exchange::health(connection)).await;
                 if silent() {
                     return Some(Ended::Replaced(fresh));
                 }
                 fresh.close(0, "client closed");
             }
-            // Nobody says anything. The idle limit says when it is over, and until then it may come back.
-            Err(error) => tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent"),
+            Err(error) => {
+                // Both have asked the system, and it may have answered the other one first.
+                if let Ok(error) = timeout(a_while, nobody).await {
+                    return deserted(error);
+                }
+                // Nobody says anything. The idle limit says when it is over, and until then it may come back.
+                tracing::debug!(target: "mcpjoin", %error, "the orchestrator is silent");
+            }
         }
         None
     }
