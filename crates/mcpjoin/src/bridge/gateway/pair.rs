@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Call, NotifyRefused, Reply};
+use mcpjoin_proto::session::{Call, Limits, NotifyRefused, Reply};
 use mcpjoin_proto::types::ServerCapabilities;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request};
 use tokio::sync::watch;
 
 use super::pace::paced;
-use super::relaying::{call, failure, forward, params_len, too_long_to_subscribe};
+use super::relaying::{call, failure, forward, params_len};
 use super::telling::Telling;
 use super::upstream::Answers;
 use crate::client::Client;
@@ -137,7 +137,7 @@ impl Pair {
         let Some(uri) = uri.as_ref().and_then(|uri| uri.to_string_value()) else { return };
         if *method == Method::Unsubscribe {
             state.subscriptions.remove(&*uri);
-        } else if too_long_to_subscribe(params.raw().as_str()).is_none()
+        } else if params.raw().len() <= Limits::default().subscription_bytes
             && (state.subscriptions.len() < SUBSCRIPTIONS || state.subscriptions.contains_key(&*uri))
         {
             state.subscriptions.insert((*uri).into(), params);
