@@ -38,7 +38,7 @@ fn prompts(request: &PluginRequest) -> Act {
             messages: vec![
                 message("user", Some(("text", "Do it"))),
                 message("assistant", Some(("text", "Done"))),
-                message("user", None),
+                message("system", None),
                 message("user", Some(("resource", "# A page"))),
             ],
         })),
@@ -68,7 +68,7 @@ fn prompts_are_listed_and_filled_in() {
                 "messages": [
                     { "role": "user", "content": { "type": "text", "text": "Do it" } },
                     { "role": "assistant", "content": { "type": "text", "text": "Done" } },
-                    // The original writes {"type":""}, which is no MCP.
+                    // The original writes {"type":""}, which is no MCP, and the role as it comes.
                     { "role": "user", "content": { "type": "text", "text": "" } },
                     { "role": "user", "content": { "type": "resource",
                         "resource": { "uri": "orchestra://prompt", "text": "# A page" } } },
