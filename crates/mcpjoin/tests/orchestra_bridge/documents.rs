@@ -6,9 +6,12 @@ use mcpjoin::bridge::orchestra::wire::{
     ContentBlock, ListPromptsResponse, PluginRequest, PromptArgument, PromptDefinition, PromptGetResponse,
     PromptMessage, StorageEntry, StorageListResponse, StorageReadResponse,
 };
+use mcpjoin::check::{Outcome, Selection, judge};
+use mcpjoin::link::{Link, SocketError};
+use mcpjoin::validate::Validator;
 use serde_json::json;
 
-use crate::support::{Act, Stage, healthy, of_json, refusal, run};
+use crate::support::{Act, Stage, healthy, of_json, refusal, run, usual};
 
 fn message(role: &str, content: Option<(&str, &str)>) -> PromptMessage {
     let content = content.map(|(kind, text)| ContentBlock { r#type: kind.into(), text: text.into() });
@@ -333,5 +336,44 @@ fn what_is_not_there_is_an_error_and_so_is_what_leads_out_of_the_folder() {
             assert!(wrong["error"]["message"].as_str().unwrap().contains("invalid resource URI"), "{wrong}");
         }
         assert_eq!(stage.scripted.requests().len(), asked, "nothing was asked for these");
+    });
+}
+
+#[test]
+fn our_own_rules_accuse_the_bridge_of_nothing() {
+    run(async {
+        let stage = Stage::new(|request| match &request.request {
+            // As Orchestra's orchestrator says it.
+            Some(Request::PromptGet(get)) if !["plan", "write"].contains(&&*get.prompt_name) => {
+                Act::Say(Response::PromptGet(PromptGetResponse {
+                    description: format!("no plugin provides prompt {:?}", get.prompt_name),
+                    messages: Vec::new(),
+                }))
+            }
+            Some(Request::PromptGet(_) | Request::ListPrompts(_)) => prompts(request),
+            Some(Request::StorageRead(_) | Request::StorageList(_)) => storage(request),
+            _ => usual(request),
+        })
+        .await;
+        let bridge = stage.bridge.clone();
+        let validator = Validator::stream(move || {
+            let (ours, theirs) = tokio::io::duplex(256 * 1024);
+            let [ours, theirs] = [ours, theirs].map(|end| {
+                let (reader, writer) = tokio::io::split(end);
+                Link::stream(reader, writer, "test")
+            });
+            let bridge = bridge.clone();
+            tokio::spawn(async move { bridge.serve(theirs).await });
+            async { Ok::<Link, SocketError>(ours) }
+        });
+        let trace = validator.run().await.unwrap();
+        let report = judge(&trace, &Selection::default());
+        let failed: Vec<_> = report.failed().map(|verdict| (verdict.rule.slug, &verdict.outcome)).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+        let passed = |slug: &str| {
+            let verdict = report.verdicts.iter().find(|verdict| verdict.rule.slug == slug).unwrap();
+            matches!(verdict.outcome, Outcome::Passed)
+        };
+        assert!(passed("resource-uri-valid"));
     });
 }
