@@ -242,12 +242,12 @@ fn size(outbound: &Outbound) -> usize {
 }
 
 pub(super) fn message_size(message: &Message) -> usize {
-    let name = match message {
-        Message::Request(request) => return request_size(request),
-        Message::Notification(notification) => method_size(&notification.method),
+    let id = match message {
+        Message::Request(request) => request.id.held(),
+        Message::Notification(_) => 0,
         Message::Response(response) => response.id.as_ref().map_or(0, RequestId::held),
     };
-    name + message.payload_len() + ENVELOPE
+    id + message.payload_len() + ENVELOPE
 }
 
 /// What a request holds. Its sender chooses the lengths of its id and of an unknown method, too.
@@ -258,15 +258,7 @@ pub(super) fn request_size(request: &Request) -> usize {
 
 /// The same of a request without parameters.
 pub(super) fn bare_size(id: &RequestId, method: &Method) -> usize {
-    id.held() + method_size(method) + ENVELOPE
-}
-
-/// The known names are part of the envelope.
-fn method_size(method: &Method) -> usize {
-    match method {
-        Method::Other(name) => name.len(),
-        _ => 0,
-    }
+    id.held() + method.held() + ENVELOPE
 }
 
 #[cfg(test)]
