@@ -409,9 +409,9 @@ mod tests {
                 .collect();
             let (long, marks) = ("x".repeat(long), marks.join(","));
             let schema = format!(r#"{{"properties":{{"{long}":{{"properties":{{{marks}}}}}}}}}"#);
-            header_marks(&Raw::parse(schema).expect("JSON"))
+            header_marks(&Raw::parse(schema).expect("JSON")).map(|marks| marks.len())
         };
-        assert_eq!(schema(2000, 100).map(|marks| marks.len()), Ok(100));
+        assert_eq!(schema(2000, 100), Ok(100));
         // 10 MB would become a terabyte.
         assert_eq!(schema(5_000_000, 100_000), Err(InvalidHeaderMark::TooLarge));
         assert_eq!(schema(2000, 200), Err(InvalidHeaderMark::TooLarge));
