@@ -38,14 +38,14 @@ impl Change {
 impl Ord for Change {
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
-        tests::COMPARISONS.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        crate::raw::COMPARISONS.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         self.text().cmp(&other.text())
     }
 }
 
 impl PartialEq for Change {
     fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
+        self.cmp(other).is_eq()
     }
 }
 
@@ -264,13 +264,11 @@ pub(super) fn bare_size(id: &RequestId, method: &Method) -> usize {
 #[cfg(test)]
 mod tests {
     use alloc::format;
-    use core::sync::atomic::{AtomicUsize, Ordering};
+    use core::sync::atomic::Ordering;
 
     use super::*;
+    use crate::raw::COMPARISONS;
     use crate::{Payload, Raw};
-
-    /// How often two changes were compared.
-    pub(super) static COMPARISONS: AtomicUsize = AtomicUsize::new(0);
 
     fn updated(number: usize) -> Notification {
         let params = format!(r#"{{"uri":"file:///{number}"}}"#);
