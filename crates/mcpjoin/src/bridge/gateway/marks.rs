@@ -41,7 +41,7 @@ impl Marks {
             let marks = schema.and_then(|schema| header_marks(&schema).ok()).unwrap_or_default();
             let mut known = self.lock();
             if marks.is_empty() {
-                known.remove(&*name);
+                known.remove(&name);
             } else {
                 let bytes = marks.iter().map(HeaderMark::weight).sum();
                 known.insert(&name, marks.into(), bytes);

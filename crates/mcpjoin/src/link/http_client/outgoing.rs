@@ -159,7 +159,7 @@ impl Outgoing {
     }
 
     fn marks_of(&self, call: &Request) -> Option<&Vec<HeaderMark>> {
-        self.marks.get(&*call.params.as_ref()?.name_string()?)
+        self.marks.get(&call.params.as_ref()?.name_string()?)
     }
 
     /// The headers of a request for a list, as the link itself makes it; `None` before a modern request was made.
