@@ -55,6 +55,7 @@ impl<V> KnownTools<V> {
         self.tools.get(name).map(|known| &known.value)
     }
 
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
