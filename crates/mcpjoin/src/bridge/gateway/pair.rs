@@ -13,7 +13,7 @@ use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request};
 use tokio::sync::watch;
 
 use super::pace::paced;
-use super::relaying::{call, failure, forward, params_len};
+use super::relaying::{call, failure, forward};
 use super::telling::Telling;
 use super::upstream::Answers;
 use crate::client::Client;
@@ -54,8 +54,8 @@ struct State {
 
 impl State {
     fn has_room_for(&self, early: &Notification) -> bool {
-        let bytes: usize = self.early.iter().map(params_len).sum();
-        self.early.len() < EARLY && bytes.saturating_add(params_len(early)) <= EARLY_BYTES
+        let bytes: usize = self.early.iter().map(Notification::payload_len).sum();
+        self.early.len() < EARLY && bytes.saturating_add(early.payload_len()) <= EARLY_BYTES
     }
 }
 
@@ -311,6 +311,10 @@ mod tests {
         let told = [of(EARLY_BYTES / 2), of(EARLY_BYTES / 2 + 1), of(EARLY_BYTES / 2), of(8)];
         told.iter().cloned().for_each(|told| pair.tell(told));
         assert_eq!(pair.lock().early, [told[0].clone(), told[2].clone()]);
+        // The name is the server's choice, too.
+        let named = Method::parse(&"x".repeat(EARLY_BYTES / 4));
+        pair.tell(Notification { method: named, params: None });
+        assert_eq!(pair.lock().early.len(), 2);
     }
 
     #[test]
