@@ -16,9 +16,16 @@ use crate::steps;
 /// A group that has not ended by then never will.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// Packages whose tests start processes and mostly wait for them: so many of these at once for each processor. (On two
-/// processors the tests of the command line take 53 s instead of 121, of which 34 are computing.)
-const WAITING: [&str; 2] = ["mcpjoin-cli", "interop"];
+/// Groups whose tests mostly wait, for processes or for time limits: so many of these at once for each processor. (On two
+/// processors the tests of the command line take 53 s instead of 121, of which 34 are computing; those of `doctor` 13 s instead
+/// of 26, of which one is.)
+const WAITING: [&str; 5] = [
+    "mcpjoin-cli",
+    "interop",
+    "mcpjoin tests/doctor",
+    "mcpjoin tests/orchestra_bridge",
+    "mcpjoin tests/validate",
+];
 const AT_ONCE: usize = 3;
 
 /// The tests that one binary holds.
@@ -142,7 +149,7 @@ impl Group {
     pub(crate) fn run(&self, environment: &[(&str, &Path)]) -> Result<Tally> {
         let mut command = self.command();
         command.envs(environment.iter().copied());
-        if WAITING.contains(&&*self.package) {
+        if WAITING.contains(&&*self.package) || WAITING.contains(&&*self.name) {
             let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
             command.arg(format!("--test-threads={}", processors * AT_ONCE));
         }

@@ -32,6 +32,7 @@ mod der;
 #[cfg(unix)]
 pub mod doctor;
 pub mod handler;
+mod known_tools;
 pub mod link;
 #[cfg(unix)]
 mod process;

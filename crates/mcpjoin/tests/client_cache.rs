@@ -422,6 +422,8 @@ async fn a_notification_makes_stale_what_it_is_about_and_nothing_else() {
         ("notifications/resources/list_changed", json!({}), &["resources/list", "resources/templates/list"]),
         ("notifications/resources/updated", json!({"uri": "a:b"}), &["resources/read"]),
         ("notifications/resources/updated", json!({"uri": "a:b/below"}), &["resources/read"]),
+        ("notifications/resources/updated", json!({"uri": "a:b?page=2"}), &["resources/read"]),
+        ("notifications/resources/updated", json!({"uri": "a:b#top"}), &["resources/read"]),
         ("notifications/resources/updated", json!({"uri": "a:bc"}), &[]),
         ("notifications/resources/updated", json!({"uri": "a:other"}), &[]),
     ] {

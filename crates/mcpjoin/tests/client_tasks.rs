@@ -718,16 +718,20 @@ async fn core_a_list_that_has_changed_is_read_again() {
 
 #[tokio::test(start_paused = true)]
 async fn core_of_ten_thousand_tools_the_kinds_are_remembered_and_of_one_more_not() {
-    for (count, lists) in [(10_000, 1), (10_001, 2)] {
+    // Their names have 4 MiB all together, with the two words that say what they can be.
+    const LONGEST: usize = (4 << 20) - "lastoptionaloptional".len();
+    let long = |bytes: usize| vec!["x".repeat(bytes), "last".to_owned()];
+    let many = |count: usize| (0..count).map(|name| name.to_string()).collect::<Vec<_>>();
+    for (names, lists) in [(many(10_000), 1), (many(10_001), 2), (long(LONGEST), 1), (long(LONGEST + 1), 2)] {
         let (client, mut server) = core(taking()).await;
-        let tool = |name: usize| {
+        let tool = |name: &String| {
             let (schema, support) = (json!({"type": "object"}), json!({"taskSupport": "optional"}));
-            json!({"name": name.to_string(), "inputSchema": schema, "execution": support})
+            json!({"name": name, "inputSchema": schema, "execution": support})
         };
-        let tools = json!({"tools": (0..count).map(tool).collect::<Vec<_>>()});
+        let tools = json!({"tools": names.iter().map(tool).collect::<Vec<_>>()});
+        let (last, count) = (names[names.len() - 1].clone(), names.len());
         for call in 0..2 {
-            let last = (count - 1).to_string();
-            let (result, ()) = tokio::join!(client.call_tool(last, None).as_task(), async {
+            let (result, ()) = tokio::join!(client.call_tool(last.clone(), None).as_task(), async {
                 if call < lists {
                     let list = server.expect("tools/list").await;
                     server.result(list.id, tools.clone()).await;

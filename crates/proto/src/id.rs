@@ -2,7 +2,8 @@
 //!
 //! The specification ([requests](https://modelcontextprotocol.io/specification/2025-11-25/basic#requests))
 //! allows both and never null. A peer gets back what it sent: `1` and `"1"` are different names, and an
-//! integer that no machine word holds is kept as the digits it was written with, never rounded.
+//! integer that no machine word holds is kept as the digits it was written with, never rounded. To JSON Schema, in which
+//! the specification is written, `1.0` is an integer too; it comes back as `1.0`.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -15,13 +16,13 @@ use serde::ser::{Serialize, Serializer};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Name {
     Integer(i64),
-    /// An integer outside `i64`, or one written in a way that `i64` would not give back (`-0`): its digits.
+    /// An integer outside `i64`, or one written in a way that `i64` would not give back (`-0`, `1.0`): its digits.
     Digits(Box<str>),
     String(Box<str>),
 }
 
 impl Name {
-    /// Reads an integer from the digits it was written with (`-?[0-9]+`, as the scanner has checked).
+    /// Reads an integer from the digits it was written with, as [`is_integer`] has checked.
     fn from_digits(digits: &str) -> Self {
         match digits.parse::<i64>() {
             Ok(value) if digits != "-0" => Self::Integer(value),
@@ -36,6 +37,12 @@ impl Name {
             Self::String(string) => crate::json::write_string(string, out),
         }
     }
+}
+
+/// Whether the text of a number is that of an integer which names something: `-?[0-9]+(\.0+)?`.
+pub(crate) fn is_integer(number: &str) -> bool {
+    let whole = number.trim_end_matches('0').strip_suffix('.');
+    crate::scan::is_integer(whole.unwrap_or(number))
 }
 
 /// Both names have the same shape and the same rules; only what they name differs.
@@ -65,7 +72,7 @@ macro_rules! name {
             }
 
             /// From the digits of a JSON integer. The digits are kept exactly when they do not fit an `i64`.
-            /// The caller has checked that they are `-?[0-9]+`.
+            /// The caller has checked them with [`is_integer`].
             pub(crate) fn from_digits(digits: &str) -> Self {
                 Self(Name::from_digits(digits))
             }
@@ -112,7 +119,7 @@ macro_rules! name {
                 if let Some(string) = raw.to_string_value() {
                     return Ok(Self::from(&*string));
                 }
-                if raw.kind() == crate::Kind::Number && crate::scan::is_integer(raw.as_str()) {
+                if raw.kind() == crate::Kind::Number && is_integer(raw.as_str()) {
                     return Ok(Self::from_digits(raw.as_str()));
                 }
                 Err(de::Error::custom("expected an integer or a string"))

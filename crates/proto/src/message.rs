@@ -307,20 +307,31 @@ impl core::fmt::Debug for Payload {
 }
 
 impl Message {
-    /// The bytes of what it carries: its params or its result, or an error's text and data. What stands around
-    /// them is not counted.
+    /// The bytes of what it carries: its params or its result, or an error's text and data; and of a method that is not
+    /// known, whose name is as long as its sender wants. What stands around them is not counted.
     #[must_use]
     pub fn payload_len(&self) -> usize {
-        let length = |payload: Option<&Payload>| payload.map_or(0, |payload| payload.raw().len());
         match self {
-            Self::Request(request) => length(request.params.as_ref()),
-            Self::Notification(notification) => length(notification.params.as_ref()),
+            Self::Request(request) => carried(&request.method, request.params.as_ref()),
+            Self::Notification(notification) => notification.payload_len(),
             Self::Response(Response { outcome: Ok(result), .. }) => result.raw().len(),
             Self::Response(Response { outcome: Err(error), .. }) => {
                 error.message.len() + error.data.as_ref().map_or(0, Raw::len)
             }
         }
     }
+}
+
+impl Notification {
+    /// The bytes of what it carries, as [`Message::payload_len`] counts them.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        carried(&self.method, self.params.as_ref())
+    }
+}
+
+fn carried(method: &Method, params: Option<&Payload>) -> usize {
+    method.held() + params.map_or(0, |params| params.raw().len())
 }
 
 impl From<Request> for Message {

@@ -118,6 +118,14 @@ macro_rules! methods {
                 }
             }
 
+            /// The bytes of a name that its sender has chosen: none where it is known.
+            pub(crate) fn held(&self) -> usize {
+                match self {
+                    Self::Other(name) => name.len(),
+                    _ => 0,
+                }
+            }
+
             /// The method's row; `None` for one that no revision knows.
             #[must_use]
             pub fn facts(&self) -> Option<&'static MethodFacts> {

@@ -23,8 +23,20 @@ use crate::scan::{self, ScanError};
 ///
 /// With serde it is the JSON value itself, in any format: the text is passed through unchanged by this
 /// crate's own reader and writer and transcribed by others. Two are equal when their texts are equal.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Eq)]
 pub struct Raw(Bytes);
+
+/// How often two texts were compared: in tests, which count what a look-up costs.
+#[cfg(test)]
+pub(crate) static COMPARISONS: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Self) -> bool {
+        #[cfg(test)]
+        COMPARISONS.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        self.0 == other.0
+    }
+}
 
 /// What a JSON text is, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

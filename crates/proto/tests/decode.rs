@@ -268,7 +268,7 @@ fn b26_each_element_of_a_batch_is_judged_alone() {
 
 #[test]
 fn b27_an_id_is_an_integer_or_a_string() {
-    for id in ["true", "false", "{}", "[]", "1.5", "1e2", "1.0", "{\"a\":1}"] {
+    for id in ["true", "false", "{}", "[]", "1.5", "1.50", "1e2", "1.0e1", "{\"a\":1}"] {
         let found = error(request(id));
         assert_eq!(
             (&found.kind, found.code(), &found.id),
@@ -284,7 +284,17 @@ fn b27_an_id_is_an_integer_or_a_string() {
 
 #[test]
 fn b28_ids_are_echoed_digit_for_digit() {
-    for id in ["-1", "0", "-0", "9007199254740993", "9223372036854775807", "-9223372036854775808"] {
+    for id in [
+        "-1",
+        "0",
+        "-0",
+        "9007199254740993",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1.0",
+        "-0.00",
+        "18446744073709551616.0",
+    ] {
         assert_eq!(through(&request(id)), request(id));
     }
 }

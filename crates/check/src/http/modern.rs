@@ -2,7 +2,7 @@
 //! tools whose arguments stand in headers.
 
 use mcpjoin_proto::http::headers::name;
-use mcpjoin_proto::http::params::header_marks;
+use mcpjoin_proto::http::params::{InvalidHeaderMark, header_marks};
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{Message, Method, Notification, ProgressToken, Raw, code};
 
@@ -187,6 +187,8 @@ pub(super) static RULES: [Rule; 12] = [
             });
             let judged = tools.filter_map(|(exchange, line, tool)| {
                 let broken = header_marks(&member(&tool, "inputSchema")?).err();
+                // That is our bound and no rule.
+                let broken = broken.filter(|why| !matches!(why, InvalidHeaderMark::TooLarge));
                 let name = text(&tool, "name").unwrap_or_default();
                 Some(broken.map(|why| exchange.finding_in(format!("the tool {name:?}: {why}"), line)))
             });

@@ -130,7 +130,7 @@ impl Calling {
         }
         let Stage::Sent(id) = self.stage else { return Poll::Ready(None) };
         let Some(slot) = state.slots.get_mut(id) else { return Poll::Ready(None) };
-        if let Some(notification) = slot.notifications.pop_front() {
+        if let Some(notification) = slot.pop() {
             return Poll::Ready(Some(CallEvent::Notification(notification)));
         }
         if let Some(progress) = slot.progress.take() {

@@ -113,14 +113,17 @@ pub(crate) struct Slot {
     /// Progress that nobody has looked at yet: the newest says all.
     pub(crate) progress: Option<ProgressParams>,
     /// Notifications that belong to the call and that nobody has looked at yet.
-    pub(crate) notifications: VecDeque<Notification>,
+    notifications: VecDeque<Notification>,
+    /// Their bytes.
+    bytes: usize,
     /// Notifications that were dropped because nobody looked at them.
     pub(crate) dropped: u64,
     pub(crate) waker: Option<Waker>,
 }
 
-/// Notifications that wait in a slot; the oldest are dropped, and counted, beyond it.
+/// Notifications that wait in a slot, and their bytes beside the newest; the oldest are dropped, and counted, beyond it.
 const SLOT_NOTIFICATIONS: usize = 1024;
+const SLOT_BYTES: usize = 4 * 1024 * 1024;
 
 impl Core {
     pub(crate) fn new(session: Session) -> Self {
@@ -293,10 +296,19 @@ impl Inner {
 
 impl Slot {
     pub(crate) fn push(&mut self, notification: Notification) {
-        if self.notifications.len() == SLOT_NOTIFICATIONS {
-            self.notifications.pop_front();
+        while (self.notifications.len() == SLOT_NOTIFICATIONS || self.bytes > SLOT_BYTES)
+            && self.pop().is_some()
+        {
             self.dropped += 1;
         }
+        self.bytes += notification.payload_len();
         self.notifications.push_back(notification);
+    }
+
+    /// The oldest notification that nobody has looked at.
+    pub(crate) fn pop(&mut self) -> Option<Notification> {
+        let oldest = self.notifications.pop_front()?;
+        self.bytes -= oldest.payload_len();
+        Some(oldest)
     }
 }

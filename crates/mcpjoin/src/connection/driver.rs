@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use mcpjoin_proto::decode::DecodeErrorKind;
 use mcpjoin_proto::session::{CloseCause, Event, Inbound, LinkEnd, Reply, State, Violation};
-use mcpjoin_proto::{Message, Notification, Request, RequestId, Time};
+use mcpjoin_proto::{Notification, Request, RequestId, Time};
 use tokio::time::Sleep;
 
 use super::context::Context;
@@ -204,7 +204,7 @@ impl Driver {
                     // Where messages come one by one, there is never need for more.
                     self.inbound.reserve_exact(1);
                 }
-                bytes += payload(&inbound);
+                bytes += inbound.payload_len();
                 ended = matches!(inbound, Inbound::Closed { .. });
                 self.inbound.push_back(inbound);
             }
@@ -565,15 +565,6 @@ fn noted(violation: &Violation) {
         tracing::warn!(target: "mcpjoin", limit = "message", "a message was refused: {}", error.kind);
     } else {
         tracing::debug!(target: "mcpjoin", %violation, "the peer broke a rule");
-    }
-}
-
-/// The bytes of what came in, as far as it is worth counting.
-fn payload(inbound: &Inbound) -> usize {
-    match inbound {
-        Inbound::Message { message, .. } => message.payload_len(),
-        Inbound::Batch { parts, .. } => parts.iter().flatten().map(Message::payload_len).sum(),
-        _ => 0,
     }
 }
 

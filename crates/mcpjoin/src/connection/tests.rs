@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mcpjoin_proto::decode::{Decoded, decode};
 use mcpjoin_proto::session::{Ask, CallError, ClientRole, Event, Inbound, LinkCaps, Origin, Reply};
 use mcpjoin_proto::types::{ClientCapabilities, Implementation};
-use mcpjoin_proto::{DecodeLimits, Era, Time};
+use mcpjoin_proto::{DecodeLimits, Era, Payload, Raw, Time};
 
 use super::*;
 use crate::handler::Nothing;
@@ -312,4 +312,34 @@ fn of_the_notifications_of_a_call_that_nobody_looks_at_the_newest_are_kept_and_t
         assert_eq!(next, told(number));
     }
     assert!(call.poll_event(&mut cx).is_pending());
+}
+
+#[test]
+fn the_notifications_of_a_call_that_nobody_looks_at_have_a_total_in_bytes_beside_the_newest() {
+    const MIB: usize = 1024 * 1024;
+    let core = opened(Limits::default());
+    let mut cx = TaskContext::from_waker(Waker::noop());
+    let mut call = Connection::from_core(core.clone()).call(Call::new(Method::Ping));
+    assert!(call.poll_event(&mut cx).is_pending());
+    // The name of an unknown method counts: its sender has chosen it.
+    let told = |name: &str, bytes: usize| {
+        let params = Raw::string(&"x".repeat(bytes - 2));
+        Notification { method: Method::parse(name), params: Some(Payload::from_raw(params)) }
+    };
+    let push = |told: Notification| core.lock().slots.get_mut(2).expect("it is under way").push(told);
+    let dropped = |told: Vec<Notification>, call: &mut Calling| {
+        let before = call.dropped();
+        told.into_iter().for_each(push);
+        let dropped = call.dropped() - before;
+        while call.poll_event(&mut TaskContext::from_waker(Waker::noop())).is_ready() {}
+        dropped
+    };
+    assert_eq!(dropped(vec![told("a", 4 * MIB - 1), told("b", 9 * MIB)], &mut call), 0);
+    assert_eq!(dropped(vec![told("a", 4 * MIB), told("b", 2)], &mut call), 1);
+    assert_eq!(dropped(vec![told("a", MIB), told(&"b".repeat(4 * MIB), 2), told("c", 2)], &mut call), 2);
+    assert_eq!(
+        dropped((0..8).map(|_| told("a", MIB)).collect(), &mut call),
+        4,
+        "what was taken counts no more"
+    );
 }

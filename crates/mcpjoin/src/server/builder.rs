@@ -175,9 +175,9 @@ impl ServerBuilder {
     /// 2025-11-25, except over HTTP [without sessions](crate::link::HttpOptions::stateless): there everybody could list
     /// everybody's tasks.
     ///
-    /// A server keeps 1,024 tasks, 128 of them for one principal or one session, each for an hour at most; then it is
-    /// called off. Whose a task is says the principal ([`HttpOptions::principal`](crate::link::HttpOptions::principal))
-    /// or, without one, at 2025-11-25 the session, with which it ends. In the modern era a client without a principal
+    /// A server keeps 1,024 tasks, 128 of them for one principal or one session, with 256 MiB and 32 MiB of parameters and
+    /// results, each for an hour at most; then it is called off. Whose a task is says the principal
+    /// ([`HttpOptions::principal`](crate::link::HttpOptions::principal)) or, without one, at 2025-11-25 the session, with which it ends. In the modern era a client without a principal
     /// shows with the task's id, 128 random bits, that the task is its own. A task lives in the process that began it:
     /// another replica answers that it does not know the task, so requests about a task must reach the same replica.
     pub fn tasks(mut self) -> Self {

@@ -515,3 +515,37 @@ impl Live {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    const MIB: usize = 1024 * 1024;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_noted_of_a_run_has_a_total_in_bytes() {
+        let (near, mut far) = tokio::io::duplex(MIB);
+        let (reader, writer) = tokio::io::split(near);
+        let link = Link::stream(reader, writer, "flood");
+        let newest = Version::ALL[Version::ALL.len() - 1].clone();
+        let mut live = Live::on(link, "run", newest, &Limits::default(), Duration::from_secs(1));
+        let (begin, end) = (r#"{"jsonrpc":"2.0","method":""#, "\"}");
+        let name = "x".repeat(MIB - begin.len() - end.len());
+        let line = format!("{begin}{name}{end}\n");
+        let flood = async {
+            for _ in 0..70 {
+                far.write_all(line.as_bytes()).await.expect("it is open");
+            }
+        };
+        tokio::select! {
+            biased;
+            () = live.look(Duration::from_secs(60)) => {}
+            () = async { flood.await; std::future::pending().await } => {}
+        }
+        assert!(matches!(live.over(), Some(Over::Flood)), "{:?}", live.over());
+        assert_eq!(live.lines(), MOST_BYTES / MIB);
+        assert_eq!(live.close().await.events.len(), MOST_BYTES / MIB + 1, "and that our side was closed");
+    }
+}

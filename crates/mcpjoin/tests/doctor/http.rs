@@ -408,6 +408,24 @@ fn streamable_http_behind_a_url_for_http_sse_is_told() {
 }
 
 #[test]
+fn of_an_answer_at_another_path_16_kib_are_read() {
+    run(async {
+        const ANSWER: usize = 16 * 1024;
+        let word = "session";
+        for (before, is_read) in [(ANSWER - word.len(), true), (ANSWER - word.len() + 1, false)] {
+            let server = Canned::new(move |asked| match &*asked.about {
+                "ping" => page("400 Bad Request", &("x".repeat(before) + word)),
+                _ => page("404 Not Found", "no"),
+            });
+            let server = server.await;
+            let report = examined(Link::http(server.url()).legacy_sse()).await;
+            let is_streamable = report.findings.iter().any(|finding| finding.id == "streamable-http");
+            assert_eq!(is_streamable, is_read, "{report:#?}");
+        }
+    });
+}
+
+#[test]
 fn clocks_that_are_far_apart_are_told() {
     run(async {
         for (date, ahead) in

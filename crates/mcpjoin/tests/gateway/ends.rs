@@ -440,22 +440,27 @@ fn a_modern_server_that_was_given_up_is_another_one_for_the_next_request() {
     });
 }
 
+/// A client that has asked for a server, and where to give it one.
+async fn while_it_starts() -> (Raw, tokio::sync::oneshot::Sender<Link>) {
+    let (started, start) = tokio::sync::oneshot::channel();
+    let start = Mutex::new(Some(start));
+    let gateway = Gateway::builder(move || {
+        let start = start.lock().unwrap().take().unwrap();
+        async move { start.await.map_err(|_| io::Error::other("not started")) }
+    })
+    .build();
+    // What one side has written and the other not read.
+    const ROOM: usize = 4096;
+    let (link, mut client) = Raw::pair_of(ROOM);
+    tokio::spawn(async move { gateway.serve(link).await });
+    client.say(INITIALIZE).await;
+    (client, started)
+}
+
 #[test]
 fn who_says_much_while_its_server_starts_is_read_up_to_a_bound_and_loses_nothing() {
     run(async {
-        let (started, start) = tokio::sync::oneshot::channel();
-        let start = Mutex::new(Some(start));
-        let gateway = Gateway::builder(move || {
-            let start = start.lock().unwrap().take().unwrap();
-            async move { start.await.map_err(|_| io::Error::other("not started")) }
-        })
-        .build();
-        // What one side has written and the other not read.
-        const ROOM: usize = 4096;
-        let (link, mut client) = Raw::pair_of(ROOM);
-        let serving = gateway.clone();
-        let _served = tokio::spawn(async move { serving.serve(link).await });
-        client.say(INITIALIZE).await;
+        let (mut client, started) = while_it_starts().await;
         let mut said = 0;
         let flood = async {
             loop {
@@ -471,6 +476,27 @@ fn who_says_much_while_its_server_starts_is_read_up_to_a_bound_and_loses_nothing
         open_legacy(&mut server).await;
         for number in 0..said {
             assert_eq!(server.value().await["params"]["n"], number);
+        }
+    });
+}
+
+#[test]
+fn what_is_held_while_a_server_starts_has_a_total_in_bytes_whatever_it_is() {
+    run(async {
+        let long = "x".repeat(1 << 20);
+        let params = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"n":"{long}"}}}}"#);
+        let named = format!(r#"{{"jsonrpc":"2.0","method":"{long}"}}"#);
+        for line in [&params, &named, &format!("[{params}]")] {
+            let (mut client, _started) = while_it_starts().await;
+            let mut said = 0;
+            let flood = async {
+                loop {
+                    client.say(line).await;
+                    said += 1;
+                }
+            };
+            assert!(tokio::time::timeout(Duration::from_secs(60), flood).await.is_err());
+            assert_eq!(said, 8, "messages of a mebibyte were read; {}", &line[..40]);
         }
     });
 }

@@ -480,3 +480,45 @@ fn without_sessions_a_client_gets_no_server_that_another_address_has_used() {
         served.abort();
     });
 }
+
+#[test]
+fn only_lists_of_tools_say_which_arguments_headers_repeat() {
+    run(async {
+        let (mut servers, start) = Servers::set();
+        let gateway = Gateway::builder(start).build();
+        let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+        let url = listener.url();
+        let serving = gateway.clone();
+        let served = tokio::spawn(async move {
+            serving.serve_http(listener, HttpOptions::new(), std::future::pending()).await;
+        });
+        let ask = |method: &'static str, name: &str, members: &str| {
+            let (url, body) = (url.clone(), super::modern_request("1", method, members, ""));
+            let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}\r\n")
+                .replace("\r\n\r\n", "\r\n");
+            tokio::spawn(async move { post(&url, &headers, &body).await })
+        };
+        let call = || ask("tools/call", "Mcp-Name: t", r#""name":"t","arguments":{"a":"x"},"#);
+        let tools = r#""tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}}]"#;
+        let first = call();
+        let mut server = servers.next().await;
+        super::open_modern(&mut server).await;
+        let answered =
+            async |server: &mut super::Raw, asked: tokio::task::JoinHandle<String>, fields: &str| {
+                let id = server.value().await["id"].clone();
+                let result = format!(r#"{{"resultType":"complete",{fields}}}"#);
+                server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)).await;
+                let reply = asked.await.unwrap();
+                assert!(reply.starts_with("HTTP/1.1 200") && reply.contains(&result), "{reply}");
+            };
+        answered(&mut server, first, tools).await;
+        // That result was no list, so the header is not missed.
+        answered(&mut server, call(), r#""content":[]"#).await;
+        let list = format!(r#"{tools},"ttlMs":1,"cacheScope":"public""#);
+        answered(&mut server, ask("tools/list", "", ""), &list).await;
+        let refused = call().await.unwrap();
+        assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("Mcp-Param-A"), "{refused}");
+        gateway.close().await;
+        served.abort();
+    });
+}

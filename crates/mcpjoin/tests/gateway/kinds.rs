@@ -10,6 +10,7 @@ use super::{Raw, Servers, client, modern_request, run};
 /// Of a list these are looked at.
 const PAGES: usize = 1_000;
 const TOOLS: usize = 10_000;
+const TOOL_BYTES: usize = 4 * 1024 * 1024;
 
 /// A modern client has called that tool of a legacy server, which is about to be asked for its list.
 async fn called(tool: &str) -> (Gateway, Raw, Raw) {
@@ -79,6 +80,26 @@ fn the_kinds_of_so_many_tools_are_remembered() {
             let asked = server.value().await;
             assert_eq!(asked["params"]["name"], tool.to_string());
             assert_eq!(is_task(&mut server, &asked).await, is_known, "{tool}");
+            client.line().await;
+        }
+    });
+}
+
+#[test]
+fn the_names_of_the_tools_whose_kinds_are_remembered_have_a_total_in_bytes() {
+    run(async {
+        let long = |of: &str| of.repeat(TOOL_BYTES / 2 + 1);
+        let (_gateway, mut client, mut server) = called(&long("a")).await;
+        let asked = server.value().await;
+        let tools = [required(&long("a")), required(&long("b")), required("c")];
+        answers(&mut server, &asked, &json!({ "tools": tools })).await;
+        for (tool, is_known) in [(long("a"), true), (long("b"), false), ("c".to_owned(), true)] {
+            if !tool.starts_with('a') {
+                calls(&mut client, &tool).await;
+            }
+            let asked = server.value().await;
+            assert_eq!(asked["params"]["name"], tool);
+            assert_eq!(is_task(&mut server, &asked).await, is_known, "{}", &tool[..1]);
             client.line().await;
         }
     });

@@ -67,6 +67,17 @@ fn numbers_that_a_float_holds_come_back_as_they_were() {
         ("-17", "-17"),
         ("9007199254740992", "9007199254740992"),
         ("-9007199254740992", "-9007199254740992"),
+        ("9007199254740994", "9007199254740994"),
+        ("9007199254740994.0", "9007199254740994"),
+        ("18014398509481984", "18014398509481984"),
+        ("-1152921504606846976", "-1152921504606846976"),
+        ("1152921504606846976.0", "1152921504606846976"),
+        ("1.152921504606847e+18", "1152921504606846976"),
+        ("1700000000000000000", "1700000000000000000"),
+        ("1.7e18", "1700000000000000000"),
+        ("100000000000000000000", "100000000000000000000"),
+        ("10000000000000000000000", "1e+22"),
+        ("0.1000000000000000055511151231257827021181583404541015625", "0.1"),
         ("0.1", "0.1"),
         ("0.10000000000000001", "0.1"),
         ("3.141592653589793", "3.141592653589793"),
@@ -89,9 +100,12 @@ fn numbers_that_a_float_rounds_are_refused_unless_that_is_wanted() {
         ("9007199254740993", "9007199254740992"),
         ("-9007199254740993", "-9007199254740992"),
         ("9007199254740993.0", "9007199254740992"),
-        ("12345678901234567890", "12345678901234567000"),
-        ("1152921504606846976", "1152921504606847000"),
+        ("12345678901234567890", "12345678901234567168"),
+        // As JavaScript prints 2^60: these digits are another number.
+        ("1152921504606847000", "1152921504606846976"),
+        ("100000000000000000000000", "1e+23"),
         ("3.14159265358979323846", "3.141592653589793"),
+        ("0.10000000000000000555111512312578270212", "0.1"),
         ("1e-400", "0"),
     ] {
         let refused = number(there, Numbers::Exact);
@@ -107,13 +121,81 @@ fn numbers_that_a_float_rounds_are_refused_unless_that_is_wanted() {
     assert!(shown.len() < 50, "{shown}");
 }
 
+/// A small generator (xorshift), so that every run is the same.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % u64::from(sides)) as u32
+    }
+
+    /// Of any length up to 126 bits, near a float as often as anywhere.
+    fn whole(&mut self) -> u128 {
+        let bits = 1 + self.roll(126);
+        let any = (0..4).fold(0, |value: u128, _| value << 32 | u128::from(self.roll(u32::MAX)));
+        let value = 1 << (bits - 1) | any & ((1 << (bits - 1)) - 1);
+        let float = value >> bits.saturating_sub(53) << bits.saturating_sub(53);
+        match self.roll(4) {
+            0 => value,
+            1 => float,
+            2 => float + 1,
+            _ => (float - 1).max(1),
+        }
+    }
+}
+
+/// Whole numbers of all sizes, written in several ways: those that are floats pass, each with its own digits; of the
+/// others only those that are written as a program writes a float that it has.
+#[test]
+fn whole_numbers_pass_when_they_are_floats_whatever_their_size_and_form() {
+    let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+    let mut passed = 0;
+    for _ in 0..20_000 {
+        let value = dice.whole();
+        let float = value as f64;
+        let is_float = 128 - value.leading_zeros() - value.trailing_zeros() <= 53;
+        let digits = value.to_string();
+        let (first, rest) = digits.split_at(1 + dice.roll(digits.len() as u32) as usize);
+        let forms = [
+            (digits.clone(), true),
+            (format!("{digits}.000"), false),
+            (format!("{first}.{rest}0e{}", rest.len()), false),
+            (format!("{first}{rest}0E-1"), false),
+        ];
+        for (form, alone) in forms {
+            for (sign, signed) in [("", float), ("-", -float)] {
+                let sent = sent(&format!("{{\"k\":{sign}{form}}}"));
+                let shortest = format!("{float:e}").split('e').next().unwrap().replace('.', "");
+                let as_printed = !alone && digits.trim_end_matches('0') == shortest;
+                assert_eq!(sent.is_ok(), is_float || as_printed, "{sign}{form}");
+                let Ok(sent) = sent else { continue };
+                passed += 1;
+                let json = sent.to_json().unwrap();
+                let back = json.json.member("k").unwrap();
+                assert_eq!(back.as_str().parse::<f64>(), Ok(signed), "{form}");
+                let as_integer = float < 1e21;
+                if as_integer && is_float {
+                    assert_eq!(back.as_str(), format!("{sign}{digits}"));
+                }
+                let reported = as_integer && float >= 9_007_199_254_740_992.0;
+                assert_eq!(json.beyond_exact.is_some(), reported, "{form}");
+            }
+        }
+    }
+    assert!(passed > 20_000, "{passed}");
+}
+
 #[test]
 fn a_number_that_may_have_been_rounded_by_its_sender_is_reported() {
-    let json =
-        Struct::from_json(&raw(r#"{"rows":[{"id":1},{"id":1e20}]}"#), Numbers::Exact).unwrap().to_json();
-    assert_eq!(json.unwrap().beyond_exact.as_deref(), Some("rows[1].id"));
-    let json = sent(r#"{"id":9007199254740992}"#).unwrap().to_json().unwrap();
-    assert_eq!(json.beyond_exact, None);
+    let reported = |text: &str| sent(text).unwrap().to_json().unwrap().beyond_exact;
+    assert_eq!(reported(r#"{"rows":[{"id":1},{"id":1e20}]}"#).as_deref(), Some("rows[1].id"));
+    // 2^53 + 1 would have become the same.
+    assert_eq!(reported(r#"{"id":-9007199254740992}"#).as_deref(), Some("id"));
+    // No integer of any of them was rounded: there is none that is smaller, and what is larger is a float.
+    assert_eq!(reported(r#"{"id":9007199254740991,"a":0.1,"b":1e21,"c":-1e300}"#), None);
 }
 
 #[test]

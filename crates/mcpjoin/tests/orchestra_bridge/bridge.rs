@@ -155,7 +155,7 @@ fn ids_come_back_as_they_were_written() {
     run(async {
         let stage = Stage::new(usual).await;
         let mut wire = stage.opened().await;
-        for id in ["9007199254740993", "-3", "\"9007199254740993\"", "\"<a&b>\""] {
+        for id in ["9007199254740993", "-3", "1.0", "\"9007199254740993\"", "\"<a&b>\""] {
             wire.send_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
             let line = wire.line().await;
             assert!(line.contains(&format!("\"id\":{id}")), "{line}");

@@ -434,9 +434,9 @@ impl Wire {
         self.send_line(&message.to_string()).await;
     }
 
-    pub(crate) async fn send_line(&mut self, line: &str) {
+    pub(crate) async fn send_line(&mut self, line: impl AsRef<[u8]>) {
         let writer = self.writer.as_mut().expect("still open");
-        writer.write_all(line.as_bytes()).await.unwrap();
+        writer.write_all(line.as_ref()).await.unwrap();
         writer.write_all(b"\n").await.unwrap();
     }
 

@@ -218,13 +218,43 @@ fn with_lossy_numbers_it_is_rounded_as_by_the_original_and_that_is_reported() {
         let stage = Stage::with(usual, options).await;
         let mut wire = stage.opened().await;
         wire.send_line(CALL).await;
-        let logged = wire.next().await;
-        assert_eq!(logged["method"], "notifications/message");
-        assert_eq!(logged["params"]["level"], "warning");
+        for says in ["in the arguments was rounded: rows[0].id: 12345678901234567890", "rows[0].id, which"] {
+            let logged = wire.next().await;
+            assert_eq!(logged["method"], "notifications/message");
+            assert_eq!(logged["params"]["level"], "warning");
+            assert!(logged["params"]["data"].as_str().unwrap().contains(says), "{logged}");
+        }
         let answer = wire.next().await;
         let result = &answer["result"];
         assert_eq!(result["content"][0]["text"], r#"{"rows":[{"id":12345678901234567000}]}"#);
         assert_eq!(result["_meta"], json!({ "orchestra/numberBeyondExact": "rows[0].id" }));
+    });
+}
+
+#[test]
+fn a_number_that_a_float_holds_passes_at_every_size_and_is_reported_where_it_may_have_been_rounded() {
+    run(async {
+        let stage = Stage::new(usual).await;
+        let mut wire = stage.opened().await;
+        wire.ask("logging/setLevel", &json!({ "level": "emergency" })).await;
+        for (number, text, structured, reported) in [
+            ("9007199254740991", "9007199254740991", "9007199254740991", false),
+            ("9007199254740994", "9007199254740994", "9007199254740994", true),
+            ("1700000000000000000", "1700000000000000000", "1700000000000000000", true),
+            // The text has the digits of the original, which are those of another number.
+            ("1152921504606846976", "1152921504606847000", "1152921504606846976", true),
+            ("100000000000000000000", "100000000000000000000", "100000000000000000000", true),
+            ("1000000000000000000000", "1e+21", "1e+21", false),
+            ("1e300", "1e+300", "1e+300", false),
+        ] {
+            let params = format!(r#"{{"name":"echo","arguments":{{"k":{number}}}}}"#);
+            wire.send_line(&format!(r#"{{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{params}}}"#))
+                .await;
+            let line = wire.line().await;
+            assert!(line.contains(&format!(r#""text":"{{\"k\":{text}}}""#)), "{line}");
+            assert!(line.contains(&format!(r#""structuredContent":{{"k":{structured}}}"#)), "{line}");
+            assert_eq!(line.contains(r#""_meta":{"orchestra/numberBeyondExact":"k"}"#), reported, "{line}");
+        }
     });
 }
 

@@ -1,6 +1,7 @@
 //! Each request that the host answers, and those that it does not.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mcpjoin::bridge::orchestra::host::HostLimits;
 use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
@@ -17,6 +18,7 @@ use mcpjoin::proto::types::{
 };
 use mcpjoin::server::{Context, NoArguments, PromptArguments, ReadRequest, Server, ServerBuilder, tool};
 use serde_json::json;
+use tokio::sync::Barrier;
 
 use crate::{Stage, bytes, call, json, offer, run};
 
@@ -334,5 +336,26 @@ fn more_calls_than_streams_are_all_answered() {
             }
         });
         futures_util::future::join_all(calls).await;
+    });
+}
+
+/// As many as with the original, at any time: credit for streams that have ended does not come back one by one.
+#[test]
+fn a_hundred_calls_run_at_once_on_a_connection_that_has_been_used_however_often() {
+    run(async {
+        let all = Arc::new(Barrier::new(100));
+        let meet = move |_: NoArguments, _| {
+            let all = all.clone();
+            async move {
+                all.wait().await;
+                "met"
+            }
+        };
+        let stage =
+            Stage::of(&Server::builder("meeting", "1").tool(tool("meet"), meet).build().unwrap()).await;
+        for _ in 0..16 {
+            futures_util::future::join_all((0..100).map(|_| stage.call("meet", "{}"))).await;
+            stage.ask(Request::Health(HealthRequest {})).await;
+        }
     });
 }

@@ -654,6 +654,32 @@ fn one_client_has_so_many_tasks_and_leaves_room_for_others() {
 }
 
 #[test]
+fn the_tasks_of_one_client_hold_32_mib_of_parameters_and_results() {
+    run(async {
+        const LARGE: usize = 9 * 1024 * 1024;
+        let server = builder()
+            .tool(tool("large").as_task(), |_: NoArguments, _| async { "x".repeat(LARGE) })
+            .build()
+            .unwrap();
+        let mut peer = Peer::new(&server).await;
+        let mut tasks = Vec::new();
+        for _ in 0..4 {
+            let task = peer.begin("large").await;
+            assert_eq!(text(&peer.result(&task).await["result"]).len(), LARGE);
+            tasks.push(task);
+        }
+        assert_eq!(peer.code("tasks/get", json!({ "taskId": tasks[0] })).await, -32602);
+        assert_eq!(peer.get(&tasks[1]).await["status"], "completed");
+        let call = json!({ "name": "never", "task": {}, "_meta": { "x": "x".repeat(LARGE) } });
+        for _ in 0..3 {
+            assert_eq!(peer.ask("tools/call", call.clone()).await["error"], Value::Null);
+        }
+        assert_eq!(peer.list().await.len(), 3, "what is over has made room");
+        assert_eq!(peer.code("tools/call", call).await, -32603);
+    });
+}
+
+#[test]
 fn a_task_is_seen_in_its_own_session_alone_and_ends_with_it() {
     run(async {
         let (begun, mut running) = watch::channel(0);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcpjoin::Link;
-use mcpjoin::check::{Outcome, What};
+use mcpjoin::check::{Outcome, Probe, What};
 use mcpjoin::link::{ChildCommand, Crossed, SocketError};
 use mcpjoin::proto::session::Limits;
 use mcpjoin::proto::types::{Prompt, Resource};
@@ -371,4 +371,19 @@ async fn a_server_that_asks_without_end_is_answered_a_bounded_number_of_times() 
     let report = judged(&looked(validator).await.unwrap());
     assert!(failed(&report).contains(&"request-answered"), "{:?}", failed(&report));
     assert!(failed(&report).contains(&"request-id-not-reused"), "{:?}", failed(&report));
+}
+
+#[tokio::test]
+async fn of_a_list_twenty_pages_are_judged() {
+    let named = |server: mcpjoin::server::ServerBuilder, name: usize| {
+        server.tool(tool(format!("t{name}")), |_: NoArguments, _| async { "x" })
+    };
+    for (tools, next) in [(20, 19), (21, 19)] {
+        let server = (0..tools).fold(Server::builder("long", "1").page_size(1), named).build().unwrap();
+        let front = Front::of(&server, Fault::default()).await;
+        let trace = looked(front.validator().without_legacy()).await.unwrap();
+        let events = trace.runs.iter().flat_map(|run| &run.events);
+        let asked = events.filter(|event| matches!(event.what, What::Sent(Probe::NextPage, _))).count();
+        assert_eq!(asked, next, "of {tools} pages");
+    }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use mcpjoin::check::{Trace, What};
 use mcpjoin::link::{HttpListener, HttpOptions};
 use mcpjoin::validate::ClientValidator;
-use tokio::io::AsyncWriteExt as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -16,6 +17,8 @@ use super::{link, server};
 const DEADLINE: Duration = Duration::from_secs(60);
 /// So much is noted.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// So many are connected at once.
+const CONNECTIONS: usize = 1000;
 
 /// What is noted of a client that sends this again and again over one connection, until it is closed.
 async fn noted(requests: String) -> Trace {
@@ -97,4 +100,44 @@ async fn messages_are_counted_while_their_connection_stays() {
     let (requests, _, bytes) = counted(&trace);
     assert_eq!(requests, 64);
     assert!((MOST_BYTES..MOST_BYTES + 2 * body.len()).contains(&bytes), "{bytes}");
+}
+
+/// Asks over a connection that stays, and waits for the refusal.
+async fn is_answered(client: &mut TcpStream) {
+    client.write_all(bare("GET", "/mcp").as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        assert!(client.read_buf(&mut answer).await.unwrap() > 0, "it was closed");
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_connections_are_judged_at_once_and_one_more_waits_for_its_place() {
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    let listener = HttpListener::bind("http://127.0.0.1:0/mcp").await.unwrap();
+    let address = listener.address();
+    let looking = ClientValidator::new(server()).serve_http(listener, HttpOptions::new(), None, pending());
+    let asking = async {
+        let mut clients = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            is_answered(&mut client).await;
+            clients.push(client);
+        }
+        let mut more = TcpStream::connect(address).await.unwrap();
+        more.write_all(bare("GET", "/mcp").as_bytes()).await.unwrap();
+        // It has come before all of these.
+        for client in &mut clients {
+            is_answered(client).await;
+        }
+        let early = more.try_read(&mut [0; 1]).map_err(|error| error.kind());
+        assert_eq!(early, Err(std::io::ErrorKind::WouldBlock));
+        clients.pop();
+        assert!(more.read(&mut [0; 1]).await.unwrap() > 0);
+    };
+    let both = async {
+        tokio::select! { _ = looking => panic!("it ended"), () = asking => {} }
+    };
+    timeout(DEADLINE, both).await.expect("the place of the one that left is not given");
 }

@@ -266,7 +266,7 @@ impl Envelope {
             }
             Some(b'-' | b'0'..=b'9') => {
                 let digits = core::str::from_utf8(written).map_err(|_| wrong())?;
-                if !scan::is_integer(digits) {
+                if !crate::id::is_integer(digits) {
                     Err(wrong())
                 } else if digits.len() > limits.id_bytes {
                     Err(too_long())

@@ -18,6 +18,10 @@ use crate::{Kind, Raw, scan};
 /// The keyword that marks a property.
 const MARK: &str = "x-mcp-header";
 
+/// What the marks of one tool may come to, in bytes as [`HeaderMark::weight`] counts them. A mark repeats the names of the
+/// properties around it, so a schema that is short could have marks that are not.
+const MOST_BYTES: usize = 256 * 1024;
+
 /// The largest integer that every peer holds exactly: 2^53 - 1.
 const SAFE_INTEGER: i64 = (1 << 53) - 1;
 
@@ -37,6 +41,13 @@ impl HeaderMark {
     #[must_use]
     pub fn header(&self) -> String {
         format!("Mcp-Param-{}", self.name)
+    }
+
+    /// Roughly what it holds in memory, in bytes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let path = self.path.iter().map(|property| property.len() + size_of::<String>());
+        size_of::<Self>() + self.name.len() + path.sum::<usize>()
     }
 }
 
@@ -87,6 +98,9 @@ pub enum InvalidHeaderMark {
         /// The keyword that it lies under.
         keyword: String,
     },
+    /// All marks together are more than this library holds of a tool. No rule of the specification is broken.
+    #[error("the x-mcp-header marks of the tool come to more than 256 KiB")]
+    TooLarge,
 }
 
 /// Finds the marks in a tool's `inputSchema`, in the order of the text.
@@ -94,7 +108,7 @@ pub enum InvalidHeaderMark {
 /// # Errors
 /// The first mark that breaks a rule.
 pub fn header_marks(input_schema: &Raw) -> Result<Vec<HeaderMark>, InvalidHeaderMark> {
-    let mut search = Search { marks: Vec::new(), names: BTreeSet::new(), path: Vec::new() };
+    let mut search = Search { marks: Vec::new(), bytes: 0, names: BTreeSet::new(), path: Vec::new() };
     // Nearly every schema has none, and looking for a word costs less than taking the schema apart. An escape
     // could hide it.
     let text = input_schema.as_bytes();
@@ -106,7 +120,9 @@ pub fn header_marks(input_schema: &Raw) -> Result<Vec<HeaderMark>, InvalidHeader
 
 struct Search {
     marks: Vec<HeaderMark>,
-    /// Those of the marks, in lower case: a schema of 10 MiB has room for 200,000.
+    /// Of the marks.
+    bytes: usize,
+    /// Those of the marks, in lower case.
     names: BTreeSet<String>,
     path: Vec<String>,
 }
@@ -204,7 +220,16 @@ impl Search {
         if !self.names.insert(name.to_ascii_lowercase()) {
             return Err(InvalidHeaderMark::Repeated { name });
         }
-        self.marks.push(HeaderMark { name, path: self.path.clone(), kind });
+        let path: usize = self.path.iter().map(String::len).sum();
+        if path > MOST_BYTES {
+            return Err(InvalidHeaderMark::TooLarge);
+        }
+        let mark = HeaderMark { name, path: self.path.clone(), kind };
+        self.bytes += mark.weight();
+        if self.bytes > MOST_BYTES {
+            return Err(InvalidHeaderMark::TooLarge);
+        }
+        self.marks.push(mark);
         Ok(())
     }
 }
@@ -375,6 +400,22 @@ fn integer(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_that_repeat_long_names_of_properties_have_a_total() {
+        let schema = |long: usize, marks: usize| {
+            let marks: Vec<String> = (0..marks)
+                .map(|mark| format!(r#""{mark}":{{"type":"string","x-mcp-header":"A{mark}"}}"#))
+                .collect();
+            let (long, marks) = ("x".repeat(long), marks.join(","));
+            let schema = format!(r#"{{"properties":{{"{long}":{{"properties":{{{marks}}}}}}}}}"#);
+            header_marks(&Raw::parse(schema).expect("JSON")).map(|marks| marks.len())
+        };
+        assert_eq!(schema(2000, 100), Ok(100));
+        // 10 MB would become a terabyte.
+        assert_eq!(schema(5_000_000, 100_000), Err(InvalidHeaderMark::TooLarge));
+        assert_eq!(schema(2000, 200), Err(InvalidHeaderMark::TooLarge));
+    }
 
     #[test]
     fn numbers_are_whole_or_they_are_not() {

@@ -100,6 +100,18 @@ pub enum Inbound {
     },
 }
 
+impl Inbound {
+    /// The bytes that its messages carry, as [`Message::payload_len`] counts them. What is no message keeps 200 at most.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        match self {
+            Self::Message { message, .. } => message.payload_len(),
+            Self::Batch { parts, .. } => parts.iter().flatten().map(Message::payload_len).sum(),
+            _ => 0,
+        }
+    }
+}
+
 /// From the session to the link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outbound {

@@ -38,14 +38,14 @@ impl Change {
 impl Ord for Change {
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
-        tests::COMPARISONS.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        crate::raw::COMPARISONS.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         self.text().cmp(&other.text())
     }
 }
 
 impl PartialEq for Change {
     fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
+        self.cmp(other).is_eq()
     }
 }
 
@@ -242,12 +242,12 @@ fn size(outbound: &Outbound) -> usize {
 }
 
 pub(super) fn message_size(message: &Message) -> usize {
-    let name = match message {
-        Message::Request(request) => return request_size(request),
-        Message::Notification(notification) => method_size(&notification.method),
+    let id = match message {
+        Message::Request(request) => request.id.held(),
+        Message::Notification(_) => 0,
         Message::Response(response) => response.id.as_ref().map_or(0, RequestId::held),
     };
-    name + message.payload_len() + ENVELOPE
+    id + message.payload_len() + ENVELOPE
 }
 
 /// What a request holds. Its sender chooses the lengths of its id and of an unknown method, too.
@@ -258,27 +258,17 @@ pub(super) fn request_size(request: &Request) -> usize {
 
 /// The same of a request without parameters.
 pub(super) fn bare_size(id: &RequestId, method: &Method) -> usize {
-    id.held() + method_size(method) + ENVELOPE
-}
-
-/// The known names are part of the envelope.
-fn method_size(method: &Method) -> usize {
-    match method {
-        Method::Other(name) => name.len(),
-        _ => 0,
-    }
+    id.held() + method.held() + ENVELOPE
 }
 
 #[cfg(test)]
 mod tests {
     use alloc::format;
-    use core::sync::atomic::{AtomicUsize, Ordering};
+    use core::sync::atomic::Ordering;
 
     use super::*;
+    use crate::raw::COMPARISONS;
     use crate::{Payload, Raw};
-
-    /// How often two changes were compared.
-    pub(super) static COMPARISONS: AtomicUsize = AtomicUsize::new(0);
 
     fn updated(number: usize) -> Notification {
         let params = format!(r#"{{"uri":"file:///{number}"}}"#);

@@ -39,6 +39,9 @@ fn g141_how_long_a_token_lives_is_read_from_anything_and_believed_when_it_can_be
         (r#","expires_in":3600.0"#, Some(3600)),
         (r#","expires_in":"3600""#, Some(3600)),
         (r#","expires_in":1"#, Some(1)),
+        // Ten years.
+        (r#","expires_in":315360000"#, Some(315_360_000)),
+        (r#","expires_in":315360001"#, None),
     ] {
         let body = format!(r#"{{"access_token":"a","token_type":"bearer"{expires}}}"#);
         let tokens = match read_at(200, &body, now) {

@@ -4,23 +4,22 @@
 //! here, as a server must: <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>. What
 //! goes to the server has headers of its own. A tool that nobody has listed is not known, and not looked at.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcpjoin_proto::http::params::{HeaderMark, header_marks};
 use mcpjoin_proto::{Payload, Raw};
 
-/// Tools whose marks are remembered: as many as the pages of a list may bring ten of.
-const TOOLS: usize = 10_000;
+use crate::known_tools::KnownTools;
+
 /// What a schema has that marks an argument.
 const MARK: &str = "x-mcp-header";
 
 /// The marks of tools, by name.
 #[derive(Default)]
-pub(super) struct Marks(Mutex<BTreeMap<Box<str>, Arc<[HeaderMark]>>>);
+pub(super) struct Marks(Mutex<KnownTools<Arc<[HeaderMark]>>>);
 
 impl Marks {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Arc<[HeaderMark]>>> {
+    fn lock(&self) -> MutexGuard<'_, KnownTools<Arc<[HeaderMark]>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -42,9 +41,10 @@ impl Marks {
             let marks = schema.and_then(|schema| header_marks(&schema).ok()).unwrap_or_default();
             let mut known = self.lock();
             if marks.is_empty() {
-                known.remove(&*name);
-            } else if known.len() < TOOLS || known.contains_key(&*name) {
-                known.insert(name.into(), marks.into());
+                known.remove(&name);
+            } else {
+                let bytes = marks.iter().map(HeaderMark::weight).sum();
+                known.insert(&name, marks.into(), bytes);
             }
         }
     }
@@ -59,7 +59,8 @@ impl Marks {
 mod tests {
     use mcpjoin_proto::{Payload, Raw};
 
-    use super::{Marks, TOOLS};
+    use super::Marks;
+    use crate::known_tools::{MOST as TOOLS, MOST_BYTES};
 
     const MARKED: &str = r#"{"type":"string","x-mcp-header":"Region"}"#;
 
@@ -94,5 +95,14 @@ mod tests {
         // One that has none any more makes room.
         marks.learn(&list(&[tool("0", "{}"), tool("more", MARKED)].join(",")));
         assert!(marks.of("0").is_none() && marks.of("more").is_some());
+    }
+
+    #[test]
+    fn the_names_and_marks_of_tools_that_a_gateway_remembers_have_a_total_in_bytes() {
+        let marks = Marks::default();
+        let name = |of: &str| of.repeat(MOST_BYTES / 2);
+        marks
+            .learn(&list(&[tool(&name("a"), MARKED), tool(&name("b"), MARKED), tool("c", MARKED)].join(",")));
+        assert!(marks.of(&name("a")).is_some() && marks.of(&name("b")).is_none() && marks.of("c").is_some());
     }
 }

@@ -26,7 +26,7 @@ use super::upstream::Wanted;
 use crate::link::around::Around;
 use crate::link::{Io, Link};
 
-/// Messages that are held.
+/// Messages that are held, beside the bound in bytes that a session has for what waits.
 const HELD: usize = 1024;
 
 /// A client's link, until its connection is made.
@@ -133,9 +133,7 @@ impl Opening {
     }
 
     fn hold(&mut self, inbound: Inbound) {
-        if let Inbound::Message { message, .. } = &inbound {
-            self.held_bytes += message.payload_len();
-        }
+        self.held_bytes += inbound.payload_len();
         self.held.push_back(inbound);
     }
 

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mcpjoin_proto::session::{Call, NotifyRefused, Reply};
+use mcpjoin_proto::session::{Call, Limits, NotifyRefused, Reply};
 use mcpjoin_proto::types::ServerCapabilities;
 use mcpjoin_proto::{ErrorObject, Method, Notification, Payload, Request};
 use tokio::sync::watch;
 
 use super::pace::paced;
-use super::relaying::{call, failure, forward, params_len, too_long_to_subscribe};
+use super::relaying::{call, failure, forward};
 use super::telling::Telling;
 use super::upstream::Answers;
 use crate::client::Client;
@@ -54,8 +54,8 @@ struct State {
 
 impl State {
     fn has_room_for(&self, early: &Notification) -> bool {
-        let bytes: usize = self.early.iter().map(params_len).sum();
-        self.early.len() < EARLY && bytes.saturating_add(params_len(early)) <= EARLY_BYTES
+        let bytes: usize = self.early.iter().map(Notification::payload_len).sum();
+        self.early.len() < EARLY && bytes.saturating_add(early.payload_len()) <= EARLY_BYTES
     }
 }
 
@@ -137,7 +137,7 @@ impl Pair {
         let Some(uri) = uri.as_ref().and_then(|uri| uri.to_string_value()) else { return };
         if *method == Method::Unsubscribe {
             state.subscriptions.remove(&*uri);
-        } else if too_long_to_subscribe(params.raw().as_str()).is_none()
+        } else if params.raw().len() <= Limits::default().subscription_bytes
             && (state.subscriptions.len() < SUBSCRIPTIONS || state.subscriptions.contains_key(&*uri))
         {
             state.subscriptions.insert((*uri).into(), params);
@@ -311,6 +311,10 @@ mod tests {
         let told = [of(EARLY_BYTES / 2), of(EARLY_BYTES / 2 + 1), of(EARLY_BYTES / 2), of(8)];
         told.iter().cloned().for_each(|told| pair.tell(told));
         assert_eq!(pair.lock().early, [told[0].clone(), told[2].clone()]);
+        // The name is the server's choice, too.
+        let named = Method::parse(&"x".repeat(EARLY_BYTES / 4));
+        pair.tell(Notification { method: named, params: None });
+        assert_eq!(pair.lock().early.len(), 2);
     }
 
     #[test]

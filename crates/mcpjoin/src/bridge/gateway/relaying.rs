@@ -95,11 +95,6 @@ fn progress_for(cx: &Context, progress: Notification) -> Option<Notification> {
     Some(Notification { method: progress.method, params: Some(params) })
 }
 
-/// The bytes of the params of a notification that is kept.
-pub(super) fn params_len(told: &Notification) -> usize {
-    told.params.as_ref().map_or(0, |params| params.raw().len())
-}
-
 /// The refusal of a subscription to a resource whose name is too long to be kept. `None`: it is short enough.
 pub(super) fn too_long_to_subscribe(uri: &str) -> Option<ErrorObject> {
     let longest = Limits::default().subscription_bytes;

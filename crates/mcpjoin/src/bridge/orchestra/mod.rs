@@ -11,6 +11,7 @@
 pub mod certs;
 pub mod client;
 pub mod host;
+mod percent;
 mod tcp;
 pub mod value;
 pub mod wire;

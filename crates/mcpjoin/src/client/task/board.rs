@@ -1,9 +1,9 @@
 //! What a client knows of tasks beside those that it follows: who waits for news of which, and which tools can be one.
 //!
 //! Told by `input`, which hears every notification, and asked by `task`'s other parts. Bounded by what the client itself
-//! follows and by [`MOST_TOOLS`].
+//! follows and by what [`KnownTools`] remembers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcpjoin_proto::types::{ExtensionTask, TaskSupport};
@@ -12,9 +12,7 @@ use tokio::sync::Notify;
 
 use super::super::Client;
 use super::dialect::Dialect;
-
-/// Tools whose kind is remembered. Beyond, the tools are listed again with each call.
-const MOST_TOOLS: usize = 10_000;
+use crate::known_tools::KnownTools;
 
 /// So many of the latest news are kept that nobody waited for yet: a server may tell of a task in the same breath in which it
 /// begins it.
@@ -82,8 +80,8 @@ struct Heard {
 struct Tools {
     /// Counts the changes that were told.
     changes: u64,
-    /// Those that can be a task, when all are known.
-    known: Option<BTreeMap<String, TaskSupport>>,
+    /// Those that can be a task, when all are known. Where there are too many, they are listed again with each call.
+    known: Option<KnownTools<TaskSupport>>,
 }
 
 impl Board {
@@ -133,7 +131,7 @@ impl Board {
             }
             tools.changes
         };
-        let mut known = BTreeMap::new();
+        let (mut known, mut all) = (KnownTools::default(), true);
         let (mut pages, mut found) = (client.list_tools(), None);
         while let Some(listed) = pages.next().await {
             let listed = match listed {
@@ -149,12 +147,11 @@ impl Board {
             if listed.name == tool {
                 found = Some(support.clone());
             }
-            if known.len() <= MOST_TOOLS {
-                known.insert(listed.name, support);
-            }
+            let bytes = support.as_str().len();
+            all &= known.insert(&listed.name, support, bytes);
         }
         let mut tools = lock(&self.tools);
-        if tools.changes == changes && known.len() <= MOST_TOOLS {
+        if tools.changes == changes && all {
             tools.known = Some(known);
         }
         found

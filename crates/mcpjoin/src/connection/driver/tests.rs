@@ -2,7 +2,7 @@
 
 use mcpjoin_proto::session::{Limits, LinkCaps, Origin, Outbound, Role, ServerRole, Session};
 use mcpjoin_proto::types::Implementation;
-use mcpjoin_proto::{ErrorObject, Method, Payload, Raw};
+use mcpjoin_proto::{ErrorObject, Message, Method, Payload, Raw};
 
 use super::*;
 use crate::connection::tests::{opened, said};

@@ -3,7 +3,7 @@
 //! Called by the link for every message that it posts. The rules are those of `proto::http`.
 //! <https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#http-headers>
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mcpjoin_proto::http::headers::{encode_value, name, named_by};
@@ -13,9 +13,7 @@ use mcpjoin_proto::types::{ListToolsResult, meta};
 use mcpjoin_proto::{Message, Method, Payload, Profile, Raw, Request, RequestId, Version};
 
 use super::legacy::LegacySession;
-
-/// Tools with marks that are remembered.
-const REMEMBERED: usize = 10_000;
+use crate::known_tools::KnownTools;
 
 /// The headers of every message, whatever the revision.
 pub(super) fn message_headers() -> HeaderMap {
@@ -33,7 +31,7 @@ pub(super) struct Outgoing {
     /// Our requests for lists of tools.
     listing: BTreeSet<RequestId>,
     /// The arguments that a tool wants repeated in headers: of tools that have any.
-    marks: BTreeMap<String, Vec<HeaderMark>>,
+    marks: KnownTools<Vec<HeaderMark>>,
 }
 
 /// A message with its headers.
@@ -142,13 +140,10 @@ impl Outgoing {
         for tool in list.tools {
             match header_marks(&tool.input_schema) {
                 Ok(marks) if !marks.is_empty() => {
-                    if self.marks.len() < REMEMBERED || self.marks.contains_key(&tool.name) {
-                        self.marks.insert(tool.name, marks);
-                    }
+                    let bytes = marks.iter().map(HeaderMark::weight).sum();
+                    self.marks.insert(&tool.name, marks, bytes);
                 }
-                _ => {
-                    self.marks.remove(&tool.name);
-                }
+                _ => self.marks.remove(&tool.name),
             }
         }
     }
@@ -156,7 +151,7 @@ impl Outgoing {
     /// Learns from all pages of a list that have marks; says whether a call has other headers from now on.
     pub(super) fn relearn(&mut self, pages: &[Raw], call: &Request) -> bool {
         let before = self.marks_of(call).cloned();
-        self.marks.clear();
+        self.marks = KnownTools::default();
         for page in pages {
             self.learn_page(page);
         }
@@ -164,7 +159,7 @@ impl Outgoing {
     }
 
     fn marks_of(&self, call: &Request) -> Option<&Vec<HeaderMark>> {
-        self.marks.get(&*call.params.as_ref()?.name_string()?)
+        self.marks.get(&call.params.as_ref()?.name_string()?)
     }
 
     /// The headers of a request for a list, as the link itself makes it; `None` before a modern request was made.
@@ -201,28 +196,43 @@ fn value(text: &str, what: &str) -> Result<HeaderValue, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::known_tools::{MOST, MOST_BYTES};
+
+    fn tool(name: &str, header: &str) -> String {
+        format!(
+            r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{{"type":"string"{header}}}}}}}}}"#
+        )
+    }
+
+    fn learn(outgoing: &mut Outgoing, tools: &[String]) {
+        outgoing.learn_page(&Raw::parse(format!(r#"{{"tools":[{}]}}"#, tools.join(","))).expect("JSON"));
+    }
+
+    fn of(outgoing: &Outgoing, name: &str) -> Option<String> {
+        Some(outgoing.marks.get(name)?[0].header())
+    }
+
+    const ONE: &str = r#","x-mcp-header":"One""#;
 
     #[test]
     fn the_marks_of_so_many_tools_are_remembered_by_a_link() {
         let mut outgoing = Outgoing::default();
-        let tool = |name: usize, header: &str| {
-            format!(
-                r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{{"type":"string"{header}}}}}}}}}"#
-            )
-        };
-        let mut learn = |tools: &[String]| {
-            outgoing.learn_page(&Raw::parse(format!(r#"{{"tools":[{}]}}"#, tools.join(","))).expect("JSON"));
-            outgoing.marks.iter().map(|(name, marks)| (name.clone(), marks[0].header())).collect()
-        };
-        let all: Vec<String> = (0..=REMEMBERED).map(|name| tool(name, r#","x-mcp-header":"One""#)).collect();
-        let known: BTreeMap<String, String> = learn(&all);
-        let first = |header: &str| -> BTreeMap<String, String> {
-            (0..REMEMBERED).map(|name| (name.to_string(), header.to_owned())).collect()
-        };
-        assert_eq!(known, first("Mcp-Param-One"));
-        let all: Vec<String> = (0..=REMEMBERED).map(|name| tool(name, r#","x-mcp-header":"Two""#)).collect();
-        assert_eq!(learn(&all), first("Mcp-Param-Two"));
-        let known = learn(&[tool(0, ""), all[REMEMBERED].clone()]);
-        assert!(!known.contains_key("0") && known.contains_key(&REMEMBERED.to_string()));
+        let all = |header| (0..=MOST).map(|name| tool(&name.to_string(), header)).collect::<Vec<_>>();
+        for (header, known) in [(ONE, "Mcp-Param-One"), (r#","x-mcp-header":"Two""#, "Mcp-Param-Two")] {
+            learn(&mut outgoing, &all(header));
+            assert!((0..MOST).all(|name| of(&outgoing, &name.to_string()).as_deref() == Some(known)));
+            assert_eq!(of(&outgoing, &MOST.to_string()), None);
+        }
+        learn(&mut outgoing, &[tool("0", ""), tool("more", ONE)]);
+        assert!(of(&outgoing, "0").is_none() && of(&outgoing, "more").is_some());
+    }
+
+    #[test]
+    fn the_names_and_marks_that_a_link_remembers_have_a_total_in_bytes() {
+        let mut outgoing = Outgoing::default();
+        let name = |of: &str| of.repeat(MOST_BYTES / 2);
+        learn(&mut outgoing, &[tool(&name("a"), ONE), tool(&name("b"), ONE), tool("c", ONE)]);
+        assert!(of(&outgoing, &name("a")).is_some() && of(&outgoing, "c").is_some());
+        assert_eq!(of(&outgoing, &name("b")), None);
     }
 }

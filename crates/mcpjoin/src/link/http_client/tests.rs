@@ -31,19 +31,20 @@ fn request(id: i64, method: Method, bytes: usize) -> Outbound {
 
 #[test]
 fn messages_wait_to_be_sent_up_to_a_total_of_bytes() {
+    const BYTES: usize = 8 << 20;
     let mut link = link();
     link.gate = Gate::Endpoint;
     let ping = |id: i64, bytes: usize| request(id, Method::Ping, bytes);
     link.push(ping(1, 8));
     let one = link.waiting_bytes;
-    link.push(ping(2, WAITING - 3 * one + 8));
+    link.push(ping(2, BYTES - 3 * one + 8));
     link.push(ping(3, 8));
-    assert_eq!((link.waiting_bytes, link.has_room()), (WAITING, false));
+    assert_eq!((link.waiting_bytes, link.has_room()), (BYTES, false));
     // One that is withdrawn gives its room back, and so do those that go.
     link.push(Outbound::Abort { id: 1.into() });
     link.push(Outbound::Abort { id: 3.into() });
     link.push(ping(4, one + 8 - 1));
-    assert_eq!((link.waiting_bytes, link.has_room()), (WAITING - 1, true));
+    assert_eq!((link.waiting_bytes, link.has_room()), (BYTES - 1, true));
     link.gate = Gate::Open;
     link.pump();
     assert_eq!((link.waiting_bytes, link.has_room()), (0, true));

@@ -8,8 +8,8 @@
 //! <https://modelcontextprotocol.io/seps/2663-tasks-extension>. Called by `service` and `context`.
 //!
 //! A task is its owner's alone (`Owner`). It outlives its request, and its connection where its owner does; it never
-//! outlives its server. The bounds: [`MAX_TASKS`] in all, [`MAX_OF_ONE`] of one owner, each for [`LONGEST_TTL`] from its
-//! creation at most; a task that still runs then is called off.
+//! outlives its server. The bounds: [`MAX_TASKS`] and [`MAX_BYTES`] in all, [`MAX_OF_ONE`] and [`MAX_BYTES_OF_ONE`] of one
+//! owner, each for [`LONGEST_TTL`] from its creation at most; a task that still runs then is called off.
 
 mod core;
 mod extension;
@@ -42,6 +42,12 @@ const MAX_TASKS: usize = 1024;
 /// Tasks that are kept for one principal or one session, by the same rule: an eighth of them all, so that one who
 /// begins many leaves room for others.
 const MAX_OF_ONE: usize = MAX_TASKS / 8;
+
+/// Bytes of the parameters of tasks under way and of the results of those that are over, by the same rule.
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+
+/// The same for one principal or one session: three of the longest messages.
+const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 8;
 
 /// How long a task is kept from its creation, unless its client asks for less: long enough for a person to come back
 /// after a break.
@@ -169,7 +175,8 @@ fn begin<Fut>(
 where
     Fut: Future<Output = Result<Reply, ErrorObject>> + Send + 'static,
 {
-    let task = Arc::new(Task::new(server.keys.task_id()?, kind.whose(cx), cx.0.session, ttl));
+    let asked = cx.params().map_or(0, |params| params.raw().len());
+    let task = Arc::new(Task::new(server.keys.task_id()?, kind.whose(cx), cx.0.session, ttl, asked));
     if server.tasks.insert(&task)? {
         tokio::spawn(clear_away(Arc::downgrade(server)));
     }
@@ -241,6 +248,7 @@ async fn tell(server: Weak<Shared>, task: Arc<Task>, mut states: watch::Receiver
             Kind::Extension => extension::tell(&server, &task),
         }
         if task.is_over() {
+            server.tasks.keep_result(&task);
             break;
         }
     }

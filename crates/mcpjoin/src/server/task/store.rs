@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::super::InputError;
-use super::{MAX_OF_ONE, MAX_TASKS, Owner, Whose, time};
+use super::{MAX_BYTES, MAX_BYTES_OF_ONE, MAX_OF_ONE, MAX_TASKS, Owner, Whose, time};
 
 /// The tasks of a server.
 #[derive(Default)]
@@ -39,6 +39,8 @@ pub(in super::super) struct Task {
     pub(super) created_at: String,
     pub(super) ttl: Duration,
     pub(super) expires: Instant,
+    /// The bytes of the parameters that its work has.
+    asked: usize,
     /// Told of every change.
     state: watch::Sender<State>,
     /// The requests that wait for its result, by their numbers; the newest carries its questions.
@@ -83,16 +85,40 @@ impl Kept {
         });
     }
 
-    /// Keeps those that are counted here below a bound: the oldest of them that is over makes room.
-    fn make_room(&mut self, limit: usize, counts: impl Fn(&Task) -> bool) -> bool {
-        if self.tasks.iter().filter(|(_, task)| counts(task)).count() < limit {
-            return true;
+    /// Keeps those that are counted here and this one within bounds: the oldest of them that are over make room.
+    fn make_room(&mut self, one: &Task, limits: (usize, usize), counts: impl Fn(&Task) -> bool) -> bool {
+        let counts = |task: &Task| task.id != one.id && counts(task);
+        loop {
+            let (mut number, mut bytes) = (1, one.held());
+            for (_, task) in self.tasks.iter().filter(|(_, task)| counts(task)) {
+                number += 1;
+                bytes += task.held();
+            }
+            if number == 1 || number <= limits.0 && bytes <= limits.1 {
+                return true;
+            }
+            let over = self.tasks.iter().position(|(_, task)| counts(task) && task.is_over());
+            let Some(over) = over else { return false };
+            self.tasks.remove(over);
         }
-        let over = self.tasks.iter().position(|(_, task)| counts(task) && task.is_over());
-        if let Some(place) = over {
-            self.tasks.remove(place);
+    }
+
+    /// Makes room for this one among those of its owner and among all.
+    fn make_room_for(&mut self, one: &Task) -> Result<(), ErrorObject> {
+        let is_of_one = |other: &Task| other.whose.owner == one.whose.owner;
+        let of_one = (MAX_OF_ONE, MAX_BYTES_OF_ONE);
+        if one.whose.owner != Owner::Bearer && !self.make_room(one, of_one, is_of_one) {
+            let text = format!(
+                "too many tasks: {MAX_OF_ONE} of this client are under way, or they hold {MAX_BYTES_OF_ONE} bytes"
+            );
+            return Err(ErrorObject::internal(text));
         }
-        over.is_some()
+        if !self.make_room(one, (MAX_TASKS, MAX_BYTES), |_| true) {
+            let text =
+                format!("too many tasks: {MAX_TASKS} of them are under way, or they hold {MAX_BYTES} bytes");
+            return Err(ErrorObject::internal(text));
+        }
+        Ok(())
     }
 }
 
@@ -124,15 +150,7 @@ impl Tasks {
     pub(super) fn insert(&self, task: &Arc<Task>) -> Result<bool, ErrorObject> {
         let mut kept = self.lock();
         kept.purge();
-        if task.whose.owner != Owner::Bearer
-            && !kept.make_room(MAX_OF_ONE, |other| other.whose.owner == task.whose.owner)
-        {
-            let text = format!("too many tasks: {MAX_OF_ONE} of this client are under way");
-            return Err(ErrorObject::internal(text));
-        }
-        if !kept.make_room(MAX_TASKS, |_| true) {
-            return Err(ErrorObject::internal(format!("too many tasks: {MAX_TASKS} of them are under way")));
-        }
+        kept.make_room_for(task)?;
         kept.last += 1;
         let number = kept.last;
         if kept.tasks.iter().all(|(_, other)| task.expires < other.expires) {
@@ -140,6 +158,15 @@ impl Tasks {
         }
         kept.tasks.push((number, task.clone()));
         Ok(!std::mem::replace(&mut kept.watched, true))
+    }
+
+    /// A task is over, and its result takes the room of older ones.
+    pub(super) fn keep_result(&self, task: &Task) {
+        let mut kept = self.lock();
+        if kept.tasks.iter().any(|(_, other)| other.id == task.id) {
+            // Those under way hold no more than before: it is kept beside them.
+            let _ = kept.make_room_for(task);
+        }
     }
 
     /// The task of that name, for whom it belongs to.
@@ -190,7 +217,7 @@ impl Task {
         self.id.get(..8).unwrap_or_default()
     }
 
-    pub(super) fn new(id: String, whose: Whose, session: Option<u64>, ttl: Duration) -> Self {
+    pub(super) fn new(id: String, whose: Whose, session: Option<u64>, ttl: Duration, asked: usize) -> Self {
         let created_at = time::now();
         let state = State {
             updated_at: created_at.clone(),
@@ -206,10 +233,21 @@ impl Task {
             created_at,
             ttl,
             expires: Instant::now() + ttl,
+            asked,
             state: watch::Sender::new(state),
             waiting: watch::Sender::new(BTreeSet::new()),
             progress: Mutex::default(),
             abort: Mutex::default(),
+        }
+    }
+
+    /// The bytes that it holds: of its parameters while it goes on, then of its result.
+    fn held(&self) -> usize {
+        match &self.state().end {
+            None => self.asked,
+            Some(End::Completed(result) | End::Unsuccessful(result, _)) => result.len(),
+            Some(End::Failed(error)) => error.message.len() + error.data.as_ref().map_or(0, Raw::len),
+            Some(End::Cancelled(_)) => 0,
         }
     }
 

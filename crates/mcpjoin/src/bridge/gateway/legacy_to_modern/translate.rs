@@ -1,20 +1,17 @@
 //! Results and errors of a modern server in the words of a legacy revision. What differs is taken out or put in; every
 //! other byte stays.
 
-use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use mcpjoin_proto::types::meta::key;
 use mcpjoin_proto::{ErrorObject, Kind, Method, Payload, Profile, Raw, Version, code};
 
+use crate::known_tools::KnownTools;
 use crate::server::{is_of_object, wrap, wrapped};
-
-/// The names of tools that are remembered.
-const TOOLS: usize = 10_000;
 
 /// The tools whose structured results go into an object, as their lists have said.
 #[derive(Default)]
-pub(super) struct Wraps(Mutex<BTreeSet<String>>);
+pub(super) struct Wraps(Mutex<KnownTools<()>>);
 
 /// Whether a result asks for input.
 pub(super) fn needs_input(result: &Payload) -> bool {
@@ -84,12 +81,13 @@ fn tools(profile: &Profile, result: Payload, wraps: &Wraps) -> Payload {
         if !profile.structured_content {
             return Some(other.without_members(|name| name == "outputSchema").into_raw());
         }
-        let name = tool.member("name")?.to_string_value()?.into_owned();
+        let name = tool.member("name")?;
+        let name = name.to_string_value()?;
         if is_of_object(&schema) {
             wraps.forget(&name);
             return None;
         }
-        wraps.keep(name);
+        wraps.keep(&name);
         Some(match wrapped(&schema) {
             Some(schema) => other.with_member("outputSchema", &schema).into_raw(),
             None => other.without_members(|name| name == "outputSchema").into_raw(),
@@ -131,16 +129,12 @@ fn in_words_of(profile: &Profile, content: &Raw) -> Option<Raw> {
 }
 
 impl Wraps {
-    fn with<T>(&self, act: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut KnownTools<()>) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn keep(&self, name: String) {
-        self.with(|names| {
-            if names.len() < TOOLS {
-                names.insert(name);
-            }
-        });
+    fn keep(&self, name: &str) {
+        self.with(|names| names.insert(name, (), 0));
     }
 
     fn forget(&self, name: &str) {
@@ -148,7 +142,7 @@ impl Wraps {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.with(|names| names.contains(name))
+        self.with(|names| names.get(name).is_some())
     }
 }
 
@@ -178,15 +172,24 @@ pub(super) fn initialized(discovered: Payload, version: &Version) -> Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::known_tools::{MOST as TOOLS, MOST_BYTES};
 
     #[test]
     fn the_names_of_so_many_tools_are_remembered() {
         let wraps = Wraps::default();
-        (0..=TOOLS).for_each(|name| wraps.keep(name.to_string()));
+        (0..=TOOLS).for_each(|name| wraps.keep(&name.to_string()));
         assert!((0..TOOLS).all(|name| wraps.has(&name.to_string())));
         assert!(!wraps.has(&TOOLS.to_string()));
         wraps.forget("0");
-        wraps.keep("more".to_owned());
+        wraps.keep("more");
         assert!(wraps.has("more"));
+    }
+
+    #[test]
+    fn the_names_that_are_remembered_for_a_legacy_client_have_a_total_in_bytes() {
+        let wraps = Wraps::default();
+        let name = |of: &str| of.repeat(MOST_BYTES / 2);
+        ["a", "b", "c"].iter().for_each(|of| wraps.keep(&name(of)));
+        assert!(wraps.has(&name("a")) && wraps.has(&name("b")) && !wraps.has(&name("c")));
     }
 }

@@ -24,7 +24,7 @@ use mcpjoin_proto::{ErrorObject, Notification, Raw};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::bridge::gateway::relaying::{failure, params_len};
+use crate::bridge::gateway::relaying::failure;
 
 /// Log messages that are kept for a call whose client is away, in number and in bytes; beyond, the oldest are dropped.
 const HELD: usize = 64;
@@ -326,11 +326,11 @@ fn nobody() -> ErrorObject {
 
 impl<C> Call<C> {
     fn hold(&mut self, told: Notification) {
-        self.held_bytes += params_len(&told);
+        self.held_bytes += told.payload_len();
         self.held.push_back(told);
         while self.held.len() > HELD || self.held_bytes > HELD_BYTES {
             let Some(oldest) = self.held.pop_front() else { return };
-            self.held_bytes -= params_len(&oldest);
+            self.held_bytes -= oldest.payload_len();
         }
     }
 }

@@ -319,6 +319,7 @@ mod tests {
         let (listener, told) = listen(&listeners, "7", filter);
         let (_other, others) = listen(&listeners, "\"7\"", names(&["file:///b/"]));
         listeners.tell(&updated("file:///a"));
+        listeners.tell(&updated("file:///a?page=2"));
         listeners.tell(&updated("file:///ab"));
         listeners.tell(&updated("file:///b/c"));
         listeners.tell_all_lists();
@@ -332,6 +333,7 @@ mod tests {
                     r#"notifications/subscriptions/acknowledged {{{tag}7}},"notifications":{{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}}}}"#
                 ),
                 format!(r#"notifications/resources/updated {{{tag}7}},"uri":"file:///a"}}"#),
+                format!(r#"notifications/resources/updated {{{tag}7}},"uri":"file:///a?page=2"}}"#),
                 format!("notifications/tools/list_changed {{{tag}7}}}}"),
             ]
         );

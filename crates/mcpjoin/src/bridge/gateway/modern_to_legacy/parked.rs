@@ -307,6 +307,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn questions_of_8_mib_wait_at_once() {
+        let (parking, told) = (Arc::new(Parking::new(Bounds::default())), Arc::default());
+        let park = |bytes| parking.park(Told("a", Arc::clone(&told)), owner(1, None), bytes);
+        park(8 << 20).expect("room");
+        let error = park(1).expect_err("too many bytes");
+        assert!(error.message.contains("`parked_bytes` of 8388608"), "{}", error.message);
+    }
+
+    #[tokio::test]
     async fn so_many_handles_that_are_over_are_remembered_and_the_oldest_is_forgotten() {
         let (parking, told) = parking(1, 0);
         let handles: Vec<String> = (0..=REMEMBERED)

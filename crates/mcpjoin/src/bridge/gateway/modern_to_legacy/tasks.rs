@@ -8,8 +8,6 @@
 //!
 //! Progress of a task after its beginning is not handed on: it belongs to no request that is open.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,14 +17,13 @@ use mcpjoin_proto::{Kind, Method, Payload, Raw};
 use tokio::runtime::Handle;
 
 use crate::connection::{Calling, Connection};
+use crate::known_tools::KnownTools;
 
 /// How long the server is asked to keep the task, and how long its end is waited for: an hour, as our client asks.
 pub(super) const KEPT: Duration = Duration::from_secs(60 * 60);
 
-/// Pages of the list of tools that are looked at, and tools that are remembered: what our client looks at of a list, and
-/// more than a model can choose from.
+/// Pages of the list of tools that are looked at: what our client looks at of a list.
 const PAGES: usize = 1_000;
-const KNOWN: usize = 10_000;
 
 /// The tools of one run of a server that are run as tasks alone.
 #[derive(Default)]
@@ -38,7 +35,7 @@ pub(super) struct Required {
 
 #[derive(Default)]
 struct Known {
-    tools: Option<BTreeSet<String>>,
+    tools: Option<KnownTools<()>>,
     /// Counts how often the list has changed.
     changes: u64,
     /// Counts how often it was looked at in vain.
@@ -92,7 +89,7 @@ impl Required {
             self.lock().in_vain += 1;
             return false;
         };
-        let has = tools.contains(tool);
+        let has = tools.get(tool).is_some();
         let mut known = self.lock();
         if known.changes == changes {
             known.tools = Some(tools);
@@ -101,13 +98,13 @@ impl Required {
     }
 
     fn knows(&self, tool: &str) -> Option<bool> {
-        self.lock().tools.as_ref().map(|tools| tools.contains(tool))
+        self.lock().tools.as_ref().map(|tools| tools.get(tool).is_some())
     }
 }
 
 /// Looks through the list of tools.
-async fn required(connection: &Connection) -> Option<BTreeSet<String>> {
-    let (mut found, mut cursor) = (BTreeSet::new(), None);
+async fn required(connection: &Connection) -> Option<KnownTools<()>> {
+    let (mut found, mut cursor) = (KnownTools::default(), None);
     for _ in 0..PAGES {
         let mut params = Payload::from_raw(Raw::empty_object());
         if let Some(cursor) = &cursor {
@@ -120,8 +117,10 @@ async fn required(connection: &Connection) -> Option<BTreeSet<String>> {
             let support = tool.member("execution").and_then(|execution| execution.member("taskSupport"));
             let is_required =
                 support.is_some_and(|support| support.to_string_value().as_deref() == Some("required"));
-            let name = tool.member("name").filter(|_| is_required && found.len() < KNOWN);
-            found.extend(name.as_ref().and_then(Raw::to_string_value).map(Cow::into_owned));
+            let name = tool.member("name").filter(|_| is_required);
+            if let Some(name) = name.as_ref().and_then(Raw::to_string_value) {
+                found.insert(&name, (), 0);
+            }
         }
         cursor = page.raw().member("nextCursor").filter(|cursor| cursor.kind() == Kind::String);
         if cursor.is_none() {

@@ -156,7 +156,9 @@ async fn call(orchestrator: &Orchestrator, numbers: Numbers, request: &Request) 
     };
     let request = ToolRequest {
         tool_name: name.into_owned(),
-        arguments: arguments(params.and_then(Payload::arguments), numbers)?,
+        arguments: arguments(params.and_then(Payload::arguments), numbers, |problem| {
+            tracing::warn!(target: "mcpjoin", problem);
+        })?,
         caller_plugin: CALLER.to_owned(),
         ..ToolRequest::default()
     };

@@ -4,33 +4,8 @@
 //! Orchestra's own did in its first version. Used by the command line's `bridge --orchestrator-addr`. Nothing here ever
 //! subscribes to events: a `Subscribe` makes the orchestrator of Orchestra 1.0 crash at the next event.
 //!
-//! # Where it differs from Orchestra's `transport.stdio`
-//!
-//! The frames are the same. On the MCP side, without `--compat 1.0`:
-//!
-//! | the original | here |
-//! |---|---|
-//! | answers `initialize` with one revision, whatever is asked for | agrees on one of the four with a handshake, or on 2026-07-28 without |
-//! | `serverInfo.version` `1.0.0` or `dev`; a member `_sessionId` beside it | our own version; the session id is `capabilities.experimental.orchestra.sessionId`, goes to the orchestrator with each call, and is there from the first one on |
-//! | ids through a float: 9007199254740993 comes back as ...992 | as they were written |
-//! | executes requests without an id; answers responses | does neither |
-//! | leaves the id of an answer to what is no JSON out; never says -32600 | `"id":null`; says it |
-//! | ends at a line above 10 MiB | refuses one above 16 MiB, which is a frame, and goes on |
-//! | an empty text is left out, a missing schema is `null`, no resources are `null` | `""`, `{"type":"object"}`, `[]` |
-//! | tools in any order, and twice | sorted by name, and once |
-//! | the members of a result beside `text` are dropped | `structuredContent` has all of it, from 2025-06-18 on |
-//! | the code of a failed tool is dropped where there is a message | `_meta["orchestra/errorCode"]` |
-//! | numbers that a float does not hold are rounded | refused with their place, unless told otherwise; one that has come back is reported in `_meta["orchestra/numberBeyondExact"]` |
-//! | a document that is not there is an empty one | an error |
-//! | an error of the orchestrator is `unexpected response type` | its code and its message |
-//! | takes any answer for the one to its request | refuses one that has the id of another request |
-//! | promises to tell of changed tools and never does | looks every 30 s, and after each reconnection |
-//! | one thing at a time but for calls, which are without bound | everything at once, 100 exchanges at most |
-//! | knows nothing of cancelling, of progress, of `traceparent`, of time limits | resets the stream; tells how long it has been; passes it on; 10 min and 60 s |
-//! | ends when there is no orchestrator, and never finds it again when it is lost | is there before it, and connects again |
-//! | hangs when the orchestrator is gone without a word | notices within 15 s, and within 2 s when it is back |
-//! | stays at SIGINT and SIGTERM until the next line | ends |
-//! | 1 where it cannot begin | 2 |
+//! The frames are those of Orchestra's `transport.stdio`. Where the MCP side is different, and which test shows it, stands in
+//! `docs/orchestra.md`.
 //!
 //! A read is made again when the connection is lost under it. The call of a tool is made again only when not a byte of it
 //! can have left: it runs at most once.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Host;
 use super::offer::Offer;
 use super::refusal::{Refusal, code};
+use crate::bridge::orchestra::percent::{decoded, encoded};
 use crate::bridge::orchestra::value::{Numbers, Struct};
 use crate::bridge::orchestra::wire::{
     StorageEntry, StorageListRequest, StorageListResponse, StorageReadRequest, StorageReadResponse,
@@ -131,17 +132,7 @@ fn contents(server: &str, uri: &str, result: ReadResourceResult) -> Result<Stora
 
 /// Where Orchestra's clients find a resource.
 fn path_of(uri: &str) -> String {
-    let mut path = String::with_capacity(FOLDER.len() + uri.len() + ENDING.len());
-    path.push_str(FOLDER);
-    for byte in uri.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            path.push(char::from(byte));
-        } else {
-            path.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    path.push_str(ENDING);
-    path
+    format!("{FOLDER}{}{ENDING}", encoded(uri, b""))
 }
 
 /// The other way. What is no such path is the URI itself, and so is a name in which a client has decoded it.
@@ -151,21 +142,7 @@ fn uri_of(path: &str) -> String {
     if name.contains(':') {
         return name.to_owned();
     }
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let decoded = match (first, after) {
-            (b'%', [high, low, ..]) => digit(*high).zip(digit(*low)).map(|(high, low)| high * 16 + low),
-            _ => None,
-        };
-        bytes.push(decoded.unwrap_or(*first));
-        rest = if decoded.is_some() { after.get(2..).unwrap_or_default() } else { after };
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| name.to_owned())
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    decoded(name).unwrap_or_else(|| name.to_owned())
 }
 
 /// `*` is any text, `?` any one byte. In time that is the product of both lengths at most.

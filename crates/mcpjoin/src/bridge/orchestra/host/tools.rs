@@ -75,7 +75,7 @@ fn arguments_of(request: &ToolRequest, arguments: &Struct) -> Result<Raw, Refusa
         let (tool, caller) = (&request.tool_name, &request.caller_plugin);
         tracing::warn!(
             target: "mcpjoin", %tool, %caller,
-            "the argument {path} is a number beyond 2^53: its sender may have rounded it"
+            "the argument {path} is a whole number from 2^53 on: its sender may have rounded it"
         );
     }
     Ok(json.json)

@@ -268,10 +268,11 @@ impl<'a> Reading<'a> {
 
     fn number(&mut self, value: f64) {
         if value.is_finite() {
-            if value.abs() > number::EXACT && self.beyond_exact.is_none() {
+            if (number::EXACT..number::EXPONENT).contains(&value.abs()) && self.beyond_exact.is_none() {
                 self.beyond_exact = Some(self.place());
             }
-            number::push(value, &mut self.out);
+            let push = if self.go { number::push_as_go } else { number::push };
+            push(value, &mut self.out);
             return;
         }
         if self.not_finite.is_none() {

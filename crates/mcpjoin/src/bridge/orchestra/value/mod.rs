@@ -23,9 +23,11 @@ pub const MAX_DEPTH: usize = scan::MAX_DEPTH;
 /// What becomes of a number that a float of 64 bits, which is all that a [`Struct`] has, does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
-    /// It is refused: [`ValueErrorKind::Rounded`]. Whole numbers are taken from -2^53 to 2^53, others when the nearest
-    /// float is written with the same digits; of a fraction with at most 17 significant digits, which is how programs
-    /// print a float that they hold, the nearest float is taken.
+    /// It is refused: [`ValueErrorKind::Rounded`]. A number that is a float to its last digit is taken, whatever its size
+    /// (2^60, 1700000000000000000), and so is one that is written as programs print a float that they hold: a fraction of
+    /// at most 17 significant digits, and, of a number with a point or an exponent, the fewest digits that give a float
+    /// back (`1.7976931348623157e308`). A whole number that is written without either is what its digits say, to the last
+    /// one.
     #[default]
     Exact,
     /// The nearest float is taken, as Orchestra's own programs do.
@@ -46,9 +48,12 @@ pub struct Struct {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Json {
-    /// The object: keys in the order of their bytes, whole numbers without a fraction.
+    /// The object: keys in the order of their bytes, whole numbers without a fraction and below 1e21 with every digit of
+    /// the float.
     pub json: Raw,
-    /// Where the first whole number beyond ±2^53 is, as in `rows[3].id`: its sender may have rounded it.
+    /// Where the first whole number from 2^53 on and below 1e21 is, of either sign, as in `rows[3].id`. It is what has come,
+    /// to the last digit; but its sender may have had an integer there that no float is, and have rounded it. What is
+    /// larger is written with an exponent, as floats are, and is not reported.
     pub beyond_exact: Option<String>,
     /// Where the first number is that JSON has not: it has become the string `NaN`, `Infinity` or `-Infinity`.
     pub not_finite: Option<String>,
@@ -115,7 +120,7 @@ impl Struct {
     /// let refused = Struct::from_json(&identity, Numbers::Exact).expect_err("a float rounds it");
     /// assert_eq!(refused.path, "id");
     /// let rounded = Struct::from_json(&identity, Numbers::Lossy)?.to_json()?;
-    /// assert_eq!(rounded.json.as_str(), r#"{"id":12345678901234567000}"#);
+    /// assert_eq!(rounded.json.as_str(), r#"{"id":12345678901234567168}"#);
     /// assert_eq!(rounded.beyond_exact.as_deref(), Some("id"), "it never happens in silence");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -135,7 +140,8 @@ impl Struct {
     }
 
     /// The JSON object as the text that Orchestra's own programs make of it, which is what Go's `encoding/json` writes:
-    /// keys in the order of their bytes, and `<`, `>`, `&`, U+2028 and U+2029 escaped.
+    /// keys in the order of their bytes, `<`, `>`, `&`, U+2028 and U+2029 escaped, and of a whole number the fewest digits
+    /// that give it back, with zeros behind them.
     ///
     /// # Errors
     /// As [`Struct::to_json`].

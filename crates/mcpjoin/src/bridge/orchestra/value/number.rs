@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 
 use super::{Numbers, ValueErrorKind};
 
-/// The largest whole number up to which every one is a float: 2^53.
+/// 2^53: up to here every whole number is a float, and from here on two of them may become one float.
 pub(super) const EXACT: f64 = 9_007_199_254_740_992.0;
+/// From here on a float is written with an exponent.
+pub(super) const EXPONENT: f64 = 1e21;
 /// So many significant digits tell every float from every other; a program that prints a float prints no more.
 const PRINTED: usize = 17;
 /// How much of a number is shown in an error, in bytes.
@@ -31,16 +33,20 @@ pub(super) fn float(text: &str, numbers: Numbers) -> Result<f64, ValueErrorKind>
 /// Whether the float still says what the digits have said.
 fn held(text: &str, value: f64) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return digits.parse::<u64>().is_ok_and(|whole| whole <= EXACT as u64);
+    let whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if whole && value.abs() < EXACT {
+        return true;
     }
     let written = Decimal::of(digits);
+    if whole {
+        return written.is(value);
+    }
     let fraction = value.fract() != 0.0 || value.abs() < EXACT;
     if fraction && written.digits.len() <= PRINTED {
         // Below the least float everything is 0, and only 0 is.
         return value != 0.0 || written.digits.is_empty();
     }
-    written == Decimal::of(&format!("{:e}", value.abs()))
+    written == Decimal::of(&format!("{:e}", value.abs())) || written.is(value)
 }
 
 /// The value of decimal digits: 0.digits times ten to the power of `exponent`, without zeros at either end.
@@ -66,14 +72,34 @@ impl Decimal {
         let exponent = exponent.parse::<i64>().unwrap_or(i64::MAX / 2);
         Self { digits, exponent: exponent.saturating_add(whole.len() as i64 - leading) }
     }
+
+    /// Whether it is the float, to the last digit of it.
+    fn is(&self, value: f64) -> bool {
+        // A float with n binary digits behind its point has n decimal ones, and at most as many as the least float has.
+        let places = (self.digits.len() as i64).saturating_sub(self.exponent).max(0);
+        let Ok(places @ 0..=1074) = usize::try_from(places) else { return false };
+        let half = places as i32 / 2;
+        let scaled = value.abs() * 2_f64.powi(half) * 2_f64.powi(places as i32 - half);
+        scaled.fract() == 0.0 && *self == Self::of(&format!("{:.places$}", value.abs()))
+    }
 }
 
-/// Appends a finite float as Go and JavaScript write it: the fewest digits that give it back, without a fraction when
-/// it is whole, with an exponent from 1e21 on and below 1e-6.
+/// Appends a finite float: a whole number below 1e21 with all of its digits, any other with the fewest that give it
+/// back, and with an exponent from 1e21 on and below 1e-6.
 pub(super) fn push(value: f64, out: &mut String) {
+    if value.fract() == 0.0 && value.abs() < EXPONENT {
+        // Writing to a string does not fail.
+        let _ = write!(out, "{value:.0}");
+    } else {
+        push_as_go(value, out);
+    }
+}
+
+/// The same as Go and JavaScript write it, which is with zeros behind the fewest digits that give a whole number back.
+pub(super) fn push_as_go(value: f64, out: &mut String) {
     let size = value.abs();
     // Writing to a string does not fail.
-    let _ = if size != 0.0 && !(1e-6..1e21).contains(&size) {
+    let _ = if size != 0.0 && !(1e-6..EXPONENT).contains(&size) {
         let text = format!("{value:e}");
         match text.split_once('e') {
             Some((mantissa, exponent)) if !exponent.starts_with('-') => write!(out, "{mantissa}e+{exponent}"),

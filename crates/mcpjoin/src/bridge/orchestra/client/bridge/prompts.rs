@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mcpjoin_proto::code::INVALID_PARAMS;
 use mcpjoin_proto::types::{
     Content, EmbeddedResource, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role,
     TextResourceContents,
@@ -11,6 +12,9 @@ use mcpjoin_proto::{ErrorObject, Raw};
 use super::super::super::wire::{ContentBlock, PromptDefinition, PromptGetRequest};
 use super::handler::{Asked, failed};
 use super::lists;
+
+/// The codes that say that the request is wrong: its name, or its arguments.
+const WRONG: [&str; 2] = ["not_found", "validation_error"];
 
 pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
     let prompts = asked.shared.orchestrator.list_prompts().await;
@@ -46,7 +50,18 @@ pub(super) async fn fill_in(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
     };
     let request = PromptGetRequest { prompt_name, arguments };
     let filled = asked.shared.orchestrator.prompt_get(request).await;
-    let filled = filled.map_err(|error| failed("prompt_get", &error))?;
+    let filled = filled.map_err(|error| {
+        let told = failed("prompt_get", &error);
+        if WRONG.iter().any(|code| error.is_remote(code)) {
+            return ErrorObject { code: INVALID_PARAMS, ..told };
+        }
+        told
+    })?;
+    if filled.messages.is_empty()
+        && let Some(error) = said(&filled.description)
+    {
+        return Err(error);
+    }
     let messages = filled.messages.into_iter().map(|message| {
         let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
         PromptMessage::new(role, content(message.content.unwrap_or_default()))
@@ -54,6 +69,23 @@ pub(super) async fn fill_in(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
     let mut result = GetPromptResult::new(messages.collect());
     result.description = Some(filled.description).filter(|text| !text.is_empty());
     Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))
+}
+
+/// The error that a description without messages is: the fixed texts of Orchestra's orchestrator and plugins, which have
+/// no other way to say that there is no prompt.
+fn said(description: &str) -> Option<ErrorObject> {
+    let is_unknown = description.starts_with("no plugin provides prompt \"")
+        || (description.starts_with("prompt \"") && description.ends_with("\" not found"));
+    let has_failed = description.starts_with("prompt handler error: ")
+        || description.starts_with("failed to route prompt get to plugin ")
+        || description == "plugin returned non-prompt-get response";
+    if is_unknown {
+        Some(ErrorObject::invalid_params(description))
+    } else if has_failed {
+        Some(ErrorObject::internal(format!("orchestrator prompt_get failed: {description}")))
+    } else {
+        None
+    }
 }
 
 /// A block has nothing but text. One that says that it is a resource has the text of it, and does not say which.

@@ -1,4 +1,8 @@
 //! Resources: the documents that Orchestra stores, by folder and name.
+//!
+//! The URI of a document is `orchestra://FOLDER/NAME`, NAME percent-encoded between its slashes
+//! ([RFC 3986, 3.3](https://www.rfc-editor.org/rfc/rfc3986#section-3.3)). What is read is decoded once, and what is no
+//! encoding stands for itself: so a name that has no `%HH` of its own is read as Orchestra's own bridge lists it, too.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +13,7 @@ use mcpjoin_proto::types::{
 };
 use mcpjoin_proto::{ErrorObject, Raw};
 
+use super::super::super::percent::{decoded, encoded};
 use super::super::super::wire::{StorageEntry, StorageListRequest, StorageReadRequest, StorageReadResponse};
 use super::handler::{Asked, failed};
 use super::lists;
@@ -16,10 +21,12 @@ use super::lists;
 const SCHEME: &str = "orchestra://";
 const MARKDOWN: &str = "text/markdown";
 const ENDING: &str = ".md";
+/// What stands for itself in a path, beside letters, digits and `-._~`.
+const IN_PATHS: &[u8] = b"!$&'()*+,;=:@/";
 
 /// The folders that have documents, and what Orchestra's own bridge calls them.
 const FOLDERS: [(&str, &str); 3] =
-    [("features", "Project Features"), ("notes", "Notes"), ("docs", "Documentation")];
+    [("features", "Project Features"), ("notes", "Project Notes"), ("docs", "Project Documentation")];
 
 pub(super) async fn list(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
     let folders = FOLDERS.map(|(folder, _)| async move {
@@ -47,9 +54,9 @@ fn shown(folder: &str, entry: &StorageEntry) -> Option<Resource> {
     if name.is_empty() {
         return None;
     }
-    let mut resource = Resource::new(format!("{SCHEME}{folder}/{name}"), name);
+    // The size of the entry is that of the file, whose head is no part of what is read: that of the contents is not known.
+    let mut resource = Resource::new(format!("{SCHEME}{folder}/{}", encoded(name, IN_PATHS)), name);
     resource.mime_type = Some(MARKDOWN.to_owned());
-    resource.size = Some(entry.size).filter(|size| *size > 0);
     Some(resource)
 }
 
@@ -58,7 +65,9 @@ pub(super) fn templates(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
         .iter()
         .map(|(folder, title)| {
             let uri = format!("{SCHEME}{folder}/{{id}}");
-            let template = ResourceTemplate::new(uri.as_str(), *title).with_mime_type(MARKDOWN);
+            let template = ResourceTemplate::new(uri.as_str(), *title)
+                .with_description(format!("Access {title} by ID"))
+                .with_mime_type(MARKDOWN);
             Raw::from_value(&template).map(|shown| (uri, shown))
         })
         .collect();
@@ -68,16 +77,29 @@ pub(super) fn templates(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
 
 pub(super) async fn read(asked: Asked<'_>) -> Result<Raw, ErrorObject> {
     let uri = asked.text("uri")?;
-    let request = StorageReadRequest { path: path(&uri)?, storage_type: String::new() };
+    let path = path(&asked, &uri)?;
+    let request = StorageReadRequest { path: path.clone(), storage_type: String::new() };
     let stored = match asked.shared.orchestrator.storage_read(request).await {
         Ok(stored) => stored,
         // How an orchestrator of ours says it.
-        Err(error) if error.is_remote("not_found") => return Err(not_found(&asked, &uri)),
+        Err(error) if error.is_remote("not_found") => {
+            return Err(not_found(&asked, &uri, "resource not found"));
+        }
         Err(error) => return Err(failed("storage_read", &error)),
     };
-    // How Orchestra's own says it: a document that is there has a version, if nothing else.
+    // Orchestra's own says so of what is not there, of what it could not read, and of what is empty.
     if stored == StorageReadResponse::default() {
-        return Err(not_found(&asked, &uri));
+        let request = StorageListRequest { prefix: path.clone(), ..StorageListRequest::default() };
+        let listed = asked.shared.orchestrator.storage_list(request).await;
+        let listed = listed.map_err(|error| failed("storage_list", &error))?;
+        match listed.iter().find(|entry| entry.path == path) {
+            None => return Err(not_found(&asked, &uri, "resource not found")),
+            Some(entry) if entry.size > 0 => {
+                let what = format!("the storage has {path:?} and has not read it: it may be malformed");
+                return Err(ErrorObject::internal(what));
+            }
+            Some(_) => {}
+        }
     }
     let result = ReadResourceResult::new(vec![contents(&uri, stored)]);
     Raw::from_value(&result).map_err(|error| ErrorObject::internal(error.to_string()))
@@ -102,27 +124,28 @@ fn contents(uri: &str, stored: StorageReadResponse) -> ResourceContents {
 }
 
 /// The path under which the document of a URI is stored.
-fn path(uri: &str) -> Result<String, ErrorObject> {
-    let invalid = |what: String| Err(ErrorObject::invalid_params(what));
+fn path(asked: &Asked<'_>, uri: &str) -> Result<String, ErrorObject> {
+    let invalid = || Err(ErrorObject::invalid_params(format!("invalid resource URI: {uri:?}")));
     let Some(rest) = uri.strip_prefix(SCHEME) else {
-        return invalid(format!("unsupported URI scheme: {uri:?} (expected {SCHEME})"));
+        let what = format!("unsupported URI scheme: {uri:?} (expected {SCHEME})");
+        return Err(not_found(asked, uri, &what));
     };
-    let Some((folder, name)) = rest.split_once('/') else {
-        return invalid(format!("invalid resource URI: {uri:?}"));
-    };
+    let Some((folder, written)) = rest.split_once('/') else { return invalid() };
     if !FOLDERS.iter().any(|(known, _)| *known == folder) {
-        return invalid(format!("unknown resource type: {folder:?}"));
+        return Err(not_found(asked, uri, &format!("unknown resource type: {folder:?}")));
     }
-    // Nothing outside of the folder.
-    if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return invalid(format!("invalid resource URI: {uri:?}"));
+    let Some(name) = decoded(written) else { return invalid() };
+    // Nothing outside of the folder, on any system.
+    let leads_out = name.split(['/', '\\']).any(|part| matches!(part, "." | ".."));
+    if leads_out || name.starts_with('/') || written.split('/').any(str::is_empty) {
+        return invalid();
     }
     Ok(format!("{folder}/{name}{ENDING}"))
 }
 
-fn not_found(asked: &Asked<'_>, uri: &str) -> ErrorObject {
+fn not_found(asked: &Asked<'_>, uri: &str, what: &str) -> ErrorObject {
     let data = Raw::from_value(&std::collections::BTreeMap::from([("uri", uri)]));
-    let error = ErrorObject::new(asked.profile.resource_not_found, "resource not found");
+    let error = ErrorObject::new(asked.profile.resource_not_found, what);
     match data {
         Ok(data) => error.with_data(data),
         Err(_) => error,

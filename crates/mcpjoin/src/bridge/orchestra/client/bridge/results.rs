@@ -12,7 +12,8 @@ use crate::server::in_words_of;
 
 /// The code of a failed tool, as the orchestrator gives it.
 pub(super) const ERROR_CODE: &str = "orchestra/errorCode";
-/// Where the first number is that its sender may have rounded.
+/// Where the first whole number is, from 2^53 on and below 1e21, that its sender may have rounded: see
+/// [`Json::beyond_exact`](super::super::super::value::Json::beyond_exact).
 const BEYOND_EXACT: &str = "orchestra/numberBeyondExact";
 /// What was left out, and why.
 const OMITTED: &str = "orchestra/structuredContentOmitted";
@@ -25,7 +26,7 @@ pub(super) fn of(asked: &Asked<'_>, response: ToolResponse) -> Result<Raw, Error
     if let Some(path) = &read.beyond_exact {
         meta.insert(BEYOND_EXACT, Raw::string(path));
         asked.warn(&format!(
-            "the result has a number beyond 2^53 at {path}, which Orchestra may have rounded"
+            "the result has a whole number from 2^53 on at {path}, which its sender may have rounded"
         ));
     }
     let mut result = if response.success {

@@ -6,7 +6,7 @@ use mcpjoin_proto::{ErrorObject, Raw, json};
 use serde::Serialize;
 
 use super::super::super::CALLER;
-use super::super::super::value::{Numbers, Struct};
+use super::super::super::value::{Numbers, Struct, ValueErrorKind};
 use super::super::super::wire::{ToolDefinition, ToolRequest};
 use super::beats::Beats;
 use super::handler::{Asked, failed};
@@ -101,6 +101,7 @@ fn request(asked: &Asked<'_>) -> Result<ToolRequest, ErrorObject> {
         arguments: arguments(
             asked.request.params.as_ref().and_then(|params| params.arguments()),
             asked.shared.numbers,
+            |problem| asked.warn(problem),
         )?,
         caller_plugin: CALLER.to_owned(),
         trace_parent: said(key::TRACEPARENT),
@@ -109,13 +110,19 @@ fn request(asked: &Asked<'_>) -> Result<ToolRequest, ErrorObject> {
     })
 }
 
-/// The arguments of a call; none where there are none, or `null`.
+/// The arguments of a call; none where there are none, or `null`. `warn` is told of a number that was rounded.
 pub(in super::super) fn arguments(
     given: Option<Raw>,
     numbers: Numbers,
+    warn: impl FnOnce(&str),
 ) -> Result<Option<Struct>, ErrorObject> {
     let Some(given) = given.filter(|given| *given != Raw::null()) else { return Ok(None) };
-    Struct::from_json(&given, numbers)
-        .map(Some)
-        .map_err(|error| ErrorObject::invalid_params(format!("invalid arguments: {error}")))
+    let sent = match Struct::from_json(&given, Numbers::Exact) {
+        Err(error) if numbers == Numbers::Lossy && matches!(error.kind, ValueErrorKind::Rounded(_)) => {
+            warn(&format!("a number in the arguments was rounded: {error}"));
+            Struct::from_json(&given, numbers)
+        }
+        sent => sent,
+    };
+    sent.map(Some).map_err(|error| ErrorObject::invalid_params(format!("invalid arguments: {error}")))
 }
