@@ -163,7 +163,7 @@ fn an_orchestrator_that_has_settled_is_looked_at_no_more_than_that() {
 }
 
 #[test]
-fn without_any_of_that_it_is_looked_after_a_reconnection_and_not_otherwise() {
+fn with_polling_off_it_is_looked_after_a_reconnection_and_not_otherwise() {
     let folder = Folder::new();
     run(async {
         let mut stand_in = StandIn::start(&folder.certificates()).await;
