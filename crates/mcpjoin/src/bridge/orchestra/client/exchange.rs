@@ -112,6 +112,7 @@ pub(super) async fn watched<T>(
     };
     tokio::select! {
         biased;
+        // Of a connection that the keeper has given up, it alone knows why.
         outcome = exchange => outcome.map_err(|fault| match (fault, connection.ended()) {
             (Fault::Lost(_), Some(QuicError { kind: QuicErrorKind::ClosedByUs, .. })) => {
                 Fault::Lost(keeping.given_up())
