@@ -15,6 +15,7 @@ mod interop;
 mod mutants;
 mod requirements;
 mod sentences;
+mod size;
 mod spdx;
 mod steps;
 mod suite;
@@ -43,6 +44,7 @@ cargo xtask CHORE
                      the list held against a checkout of the specification; --write makes it anew, with what is new as
                      `unread`
   sentences --settle makes rules of what was owed, where the book has them now
+  size               lines of source, documentation and tests of each crate, beside those of xtask/size.toml
   deny               licences, duplicates and minimum versions of the dependencies (deny.toml), without a network
   tools              the programs that tests need beyond Rust, Node and Python: prints each with its version, and downloads
                      what is missing into target/tools where apt is, without root
@@ -91,6 +93,7 @@ fn run(words: &[&str]) -> Result<()> {
         ["sentences", "--settle"] => sentences::settle(&root),
         ["sentences", specification] => sentences::check(&root, Path::new(specification)),
         ["sentences", specification, "--write"] => sentences::write(&root, Path::new(specification)),
+        ["size"] => size::print(&root),
         ["deny"] => dependencies::run(&root),
         ["tools"] => tools::run(&root),
         ["interop", "install"] => interop::install(&root),
