@@ -1,5 +1,6 @@
 //! A connection that is lost: made again, reads made again, no call of a tool run twice, and who waits is told.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use mcpjoin::bridge::orchestra::client::{
 use mcpjoin::bridge::orchestra::wire::plugin_request::Request;
 use serde_json::json;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::lossy::{Lossy, Rates};
 use crate::stand_in::StandIn;
@@ -80,10 +81,13 @@ fn a_call_in_flight_through_a_kill_ends_within_two_seconds_of_the_return() {
             let certificates = &certificates;
             async move {
                 let (mut stand_in, orchestrator, most) = connected(certificates).await;
-                let call = in_flight(&stand_in, &orchestrator).await;
-                sleep(Duration::from_millis(under_way)).await;
+                let mut call = in_flight(&stand_in, &orchestrator).await;
+                assert!(
+                    timeout(Duration::from_millis(under_way), &mut call).await.is_err(),
+                    "it is under way"
+                );
                 stand_in.kill().await;
-                sleep(Duration::from_millis(away)).await;
+                let _ = timeout(Duration::from_millis(away), pending::<()>()).await;
                 stand_in.start_again().await;
                 let why = if away < 1_000 { "" } else { "nobody listens there any more" };
                 let took = lost(call, why).await;
@@ -108,7 +112,7 @@ fn a_call_in_flight_ends_within_two_seconds_when_nobody_comes_back() {
         println!("told {took:?} after it was killed");
         assert!(took < 2 * most, "{took:?} and not {most:?}");
         let why = orchestrator.connected(1);
-        assert!(tokio::time::timeout(Duration::ZERO, why).await.is_err(), "there is no other connection");
+        assert!(timeout(Duration::ZERO, why).await.is_err(), "there is no other connection");
     });
 }
 
@@ -234,7 +238,7 @@ fn h157_an_idle_connection_lives_and_one_without_a_network_is_lost_in_time_and_m
         let orchestrator = handle_with(relay.address, &folder.certificates(), options).await;
         assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
         // Twice as long as it may be silent, and nothing is asked.
-        let another = tokio::time::timeout(Duration::from_secs(8), orchestrator.connected(1)).await;
+        let another = timeout(Duration::from_secs(8), orchestrator.connected(1)).await;
         assert!(another.is_err(), "the first one has not held");
         let mut arrivals = scripted.arrivals();
         let call = tokio::spawn({
@@ -305,7 +309,7 @@ fn a_slow_tool_is_not_taken_for_a_dead_peer() {
         options.silence = Duration::from_millis(50);
         let orchestrator = handle_with(scripted.address, &certificates, options).await;
         let mut call = std::pin::pin!(orchestrator.tool_call(call_of("x")));
-        let early = tokio::time::timeout(Duration::from_millis(800), &mut call).await;
+        let early = timeout(Duration::from_millis(800), &mut call).await;
         assert!(early.is_err(), "it waits many times as long as a peer may be silent: {early:?}");
         go.send(true).unwrap();
         // What comes back is no answer to a call, which does not matter here: it came.
@@ -334,15 +338,18 @@ fn a_call_in_flight_survives_a_network_that_is_away_for_a_moment() {
                 let relay = Lossy::to(scripted.address, Rates::NONE).await;
                 let orchestrator = handle(relay.address, certificates).await;
                 let mut arrivals = scripted.arrivals();
-                let call = tokio::spawn({
+                let mut call = tokio::spawn({
                     let orchestrator = orchestrator.clone();
                     async move { orchestrator.tool_call(call_of("x")).await }
                 });
                 arrivals.recv().await.unwrap();
-                relay.cut(true);
-                sleep(Duration::from_millis(moment)).await;
-                relay.cut(false);
-                sleep(Duration::from_secs(3)).await;
+                for (is_away, time) in
+                    [(true, Duration::from_millis(moment)), (false, Duration::from_secs(3))]
+                {
+                    relay.cut(is_away);
+                    let early = timeout(time, &mut call).await;
+                    assert!(early.is_err(), "away for {moment} ms: {early:?}");
+                }
                 go.send(true).unwrap();
                 assert!(call.await.unwrap().unwrap().success, "away for {moment} ms");
                 assert_eq!(orchestrator.connected(0).await.unwrap(), 1);
